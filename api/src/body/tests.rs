@@ -1,0 +1,286 @@
+use axum::body::Bytes;
+use futures::stream;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+const LIMIT: Limit = Limit {
+    bytes: 8,
+    time: Duration::from_secs(1),
+};
+
+/// What the headers alone are answered with, before any body.
+async fn check(lines: &[(&'static str, &str)]) -> Result<Vec<u8>, BodyError> {
+    read(&headers(lines), Body::empty(), LIMIT).await
+}
+
+fn malformed(json: &[u8]) -> bool {
+    matches!(strict(json), Err(BodyError::Malformed(_)))
+}
+
+fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+    lines
+        .iter()
+        .map(|(name, value)| {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            (axum::http::HeaderName::from_static(name), value)
+        })
+        .collect()
+}
+
+#[rstest]
+#[case::empty("")]
+#[case::space(" ")]
+#[case::truncated(r#"{"a":1"#)]
+#[case::trailing_bytes(r#"{"a":1}x"#)]
+#[case::two_objects("{}{}")]
+#[case::bom("\u{feff}{}")]
+#[case::nan(r#"{"a":NaN}"#)]
+#[case::single_quotes("{'a':1}")]
+#[case::trailing_comma(r#"{"a":1,}"#)]
+#[case::comment("{}//")]
+#[case::unquoted_key("{a:1}")]
+#[case::leading_zero(r#"{"a":01}"#)]
+#[case::raw_control("{\"a\":\"\n\"}")]
+fn a1_what_is_not_json(#[case] json: &str) {
+    assert!(malformed(json.as_bytes()));
+}
+
+#[rstest]
+#[case::string(r#""x""#)]
+#[case::null("null")]
+#[case::number("1")]
+#[case::boolean("true")]
+#[case::by_position(r#"["https://a/","form_submitted"]"#)]
+#[case::empty_array("[]")]
+fn a1_what_is_not_an_object(#[case] json: &str) {
+    assert_eq!(strict(json.as_bytes()), Err(BodyError::NotAnObject));
+    assert!(strict_value(json.as_bytes()).is_ok());
+}
+
+#[rstest]
+#[case::a2_top(r#"{"target_url":"https://a","target_url":"https://b"}"#)]
+#[case::a2_equal(r#"{"a":1,"a":1}"#)]
+#[case::a2_written_otherwise(r#"{"a":1,"\u0061":1}"#)]
+#[case::a3_inside(r#"{"hidden":{"a":1,"a":2}}"#)]
+#[case::a3_inside_an_array(r#"{"x":[{"y":[{"a":1,"a":2}]}]}"#)]
+fn a2_a3_a_property_twice(#[case] json: &str) {
+    let Err(BodyError::Malformed(why)) = strict(json.as_bytes()) else {
+        panic!("taken")
+    };
+    assert!(
+        why.starts_with("a property is there twice at line 1 column "),
+        "{why}"
+    );
+}
+
+#[test]
+fn a2_the_same_name_on_two_levels_is_no_duplicate() {
+    assert!(strict(br#"{"a":{"a":1},"b":[{"a":1},{"a":1}]}"#).is_ok());
+}
+
+#[rstest]
+#[case::key(r#"{"a\u0000":1}"#)]
+#[case::value(r#"{"a":"\u0000"}"#)]
+#[case::deep_value(r#"{"a":[[{"b":["x\u0000y"]}]]}"#)]
+#[case::deep_key(r#"{"a":[{"b":{"\u0000":1}}]}"#)]
+fn a10_u0000_anywhere(#[case] json: &str) {
+    assert!(malformed(json.as_bytes()));
+}
+
+#[rstest]
+#[case::high(r#"{"a":"\ud800"}"#)]
+#[case::low(r#"{"a":"\udc00"}"#)]
+#[case::two_high(r#"{"a":"\ud800\ud800"}"#)]
+#[case::key(r#"{"\ud800":1}"#)]
+#[case::deep(r#"{"ignored":[[{"b":"\udfff"}]]}"#)]
+fn a10_half_a_surrogate_pair(#[case] json: &str) {
+    assert!(malformed(json.as_bytes()));
+}
+
+#[test]
+fn a10_a_whole_pair_is_kept() {
+    let body = strict(r#"{"a":"\ud83d\ude00","b":"😀"}"#.as_bytes()).unwrap();
+    assert_eq!(Value::Object(body), json!({ "a": "😀", "b": "😀" }));
+}
+
+#[test]
+fn a10_what_is_not_utf_8() {
+    for bytes in [
+        b"\xff\xfe{}".as_slice(),
+        b"{\"a\":\"\xff\"}",
+        b"{\"a\":\"\xed\xa0\x80\"}",
+    ] {
+        assert_eq!(strict(bytes), Err(BodyError::NotUtf8));
+    }
+}
+
+#[rstest]
+#[case::levels_127(126, true)]
+#[case::levels_128(127, false)]
+#[case::levels_200(199, false)]
+#[case::levels_30_000(30_000, false)]
+fn a9_nesting_is_bounded(#[case] arrays: usize, #[case] taken: bool) {
+    let json = format!(
+        r#"{{"ignored":{}{}}}"#,
+        "[".repeat(arrays),
+        "]".repeat(arrays)
+    );
+    assert_eq!(strict(json.as_bytes()).is_ok(), taken);
+    let objects = format!(
+        "{}1{}",
+        r#"{"a":"#.repeat(arrays + 1),
+        "}".repeat(arrays + 1)
+    );
+    assert_eq!(strict(objects.as_bytes()).is_ok(), taken);
+}
+
+#[test]
+fn every_kind_of_value_comes_out_as_sent() {
+    let text = r#"{"n":null,"b":true,"u":18446744073709551615,"i":-5,"f":1.5,"s":"é","a":[1,{}]}"#;
+    let expected: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(strict_value(text.as_bytes()), Ok(expected));
+}
+
+/// The JSON library keeps this name for itself, and would read the text as JSON once more.
+#[test]
+fn a_name_of_the_librarys_own_is_a_name_like_others() {
+    let name = "$serde_json::private::RawValue";
+    let body = strict(format!(r#"{{"a":{{"{name}":"[1]"}}}}"#).as_bytes()).unwrap();
+    assert_eq!(body["a"], json!({ name: "[1]" }));
+}
+
+#[test]
+fn errors_quote_nothing_of_the_body() {
+    for json in [
+        r#"{"a":"canary","a":1}"#,
+        r#"{"a":"canary\u0000"}"#,
+        r#"{"canary" 1}"#,
+        "canary",
+    ] {
+        let error = strict(json.as_bytes()).unwrap_err();
+        assert!(!error.to_string().contains("canary"), "{error}");
+    }
+}
+
+#[rstest]
+#[case::missing(&[])]
+#[case::json(&[("content-type", "application/json")])]
+#[case::case(&[("content-type", "Application/JSON")])]
+#[case::charset(&[("content-type", "application/json; charset=utf-8")])]
+#[case::charset_case(&[("content-type", "application/json;Charset=\"UTF-8\"")])]
+#[case::suffix(&[("content-type", "application/problem+json")])]
+#[case::identity(&[("content-encoding", "identity")])]
+#[tokio::test]
+async fn a8_headers_that_are_taken(#[case] lines: &[(&'static str, &str)]) {
+    assert_eq!(check(lines).await, Ok(Vec::new()));
+}
+
+#[rstest]
+#[case::text(&[("content-type", "text/plain")], BodyError::NotJsonType)]
+#[case::form(&[("content-type", "application/x-www-form-urlencoded")], BodyError::NotJsonType)]
+#[case::near(&[("content-type", "application/jsonp")], BodyError::NotJsonType)]
+#[case::lines(&[("content-type", "application/x-ndjson")], BodyError::NotJsonType)]
+#[case::empty(&[("content-type", "")], BodyError::NotJsonType)]
+#[case::non_ascii(&[("content-type", "application/json; é")], BodyError::NotJsonType)]
+#[case::twice(
+    &[("content-type", "application/json"), ("content-type", "application/json")],
+    BodyError::NotJsonType
+)]
+#[case::latin_1(&[("content-type", "application/json; charset=iso-8859-1")], BodyError::Charset)]
+#[case::utf_16(&[("content-type", "application/json;charset=utf-16")], BodyError::Charset)]
+#[case::gzip(&[("content-encoding", "gzip")], BodyError::Encoded)]
+#[case::both(&[("content-encoding", "identity, gzip")], BodyError::Encoded)]
+#[case::second_line(
+    &[("content-encoding", "identity"), ("content-encoding", "br")],
+    BodyError::Encoded
+)]
+#[tokio::test]
+async fn a8_headers_that_are_refused(
+    #[case] lines: &[(&'static str, &str)],
+    #[case] expected: BodyError,
+) {
+    assert_eq!(check(lines).await, Err(expected));
+}
+
+#[rstest]
+#[case::at_the_limit(vec!["1234", "5678"], Ok(b"12345678".to_vec()))]
+#[case::one_more(vec!["12345678", "9"], Err(BodyError::TooLarge))]
+#[case::in_one_piece(vec!["123456789"], Err(BodyError::TooLarge))]
+#[case::nothing(vec![], Ok(Vec::new()))]
+#[tokio::test]
+async fn a7_not_a_byte_past_the_limit(
+    #[case] chunks: Vec<&'static str>,
+    #[case] expected: Result<Vec<u8>, BodyError>,
+) {
+    let chunks = chunks
+        .into_iter()
+        .map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
+    let body = Body::from_stream(stream::iter(chunks));
+    assert_eq!(read(&HeaderMap::new(), body, LIMIT).await, expected);
+}
+
+#[tokio::test]
+async fn a7_an_endless_body_is_left_at_the_limit() {
+    let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"123")));
+    let read = read(&HeaderMap::new(), Body::from_stream(endless), LIMIT).await;
+    assert_eq!(read, Err(BodyError::TooLarge));
+}
+
+#[tokio::test]
+async fn a7_a_length_past_the_limit_is_not_read_at_all() {
+    let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let read = read(&headers(&[("content-length", "9")]), never, LIMIT).await;
+    assert_eq!(read, Err(BodyError::TooLarge));
+}
+
+#[tokio::test]
+async fn a22_a_body_that_does_not_come_is_not_waited_for() {
+    let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let limit = Limit {
+        time: Duration::ZERO,
+        ..LIMIT
+    };
+    assert_eq!(
+        read(&HeaderMap::new(), never, limit).await,
+        Err(BodyError::TooSlow)
+    );
+}
+
+#[tokio::test]
+async fn a_broken_body_is_refused() {
+    let broken = stream::iter([Ok(Bytes::from("{}")), Err(std::io::Error::other("reset"))]);
+    let read = read(&HeaderMap::new(), Body::from_stream(broken), LIMIT).await;
+    assert_eq!(read, Err(BodyError::CutShort));
+}
+
+#[test]
+fn a5_fields_are_taken_by_type_and_refused_by_name() {
+    let map = strict(br#"{"s":"x","null":null,"n":5,"id":"abc"}"#).unwrap();
+    assert_eq!(string(&mut map.clone(), "s"), Ok("x".to_owned()));
+    assert_eq!(
+        string(&mut map.clone(), "gone"),
+        Err(FieldError::Missing("gone"))
+    );
+    assert_eq!(
+        string(&mut map.clone(), "null"),
+        Err(FieldError::NotAString("null"))
+    );
+    assert_eq!(optional_string(&mut map.clone(), "gone"), Ok(None));
+    assert_eq!(
+        optional_string(&mut map.clone(), "n"),
+        Err(FieldError::NotAString("n"))
+    );
+    assert_eq!(optional_id(&mut map.clone(), "null"), Ok(None));
+    assert_eq!(optional_id(&mut map.clone(), "gone"), Ok(None));
+    assert_eq!(
+        optional_id(&mut map.clone(), "n"),
+        Err(FieldError::NotAnId("n"))
+    );
+    assert_eq!(
+        id(&mut map.clone(), "gone"),
+        Err(FieldError::Missing("gone"))
+    );
+    assert_eq!(id(&mut map.clone(), "id"), Err(FieldError::NotAnId("id")));
+}

@@ -1,0 +1,175 @@
+//! Making and removing subscriptions (contract, section POST /hooks; ruling 10).
+
+use domain::address::AllowedTargets;
+use domain::subscription::{
+    RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
+};
+use domain::target::Target;
+use domain::trigger::{Plan, Trigger};
+use eventstore::CommandError;
+use projector::forms;
+use projector::hooks::{self, HookRow};
+use uuid::Uuid;
+
+use crate::Service;
+use crate::error::Error;
+use crate::public::Caller;
+
+/// A subscription as it is asked for: the right shape, in the caller's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewHook {
+    /// Where deliveries go.
+    pub(crate) target_url: String,
+    /// The key of a trigger.
+    pub(crate) trigger: String,
+    /// Only this form's events, or every form's.
+    pub(crate) form_id: Option<Uuid>,
+}
+
+/// Makes a subscription, and answers what `GET /hooks` will show of it.
+pub(crate) async fn create(
+    service: &Service,
+    caller: &Caller,
+    new: NewHook,
+) -> Result<HookRow, Error> {
+    let trigger = offered(&new.trigger, caller.plan)?;
+    check_target(&new.target_url, &service.allowed)?;
+    check_form(service, caller, new.form_id).await?;
+    let context = caller.context(service);
+    let hook_id = service.entropy.id();
+    let create = SubscriptionCommand::Create {
+        key_id: caller.key_id,
+        trigger,
+        target_url: new.target_url.clone(),
+        form_id: new.form_id,
+    };
+    service
+        .store
+        .execute::<Subscription>(&hook_id.to_string(), create, &context)
+        .await
+        .map_err(not_done)?;
+    Ok(HookRow {
+        hook_id,
+        trigger: trigger.key().to_owned(),
+        target_url: new.target_url,
+        form_id: new.form_id,
+        created_at: context.recorded_at.get(),
+    })
+}
+
+/// Removes a subscription that was made with the caller's key.
+pub(crate) async fn delete(service: &Service, caller: &Caller, hook_id: Uuid) -> Result<(), Error> {
+    if !hooks::is_of_key(service.store.pool(), caller.key_id, hook_id).await? {
+        return Err(Error::NotFound);
+    }
+    let remove = SubscriptionCommand::Remove {
+        reason: RemovalReason::DeletedByKey,
+    };
+    service
+        .store
+        .execute::<Subscription>(&hook_id.to_string(), remove, &caller.context(service))
+        .await
+        .map_err(not_done)
+}
+
+fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
+    key.parse()
+        .ok()
+        .filter(|trigger: &Trigger| trigger.offered_to(plan))
+        .ok_or(Error::UnknownTrigger)
+}
+
+/// As text, without asking DNS: that is asked at every delivery.
+fn check_target(target_url: &str, allowed: &AllowedTargets) -> Result<(), Error> {
+    Target::parse(target_url, allowed)
+        .map(drop)
+        .map_err(Error::InvalidTarget)
+}
+
+async fn check_form(
+    service: &Service,
+    caller: &Caller,
+    form_id: Option<Uuid>,
+) -> Result<(), Error> {
+    let Some(form_id) = form_id else {
+        return Ok(());
+    };
+    forms::find(service.store.pool(), caller.firm_id, form_id)
+        .await?
+        .map(drop)
+        .ok_or(Error::FormNotFound)
+}
+
+fn not_done(error: CommandError<SubscriptionRejection>) -> Error {
+    match error {
+        // Somebody else removed it between the look and the command.
+        CommandError::Rejected(SubscriptionRejection::NotLive) => Error::NotFound,
+        // Two random ids are never the same.
+        CommandError::Rejected(SubscriptionRejection::Exists) => Error::Internal(error.to_string()),
+        CommandError::Append(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::quota::Quota;
+    use domain::target::TargetRefusal;
+    use eventstore::AppendError;
+
+    #[test]
+    fn a6_a_trigger_must_exist_and_be_in_the_plan() {
+        let all = Plan {
+            leads_in_full: true,
+        };
+        assert_eq!(offered("lead_hot", all), Ok(Trigger::LeadHot));
+        assert_eq!(
+            offered("lead_hot", Plan::default()),
+            Err(Error::UnknownTrigger)
+        );
+        assert_eq!(
+            offered("form_submitted", Plan::default()),
+            Ok(Trigger::FormSubmitted)
+        );
+        for unknown in ["", "Form_Submitted", "form_submitted ", "nothing"] {
+            assert_eq!(
+                offered(unknown, all),
+                Err(Error::UnknownTrigger),
+                "{unknown}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_target_is_public_and_of_at_most_2_000_characters() {
+        let check = |target: &str| check_target(target, &AllowedTargets::default());
+        let long = |chars: usize| format!("https://a.example/{}", "é".repeat(chars - 18));
+        assert_eq!(check(&long(2_000)), Ok(()));
+        assert_eq!(
+            check(&long(2_001)),
+            Err(Error::InvalidTarget(TargetRefusal::TooLong))
+        );
+        assert_eq!(
+            check(""),
+            Err(Error::InvalidTarget(TargetRefusal::NotHttps))
+        );
+        assert!(matches!(
+            check("https://127.0.0.1/"),
+            Err(Error::InvalidTarget(_))
+        ));
+    }
+
+    #[test]
+    fn what_a_command_met_is_a_code() {
+        let rejected = |rejection| not_done(CommandError::Rejected(rejection));
+        assert_eq!(rejected(SubscriptionRejection::NotLive), Error::NotFound);
+        assert!(matches!(
+            rejected(SubscriptionRejection::Exists),
+            Error::Internal(_)
+        ));
+        let full = CommandError::Append(AppendError::QuotaFull(Quota::Hooks));
+        assert_eq!(not_done(full), Error::TooManyHooks);
+        let revoked = CommandError::Append(AppendError::ActorInactive);
+        assert_eq!(not_done(revoked), Error::Unauthorized);
+    }
+}

@@ -1,0 +1,260 @@
+//! Making, listing and revoking API keys (contract, section Authentication 2–6).
+
+use domain::api_key::ApiKey;
+use domain::context::{Actor, Context};
+use domain::key::{Key, KeyCommand, KeyEvent, KeyRejection, RevocationReason};
+use domain::subscription::{RemovalReason, SubscriptionEvent};
+use domain::time::Timestamp;
+use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
+use projector::firms;
+use projector::hooks::{self, LiveHook};
+use projector::keys::{self, KeyRow};
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::service::Service;
+
+/// The longest label of a key, in characters.
+const NAME_MAX: usize = 100;
+
+/// The place of a key's revocation in its stream: right after its making, which is all an active
+/// key has.
+const REVOCATION: i64 = 2;
+
+/// A key that was just made, with its text: nothing else ever shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedKey {
+    /// Its id.
+    pub id: Uuid,
+    /// Its text.
+    pub key: ApiKey,
+    /// Its label.
+    pub name: String,
+    /// The member it acts for.
+    pub member_id: Uuid,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Makes a key for a member who manages the firm.
+///
+/// # Errors
+/// `invalid_request`, `firm_not_found`, `firm_inactive`, `not_a_manager`, `too_many_keys`.
+pub async fn create(
+    service: &Service,
+    firm_id: Uuid,
+    member_id: Uuid,
+    name: &str,
+) -> Result<CreatedKey, Error> {
+    let name = label(name)?;
+    require_active(service, firm_id).await?;
+    let context = service.context(firm_id, Actor::Member(member_id));
+    let key = ApiKey::from_bytes(service.entropy.secret());
+    let (id, created_at) = (service.entropy.id(), context.recorded_at);
+    let made = CreatedKey {
+        id,
+        key,
+        name,
+        member_id,
+        created_at,
+    };
+    let command = made.command();
+    match service
+        .store
+        .execute::<Key>(&id.to_string(), command, &context)
+        .await
+    {
+        Ok(()) => Ok(made),
+        Err(error) => Err(not_created(service, firm_id, error).await),
+    }
+}
+
+impl CreatedKey {
+    /// What the log is told: never the text.
+    fn command(&self) -> KeyCommand {
+        KeyCommand::Create {
+            member_id: self.member_id,
+            name: self.name.clone(),
+            prefix: self.key.prefix().to_owned(),
+            sha256: hex::encode(self.key.hash()),
+        }
+    }
+}
+
+/// The keys of a firm, revoked ones too, newest first.
+///
+/// # Errors
+/// `firm_not_found`.
+pub async fn list(service: &Service, firm_id: Uuid) -> Result<Vec<KeyRow>, Error> {
+    let pool = service.store.pool();
+    firms::is_active(pool, firm_id)
+        .await?
+        .ok_or(Error::FirmNotFound)?;
+    Ok(keys::list(pool, firm_id).await?)
+}
+
+/// Revokes a key for good, and removes the subscriptions made with it.
+///
+/// # Errors
+/// `not_found`, also for a key that is revoked already.
+pub async fn revoke(
+    service: &Service,
+    firm_id: Uuid,
+    key_id: Uuid,
+    actor: Actor,
+) -> Result<(), Error> {
+    let context = service.context(firm_id, actor);
+    let seed = key_id.to_string();
+    let revoked = retry_conflicts(&seed, || try_revoke(service, key_id, &context)).await?;
+    if revoked {
+        Ok(())
+    } else {
+        Err(Error::NotFound)
+    }
+}
+
+/// The key is locked before its subscriptions are listed: none is made with it after that.
+async fn try_revoke(
+    service: &Service,
+    key_id: Uuid,
+    context: &Context,
+) -> Result<bool, AppendError> {
+    let mut appending = service.store.begin().await?;
+    let connection = appending.connection();
+    if !keys::lock_active(connection, context.firm_id, key_id).await? {
+        return Ok(false);
+    }
+    let hooks = hooks::live_of_keys(connection, &[key_id]).await?;
+    let events = revocation(context, key_id, RevocationReason::Requested, &hooks);
+    appending.append(events).await?;
+    appending.commit().await?;
+    Ok(true)
+}
+
+/// A locked key's revocation, and the removal of its live subscriptions that it causes.
+pub(crate) fn revocation(
+    context: &Context,
+    key_id: Uuid,
+    reason: RevocationReason,
+    hooks: &[LiveHook],
+) -> Vec<NewEvent> {
+    let revoked = NewEvent {
+        aggregate_id: key_id.to_string(),
+        sequence: REVOCATION,
+        event: KeyEvent::KeyRevoked { reason }.into(),
+        context: context.clone(),
+    };
+    let caused = context.caused_by(revoked.id());
+    let removed = hooks
+        .iter()
+        .map(|hook| removal(&caused, hook, RemovalReason::KeyRevoked));
+    std::iter::once(revoked).chain(removed).collect()
+}
+
+/// A live subscription's removal for a reason other than its target.
+pub(crate) fn removal(context: &Context, hook: &LiveHook, reason: RemovalReason) -> NewEvent {
+    NewEvent {
+        aggregate_id: hook.hook_id.to_string(),
+        sequence: hook.sequence + 1,
+        event: SubscriptionEvent::SubscriptionRemoved {
+            reason,
+            evidence: Vec::new(),
+        }
+        .into(),
+        context: context.clone(),
+    }
+}
+
+/// The label of a key or token, without the space around it.
+pub(super) fn label(name: &str) -> Result<String, Error> {
+    let name = name.trim();
+    match name.chars().count() {
+        1..=NAME_MAX => Ok(name.to_owned()),
+        _ => Err(Error::invalid("`name` must have 1 to 100 characters")),
+    }
+}
+
+async fn require_active(service: &Service, firm_id: Uuid) -> Result<(), Error> {
+    match firms::is_active(service.store.pool(), firm_id).await? {
+        None => Err(Error::FirmNotFound),
+        Some(false) => Err(Error::FirmInactive),
+        Some(true) => Ok(()),
+    }
+}
+
+/// A firm that was suspended in between and a member who does not manage look alike to the store.
+async fn not_created(service: &Service, firm_id: Uuid, error: CommandError<KeyRejection>) -> Error {
+    match error {
+        CommandError::Append(AppendError::ActorInactive) => require_active(service, firm_id)
+            .await
+            .err()
+            .unwrap_or(Error::NotAManager),
+        CommandError::Append(error) => error.into(),
+        // Two random ids are never the same.
+        CommandError::Rejected(KeyRejection::Exists | KeyRejection::NotActive) => {
+            Error::Internal(error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::event::Event;
+
+    fn context() -> Context {
+        Context {
+            firm_id: Uuid::from_u128(1),
+            recorded_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
+            actor: Actor::Operator(Uuid::nil()),
+            correlation_id: Uuid::from_u128(2),
+            causation_id: None,
+            traceparent: None,
+        }
+    }
+
+    fn hook(n: u128, sequence: i64) -> LiveHook {
+        let (firm_id, key_id) = (Uuid::from_u128(1), Uuid::from_u128(3));
+        LiveHook {
+            hook_id: Uuid::from_u128(n),
+            firm_id,
+            key_id,
+            sequence,
+        }
+    }
+
+    #[test]
+    fn a_label_is_1_to_100_characters_without_the_space_around_it() {
+        assert_eq!(label(" Zapier\n"), Ok("Zapier".to_owned()));
+        assert!(label(&"é".repeat(100)).is_ok());
+        assert!(label(&"é".repeat(101)).is_err());
+        assert!(label("").is_err());
+        assert!(label(" \t ").is_err());
+    }
+
+    #[test]
+    fn b4_a_revoked_key_takes_its_subscriptions_along() {
+        let key_id = Uuid::from_u128(3);
+        let reason = RevocationReason::Requested;
+        let events = revocation(&context(), key_id, reason, &[hook(4, 1), hook(5, 3)]);
+        let [revoked, first, second] = &events[..] else {
+            panic!("three events")
+        };
+        assert_eq!(revoked.event, Event::from(KeyEvent::KeyRevoked { reason }));
+        assert_eq!(
+            (revoked.aggregate_id.as_str(), revoked.sequence),
+            (&*key_id.to_string(), 2)
+        );
+        assert_eq!(revoked.context, context());
+        assert_eq!((first.sequence, second.sequence), (2, 4));
+        for removed in [first, second] {
+            assert_eq!(removed.context.causation_id, Some(revoked.id()));
+            let reason = RemovalReason::KeyRevoked;
+            let expected = SubscriptionEvent::SubscriptionRemoved {
+                reason,
+                evidence: vec![],
+            };
+            assert_eq!(removed.event, Event::from(expected));
+        }
+    }
+}

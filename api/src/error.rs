@@ -1,0 +1,377 @@
+//! Every answer that is not a success, and the single place that makes it
+//! (contract, section Errors; rulings 12 and "Internal codes").
+//!
+//! The sentences are for a person and quote nothing a caller sent but the field's name.
+
+use std::borrow::Cow;
+
+use axum::Json;
+use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use domain::activity::BATCH_MAX_EVENTS;
+use domain::quota::Quota;
+use domain::target::TargetRefusal;
+use eventstore::AppendError;
+use serde::Serialize;
+
+use crate::body::{BodyError, FieldError};
+use crate::intake::{BadEvent, IntakeError};
+
+/// Why a call was not answered as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The body is not the JSON the endpoint expects.
+    #[error("{0}")]
+    InvalidRequest(Cow<'static, str>),
+    /// An event of a reported batch is refused, and so is all of the batch.
+    #[error(transparent)]
+    BadEvent(BadEvent),
+    /// The body is longer than the door takes.
+    #[error("the body is too large")]
+    BodyTooLarge,
+    /// A batch of more events than the door takes.
+    #[error("a request has at most {BATCH_MAX_EVENTS} events")]
+    TooManyEvents,
+    /// Too many headers, or too long ones.
+    #[error("the request's headers are too large")]
+    HeadTooLarge,
+    /// The route exists, for other methods; the router adds `Allow`.
+    #[error("this method is not allowed here")]
+    MethodNotAllowed,
+    /// `POST /hooks` with a trigger that does not exist or that the firm's plan does not have.
+    #[error("this trigger does not exist or is not available")]
+    UnknownTrigger,
+    /// `target_url` is not a public https URL of at most 2,000 characters.
+    #[error("{0}")]
+    InvalidTarget(TargetRefusal),
+    /// No key, a wrong key, or a revoked one.
+    #[error("a valid API key is needed")]
+    Unauthorized,
+    /// The internal door: no token, a wrong token, or a revoked one.
+    #[error("a valid bearer token is needed")]
+    NoToken,
+    /// The firm is suspended or closed.
+    #[error("the firm's account is suspended or closed")]
+    FirmInactive,
+    /// The token's role does not allow it.
+    #[error("this token may not do this")]
+    Forbidden,
+    /// The member may not make keys.
+    #[error("only an active owner or admin of the firm may do this")]
+    NotAManager,
+    /// Nothing there that the caller may see.
+    #[error("there is no such thing here")]
+    NotFound,
+    /// No form with that id in this firm.
+    #[error("there is no form with this id")]
+    FormNotFound,
+    /// No firm with that id.
+    #[error("there is no firm with this id")]
+    FirmNotFound,
+    /// No delivery with that id.
+    #[error("there is no delivery with this id")]
+    DeliveryNotFound,
+    /// The firm has 100 subscriptions.
+    #[error("the firm already has 100 subscriptions")]
+    TooManyHooks,
+    /// The firm has 25 active keys.
+    #[error("the firm already has 25 active keys")]
+    TooManyKeys,
+    /// A defect of the service; the detail is for its log.
+    #[error("something went wrong on our side")]
+    Internal(String),
+    /// The database cannot answer now; the detail is for its log.
+    #[error("the service cannot answer right now; try again in a moment")]
+    Unavailable(String),
+}
+
+/// What every error answer holds.
+#[derive(Serialize)]
+struct ErrorBody {
+    error: String,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        self.log();
+        let (status, code) = self.status_and_code();
+        let (index, line) = self.place();
+        let body = Json(ErrorBody {
+            error: self.to_string(),
+            code,
+            index,
+            line,
+        });
+        let mut response = (status, body).into_response();
+        if let Some((name, value)) = header(status) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+impl Error {
+    /// A request that does not have the shape the endpoint expects.
+    pub(crate) fn invalid(sentence: impl Into<Cow<'static, str>>) -> Self {
+        Self::InvalidRequest(sentence.into())
+    }
+
+    const fn status_and_code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::InvalidRequest(_) | Self::BadEvent(_) => {
+                (StatusCode::BAD_REQUEST, "invalid_request")
+            }
+            Self::BodyTooLarge | Self::TooManyEvents => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request")
+            }
+            Self::HeadTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "invalid_request",
+            ),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
+            Self::UnknownTrigger => (StatusCode::BAD_REQUEST, "unknown_trigger"),
+            Self::InvalidTarget(_) => (StatusCode::BAD_REQUEST, "invalid_target"),
+            Self::Unauthorized | Self::NoToken => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::FirmInactive => (StatusCode::FORBIDDEN, "firm_inactive"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::NotAManager => (StatusCode::FORBIDDEN, "not_a_manager"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            Self::FormNotFound => (StatusCode::NOT_FOUND, "form_not_found"),
+            Self::FirmNotFound => (StatusCode::NOT_FOUND, "firm_not_found"),
+            Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
+            Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
+            Self::TooManyKeys => (StatusCode::CONFLICT, "too_many_keys"),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+            Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        }
+    }
+
+    /// Where in a batch it went wrong: the event's index, and its line if it has one.
+    const fn place(&self) -> (Option<usize>, Option<usize>) {
+        if let Self::BadEvent(bad) = self {
+            (Some(bad.index), bad.line)
+        } else {
+            (None, None)
+        }
+    }
+
+    /// What is ours to look into is logged, here and nowhere else.
+    fn log(&self) {
+        if let Self::Internal(detail) = self {
+            tracing::error!(detail, "a call failed");
+        } else if let Self::Unavailable(detail) = self {
+            tracing::warn!(detail, "a call could not be answered");
+        }
+    }
+}
+
+/// The header that goes with a status.
+fn header(status: StatusCode) -> Option<(HeaderName, HeaderValue)> {
+    match status {
+        StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        // The rest of the body is not read: the connection cannot be used again (case A7).
+        StatusCode::PAYLOAD_TOO_LARGE => Some((CONNECTION, HeaderValue::from_static("close"))),
+        StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+        _ => None,
+    }
+}
+
+impl From<BodyError> for Error {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::BodyTooLarge,
+            BodyError::CutShort
+            | BodyError::TooSlow
+            | BodyError::NotJsonType
+            | BodyError::Charset
+            | BodyError::Encoded
+            | BodyError::NotUtf8
+            | BodyError::Malformed(_)
+            | BodyError::NotAnObject => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<FieldError> for Error {
+    fn from(error: FieldError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<AppendError> for Error {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Conflict => Self::Unavailable(error.to_string()),
+            AppendError::ActorInactive => Self::Unauthorized,
+            AppendError::QuotaFull(Quota::Hooks) => Self::TooManyHooks,
+            AppendError::QuotaFull(Quota::Keys) => Self::TooManyKeys,
+            AppendError::Database(error) => error.into(),
+            AppendError::Unreadable(_) => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<IntakeError> for Error {
+    fn from(error: IntakeError) -> Self {
+        match error {
+            IntakeError::TooMany => Self::TooManyEvents,
+            IntakeError::TooLarge => Self::BodyTooLarge,
+            IntakeError::NotABatch(why) => Self::invalid(why),
+            IntakeError::BadEvent(bad) => Self::BadEvent(bad),
+            IntakeError::Append(error) => error.into(),
+            IntakeError::Vault(error) => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        let passes = match &error {
+            sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_) => true,
+            sqlx::Error::Database(error) => error.code().is_some_and(|code| passes(&code)),
+            _ => false,
+        };
+        if passes {
+            Self::Unavailable(error.to_string())
+        } else {
+            Self::Internal(error.to_string())
+        }
+    }
+}
+
+/// Whether PostgreSQL's answer says "not now" (its manual, appendix A): no connection, no room,
+/// stopped or starting, an I/O error, a lost race, a lock or statement that took too long, an idle
+/// transaction ended, a server that is a read-only replica now.
+fn passes(sqlstate: &str) -> bool {
+    matches!(sqlstate.get(..2), Some("08" | "40" | "53" | "57" | "58"))
+        || matches!(sqlstate, "55P03" | "25006" | "25P03")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::to_bytes;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    #[rstest]
+    #[case(Error::invalid("`trigger` must be a string"), 400, "invalid_request")]
+    #[case(Error::UnknownTrigger, 400, "unknown_trigger")]
+    #[case(Error::InvalidTarget(TargetRefusal::NotHttps), 400, "invalid_target")]
+    #[case(Error::Unauthorized, 401, "unauthorized")]
+    #[case(Error::NoToken, 401, "unauthorized")]
+    #[case(Error::FirmInactive, 403, "firm_inactive")]
+    #[case(Error::NotFound, 404, "not_found")]
+    #[case(Error::FormNotFound, 404, "form_not_found")]
+    #[case(Error::TooManyHooks, 409, "too_many_hooks")]
+    #[case(Error::MethodNotAllowed, 405, "invalid_request")]
+    #[case(Error::BodyTooLarge, 413, "invalid_request")]
+    #[case(Error::TooManyEvents, 413, "invalid_request")]
+    #[case(Error::HeadTooLarge, 431, "invalid_request")]
+    #[case(Error::Internal("x".into()), 500, "internal_error")]
+    #[case(Error::Unavailable("x".into()), 503, "unavailable")]
+    #[case(Error::Forbidden, 403, "forbidden")]
+    #[case(Error::NotAManager, 403, "not_a_manager")]
+    #[case(Error::FirmNotFound, 404, "firm_not_found")]
+    #[case(Error::DeliveryNotFound, 404, "delivery_not_found")]
+    #[case(Error::TooManyKeys, 409, "too_many_keys")]
+    #[tokio::test]
+    async fn every_error_is_its_status_its_code_and_a_sentence(
+        #[case] error: Error,
+        #[case] status: u16,
+        #[case] code: &str,
+    ) {
+        let sentence = error.to_string();
+        let response = error.into_response();
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let body = to_bytes(response.into_body(), 1_024).await.unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body, json!({ "error": sentence, "code": code }));
+    }
+
+    #[rstest]
+    #[case(Error::Unauthorized, "www-authenticate", "Bearer")]
+    #[case(Error::Unavailable(String::new()), "retry-after", "1")]
+    #[case(Error::BodyTooLarge, "connection", "close")]
+    fn some_carry_a_header(#[case] error: Error, #[case] name: &str, #[case] value: &str) {
+        assert_eq!(error.into_response().headers()[name], value);
+    }
+
+    #[tokio::test]
+    async fn a_bad_event_is_named_by_its_place() {
+        let bad = BadEvent {
+            index: 3,
+            line: Some(5),
+            why: "time: missing".into(),
+        };
+        let response = Error::BadEvent(bad).into_response();
+        let body = to_bytes(response.into_body(), 1_024).await.unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let sentence = "event 3 (line 5): time: missing";
+        let expected = json!({"error": sentence, "code": "invalid_request", "index": 3, "line": 5});
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn what_an_append_met_is_a_code() {
+        let unavailable = |error: Error| matches!(error, Error::Unavailable(_));
+        assert!(unavailable(AppendError::Conflict.into()));
+        assert!(unavailable(
+            AppendError::Database(sqlx::Error::PoolTimedOut).into()
+        ));
+        assert_eq!(Error::from(AppendError::ActorInactive), Error::Unauthorized);
+        assert_eq!(
+            Error::from(AppendError::QuotaFull(Quota::Hooks)),
+            Error::TooManyHooks
+        );
+        assert_eq!(
+            Error::from(AppendError::QuotaFull(Quota::Keys)),
+            Error::TooManyKeys
+        );
+        assert!(matches!(
+            AppendError::Unreadable("x".into()).into(),
+            Error::Internal(_)
+        ));
+        assert!(matches!(
+            sqlx::Error::RowNotFound.into(),
+            Error::Internal(_)
+        ));
+    }
+
+    #[rstest]
+    #[case::terminated("57P01", true)]
+    #[case::disk_full("53100", true)]
+    #[case::too_many_connections("53300", true)]
+    #[case::lock_timeout("55P03", true)]
+    #[case::read_only_replica("25006", true)]
+    #[case::serialization("40001", true)]
+    #[case::unique("23505", false)]
+    #[case::syntax("42601", false)]
+    #[case::empty("", false)]
+    fn what_passes_is_told_from_a_defect(#[case] sqlstate: &str, #[case] expected: bool) {
+        assert_eq!(passes(sqlstate), expected);
+    }
+
+    #[test]
+    fn details_stay_in_the_log() {
+        let detail = "secret detail";
+        for error in [
+            Error::Internal(detail.into()),
+            Error::Unavailable(detail.into()),
+        ] {
+            assert!(!error.to_string().contains(detail));
+        }
+    }
+}

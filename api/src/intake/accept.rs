@@ -1,0 +1,204 @@
+//! Taking a batch in: one transaction, begun again when another came first.
+
+use std::collections::{BTreeMap, HashSet};
+
+use domain::activity::BATCH_MAX_EVENTS;
+use domain::context::{Actor, Context};
+use domain::event::Event;
+use eventstore::{AppendError, Appending, NewEvent, load_many, retry_conflicts};
+use projector::{firms, hooks, keys, reports};
+use serde::Serialize;
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{DataKeys, Subject, responses, secrets};
+
+use super::batch::{Changing, report_ids, streams, subjects};
+use super::cloudevents::CloudEvent;
+use super::consequences::{Condemned, with_consequences};
+use super::error::IntakeError;
+use super::known::Known;
+use super::plan::{Plan, plan};
+use super::reported::Reported;
+use crate::service::Service;
+
+/// What became of a batch: together, as many as were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Accepted {
+    /// Reports that changed something.
+    pub accepted: usize,
+    /// Reports that changed nothing, because it was known or newer was.
+    pub duplicates: usize,
+}
+
+/// Takes in a batch: all of it or nothing.
+///
+/// # Errors
+/// [`IntakeError`] says why nothing was taken in.
+pub async fn accept(
+    service: &Service,
+    batch: Vec<CloudEvent>,
+    actor: Actor,
+) -> Result<Accepted, IntakeError> {
+    if batch.len() > BATCH_MAX_EVENTS {
+        return Err(IntakeError::TooMany);
+    }
+    let keys = keys(service, &subjects(&batch)).await?;
+    let context = service.context(Uuid::nil(), actor);
+    let seed = context.correlation_id.to_string();
+    let intake = Intake {
+        service,
+        batch,
+        keys,
+        context,
+    };
+    retry_conflicts(&seed, || intake.attempt()).await
+}
+
+/// The keyring is a database of its own: a key without data does no harm, data without one would.
+async fn keys(service: &Service, subjects: &[Subject]) -> Result<DataKeys, sqlx::Error> {
+    if subjects.is_empty() {
+        return Ok(DataKeys::new());
+    }
+    service.keyring.make(subjects, &*service.entropy).await
+}
+
+struct Intake<'a> {
+    service: &'a Service,
+    batch: Vec<CloudEvent>,
+    keys: DataKeys,
+    /// Of no firm: each event gets its own.
+    context: Context,
+}
+
+impl Intake<'_> {
+    async fn attempt(&self) -> Result<Accepted, IntakeError> {
+        let mut appending = self.service.store.begin().await?;
+        let mut plan = self.plan(appending.connection()).await?;
+        let condemned = condemned(appending.connection(), &plan).await?;
+        let events = with_consequences(&mut plan, &condemned, &self.context);
+        let recorded = append(&mut appending, events).await?;
+        self.keep_of_firms(appending.connection(), &plan).await?;
+        let duplicates = plan.duplicates
+            + self
+                .keep(appending.connection(), plan.responses, &recorded)
+                .await?;
+        appending.commit().await?;
+        Ok(Accepted {
+            accepted: self.batch.len() - duplicates,
+            duplicates,
+        })
+    }
+
+    /// Locks before it loads: then nothing of these firms can change before the commit.
+    async fn plan(&self, connection: &mut PgConnection) -> Result<Plan, IntakeError> {
+        let at = self.context.recorded_at.get();
+        let fresh = reports::remember(connection, &report_ids(&self.batch), at).await?;
+        lock(connection, Changing::by(&self.batch)).await?;
+        let upcasters = self.service.store.upcasters();
+        let events = load_many(connection, &upcasters, &streams(&self.batch)).await?;
+        Ok(plan(&self.batch, fresh, Known::of(events), &self.context)?)
+    }
+
+    async fn keep_of_firms(
+        &self,
+        connection: &mut PgConnection,
+        plan: &Plan,
+    ) -> Result<(), IntakeError> {
+        let (wrapping, entropy) = (self.service.keyring.wrapping(), &*self.service.entropy);
+        let at = self.context.recorded_at.get();
+        for firm_id in &plan.opened {
+            secrets::make(connection, wrapping, *firm_id, at, entropy).await?;
+        }
+        for (firm_id, reply_to) in &plan.contacts {
+            secrets::put_contact(connection, wrapping, *firm_id, reply_to.as_deref(), entropy)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Puts responses into the vault; answers how many reports turned out to be duplicates.
+    ///
+    /// A submission that the log knew already is not put again.
+    async fn keep(
+        &self,
+        connection: &mut PgConnection,
+        reported: BTreeMap<Subject, Reported>,
+        recorded: &HashSet<Uuid>,
+    ) -> Result<usize, IntakeError> {
+        let all: usize = reported.values().map(|reported| reported.reports).sum();
+        let (put, reports): (Vec<_>, Vec<_>) = reported
+            .into_values()
+            .filter(|reported| {
+                reported
+                    .submission
+                    .is_none_or(|event| recorded.contains(&event))
+            })
+            .map(|reported| (reported.response, reported.reports))
+            .unzip();
+        if put.is_empty() {
+            return Ok(all);
+        }
+        let news = responses::put(connection, &self.keys, &put, &*self.service.entropy).await?;
+        let news: HashSet<Uuid> = news.into_iter().collect();
+        let accepted: usize = put
+            .iter()
+            .zip(reports)
+            .filter(|(response, _)| news.contains(&response.response_id))
+            .map(|(_, reports)| reports)
+            .sum();
+        Ok(all - accepted)
+    }
+}
+
+/// In the order of locks: firms, then members.
+async fn lock(connection: &mut PgConnection, changing: Changing) -> Result<(), sqlx::Error> {
+    if !changing.firms.is_empty() {
+        firms::lock(connection, &changing.firms.into_iter().collect::<Vec<_>>()).await?;
+    }
+    if !changing.members.is_empty() {
+        firms::lock_members(
+            connection,
+            &changing.members.into_iter().collect::<Vec<_>>(),
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Locks the keys that must go, then lists what goes with them: nothing can be added in between.
+async fn condemned(connection: &mut PgConnection, plan: &Plan) -> Result<Condemned, sqlx::Error> {
+    let mut condemned = Condemned::default();
+    if !plan.unmanaging.is_empty() {
+        let members: Vec<_> = plan.unmanaging.keys().copied().collect();
+        condemned.keys = keys::lock_active_of(connection, &members).await?;
+    }
+    if !condemned.keys.is_empty() {
+        let key_ids: Vec<_> = condemned.keys.iter().map(|key| key.key_id).collect();
+        condemned.hooks_of_keys = hooks::live_of_keys(connection, &key_ids).await?;
+    }
+    if !plan.closed.is_empty() {
+        let firm_ids: Vec<_> = plan.closed.keys().copied().collect();
+        condemned.hooks_of_firms = hooks::live_of_firms(connection, &firm_ids).await?;
+    }
+    Ok(condemned)
+}
+
+/// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have
+/// been recorded before: any other place that is taken means that another came first.
+async fn append(
+    appending: &mut Appending<'_>,
+    events: Vec<NewEvent>,
+) -> Result<HashSet<Uuid>, AppendError> {
+    let required: HashSet<Uuid> = events
+        .iter()
+        .filter(|new| !matches!(new.event, Event::Occurrence(_)))
+        .map(NewEvent::id)
+        .collect();
+    let recorded = appending.append_new(events).await?;
+    let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
+    if required.is_subset(&recorded) {
+        Ok(recorded)
+    } else {
+        Err(AppendError::Conflict)
+    }
+}

@@ -1,0 +1,102 @@
+//! What of a batch must be known before it is decided: whose data it holds, which reports it may
+//! repeat, which rows it changes and which streams it speaks of.
+
+use std::collections::BTreeSet;
+
+use cqrs_es::Aggregate;
+use domain::activity::Activity;
+use domain::firm::Firm;
+use domain::form::Form;
+use eventstore::StreamName;
+use projector::reports::ReportId;
+use uuid::Uuid;
+use vault::Subject;
+
+use super::cloudevents::CloudEvent;
+
+/// The firms, and the members of firms, whose rows a batch changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changing {
+    pub(super) firms: BTreeSet<Uuid>,
+    pub(super) members: BTreeSet<(Uuid, Uuid)>,
+}
+
+impl Changing {
+    /// A member is in its firm's stream: the firm changes too.
+    pub(super) fn by(batch: &[CloudEvent]) -> Self {
+        let mut changing = Self::default();
+        for event in batch {
+            match &event.activity {
+                Activity::Firm { .. } => {
+                    changing.firms.insert(event.firm_id);
+                }
+                Activity::Member { member_id, .. } => {
+                    changing.firms.insert(event.firm_id);
+                    changing.members.insert((event.firm_id, *member_id));
+                }
+                Activity::Form { .. }
+                | Activity::ResponseSaved(_)
+                | Activity::ResponseSubmitted(_) => {}
+            }
+        }
+        changing
+    }
+}
+
+/// The streams that deciding about a batch needs.
+pub(super) fn streams(batch: &[CloudEvent]) -> Vec<StreamName> {
+    let mut streams = BTreeSet::new();
+    for event in batch {
+        streams.insert(stream::<Firm>(event.firm_id));
+        match &event.activity {
+            Activity::Form { form_id, .. } => {
+                streams.insert(stream::<Form>(*form_id));
+            }
+            Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
+                streams.insert(stream::<Form>(report.form_id));
+            }
+            Activity::Firm { .. } | Activity::Member { .. } => {}
+        }
+    }
+    streams.into_iter().collect()
+}
+
+fn stream<A: Aggregate>(id: Uuid) -> StreamName {
+    StreamName {
+        aggregate_type: A::TYPE,
+        aggregate_id: id.to_string(),
+    }
+}
+
+/// Whose data the batch holds.
+pub(super) fn subjects(batch: &[CloudEvent]) -> Vec<Subject> {
+    batch
+        .iter()
+        .filter_map(|event| match &event.activity {
+            Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
+                Some(Subject {
+                    firm_id: event.firm_id,
+                    response_id: report.response_id,
+                })
+            }
+            Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. } => None,
+        })
+        .collect()
+}
+
+/// How the batch's reports of state are told apart.
+pub(super) fn report_ids(batch: &[CloudEvent]) -> Vec<ReportId> {
+    batch.iter().filter_map(report_id).collect()
+}
+
+/// Reports of state are told apart by their ids; reports of what happened, by what happened.
+pub(super) fn report_id(event: &CloudEvent) -> Option<ReportId> {
+    match &event.activity {
+        Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. } => Some(ReportId {
+            firm_id: event.firm_id,
+            source: event.source.clone(),
+            id: event.id.clone(),
+        }),
+        Activity::ResponseSaved(_) | Activity::ResponseSubmitted(_) => None,
+    }
+}

@@ -1,0 +1,197 @@
+//! CloudEvents 1.0 in its JSON format: one event, a batch of them, or one per line. Read strictly:
+//! errors name the event and the field, and never quote a value.
+
+use domain::activity::{Activity, BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
+use domain::ids::parse_id;
+use domain::time::Timestamp;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::error::{BadEvent, IntakeError};
+use crate::body::{self, BodyError};
+
+/// The longest `id` or `source`, in characters.
+const NAME_MAX: usize = 1_024;
+
+/// A report of the product, and who sent it under which id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CloudEvent {
+    /// The firm it is about.
+    pub firm_id: Uuid,
+    /// Who reported it.
+    pub source: String,
+    /// The reporter's id for it.
+    pub id: String,
+    /// When it was so, by the reporter's clock.
+    pub time: Timestamp,
+    /// What was reported.
+    pub activity: Activity,
+    /// The line it was read from, if it was; 1 for the first.
+    pub line: Option<usize>,
+}
+
+/// How events are written into a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `application/cloudevents+json`: one event.
+    Single,
+    /// `application/cloudevents-batch+json`: an array of events.
+    Batch,
+    /// `application/x-ndjson`: one event per line.
+    Lines,
+}
+
+impl Format {
+    /// The format that a `Content-Type` names, if it is one of the three, in UTF-8.
+    #[must_use]
+    pub fn of_content_type(content_type: &str) -> Option<Self> {
+        let mut parts = content_type
+            .split(';')
+            .map(|part| part.trim().to_ascii_lowercase());
+        let essence = parts.next().unwrap_or_default();
+        let mut charsets =
+            parts.filter_map(|part| part.strip_prefix("charset=").map(str::to_owned));
+        if !charsets.all(|charset| charset.trim_matches('"') == "utf-8") {
+            return None;
+        }
+        match essence.as_str() {
+            "application/cloudevents+json" => Some(Self::Single),
+            "application/cloudevents-batch+json" => Some(Self::Batch),
+            "application/x-ndjson" => Some(Self::Lines),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a request's events.
+///
+/// # Errors
+/// [`IntakeError`] says what is wrong with the request, or names the first event that is.
+pub fn parse(format: Format, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError> {
+    if body.len() > BATCH_MAX_BYTES {
+        return Err(IntakeError::TooLarge);
+    }
+    let text = str::from_utf8(body)
+        .map_err(|_| IntakeError::NotABatch("the body is not UTF-8".to_owned()))?;
+    let items = match format {
+        Format::Single => vec![Item { line: None, text }],
+        Format::Batch => array(text)?,
+        Format::Lines => lines(text),
+    };
+    if items.len() > BATCH_MAX_EVENTS {
+        return Err(IntakeError::TooMany);
+    }
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(index, item)| item.read(index))
+        .collect()
+}
+
+/// One event, not yet read.
+struct Item<'a> {
+    line: Option<usize>,
+    text: &'a str,
+}
+
+impl Item<'_> {
+    fn read(self, index: usize) -> Result<CloudEvent, IntakeError> {
+        let line = self.line;
+        let event = read(self.text).map_err(|why| BadEvent { index, line, why })?;
+        Ok(CloudEvent { line, ..event })
+    }
+}
+
+/// Taken apart as text first, so that what is wrong within an item is said of that item.
+fn array(text: &str) -> Result<Vec<Item<'_>>, IntakeError> {
+    let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
+        IntakeError::NotABatch(format!(
+            "the body is not a JSON array of events: line {}, column {}",
+            error.line(),
+            error.column()
+        ))
+    })?;
+    Ok(items
+        .into_iter()
+        .map(|item| Item {
+            line: None,
+            text: item.get(),
+        })
+        .collect())
+}
+
+/// Blank lines are no events.
+fn lines(text: &str) -> Vec<Item<'_>> {
+    (1..)
+        .zip(text.split('\n'))
+        .filter(|(_, text)| !text.trim_ascii().is_empty())
+        .take(BATCH_MAX_EVENTS + 1)
+        .map(|(line, text)| Item {
+            line: Some(line),
+            text,
+        })
+        .collect()
+}
+
+fn read(text: &str) -> Result<CloudEvent, String> {
+    let mut attributes = body::strict(text.as_bytes()).map_err(|error| match error {
+        BodyError::Malformed(why) => format!("not valid JSON: {why}"),
+        BodyError::NotAnObject => "not a JSON object".to_owned(),
+        other => other.to_string(),
+    })?;
+    if required(&mut attributes, "specversion")? != "1.0" {
+        return Err("specversion: only 1.0 is read".to_owned());
+    }
+    let id = name(&mut attributes, "id")?;
+    let source = name(&mut attributes, "source")?;
+    let kind = required(&mut attributes, "type")?;
+    let time = required(&mut attributes, "time")?
+        .parse()
+        .map_err(|error| format!("time: {error}"))?;
+    let firm_id = parse_id(&required(&mut attributes, "firmid")?)
+        .ok_or_else(|| "firmid: not a hyphenated UUID".to_owned())?;
+    let activity =
+        Activity::read(&kind, data(&mut attributes)?).map_err(|error| error.to_string())?;
+    Ok(CloudEvent {
+        firm_id,
+        source,
+        id,
+        time,
+        activity,
+        line: None,
+    })
+}
+
+fn name(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, String> {
+    let text = required(attributes, attribute)?;
+    match text.chars().count() {
+        0 => Err(format!("{attribute}: empty")),
+        1..=NAME_MAX => Ok(text),
+        _ => Err(format!("{attribute}: longer than {NAME_MAX} characters")),
+    }
+}
+
+/// In CloudEvents, null is as good as missing.
+fn required(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, String> {
+    match attributes.remove(attribute) {
+        Some(Value::String(text)) => Ok(text),
+        None | Some(Value::Null) => Err(format!("{attribute}: missing")),
+        Some(_) => Err(format!("{attribute}: not a string")),
+    }
+}
+
+/// No data is an empty object: some kinds have none.
+fn data(attributes: &mut Map<String, Value>) -> Result<Map<String, Value>, String> {
+    if attributes.contains_key("data_base64") {
+        return Err("data_base64: not read, send `data`".to_owned());
+    }
+    match attributes.remove("data") {
+        Some(Value::Object(data)) => Ok(data),
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(_) => Err("data: not an object".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

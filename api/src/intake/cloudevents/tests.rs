@@ -1,0 +1,229 @@
+use super::*;
+use domain::firm::FirmChange;
+use rstest::rstest;
+use serde_json::json;
+
+const FIRM: &str = "d6e48e62-3956-4fb4-b8a6-0d2764b65885";
+
+fn event() -> Value {
+    json!({
+        "specversion": "1.0", "id": "1", "source": "urn:product", "type": "firm.suspended",
+        "time": "2026-10-06T08:14:27.318Z", "firmid": FIRM, "data": {},
+    })
+}
+
+fn with(attribute: &str, value: Value) -> String {
+    let mut event = event();
+    event[attribute] = value;
+    event.to_string()
+}
+
+fn without(attribute: &str) -> String {
+    let mut event = event();
+    event.as_object_mut().unwrap().remove(attribute);
+    event.to_string()
+}
+
+fn why(text: &str) -> String {
+    match parse(Format::Single, text.as_bytes()) {
+        Err(IntakeError::BadEvent(BadEvent {
+            index: 0,
+            line: None,
+            why,
+        })) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn places(format: Format, text: &str) -> Vec<Option<usize>> {
+    parse(format, text.as_bytes())
+        .unwrap()
+        .iter()
+        .map(|event| event.line)
+        .collect()
+}
+
+#[test]
+fn an_event_is_read() {
+    let events = parse(Format::Single, event().to_string().as_bytes()).unwrap();
+    let expected = CloudEvent {
+        firm_id: FIRM.parse().unwrap(),
+        source: "urn:product".into(),
+        id: "1".into(),
+        time: "2026-10-06T08:14:27.318Z".parse().unwrap(),
+        activity: Activity::Firm {
+            change: FirmChange::Suspended,
+            reply_to: None,
+        },
+        line: None,
+    };
+    assert_eq!(events, [expected]);
+}
+
+#[test]
+fn other_attributes_are_ignored_and_no_data_is_an_empty_object() {
+    let read = |text: &str| parse(Format::Single, text.as_bytes()).unwrap();
+    let plain = read(&event().to_string());
+    for attribute in [
+        "datacontenttype",
+        "subject",
+        "dataschema",
+        "traceparent",
+        "anything",
+    ] {
+        assert_eq!(read(&with(attribute, json!("x"))), plain, "{attribute}");
+    }
+    assert_eq!(read(&without("data")), plain);
+    assert_eq!(read(&with("data", Value::Null)), plain);
+    assert_eq!(read(&with("firmid", json!(FIRM.to_uppercase()))), plain);
+    assert_eq!(
+        read(&with("time", json!("2026-10-06T10:14:27.318+02:00"))),
+        plain
+    );
+}
+
+#[rstest]
+#[case(without("specversion"), "specversion: missing")]
+#[case(with("specversion", json!("0.3")), "specversion: only 1.0 is read")]
+#[case(with("specversion", json!(1.0)), "specversion: not a string")]
+#[case(without("id"), "id: missing")]
+#[case(with("id", Value::Null), "id: missing")]
+#[case(with("id", json!("")), "id: empty")]
+#[case(with("id", json!(7)), "id: not a string")]
+#[case(with("source", json!("é".repeat(1_025))), "source: longer than 1024 characters")]
+#[case(without("type"), "type: missing")]
+#[case(with("type", json!("firm.sold")), "type: `firm.sold` is not a type of activity")]
+#[case(without("time"), "time: missing")]
+#[case(without("firmid"), "firmid: missing")]
+#[case(with("firmid", json!("{d6e48e62-3956-4fb4-b8a6-0d2764b65885}")), "firmid: not a hyphenated UUID")]
+#[case(with("data", json!([])), "data: not an object")]
+#[case(with("data", json!({"why": "x"})), "data.why: unknown field")]
+#[case(with("data_base64", json!("e30=")), "data_base64: not read, send `data`")]
+#[case("[]".to_owned(), "not a JSON object")]
+fn what_is_wrong_is_named(#[case] text: String, #[case] expected: &str) {
+    assert_eq!(why(&text), expected);
+}
+
+#[rstest]
+#[case(with("time", json!("yesterday")), "time: ")]
+#[case(event().to_string().replacen('{', r#"{"id":"2","#, 1), "not valid JSON: ")]
+#[case(with("data", json!({"x": "\0"})), "not valid JSON: ")]
+#[case(event().to_string() + "x", "not valid JSON: ")]
+#[case(format!("\u{feff}{}", event()), "not valid JSON: ")]
+#[case(String::new(), "not valid JSON: ")]
+fn what_is_no_json_or_no_time_is_refused(#[case] text: String, #[case] expected: &str) {
+    let why = why(&text);
+    assert!(
+        why.starts_with(expected) && !why.contains("yesterday"),
+        "{why}"
+    );
+}
+
+#[test]
+fn names_of_1024_characters_are_read() {
+    let text = with("id", json!("é".repeat(1_024)));
+    assert_eq!(
+        parse(Format::Single, text.as_bytes()).unwrap()[0]
+            .id
+            .chars()
+            .count(),
+        1_024
+    );
+}
+
+#[test]
+fn a_batch_is_an_array() {
+    let two = json!([event(), event()]).to_string();
+    assert_eq!(places(Format::Batch, &two), [None, None]);
+    assert_eq!(places(Format::Batch, " [ ] "), []);
+    for other in [
+        event().to_string(),
+        "[{}".into(),
+        "[{}] x".into(),
+        String::new(),
+    ] {
+        let error = parse(Format::Batch, other.as_bytes()).unwrap_err();
+        assert!(
+            matches!(error, IntakeError::NotABatch(_)),
+            "{other}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_event_is_named_by_its_index() {
+    let batch = json!([event(), event(), {"specversion": "1.0"}]).to_string();
+    let error = parse(Format::Batch, batch.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "event 2: id: missing");
+    let twice = format!(
+        "[{},{}]",
+        event(),
+        event().to_string().replacen('{', r#"{"id":"2","#, 1)
+    );
+    let error = parse(Format::Batch, twice.as_bytes()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("event 1: not valid JSON: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn lines_are_counted_with_the_blank_ones_and_events_without() {
+    let lines = format!("\n{0}\r\n  \n{0}\n", event());
+    assert_eq!(places(Format::Lines, &lines), [Some(2), Some(4)]);
+    assert_eq!(places(Format::Lines, ""), []);
+    let error = parse(Format::Lines, format!("{lines}{{}}").as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "event 2 (line 5): specversion: missing");
+}
+
+#[test]
+fn a_batch_has_1000_events_and_8_mib_at_most() {
+    let lines = |events: usize| format!("{}\n", event()).repeat(events);
+    assert_eq!(
+        parse(Format::Lines, lines(1_000).as_bytes()).unwrap().len(),
+        1_000
+    );
+    let error = |format, text: String| parse(format, text.as_bytes()).unwrap_err();
+    assert!(matches!(
+        error(Format::Lines, lines(1_001)),
+        IntakeError::TooMany
+    ));
+    let items = format!("[{}0]", "0,".repeat(1_000));
+    assert!(matches!(error(Format::Batch, items), IntakeError::TooMany));
+    let blank = |bytes| " ".repeat(bytes);
+    assert!(parse(Format::Lines, blank(8 << 20).as_bytes()).is_ok());
+    assert!(matches!(
+        error(Format::Lines, blank((8 << 20) + 1)),
+        IntakeError::TooLarge
+    ));
+}
+
+#[test]
+fn what_is_not_utf_8_is_refused() {
+    let error = parse(Format::Lines, b"\xff").unwrap_err();
+    assert_eq!(error.to_string(), "the body is not UTF-8");
+}
+
+#[rstest]
+#[case("application/cloudevents+json", Some(Format::Single))]
+#[case(
+    "application/cloudevents-batch+json; charset=UTF-8",
+    Some(Format::Batch)
+)]
+#[case("Application/X-NDJSON;charset=\"utf-8\"", Some(Format::Lines))]
+#[case("application/x-ndjson; charset=latin1", None)]
+#[case("application/json", None)]
+#[case("", None)]
+fn the_content_type_says_how_events_are_written(
+    #[case] content_type: &str,
+    #[case] format: Option<Format>,
+) {
+    assert_eq!(Format::of_content_type(content_type), format);
+}
+
+/// The sample that comes with the service.
+#[test]
+fn the_demonstration_is_read_whole() {
+    let demo = include_bytes!("../../../../demo/activity.ndjson");
+    assert_eq!(parse(Format::Lines, demo).unwrap().len(), 58);
+}

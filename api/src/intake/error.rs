@@ -1,0 +1,92 @@
+//! Why a batch was not taken in. Nothing of it was, then.
+
+use std::fmt;
+
+use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
+use eventstore::tail::TailError;
+use eventstore::{AppendError, AsConflict};
+use vault::responses::VaultError;
+
+/// Why a batch was not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum IntakeError {
+    /// Too many events.
+    #[error("a batch has at most {BATCH_MAX_EVENTS} events")]
+    TooMany,
+    /// Too many bytes.
+    #[error("a batch has at most {BATCH_MAX_BYTES} bytes")]
+    TooLarge,
+    /// The request as a whole is not a batch.
+    #[error("{0}")]
+    NotABatch(String),
+    /// One of its events is refused.
+    #[error(transparent)]
+    BadEvent(#[from] BadEvent),
+    /// The log did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The vault did not take it.
+    #[error(transparent)]
+    Vault(VaultError),
+}
+
+/// An event that is refused, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadEvent {
+    /// Its place in the batch; 0 for the first.
+    pub index: usize,
+    /// Its line, if the batch has lines; 1 for the first.
+    pub line: Option<usize>,
+    /// What is wrong with it. Names fields, never quotes their values.
+    pub why: String,
+}
+
+impl std::error::Error for BadEvent {}
+
+impl fmt::Display for BadEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            None => write!(f, "event {}: {}", self.index, self.why),
+            Some(line) => write!(f, "event {} (line {line}): {}", self.index, self.why),
+        }
+    }
+}
+
+impl AsConflict for IntakeError {
+    fn is_conflict(&self) -> bool {
+        match self {
+            Self::Append(error) => error.is_conflict(),
+            Self::TooMany
+            | Self::TooLarge
+            | Self::NotABatch(_)
+            | Self::BadEvent(_)
+            | Self::Vault(_) => false,
+        }
+    }
+}
+
+impl From<sqlx::Error> for IntakeError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Append(error.into())
+    }
+}
+
+impl From<TailError> for IntakeError {
+    fn from(error: TailError) -> Self {
+        match error {
+            TailError::Database(error) => error.into(),
+            TailError::Unreadable { .. } => {
+                Self::Append(AppendError::Unreadable(error.to_string()))
+            }
+        }
+    }
+}
+
+impl From<VaultError> for IntakeError {
+    fn from(error: VaultError) -> Self {
+        match error {
+            VaultError::Database(error) => error.into(),
+            VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Vault(error),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What a batch of reports leads to. Pure: decided in order, on streams in memory.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
+
+use domain::activity::{Activity, ResponseReport};
+use domain::context::Context;
+use domain::firm::{FirmChange, FirmCommand, FirmEvent, MemberChange};
+use domain::form::{FormChange, FormCommand};
+use domain::time::Timestamp;
+use eventstore::NewEvent;
+use projector::reports::ReportId;
+use uuid::Uuid;
+use vault::Subject;
+
+use super::batch::report_id;
+use super::cloudevents::CloudEvent;
+use super::error::BadEvent;
+use super::known::Known;
+use super::reported::{Reported, submission};
+
+/// What is to be done about a batch.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// To append, in the order of the reports.
+    pub(super) events: Vec<NewEvent>,
+    /// To put into the vault: each response once.
+    pub(super) responses: BTreeMap<Subject, Reported>,
+    /// Firms that need a webhook secret.
+    pub(super) opened: Vec<Uuid>,
+    /// The newest reply address of firms whose brand was reported.
+    pub(super) contacts: BTreeMap<Uuid, Option<String>>,
+    /// Members (of a firm) who may not make keys, by the event that says so.
+    pub(super) unmanaging: BTreeMap<(Uuid, Uuid), Uuid>,
+    /// Closed firms, by the event that says so.
+    pub(super) closed: BTreeMap<Uuid, Uuid>,
+    /// Reports that are already known to change nothing.
+    pub(super) duplicates: usize,
+}
+
+/// Whether a report changes anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    News,
+    Duplicate,
+}
+
+/// Decides what the batch leads to. `fresh` are the ids of those reports of state that never came
+/// before; the context's firm is replaced by each report's.
+///
+/// # Errors
+/// The first report that is refused.
+pub(super) fn plan(
+    batch: &[CloudEvent],
+    fresh: Vec<ReportId>,
+    known: Known,
+    context: &Context,
+) -> Result<Plan, BadEvent> {
+    let fresh = fresh.into_iter().collect();
+    let mut planner = Planner {
+        fresh,
+        known,
+        context,
+        plan: Plan::default(),
+    };
+    for (index, event) in batch.iter().enumerate() {
+        match planner.take(event) {
+            Ok(Verdict::News) => {}
+            Ok(Verdict::Duplicate) => planner.plan.duplicates += 1,
+            Err(why) => {
+                return Err(BadEvent {
+                    index,
+                    line: event.line,
+                    why,
+                });
+            }
+        }
+    }
+    Ok(planner.plan)
+}
+
+struct Planner<'a> {
+    fresh: HashSet<ReportId>,
+    known: Known,
+    context: &'a Context,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn take(&mut self, event: &CloudEvent) -> Result<Verdict, String> {
+        if let Some(id) = report_id(event)
+            && !self.fresh.remove(&id)
+        {
+            return Ok(Verdict::Duplicate);
+        }
+        match &event.activity {
+            Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
+            Activity::Member { member_id, change } => self.member(event, *member_id, *change),
+            Activity::Form { form_id, change } => self.form(event, *form_id, change),
+            Activity::ResponseSaved(report) => self.response(event, report, None),
+            Activity::ResponseSubmitted(report) => self.response(event, report, Some(report.at)),
+        }
+    }
+
+    fn firm(
+        &mut self,
+        event: &CloudEvent,
+        change: &FirmChange,
+        reply_to: Option<&Option<String>>,
+    ) -> Result<Verdict, String> {
+        let command = FirmCommand::ReportFirm {
+            time: event.time,
+            change: change.clone(),
+        };
+        let new = self.decide_firm(event.firm_id, &command)?;
+        let Some(first) = new.first() else {
+            return Ok(Verdict::Duplicate);
+        };
+        match change {
+            FirmChange::Opened { .. } => self.plan.opened.push(event.firm_id),
+            FirmChange::Closed => {
+                self.plan.closed.insert(event.firm_id, first.id());
+            }
+            FirmChange::Changed { .. } | FirmChange::Suspended | FirmChange::Resumed => {}
+        }
+        if let Some(reply_to) = reply_to {
+            self.plan.contacts.insert(event.firm_id, reply_to.clone());
+        }
+        Ok(self.append(new))
+    }
+
+    /// Whoever does not manage after any report of the batch loses the keys, even if a later one
+    /// gives the right back (rulings, section Occurrences).
+    fn member(
+        &mut self,
+        event: &CloudEvent,
+        member_id: Uuid,
+        change: MemberChange,
+    ) -> Result<Verdict, String> {
+        let command = FirmCommand::ReportMember {
+            member_id,
+            time: event.time,
+            change,
+        };
+        let new = self.decide_firm(event.firm_id, &command)?;
+        if let Some(first) = new.first()
+            && !self
+                .known
+                .firm(event.firm_id)
+                .aggregate
+                .is_manager(member_id)
+        {
+            let member = (event.firm_id, member_id);
+            self.plan
+                .unmanaging
+                .entry(member)
+                .or_insert_with(|| first.id());
+        }
+        Ok(self.append(new))
+    }
+
+    fn decide_firm(
+        &mut self,
+        firm_id: Uuid,
+        command: &FirmCommand,
+    ) -> Result<Vec<NewEvent>, String> {
+        let context = self.context_of(firm_id);
+        let firm = self.known.firm(firm_id);
+        let decided: Vec<FirmEvent> = firm
+            .aggregate
+            .decide(command)
+            .map_err(|why| why.to_string())?;
+        Ok(firm.extend(firm_id, &context, decided))
+    }
+
+    fn form(
+        &mut self,
+        event: &CloudEvent,
+        form_id: Uuid,
+        change: &FormChange,
+    ) -> Result<Verdict, String> {
+        let (firm_id, time) = (event.firm_id, event.time);
+        self.known
+            .require_firm(firm_id)
+            .map_err(|why| why.to_string())?;
+        let command = FormCommand::Report {
+            firm_id,
+            time,
+            change: change.clone(),
+        };
+        let context = self.context_of(firm_id);
+        let form = self.known.form(form_id);
+        let decided = form
+            .aggregate
+            .decide(&command)
+            .map_err(|why| why.to_string())?;
+        let new = form.extend(form_id, &context, decided);
+        Ok(self.append(new))
+    }
+
+    fn response(
+        &mut self,
+        event: &CloudEvent,
+        report: &ResponseReport,
+        submitted_at: Option<Timestamp>,
+    ) -> Result<Verdict, String> {
+        let firm_id = event.firm_id;
+        self.known
+            .require_firm(firm_id)
+            .map_err(|why| why.to_string())?;
+        self.known
+            .require_form(firm_id, report.form_id)
+            .map_err(|why| why.to_string())?;
+        let reported = Reported::new(firm_id, report, submitted_at);
+        let news = match self.plan.responses.entry(reported.response.subject()) {
+            Entry::Vacant(vacant) => Some(vacant.insert(reported)),
+            Entry::Occupied(known) => known.into_mut().followed_by(reported),
+        };
+        let Some(news) = news else {
+            return Ok(Verdict::Duplicate);
+        };
+        if let Some(at) = submitted_at {
+            let context = Context {
+                firm_id,
+                ..self.context.clone()
+            };
+            let recorded = submission(&context, report, at);
+            news.submission = Some(recorded.id());
+            self.plan.events.push(recorded);
+        }
+        Ok(Verdict::News)
+    }
+
+    fn append(&mut self, new: Vec<NewEvent>) -> Verdict {
+        let verdict = if new.is_empty() {
+            Verdict::Duplicate
+        } else {
+            Verdict::News
+        };
+        self.plan.events.extend(new);
+        verdict
+    }
+
+    fn context_of(&self, firm_id: Uuid) -> Context {
+        Context {
+            firm_id,
+            ..self.context.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,387 @@
+use super::*;
+use crate::intake::batch::report_ids;
+use domain::context::Actor;
+use domain::event::Event;
+use domain::firm::{Brand, Role};
+use domain::form::{FormDetails, FormStatus};
+use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
+use domain::trigger::{Plan as FirmPlan, Trigger};
+use eventstore::RecordedEvent;
+
+const FIRM: Uuid = Uuid::from_u128(1);
+const OTHER: Uuid = Uuid::from_u128(2);
+const FORM: Uuid = Uuid::from_u128(3);
+const ANN: Uuid = Uuid::from_u128(4);
+const RESPONSE: Uuid = Uuid::from_u128(5);
+
+fn at(second: u32) -> Timestamp {
+    format!("2026-11-01T00:00:{second:02}.000Z")
+        .parse()
+        .unwrap()
+}
+
+fn context() -> Context {
+    Context {
+        firm_id: Uuid::nil(),
+        recorded_at: at(59),
+        actor: Actor::Product(Uuid::nil()),
+        correlation_id: Uuid::from_u128(9),
+        causation_id: None,
+        traceparent: None,
+    }
+}
+
+fn report(firm_id: Uuid, second: u32, activity: Activity) -> CloudEvent {
+    let id = format!("{firm_id}-{second}-{activity:?}");
+    CloudEvent {
+        firm_id,
+        source: "urn:test".into(),
+        id,
+        time: at(second),
+        activity,
+        line: None,
+    }
+}
+
+fn opened(firm_id: Uuid) -> CloudEvent {
+    let change = FirmChange::Opened {
+        name: "Firm".into(),
+        plan: FirmPlan {
+            leads_in_full: true,
+        },
+        brand: Brand::default(),
+    };
+    let reply_to = Some(Some("hello@example.com".into()));
+    report(firm_id, 1, Activity::Firm { change, reply_to })
+}
+
+fn firm(second: u32, change: FirmChange) -> CloudEvent {
+    report(
+        FIRM,
+        second,
+        Activity::Firm {
+            change,
+            reply_to: None,
+        },
+    )
+}
+
+fn member(second: u32, change: MemberChange) -> CloudEvent {
+    report(
+        FIRM,
+        second,
+        Activity::Member {
+            member_id: ANN,
+            change,
+        },
+    )
+}
+
+fn form(firm_id: Uuid) -> CloudEvent {
+    let details = FormDetails {
+        title: "Intake".into(),
+        slug: "intake".into(),
+        url: "https://forms.example.com/intake".into(),
+        status: FormStatus::Draft,
+        hidden_fields: vec![],
+        created_at: at(0),
+    };
+    report(
+        firm_id,
+        2,
+        Activity::Form {
+            form_id: FORM,
+            change: FormChange::Created(details),
+        },
+    )
+}
+
+fn response_report(second: u32) -> ResponseReport {
+    let document = domain::document::ResponseDocument::default();
+    ResponseReport {
+        response_id: RESPONSE,
+        form_id: FORM,
+        at: at(second),
+        document,
+    }
+}
+
+fn saved(second: u32) -> CloudEvent {
+    report(
+        FIRM,
+        second,
+        Activity::ResponseSaved(response_report(second)),
+    )
+}
+
+fn submitted(second: u32) -> CloudEvent {
+    report(
+        FIRM,
+        second,
+        Activity::ResponseSubmitted(response_report(second)),
+    )
+}
+
+/// A batch on an empty log, all ids new.
+fn given(batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
+    plan(batch, report_ids(batch), Known::default(), &context())
+}
+
+/// A batch on a log that took in another before.
+fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
+    let log = given(before).unwrap().events;
+    let log = (1..).zip(log).map(|(position, new)| RecordedEvent {
+        position,
+        event_id: new.id(),
+        aggregate_id: new.aggregate_id,
+        sequence: new.sequence,
+        event: new.event,
+        context: new.context,
+    });
+    plan(
+        batch,
+        report_ids(batch),
+        Known::of(log.collect()),
+        &context(),
+    )
+}
+
+fn names(plan: &Plan) -> Vec<(&'static str, i64)> {
+    plan.events
+        .iter()
+        .map(|new| (new.event.event_type(), new.sequence))
+        .collect()
+}
+
+fn refusal(result: Result<Plan, BadEvent>) -> (usize, String) {
+    let bad = result.unwrap_err();
+    (bad.index, bad.why)
+}
+
+#[test]
+fn a_report_builds_on_those_before_it_in_the_batch() {
+    let batch = [
+        opened(FIRM),
+        member(2, MemberChange::Joined(Role::Owner)),
+        form(FIRM),
+        submitted(9),
+    ];
+    let plan = given(&batch).unwrap();
+    let expected = [
+        ("FirmOpened", 1),
+        ("MemberJoined", 2),
+        ("FormCreated", 1),
+        ("OccurrenceRecorded", 1),
+    ];
+    assert_eq!(names(&plan), expected);
+    assert_eq!(plan.opened, [FIRM]);
+    assert_eq!(plan.contacts[&FIRM].as_deref(), Some("hello@example.com"));
+    assert_eq!(plan.duplicates, 0);
+    assert!(plan.events.iter().all(|new| new.context.firm_id == FIRM));
+    assert!(
+        plan.events
+            .iter()
+            .all(|new| new.context.correlation_id == Uuid::from_u128(9))
+    );
+}
+
+#[test]
+fn a_report_builds_on_the_log() {
+    let plan = given_after(
+        &[opened(FIRM), form(FIRM)],
+        &[firm(5, FirmChange::Suspended), submitted(9)],
+    );
+    assert_eq!(
+        names(&plan.unwrap()),
+        [("FirmSuspended", 2), ("OccurrenceRecorded", 1)]
+    );
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_its_index() {
+    let unknown_firm = "the firm is not known: report firm.opened first";
+    let unknown_form = "the form is not known: report form.created first";
+    for first in [
+        firm(1, FirmChange::Closed),
+        member(1, MemberChange::Left),
+        form(FIRM),
+        submitted(1),
+    ] {
+        assert_eq!(
+            refusal(given(std::slice::from_ref(&first))),
+            (0, unknown_firm.to_owned()),
+            "{first:?}"
+        );
+    }
+    for second in [saved(2), submitted(2)] {
+        let refused = refusal(given(&[opened(FIRM), second]));
+        assert_eq!(refused, (1, unknown_form.to_owned()));
+    }
+    let change = FormChange::Published;
+    let published = report(
+        FIRM,
+        3,
+        Activity::Form {
+            form_id: FORM,
+            change,
+        },
+    );
+    assert_eq!(
+        refusal(given(&[opened(FIRM), published])),
+        (1, unknown_form.to_owned())
+    );
+}
+
+#[test]
+fn another_firms_form_is_refused() {
+    let before = [opened(FIRM), opened(OTHER), form(OTHER)];
+    let refused = |event| refusal(given_after(&before, &[opened(FIRM), event]));
+    assert_eq!(
+        refused(form(FIRM)),
+        (1, "the form belongs to another firm".to_owned())
+    );
+    let unknown_form = "the form is not known: report form.created first";
+    assert_eq!(refused(submitted(3)), (1, unknown_form.to_owned()));
+}
+
+#[test]
+fn the_line_of_a_refused_report_is_told() {
+    let event = CloudEvent {
+        line: Some(7),
+        ..saved(1)
+    };
+    assert_eq!(given(&[event]).unwrap_err().line, Some(7));
+}
+
+#[test]
+fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
+    let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
+    let fresh = report_ids(&[opened(FIRM)]);
+    let plan = plan(&batch, fresh, Known::default(), &context()).unwrap();
+    assert_eq!(names(&plan), [("FirmOpened", 1)]);
+    assert_eq!(plan.duplicates, 2);
+}
+
+#[test]
+fn a_report_that_is_not_news_is_a_duplicate() {
+    let batch = [firm(2, FirmChange::Suspended), firm(1, FirmChange::Resumed)];
+    let plan = given_after(&[opened(FIRM)], &batch).unwrap();
+    assert_eq!(names(&plan), [("FirmSuspended", 2)]);
+    assert_eq!(plan.duplicates, 1);
+}
+
+#[test]
+fn a_report_that_is_not_news_changes_no_contact() {
+    let plan = given_after(&[opened(FIRM)], &[opened(FIRM)]).unwrap();
+    assert_eq!(
+        plan,
+        Plan {
+            duplicates: 1,
+            ..Plan::default()
+        }
+    );
+}
+
+#[test]
+fn a_submission_is_recorded_under_the_id_of_its_rule() {
+    let plan = given(&[opened(FIRM), form(FIRM), submitted(9)]).unwrap();
+    let recorded = &plan.events[2];
+    let id = occurrence_id(FIRM, Trigger::FormSubmitted, &RESPONSE.to_string());
+    assert_eq!(recorded.aggregate_id, id.to_string());
+    let happening = Happening {
+        trigger: Trigger::FormSubmitted,
+        form_id: FORM,
+        response_id: RESPONSE,
+        happened_at: at(9),
+    };
+    assert_eq!(
+        recorded.event,
+        Event::from(OccurrenceEvent::OccurrenceRecorded(happening))
+    );
+    let reported = &plan.responses[&Subject {
+        firm_id: FIRM,
+        response_id: RESPONSE,
+    }];
+    assert_eq!(reported.submission, Some(recorded.id()));
+    assert_eq!(reported.response.submitted_at, Some(at(9).get()));
+}
+
+/// What is left of a batch of reports about one response: how many led to its last state, whether
+/// it is submitted, when it was saved, and how many reports were duplicates.
+fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
+    let plan = given(&[&[opened(FIRM), form(FIRM)], reports].concat()).unwrap();
+    let reported = &plan.responses[&Subject {
+        firm_id: FIRM,
+        response_id: RESPONSE,
+    }];
+    assert_eq!(
+        plan.events.len() - 2,
+        usize::from(reported.submission.is_some())
+    );
+    let saved_at = reported.response.saved_at.into();
+    (
+        reported.reports,
+        reported.submission.is_some(),
+        saved_at,
+        plan.duplicates,
+    )
+}
+
+#[test]
+fn a_response_is_put_once_per_batch() {
+    assert_eq!(collapsed(&[saved(3)]), (1, false, at(3), 0));
+    assert_eq!(collapsed(&[saved(3), saved(4)]), (2, false, at(4), 0));
+    assert_eq!(
+        collapsed(&[saved(4), saved(3), saved(4)]),
+        (1, false, at(4), 2)
+    );
+    assert_eq!(collapsed(&[saved(3), submitted(9)]), (2, true, at(9), 0));
+    assert_eq!(collapsed(&[submitted(9), saved(20)]), (1, true, at(9), 1));
+    assert_eq!(
+        collapsed(&[submitted(9), submitted(10)]),
+        (1, true, at(9), 1)
+    );
+}
+
+#[test]
+fn whoever_does_not_manage_loses_the_keys_for_good() {
+    use MemberChange::{Disabled, Enabled, Joined, Left, RoleChanged};
+    let causes = |changes: &[MemberChange]| {
+        let reports = (2..)
+            .zip(changes)
+            .map(|(second, change)| member(second, *change));
+        let batch: Vec<_> = std::iter::once(opened(FIRM)).chain(reports).collect();
+        let plan = given(&batch).unwrap();
+        let cause = plan.unmanaging.get(&(FIRM, ANN)).copied();
+        cause.map(|id| plan.events.iter().position(|new| new.id() == id).unwrap())
+    };
+    assert_eq!(causes(&[Joined(Role::Owner)]), None);
+    assert_eq!(
+        causes(&[Joined(Role::Owner), RoleChanged(Role::Admin)]),
+        None
+    );
+    assert_eq!(causes(&[Joined(Role::Owner), Left]), Some(2));
+    assert_eq!(
+        causes(&[Joined(Role::Owner), RoleChanged(Role::Member)]),
+        Some(2)
+    );
+    assert_eq!(causes(&[Joined(Role::Owner), Disabled, Enabled]), Some(2));
+    assert_eq!(causes(&[Joined(Role::Owner), Disabled, Left]), Some(2));
+}
+
+#[test]
+fn a_closed_firm_is_named_with_the_event_that_closed_it() {
+    let plan = given_after(&[opened(FIRM)], &[firm(5, FirmChange::Closed)]).unwrap();
+    assert_eq!(plan.closed, BTreeMap::from([(FIRM, plan.events[0].id())]));
+    let again = given_after(
+        &[opened(FIRM), firm(5, FirmChange::Closed)],
+        &[firm(6, FirmChange::Closed)],
+    );
+    assert_eq!(
+        again.unwrap(),
+        Plan {
+            duplicates: 1,
+            ..Plan::default()
+        }
+    );
+}

@@ -1,0 +1,77 @@
+//! Responses as a batch reports them: what is put into the vault, and what is recorded of a
+//! submission. A batch may speak of a response several times; the vault takes it once.
+
+use domain::activity::ResponseReport;
+use domain::context::Context;
+use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use eventstore::NewEvent;
+use uuid::Uuid;
+use vault::responses::Response;
+
+/// A response as the batch leaves it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Reported {
+    /// Its last state.
+    pub(super) response: Response,
+    /// How many reports led there: duplicates, if it turns out to be no news.
+    pub(super) reports: usize,
+    /// The event that records its submission.
+    pub(super) submission: Option<Uuid>,
+}
+
+impl Reported {
+    pub(super) fn new(
+        firm_id: Uuid,
+        report: &ResponseReport,
+        submitted_at: Option<Timestamp>,
+    ) -> Self {
+        let response = Response {
+            firm_id,
+            response_id: report.response_id,
+            form_id: report.form_id,
+            saved_at: report.at.get(),
+            submitted_at: submitted_at.map(Timestamp::get),
+            document: report.document.clone(),
+        };
+        Self {
+            response,
+            reports: 1,
+            submission: None,
+        }
+    }
+
+    /// Takes in the next report of the same response; nothing, if that is no news.
+    ///
+    /// The vault's own rule, within a batch: a submission is final, a save gives way to a later one.
+    pub(super) fn followed_by(&mut self, next: Self) -> Option<&mut Self> {
+        let (old, new) = (&self.response, &next.response);
+        let news = old.submitted_at.is_none()
+            && (new.submitted_at.is_some() || new.saved_at > old.saved_at);
+        if !news {
+            return None;
+        }
+        self.response = next.response;
+        self.reports += next.reports;
+        Some(self)
+    }
+}
+
+/// Records the one submission of a response; whether it is the first, the log will tell.
+pub(super) fn submission(context: &Context, report: &ResponseReport, at: Timestamp) -> NewEvent {
+    let trigger = Trigger::FormSubmitted;
+    let id = occurrence_id(context.firm_id, trigger, &report.response_id.to_string());
+    let happening = Happening {
+        trigger,
+        form_id: report.form_id,
+        response_id: report.response_id,
+        happened_at: at,
+    };
+    NewEvent {
+        aggregate_id: id.to_string(),
+        sequence: 1,
+        event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
+        context: context.clone(),
+    }
+}

@@ -1,0 +1,103 @@
+//! Who is calling: the holder of a bearer token whose role the route admits.
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use domain::context::Actor;
+
+use crate::commands::tokens::{self, Holder, Role};
+use crate::error::Error;
+use crate::service::Service;
+
+/// The product, or an operator in its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Product(Holder);
+
+/// Who may read what was sent: operators and auditors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader(Holder);
+
+impl Product {
+    const ROLES: &[Role] = &[Role::Product, Role::Operator];
+
+    /// Who this is in the log.
+    pub(super) const fn actor(self) -> Actor {
+        self.0.actor()
+    }
+}
+
+impl Reader {
+    const ROLES: &[Role] = &[Role::Operator, Role::Auditor];
+
+    /// What receivers said is foreign text, shown to those who must find out what went wrong.
+    pub(super) fn sees_answers(self) -> bool {
+        self.0.role == Role::Operator
+    }
+}
+
+impl FromRequestParts<Service> for Product {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        admit(&parts.headers, service, Self::ROLES).await.map(Self)
+    }
+}
+
+impl FromRequestParts<Service> for Reader {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        admit(&parts.headers, service, Self::ROLES).await.map(Self)
+    }
+}
+
+async fn admit(headers: &HeaderMap, service: &Service, roles: &[Role]) -> Result<Holder, Error> {
+    let token = bearer(headers).ok_or(Error::NoToken)?;
+    let holder = tokens::authenticate(service, token)
+        .await?
+        .ok_or(Error::NoToken)?;
+    if roles.contains(&holder.role) {
+        Ok(holder)
+    } else {
+        Err(Error::Forbidden)
+    }
+}
+
+/// The token, in the one header it may be in, there once.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn read(values: &[&str]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        }
+        bearer(&headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_token_is_sent_once_as_bearer() {
+        assert_eq!(read(&["Bearer fft_a"]).as_deref(), Some("fft_a"));
+        assert_eq!(read(&["bearer fft_a"]).as_deref(), Some("fft_a"));
+        for other in [
+            &[][..],
+            &["fft_a"],
+            &["Basic fft_a"],
+            &["Bearer a", "Bearer a"],
+        ] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `/internal/v1/firms/{firm}/deliveries`: what was sent, and what came of it.
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use domain::delivery::Hop;
+use domain::time::Timestamp;
+use projector::deliveries::{self, AttemptRow, DeliveryRow};
+use projector::{answers, firms};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::List;
+use super::caller::Reader;
+use super::path::{Firm, PathId};
+use crate::error::Error;
+use crate::service::Service;
+
+/// How many are listed when nothing is said.
+const LIMIT: i64 = 50;
+
+/// How many are listed at most.
+const LIMIT_MAX: i64 = 500;
+
+/// What of the list is asked for.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Page {
+    limit: Option<i64>,
+}
+
+/// A delivery, in this door's shape.
+#[derive(Debug, Serialize)]
+pub(super) struct Delivery {
+    id: Uuid,
+    hook_id: Uuid,
+    trigger: String,
+    form_id: Uuid,
+    response_id: Uuid,
+    state: String,
+    cause: Option<String>,
+    created_at: Timestamp,
+    next_try_at: Option<Timestamp>,
+    body_sha256: Option<String>,
+    /// Only where one delivery is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<Vec<Attempt>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Attempt {
+    number: i32,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+    outcome: String,
+    status: Option<i32>,
+    error: Option<String>,
+    retry_after_seconds: Option<i64>,
+    hops: Vec<Hop>,
+    answer: Option<String>,
+}
+
+/// Lists the newest, without their attempts.
+pub(super) async fn list(
+    _: Reader,
+    Firm(firm_id): Firm,
+    State(service): State<Service>,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<List<Delivery>>, Error> {
+    let limit = page
+        .ok()
+        .and_then(|Query(page)| page.limit())
+        .ok_or_else(Page::invalid)?;
+    let pool = service.store.pool();
+    firms::is_active(pool, firm_id)
+        .await?
+        .ok_or(Error::FirmNotFound)?;
+    Ok(Json(List::of(
+        deliveries::list(pool, firm_id, limit).await?,
+    )))
+}
+
+/// Shows one with all its attempts; what receivers said only to operators.
+pub(super) async fn show(
+    reader: Reader,
+    Firm(firm_id): Firm,
+    delivery_id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Delivery>, Error> {
+    let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
+    let pool = service.store.pool();
+    let row = deliveries::find(pool, firm_id, delivery_id)
+        .await?
+        .ok_or(Error::DeliveryNotFound)?;
+    let attempts = deliveries::attempts(pool, delivery_id).await?;
+    let answers = if reader.sees_answers() {
+        answers::of_delivery(pool, delivery_id).await?
+    } else {
+        Vec::new()
+    };
+    Ok(Json(Delivery {
+        attempts: Some(with_answers(attempts, &answers)),
+        ..row.into()
+    }))
+}
+
+impl Page {
+    fn limit(&self) -> Option<i64> {
+        Some(self.limit.unwrap_or(LIMIT)).filter(|limit| (1..=LIMIT_MAX).contains(limit))
+    }
+
+    fn invalid() -> Error {
+        Error::invalid("`limit` must be a whole number from 1 to 500")
+    }
+}
+
+fn with_answers(attempts: Vec<AttemptRow>, answers: &[(i32, String)]) -> Vec<Attempt> {
+    let answer = |number| {
+        answers
+            .iter()
+            .find(|(answered, _)| *answered == number)
+            .map(|(_, answer)| answer.clone())
+    };
+    attempts
+        .into_iter()
+        .map(|row| Attempt {
+            number: row.number,
+            started_at: row.started_at.into(),
+            finished_at: row.finished_at.into(),
+            outcome: row.outcome,
+            status: row.status,
+            error: row.error,
+            retry_after_seconds: row.retry_after_seconds,
+            hops: row.hops.0,
+            answer: answer(row.number),
+        })
+        .collect()
+}
+
+impl From<DeliveryRow> for Delivery {
+    fn from(row: DeliveryRow) -> Self {
+        Self {
+            id: row.delivery_id,
+            hook_id: row.hook_id,
+            trigger: row.trigger,
+            form_id: row.form_id,
+            response_id: row.response_id,
+            state: row.state,
+            cause: row.cause,
+            created_at: row.created_at.into(),
+            next_try_at: row.next_try_at.map(Timestamp::from),
+            body_sha256: row.body_sha256,
+            attempts: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::types::Json as Column;
+
+    fn at(second: u32) -> Timestamp {
+        format!("2026-11-01T10:00:{second:02}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn a_limit_is_50_and_500_at_most() {
+        let limit = |limit| Page { limit }.limit();
+        assert_eq!(limit(None), Some(50));
+        assert_eq!(limit(Some(500)), Some(500));
+        for wrong in [0, -1, 501] {
+            assert_eq!(limit(Some(wrong)), None);
+        }
+    }
+
+    #[test]
+    fn each_attempt_has_its_own_answer() {
+        let attempt = |number| AttemptRow {
+            number,
+            started_at: at(1).get(),
+            finished_at: at(2).get(),
+            outcome: "retry".into(),
+            status: Some(503),
+            error: None,
+            retry_after_seconds: None,
+            hops: Column(Vec::new()),
+        };
+        let answers = [(2, "down".to_owned())];
+        let attempts = with_answers(vec![attempt(1), attempt(2)], &answers);
+        assert_eq!(attempts[0].answer, None);
+        assert_eq!(attempts[1].answer.as_deref(), Some("down"));
+    }
+
+    #[test]
+    fn a_listed_delivery_has_this_shape() {
+        let row = DeliveryRow {
+            delivery_id: Uuid::from_u128(1),
+            hook_id: Uuid::from_u128(2),
+            trigger: "form_submitted".into(),
+            form_id: Uuid::from_u128(3),
+            response_id: Uuid::from_u128(4),
+            state: "pending".into(),
+            cause: None,
+            created_at: at(0).get(),
+            next_try_at: Some(at(9).get()),
+            body_sha256: None,
+        };
+        assert_eq!(
+            serde_json::to_string(&Delivery::from(row)).unwrap(),
+            concat!(
+                r#"{"id":"00000000-0000-0000-0000-000000000001","#,
+                r#""hook_id":"00000000-0000-0000-0000-000000000002","trigger":"form_submitted","#,
+                r#""form_id":"00000000-0000-0000-0000-000000000003","#,
+                r#""response_id":"00000000-0000-0000-0000-000000000004","state":"pending","#,
+                r#""cause":null,"created_at":"2026-11-01T10:00:00.000Z","#,
+                r#""next_try_at":"2026-11-01T10:00:09.000Z","body_sha256":null}"#,
+            )
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! `/internal/v1/firms/{firm}/keys`: the settings screen.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderName, StatusCode};
+use domain::time::Timestamp;
+use projector::keys::KeyRow;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::List;
+use super::caller::Product;
+use super::path::{Firm, PathId};
+use crate::body::{self, Limit};
+use crate::commands::keys::{self, CreatedKey};
+use crate::error::Error;
+use crate::service::Service;
+
+/// A key, in this door's shape.
+#[derive(Debug, Serialize)]
+pub(super) struct Key {
+    id: Uuid,
+    name: String,
+    prefix: String,
+    member_id: Uuid,
+    created_at: Timestamp,
+    revoked_at: Option<Timestamp>,
+    /// In the answer that made it, and nowhere else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+/// The answer of a removal.
+#[derive(Debug, Serialize)]
+pub(super) struct Done {
+    ok: bool,
+}
+
+/// Makes a key; its text is in this answer only, which nobody on the way may keep.
+pub(super) async fn create(
+    _: Product,
+    Firm(firm_id): Firm,
+    State(service): State<Service>,
+    request: Request,
+) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<Key>), Error> {
+    let (parts, body) = request.into_parts();
+    let mut fields = body::strict(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let member_id = body::id(&mut fields, "member_id")?;
+    let name = body::string(&mut fields, "name")?;
+    let created = keys::create(&service, firm_id, member_id, &name).await?;
+    Ok((
+        StatusCode::CREATED,
+        [(CACHE_CONTROL, "no-store")],
+        Json(created.into()),
+    ))
+}
+
+/// Lists the firm's keys, revoked ones too.
+pub(super) async fn list(
+    _: Product,
+    Firm(firm_id): Firm,
+    State(service): State<Service>,
+) -> Result<Json<List<Key>>, Error> {
+    Ok(Json(List::of(keys::list(&service, firm_id).await?)))
+}
+
+/// Revokes a key.
+pub(super) async fn revoke(
+    caller: Product,
+    Firm(firm_id): Firm,
+    key_id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Done>, Error> {
+    let key_id = key_id.or(Error::NotFound)?;
+    keys::revoke(&service, firm_id, key_id, caller.actor()).await?;
+    Ok(Json(Done { ok: true }))
+}
+
+impl From<CreatedKey> for Key {
+    fn from(created: CreatedKey) -> Self {
+        Self {
+            id: created.id,
+            name: created.name,
+            prefix: created.key.prefix().to_owned(),
+            member_id: created.member_id,
+            created_at: created.created_at,
+            revoked_at: None,
+            key: Some(created.key.as_str().to_owned()),
+        }
+    }
+}
+
+impl From<KeyRow> for Key {
+    fn from(row: KeyRow) -> Self {
+        Self {
+            id: row.key_id,
+            name: row.name,
+            prefix: row.prefix,
+            member_id: row.member_id,
+            created_at: row.created_at.into(),
+            revoked_at: row.revoked_at.map(Timestamp::from),
+            key: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::api_key::ApiKey;
+
+    #[test]
+    fn a_keys_text_is_in_the_answer_that_made_it_only() {
+        let created = CreatedKey {
+            id: Uuid::from_u128(1),
+            key: ApiKey::from_bytes([0; 32]),
+            name: "Zapier".into(),
+            member_id: Uuid::from_u128(2),
+            created_at: "2026-11-01T10:00:00Z".parse().unwrap(),
+        };
+        let row = KeyRow {
+            key_id: created.id,
+            name: created.name.clone(),
+            prefix: created.key.prefix().to_owned(),
+            member_id: created.member_id,
+            created_at: created.created_at.get(),
+            revoked_at: None,
+        };
+        let shared = concat!(
+            r#"{"id":"00000000-0000-0000-0000-000000000001","name":"Zapier","#,
+            r#""prefix":"ffk_AAAAAAAA","member_id":"00000000-0000-0000-0000-000000000002","#,
+            r#""created_at":"2026-11-01T10:00:00.000Z","revoked_at":null"#,
+        );
+        let text = created.key.as_str().to_owned();
+        let json = |key: Key| serde_json::to_string(&key).unwrap();
+        assert_eq!(
+            json(created.into()),
+            format!(r#"{shared},"key":"{text}"}}"#)
+        );
+        assert_eq!(json(row.into()), format!("{shared}}}"));
+    }
+}

@@ -1,0 +1,68 @@
+//! The internal door: the product's own screens and back end, and those who run and audit the
+//! service. It speaks the public door's rules for ids, timestamps and errors.
+//!
+//! Who calls is an extractor that names the roles it admits: a handler cannot forget to ask.
+
+mod activity;
+mod caller;
+mod deliveries;
+mod health;
+mod keys;
+mod path;
+mod secrets;
+
+use axum::Router;
+use axum::routing::{delete, get, post};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::public::layers;
+use crate::service::Service;
+
+/// The routes of the internal door.
+pub fn router(service: Service) -> Router {
+    let firm = Router::new()
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/{id}", delete(keys::revoke))
+        .route("/webhook-secret", get(secrets::reveal))
+        .route("/deliveries", get(deliveries::list))
+        .route("/deliveries/{id}", get(deliveries::show));
+    let v1 = Router::new()
+        .route("/activity", post(activity::report))
+        .nest("/firms/{firm}", firm);
+    let door = Router::new()
+        .nest("/internal/v1", v1)
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(service);
+    layers::around(door)
+}
+
+async fn unknown_route() -> Error {
+    Error::NotFound
+}
+
+async fn wrong_method() -> Error {
+    Error::MethodNotAllowed
+}
+
+/// A list, newest first. All there is: what has more than a page says so by `limit`.
+#[derive(Debug, Serialize)]
+struct List<T> {
+    items: Vec<T>,
+    next: Option<String>,
+}
+
+impl<T> List<T> {
+    fn of(rows: Vec<impl Into<T>>) -> Self {
+        Self {
+            items: rows.into_iter().map(Into::into).collect(),
+            next: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Ids in a path: one that is malformed is as unknown as any other (ruling 6).
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use domain::ids::parse_id;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// The `{firm}` of the path.
+pub(super) struct Firm(pub(super) Uuid);
+
+/// The `{id}` of the path, if it is one.
+pub(super) struct PathId(Option<Uuid>);
+
+impl PathId {
+    /// The id, or the answer for an object that is not there.
+    pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
+        self.0.ok_or(missing)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Firm {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        id(parts, state, "firm")
+            .await
+            .map(Self)
+            .ok_or(Error::FirmNotFound)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        Ok(Self(id(parts, state, "id").await))
+    }
+}
+
+async fn id<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<Uuid> {
+    let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
+    params
+        .iter()
+        .find(|(param, _)| *param == name)
+        .and_then(|(_, text)| parse_id(text))
+}

@@ -1,0 +1,107 @@
+//! The door without a database: what is answered before one is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request};
+use domain::address::AllowedTargets;
+use eventstore::{Clock, Store};
+use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tower::ServiceExt;
+use vault::{Keyring, SystemEntropy, WrappingKey};
+
+use super::*;
+
+const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+const ROUTES: [(Method, &str); 7] = [
+    (Method::POST, "/internal/v1/activity"),
+    (Method::GET, "/internal/v1/firms/abc/keys"),
+    (Method::POST, "/internal/v1/firms/abc/keys"),
+    (Method::DELETE, "/internal/v1/firms/abc/keys/abc"),
+    (Method::GET, "/internal/v1/firms/abc/webhook-secret"),
+    (Method::GET, "/internal/v1/firms/abc/deliveries"),
+    (Method::GET, "/internal/v1/firms/abc/deliveries/abc"),
+];
+
+/// No server listens where the pool points to.
+fn door() -> Router {
+    let nowhere = PgConnectOptions::new_without_pgpass()
+        .host("127.0.0.1")
+        .port(1);
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_millis(100))
+        .connect_lazy_with(nowhere);
+    router(Service {
+        store: Store::new(pool.clone(), Vec::new()),
+        keyring: Keyring::new(pool, WrappingKey::new(&[0; 32])),
+        clock: Clock::standing_at("2026-11-01T10:00:00Z".parse().unwrap()),
+        entropy: Arc::new(SystemEntropy),
+        allowed: Arc::new(AllowedTargets::default()),
+        base_url: "https://forms.example/api/v1".into(),
+    })
+}
+
+async fn call(method: &Method, path: &str, token: Option<&str>) -> (u16, Value) {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let response = door()
+        .oneshot(request.body(Body::empty()).unwrap())
+        .await
+        .unwrap();
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, 64 << 10).await.unwrap();
+    (
+        parts.status.as_u16(),
+        serde_json::from_slice(&body).unwrap(),
+    )
+}
+
+#[tokio::test]
+async fn without_a_token_or_with_a_malformed_one_every_route_is_401() {
+    for (method, path) in ROUTES {
+        for token in [
+            None,
+            Some("fft_AAA"),
+            Some("ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+        ] {
+            let (status, body) = call(&method, path, token).await;
+            assert_eq!(
+                (status, &body["code"]),
+                (401, &"unauthorized".into()),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn e11_without_a_database_a_token_is_503_and_the_service_lives_but_is_not_ready() {
+    for (method, path) in ROUTES {
+        let (status, body) = call(&method, path, Some(TOKEN)).await;
+        assert_eq!(
+            (status, &body["code"]),
+            (503, &"unavailable".into()),
+            "{method} {path}"
+        );
+    }
+    assert_eq!(call(&Method::GET, "/livez", None).await.0, 200);
+    assert_eq!(call(&Method::GET, "/readyz", None).await.0, 503);
+}
+
+#[tokio::test]
+async fn unknown_routes_and_wrong_methods_are_told() {
+    assert_eq!(
+        call(&Method::GET, "/internal/v1/nothing", None).await.0,
+        404
+    );
+    assert_eq!(
+        call(&Method::GET, "/internal/v1/activity", None).await.0,
+        405
+    );
+    assert_eq!(call(&Method::GET, "/api/v1/me", None).await.0, 404);
+}

@@ -1,0 +1,16 @@
+//! Two doors: the public API of the contract, and the internal one for the product and operators.
+//!
+//! A handler extracts, parses, acts and answers. What it does lives in [`commands`] (append to the
+//! log) and in the projector's questions (read models); product activity comes in by [`intake`].
+
+pub mod commands;
+pub mod intake;
+pub mod internal;
+pub mod public;
+
+mod body;
+mod error;
+mod service;
+
+pub use error::Error;
+pub use service::Service;

@@ -1,0 +1,105 @@
+//! Who is calling.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use domain::context::{Actor, Context};
+use domain::trigger::Plan;
+use projector::keys::{self, CallerRow};
+use uuid::Uuid;
+
+use super::credentials::presented;
+use crate::Service;
+use crate::error::Error;
+
+/// The holder of a valid key of an active firm. There is no other way to get one than to call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The key.
+    pub(crate) key_id: Uuid,
+    /// Its label.
+    pub(crate) key_name: String,
+    /// Its first characters.
+    pub(crate) key_prefix: String,
+    /// The firm it belongs to.
+    pub(crate) firm_id: Uuid,
+    /// The firm's name.
+    pub(crate) firm_name: String,
+    /// What the firm has paid for.
+    pub(crate) plan: Plan,
+}
+
+impl FromRequestParts<Service> for Caller {
+    type Rejection = Error;
+
+    /// No positive answer is kept: a revoked key is refused at once (Authentication 6).
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        let key = presented(&parts.headers).ok_or(Error::Unauthorized)?;
+        keys::authenticate(service.store.pool(), &key.hash())
+            .await?
+            .ok_or(Error::Unauthorized)
+            .and_then(Self::of_active_firm)
+    }
+}
+
+impl Caller {
+    /// The context of a command that this caller gives now.
+    pub(crate) fn context(&self, service: &Service) -> Context {
+        service.context(self.firm_id, Actor::Key(self.key_id))
+    }
+
+    fn of_active_firm(row: CallerRow) -> Result<Self, Error> {
+        if !row.firm_active {
+            return Err(Error::FirmInactive);
+        }
+        Ok(Self {
+            key_id: row.key_id,
+            key_name: row.key_name,
+            key_prefix: row.key_prefix,
+            firm_id: row.firm_id,
+            firm_name: row.firm_name,
+            plan: Plan {
+                leads_in_full: row.leads_in_full,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn row() -> CallerRow {
+        CallerRow {
+            key_id: Uuid::from_u128(1),
+            key_name: "Zapier".into(),
+            key_prefix: "ffk_AAAAAAAA".into(),
+            firm_id: Uuid::from_u128(2),
+            firm_name: "Müller & Co".into(),
+            firm_active: true,
+            leads_in_full: false,
+        }
+    }
+
+    pub(in crate::public) fn caller() -> Caller {
+        Caller::of_active_firm(row()).unwrap()
+    }
+
+    #[test]
+    fn b5_a_key_of_an_inactive_firm_calls_for_nobody() {
+        let inactive = CallerRow {
+            firm_active: false,
+            ..row()
+        };
+        assert_eq!(Caller::of_active_firm(inactive), Err(Error::FirmInactive));
+    }
+
+    #[test]
+    fn the_plan_is_the_firms() {
+        assert!(!caller().plan.leads_in_full);
+        let paid = CallerRow {
+            leads_in_full: true,
+            ..row()
+        };
+        assert!(Caller::of_active_firm(paid).unwrap().plan.leads_in_full);
+    }
+}

@@ -1,0 +1,92 @@
+//! `GET /forms` and `GET /forms/{id}`.
+
+use axum::Json;
+use axum::extract::State;
+use domain::form::HiddenField;
+use domain::time::Timestamp;
+use projector::forms::{self, FormRow};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Caller;
+use super::path::PathId;
+use crate::Service;
+use crate::error::Error;
+
+/// The contract's Form.
+#[derive(Debug, Serialize)]
+pub(super) struct Form {
+    id: Uuid,
+    title: String,
+    status: String,
+    created_at: Timestamp,
+    slug: String,
+    url: String,
+    hidden_fields: Vec<HiddenField>,
+}
+
+/// Lists the firm's newest forms.
+pub(super) async fn list(
+    caller: Caller,
+    State(service): State<Service>,
+) -> Result<Json<Vec<Form>>, Error> {
+    let rows = forms::list(service.store.pool(), caller.firm_id).await?;
+    Ok(Json(rows.into_iter().map(Form::from).collect()))
+}
+
+/// Shows one of the firm's forms.
+pub(super) async fn show(
+    caller: Caller,
+    id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Form>, Error> {
+    let form_id = id.or(Error::FormNotFound)?;
+    let row = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
+    Ok(Json(row.ok_or(Error::FormNotFound)?.into()))
+}
+
+impl From<FormRow> for Form {
+    fn from(row: FormRow) -> Self {
+        Self {
+            id: row.form_id,
+            title: row.title,
+            status: row.status,
+            created_at: row.created_at.into(),
+            slug: row.slug,
+            url: row.url,
+            hidden_fields: row.hidden_fields.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::types::Json as Column;
+
+    #[test]
+    fn a_form_is_the_contracts() {
+        let row = FormRow {
+            firm_id: Uuid::from_u128(1),
+            form_id: Uuid::from_u128(0xABCD),
+            title: "Intake".into(),
+            slug: "intake".into(),
+            url: "https://forms.example/f/intake".into(),
+            status: "draft".into(),
+            hidden_fields: Column(vec![HiddenField {
+                key: "ref".into(),
+                label: "Ref".into(),
+            }]),
+            created_at: "2026-11-01T10:00:00Z".parse::<Timestamp>().unwrap().get(),
+        };
+        assert_eq!(
+            serde_json::to_string(&Form::from(row)).unwrap(),
+            concat!(
+                r#"{"id":"00000000-0000-0000-0000-00000000abcd","title":"Intake","#,
+                r#""status":"draft","created_at":"2026-11-01T10:00:00.000Z","slug":"intake","#,
+                r#""url":"https://forms.example/f/intake","#,
+                r#""hidden_fields":[{"key":"ref","label":"Ref"}]}"#,
+            )
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! `GET /hooks`, `POST /hooks` and `DELETE /hooks/{id}`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use domain::time::Timestamp;
+use projector::hooks::{self, HookRow};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Caller;
+use super::path::PathId;
+use crate::Service;
+use crate::body::{self, Object};
+use crate::commands::hooks::{self as commands, NewHook};
+use crate::error::Error;
+
+/// The contract's Hook.
+#[derive(Debug, Serialize)]
+pub(super) struct Hook {
+    id: Uuid,
+    trigger: String,
+    target_url: String,
+    form_id: Option<Uuid>,
+    created_at: Timestamp,
+}
+
+/// That it was done.
+#[derive(Debug, Serialize)]
+pub(super) struct Done {
+    ok: bool,
+}
+
+/// Lists the subscriptions made with this key.
+pub(super) async fn list(
+    caller: Caller,
+    State(service): State<Service>,
+) -> Result<Json<Vec<Hook>>, Error> {
+    let rows = hooks::list_for_key(service.store.pool(), caller.key_id).await?;
+    Ok(Json(rows.into_iter().map(Hook::from).collect()))
+}
+
+/// Subscribes a URL to a trigger.
+pub(super) async fn create(
+    caller: Caller,
+    State(service): State<Service>,
+    Object(body): Object,
+) -> Result<(StatusCode, Json<Hook>), Error> {
+    let row = commands::create(&service, &caller, parse(body)?).await?;
+    Ok((StatusCode::CREATED, Json(row.into())))
+}
+
+/// Removes a subscription made with this key.
+pub(super) async fn delete(
+    caller: Caller,
+    id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Done>, Error> {
+    let hook_id = id.or(Error::NotFound)?;
+    commands::delete(&service, &caller, hook_id).await?;
+    Ok(Json(Done { ok: true }))
+}
+
+/// The shape of a request; what its words mean is asked later (ruling 10). Other properties are
+/// ignored (ruling 7).
+fn parse(mut body: Map<String, Value>) -> Result<NewHook, Error> {
+    let target_url = body::string(&mut body, "target_url")?;
+    let trigger = body::optional_string(&mut body, "trigger")?;
+    let event = body::optional_string(&mut body, "event")?;
+    let form_id = body::optional_id(&mut body, "form_id")?;
+    Ok(NewHook {
+        target_url,
+        trigger: one_of(trigger, event)?,
+        form_id,
+    })
+}
+
+/// `event` stands in for `trigger`; both must then say the same (ruling 9).
+fn one_of(trigger: Option<String>, event: Option<String>) -> Result<String, Error> {
+    match (trigger, event) {
+        (Some(trigger), Some(event)) if trigger != event => Err(Error::invalid(
+            "`trigger` and `event` name different triggers",
+        )),
+        (Some(trigger), _) => Ok(trigger),
+        (None, Some(event)) => Ok(event),
+        (None, None) => Err(Error::invalid("`trigger` is missing")),
+    }
+}
+
+impl From<HookRow> for Hook {
+    fn from(row: HookRow) -> Self {
+        Self {
+            id: row.hook_id,
+            trigger: row.trigger,
+            target_url: row.target_url,
+            form_id: row.form_id,
+            created_at: row.created_at.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const FORM: &str = "0b7a4c7e-93a1-4a65-8c0c-2f1f3a9d5e01";
+
+    fn read(json: &str) -> Result<NewHook, String> {
+        let body = body::strict(json.as_bytes()).map_err(|error| error.to_string())?;
+        parse(body).map_err(|error| {
+            assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
+            error.to_string()
+        })
+    }
+
+    fn hook(form_id: Option<&str>) -> NewHook {
+        NewHook {
+            target_url: "https://a/".into(),
+            trigger: "t".into(),
+            form_id: form_id.map(|id| id.parse().unwrap()),
+        }
+    }
+
+    #[rstest]
+    #[case::trigger(r#"{"target_url":"https://a/","trigger":"t"}"#)]
+    #[case::event(r#"{"target_url":"https://a/","event":"t"}"#)]
+    #[case::both_equal(r#"{"target_url":"https://a/","event":"t","trigger":"t"}"#)]
+    #[case::null_form(r#"{"target_url":"https://a/","trigger":"t","form_id":null}"#)]
+    #[case::a4_others_are_ignored(r#"{"x":{"y":[1]},"target_url":"https://a/","trigger":"t"}"#)]
+    fn a6_trigger_or_event(#[case] json: &str) {
+        assert_eq!(read(json), Ok(hook(None)));
+    }
+
+    #[test]
+    fn a_form_in_either_case() {
+        for id in [FORM.to_owned(), FORM.to_uppercase()] {
+            let json = format!(r#"{{"target_url":"https://a/","trigger":"t","form_id":"{id}"}}"#);
+            assert_eq!(read(&json), Ok(hook(Some(FORM))));
+        }
+    }
+
+    #[rstest]
+    #[case(r#"{"target_url":"u"}"#, "`trigger` is missing")]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","event":"b"}"#,
+        "name different triggers"
+    )]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","event":null}"#,
+        "`event` must be a string"
+    )]
+    #[case(r#"{"target_url":"u","trigger":null}"#, "`trigger` must be a string")]
+    #[case(r#"{"target_url":"u","trigger":["x"]}"#, "`trigger` must be a string")]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","event":5}"#,
+        "`event` must be a string"
+    )]
+    #[case(r#"{"trigger":"a"}"#, "`target_url` is missing")]
+    #[case(
+        r#"{"target_url":null,"trigger":"a"}"#,
+        "`target_url` must be a string"
+    )]
+    #[case(r#"{"target_url":5,"trigger":"a"}"#, "`target_url` must be a string")]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","form_id":""}"#,
+        "`form_id` must be a"
+    )]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","form_id":"abc"}"#,
+        "`form_id` must be a"
+    )]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","form_id":5}"#,
+        "`form_id` must be a"
+    )]
+    #[case(
+        r#"{"target_url":"u","trigger":"a","form_id":"{0b7a4c7e-93a1-4a65-8c0c-2f1f3a9d5e01}"}"#,
+        "`form_id` must be a"
+    )]
+    #[case("{}", "`target_url` is missing")]
+    fn a5_a6_another_shape_is_refused_by_name(#[case] json: &str, #[case] sentence: &str) {
+        let refused = read(json).unwrap_err();
+        assert!(refused.contains(sentence), "{refused}");
+    }
+
+    #[test]
+    fn a_hook_is_the_contracts() {
+        let row = HookRow {
+            hook_id: Uuid::from_u128(0xABCD),
+            trigger: "lead_hot".into(),
+            target_url: "HTTPS-as-sent".into(),
+            form_id: None,
+            created_at: "2026-11-01T10:00:00Z".parse::<Timestamp>().unwrap().get(),
+        };
+        assert_eq!(
+            serde_json::to_string(&Hook::from(row)).unwrap(),
+            concat!(
+                r#"{"id":"00000000-0000-0000-0000-00000000abcd","trigger":"lead_hot","#,
+                r#""target_url":"HTTPS-as-sent","form_id":null,"#,
+                r#""created_at":"2026-11-01T10:00:00.000Z"}"#,
+            )
+        );
+        assert_eq!(
+            serde_json::to_string(&Done { ok: true }).unwrap(),
+            r#"{"ok":true}"#
+        );
+    }
+}

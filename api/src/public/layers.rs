@@ -1,0 +1,86 @@
+//! What is around every door: limits on the head, a task of its own, headers of every answer.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use crate::error::Error;
+
+/// The most header lines of a request, and the most bytes they may have together (case A22).
+const HEADER_LINES: usize = 100;
+const HEAD_BYTES: usize = 16 << 10;
+
+/// Puts the layers around a door. The last one named is the outermost.
+pub(crate) fn around(door: Router) -> Router {
+    door.layer(middleware::from_fn(in_a_task_of_its_own))
+        .layer(middleware::from_fn(limit_head))
+        .layer(middleware::map_response(mark))
+}
+
+/// A caller that hangs up stops nothing half-way (case A23), and a panic is an answer (case A24).
+async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
+    match tokio::spawn(next.run(request).in_current_span()).await {
+        Ok(response) => response,
+        // The panic itself is told by the process's hook: its words stay out of the answer.
+        Err(error) if error.is_panic() => Error::Internal("a panic".into()).into_response(),
+        Err(_) => Error::Unavailable("the server is stopping".into()).into_response(),
+    }
+}
+
+async fn limit_head(request: Request, next: Next) -> Response {
+    let target = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    if fits(target, request.headers()) {
+        next.run(request).await
+    } else {
+        Error::HeadTooLarge.into_response()
+    }
+}
+
+fn fits(target: usize, headers: &HeaderMap) -> bool {
+    let bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    headers.len() <= HEADER_LINES && target + bytes <= HEAD_BYTES
+}
+
+async fn mark(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderName;
+
+    fn headers(lines: usize, bytes: usize) -> HeaderMap {
+        let name = HeaderName::from_static("x-test");
+        (0..lines)
+            .map(|_| {
+                (
+                    name.clone(),
+                    HeaderValue::from_str(&"a".repeat(bytes)).unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a22_a_head_has_100_lines_and_16_kib_at_most() {
+        assert!(fits(0, &headers(100, 1)));
+        assert!(!fits(0, &headers(101, 1)));
+        let name = "x-test".len();
+        assert!(fits(0, &headers(1, HEAD_BYTES - name)));
+        assert!(!fits(1, &headers(1, HEAD_BYTES - name)));
+    }
+}

@@ -1,0 +1,30 @@
+//! An id in a path: one that is malformed is as unknown as any other (ruling 6).
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use domain::ids::parse_id;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// The `{id}` of the path, if it is one.
+pub(super) struct PathId(Option<Uuid>);
+
+impl PathId {
+    /// The id, or the answer for an object that is not there.
+    pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
+        self.0.ok_or(missing)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = Infallible;
+
+    /// Bytes that are not UTF-8 are no id either.
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let text = Path::<String>::from_request_parts(parts, state).await;
+        Ok(Self(text.ok().and_then(|Path(text)| parse_id(&text))))
+    }
+}

@@ -1,0 +1,183 @@
+//! The door without a database: what is answered before one is asked. No server listens where the
+//! pool points to, so a call that asks it can only be answered 503.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, Response};
+use domain::address::AllowedTargets;
+use eventstore::{Clock, Store};
+use rstest::rstest;
+use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tower::ServiceExt;
+use vault::{Keyring, SystemEntropy, WrappingKey};
+
+use super::*;
+
+const KEY: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+fn service() -> Service {
+    let nowhere = PgConnectOptions::new_without_pgpass()
+        .host("127.0.0.1")
+        .port(1);
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_millis(100))
+        .connect_lazy_with(nowhere);
+    Service {
+        store: Store::new(pool.clone(), Vec::new()),
+        keyring: Keyring::new(pool, WrappingKey::new(&[0; 32])),
+        clock: Clock::standing_at("2026-11-01T10:00:00Z".parse().unwrap()),
+        entropy: Arc::new(SystemEntropy),
+        allowed: Arc::new(AllowedTargets::default()),
+        base_url: "https://forms.example/api/v1".into(),
+    }
+}
+
+async fn call(door: Router, request: Request<Body>) -> (u16, String, Response<()>) {
+    let (parts, body) = door.oneshot(request).await.unwrap().into_parts();
+    let body = to_bytes(body, 64 << 10).await.unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let code = body["code"].as_str().unwrap().to_owned();
+    assert!(body["error"].is_string());
+    assert_eq!(parts.headers["content-type"], "application/json");
+    assert_eq!(parts.headers["x-content-type-options"], "nosniff");
+    (parts.status.as_u16(), code, Response::from_parts(parts, ()))
+}
+
+fn request(method: Method, path: &str, key: Option<&str>) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(key) = key {
+        request = request.header("x-api-key", key);
+    }
+    request.body(Body::empty()).unwrap()
+}
+
+const ROUTES: [(Method, &str); 13] = [
+    (Method::GET, "/api/v1/me"),
+    (Method::GET, "/api/v1/triggers"),
+    (Method::GET, "/api/v1/forms"),
+    (Method::GET, "/api/v1/forms/abc"),
+    (Method::GET, "/api/v1/forms/%ff"),
+    (Method::GET, "/api/v1/hooks"),
+    (Method::POST, "/api/v1/hooks"),
+    (Method::DELETE, "/api/v1/hooks/abc"),
+    (Method::PUT, "/api/v1/hooks"),
+    (Method::GET, "/api/v1/hooks/"),
+    (Method::GET, "/api/v1"),
+    (Method::GET, "/api/v1/nothing"),
+    (Method::GET, "/"),
+];
+
+#[tokio::test]
+async fn b1_without_a_key_every_route_is_401() {
+    let door = router(service());
+    for (method, path) in ROUTES {
+        for path in [
+            path.to_owned(),
+            format!("{path}?api_key={KEY}&x-api-key={KEY}"),
+        ] {
+            let (status, code, _) = call(door.clone(), request(method.clone(), &path, None)).await;
+            assert_eq!(
+                (status, code.as_str()),
+                (401, "unauthorized"),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn b2_a_malformed_key_is_401_without_a_look_up() {
+    let door = router(service());
+    for (method, path) in ROUTES {
+        let malformed = request(method.clone(), path, Some("ffk_AAA"));
+        let (status, code, _) = call(door.clone(), malformed).await;
+        assert_eq!(
+            (status, code.as_str()),
+            (401, "unauthorized"),
+            "{method} {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn e11_without_a_database_a_key_is_503() {
+    let door = router(service());
+    for (method, path) in ROUTES {
+        let (status, code, answer) =
+            call(door.clone(), request(method.clone(), path, Some(KEY))).await;
+        assert_eq!(
+            (status, code.as_str()),
+            (503, "unavailable"),
+            "{method} {path}"
+        );
+        assert_eq!(answer.headers()["retry-after"], "1");
+    }
+}
+
+#[tokio::test]
+async fn a22_a_head_of_101_lines_is_431() {
+    let mut request = request(Method::GET, "/api/v1/me", Some(KEY));
+    for _ in 0..100 {
+        request.headers_mut().append("x-test", "a".parse().unwrap());
+    }
+    let (status, code, _) = call(router(service()), request).await;
+    assert_eq!((status, code.as_str()), (431, "invalid_request"));
+}
+
+#[tokio::test]
+async fn a24_a_panic_is_500() {
+    async fn panics() {
+        panic!("forced by a test");
+    }
+    let door = layers::around(Router::new().route("/", get(panics)));
+    let (status, code, _) = call(door, request(Method::GET, "/", None)).await;
+    assert_eq!((status, code.as_str()), (500, "internal_error"));
+}
+
+#[rstest]
+#[case("/one", "GET,HEAD")]
+#[case("/two", "GET,HEAD,POST")]
+#[tokio::test]
+async fn a20_a_wrong_method_is_405_with_allow(#[case] path: &str, #[case] allow: &str) {
+    async fn done() {}
+    async fn wrong() -> Error {
+        Error::MethodNotAllowed
+    }
+    let routes = Router::new()
+        .route("/one", get(done))
+        .route("/two", get(done).post(done));
+    let door = layers::around(
+        Router::new()
+            .nest("/api/v1", routes)
+            .method_not_allowed_fallback(wrong),
+    );
+    let path = format!("/api/v1{path}");
+    let (status, code, answer) = call(door, request(Method::PUT, &path, None)).await;
+    assert_eq!((status, code.as_str()), (405, "invalid_request"));
+    assert_eq!(answer.headers()["allow"], allow);
+}
+
+/// A caller that hangs up drops its request; what it began goes on to its end.
+#[tokio::test]
+async fn a23_a_dropped_call_is_carried_on() {
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let (finish, finishing) = tokio::sync::oneshot::channel::<()>();
+    let (ended, end) = tokio::sync::oneshot::channel();
+    let channels = Arc::new(std::sync::Mutex::new(Some((began, finishing, ended))));
+    let work = move || async move {
+        let (began, finishing, ended) = channels.lock().unwrap().take().unwrap();
+        began.send(()).unwrap();
+        finishing.await.unwrap();
+        ended.send(()).unwrap();
+    };
+    let door = layers::around(Router::new().route("/", get(work)));
+    tokio::select! {
+        _ = door.oneshot(request(Method::GET, "/", None)) => panic!("it cannot have ended"),
+        begun = begun => begun.unwrap(),
+    }
+    finish.send(()).unwrap();
+    end.await.unwrap();
+}

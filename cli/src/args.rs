@@ -1,0 +1,278 @@
+//! The command line and its environment names.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
+use uuid::Uuid;
+
+/// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
+#[derive(Debug, Parser)]
+#[command(name = "firmforms", version)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Write the log as JSON lines.
+    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON")]
+    pub(crate) log_json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the data is.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// The main database. Without it, a private PostgreSQL cluster is kept in the data directory.
+    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// The database of data keys; needed with --database-url, and never the same database.
+    #[arg(
+        long,
+        global = true,
+        env = "FIRMFORMS_KEYRING_URL",
+        hide_env_values = true
+    )]
+    pub keyring_url: Option<String>,
+    /// The private cluster and the wrapping key; /var/lib/firmforms for root, otherwise the user's
+    /// data folder.
+    #[arg(long, global = true, env = "FIRMFORMS_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The folder of PostgreSQL's programs, if they are not where they usually are.
+    #[arg(long, global = true, env = "FIRMFORMS_PG_BIN")]
+    pub pg_bin: Option<PathBuf>,
+    /// The key that wraps all data keys: 64 hexadecimal digits. Without it, a file in the data
+    /// directory, made when there is none.
+    #[arg(
+        long,
+        global = true,
+        env = "FIRMFORMS_WRAPPING_KEY",
+        hide_env_values = true
+    )]
+    pub wrapping_key: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the whole thing: activity, signed deliveries, history.
+    Demo(Demo),
+    /// Run the service.
+    Serve(Serve),
+    /// Bring the databases to this version's schema.
+    Migrate,
+    /// Take in product activity: CloudEvents, one per line.
+    Ingest(Ingest),
+    /// List firms.
+    #[command(subcommand)]
+    Firms(Firms),
+    /// Make, list and revoke API keys.
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Make, list and revoke tokens of the internal door.
+    #[command(subcommand)]
+    Tokens(Tokens),
+    /// Show a firm's webhook signing secret.
+    #[command(subcommand)]
+    Secrets(Secrets),
+    /// List deliveries, and show one with its history.
+    #[command(subcommand)]
+    Deliveries(Deliveries),
+}
+
+impl Command {
+    /// How much the process says by default: a service tells what it does, a command only what is
+    /// wrong.
+    pub(crate) const fn log_level(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info",
+            Self::Demo(_)
+            | Self::Migrate
+            | Self::Ingest(_)
+            | Self::Firms(_)
+            | Self::Keys(_)
+            | Self::Tokens(_)
+            | Self::Secrets(_)
+            | Self::Deliveries(_) => "warn",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Do it once and exit: 0 if every delivery arrived once with a good signature, otherwise 1.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The activity to show.
+    #[arg(long, default_value = "demo/activity.ndjson")]
+    pub(crate) activity: PathBuf,
+}
+
+/// How the service runs.
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// What this process does; any number of each against one database.
+    #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
+    pub role: Role,
+    /// The public door.
+    #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
+    pub addr: SocketAddr,
+    /// The internal door: the product and operators.
+    #[arg(
+        long,
+        default_value = "127.0.0.1:8081",
+        env = "FIRMFORMS_INTERNAL_ADDR"
+    )]
+    pub internal_addr: SocketAddr,
+    /// Where integrators reach the public door, without /api/v1; by default http:// and its address.
+    #[arg(long, env = "FIRMFORMS_BASE_URL")]
+    pub base_url: Option<String>,
+    /// Private networks that targets may lie in: for development and tests only.
+    #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
+    pub allow_targets: Vec<IpNet>,
+    /// Let targets be http: for development and tests only.
+    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS")]
+    pub allow_http_targets: bool,
+    /// Make waits pass so many times faster: for tests and drills only, with --allow-targets.
+    #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
+    pub time_scale: f64,
+    /// Deliveries in flight at a time.
+    #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
+    pub permits: usize,
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Everything.
+    All,
+    /// Both doors.
+    Api,
+    /// The read models that follow the log.
+    Projector,
+    /// Fan-out and sending.
+    Deliverer,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ingest {
+    /// The file, or - for standard input.
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Firms {
+    /// All firms, by name.
+    List(Json),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Make a key for an owner or admin; it is shown once.
+    Create {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        /// The owner or admin it acts for.
+        #[arg(long)]
+        member: Uuid,
+        /// A label.
+        #[arg(long)]
+        name: String,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// The keys of a firm, newest first.
+    List {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Revoke a key, and remove its subscriptions, at once.
+    Revoke {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        /// The key.
+        key: Uuid,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tokens {
+    /// Make a token; it is shown once.
+    Create {
+        /// What it may do.
+        #[arg(long, value_enum)]
+        role: TokenRole,
+        /// A label.
+        #[arg(long)]
+        name: String,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// All tokens, newest first.
+    List(Json),
+    /// Revoke a token at once.
+    Revoke {
+        /// The token's id.
+        token: Uuid,
+    },
+}
+
+/// What a token of the internal door may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenRole {
+    /// Report activity, manage keys.
+    Product,
+    /// Operate the service.
+    Operator,
+    /// Read history.
+    Auditor,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Secrets {
+    /// Show a firm's webhook signing secret; that it was shown is recorded.
+    Reveal {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        #[command(flatten)]
+        json: Json,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Deliveries {
+    /// The newest deliveries of a firm.
+    List {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        /// How many.
+        #[arg(long, default_value_t = 50)]
+        limit: i64,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// One delivery, try by try.
+    Show {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        /// The delivery.
+        delivery: Uuid,
+        #[command(flatten)]
+        json: Json,
+    },
+}
+
+/// How to answer.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Json {
+    /// Answer with JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

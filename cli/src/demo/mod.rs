@@ -1,0 +1,243 @@
+//! `demo`: the whole thing on real input. Two firms, their forms and some thirty responses from a
+//! file; a subscription each; every delivery received, verified and shown with its history.
+
+mod receiver;
+mod story;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufReader;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use api::commands::{keys, secrets};
+use deliverer::Settings;
+use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use deliverer::outgoing::{Method, Request};
+use domain::address::AllowedTargets;
+use domain::answer::Answer;
+use domain::context::Actor;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::args::Demo;
+use crate::wiring::{Databases, Names, Place, Plan, Role, System};
+use crate::{doors, ingest, serve};
+use receiver::Receiver;
+
+/// Databases of its own, new at each run.
+const DEMO: Names = Names {
+    main: "firmforms_demo",
+    keyring: "firmforms_demo_keyring",
+};
+
+/// How long the deliveries may take before the demo has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A firm of the demo: its key and its subscription.
+#[derive(Debug, Clone)]
+struct Subscriber {
+    firm_id: Uuid,
+    name: String,
+    key: String,
+    secret: String,
+}
+
+/// What the demo reads from its file.
+struct Activity {
+    text: String,
+    /// The line after the last report of a firm, member or form before the first response.
+    responses_from: usize,
+    owners: BTreeMap<Uuid, (String, Uuid)>,
+    submitted: BTreeSet<Uuid>,
+}
+
+pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let activity = read(demo)?;
+    let (public, internal) = addresses(demo);
+    let doors = doors::open(public, internal).await?;
+    let base_url = format!("http://{}/api/v1", doors.public_addr);
+    let system = start(place, base_url).await?;
+    story::opened(&system, started);
+    let stop = CancellationToken::new();
+    let mut tasks = serve::start_workers(&system, Role::All, &stop);
+    doors.serve(&system.service, &stop, &mut tasks);
+    let told = tell(&system, &activity, (&mut tasks, &stop, started)).await;
+    if let (Ok(subscribers), false) = (&told, demo.once) {
+        story::try_it(&system.service.base_url, subscribers);
+        tokio::signal::ctrl_c().await?;
+    }
+    stop.cancel();
+    while tasks.join_next().await.is_some() {}
+    system.stop().await?;
+    told.map(drop)
+}
+
+/// A once-only demo takes any free ports: it may run beside a service.
+fn addresses(demo: &Demo) -> (SocketAddr, SocketAddr) {
+    let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, if demo.once { 0 } else { port }));
+    (port(8080), port(8081))
+}
+
+async fn start(place: &Place, base_url: String) -> anyhow::Result<System> {
+    let databases = Databases::new_and_empty(place, DEMO).await?;
+    let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
+    let plan = Plan {
+        wrapping: place.wrapping_key()?,
+        allowed: AllowedTargets::new(vec![loopback], true),
+        base_url,
+        settings: Settings::default(),
+    };
+    System::start(databases, plan).await
+}
+
+/// Everything that happens, in order; an error is what went wrong.
+async fn tell(
+    system: &System,
+    activity: &Activity,
+    (tasks, stop, started): (&mut JoinSet<()>, &CancellationToken, Instant),
+) -> anyhow::Result<Vec<Subscriber>> {
+    let split = activity
+        .text
+        .split_inclusive('\n')
+        .take(activity.responses_from)
+        .map(str::len)
+        .sum();
+    let (state, responses) = activity.text.split_at(split);
+    let known = ingest::lines(&system.service, BufReader::new(state.as_bytes())).await?;
+    story::reported("firms, members and forms", &known);
+    let subscribers = subscribers(system, activity).await?;
+    let secrets = subscribers
+        .iter()
+        .map(|s| (s.firm_id, s.secret.clone()))
+        .collect();
+    let receiver = Receiver::new(secrets, system.service.clock.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tasks.spawn(doors::serve_one(listener, receiver.router(), stop.clone()));
+    for subscriber in &subscribers {
+        subscribe(system, subscriber, address).await?;
+    }
+    let reported = Instant::now();
+    let taken = ingest::lines(&system.service, BufReader::new(responses.as_bytes())).await?;
+    story::reported("responses, saved and submitted", &taken);
+    let expected = activity.submitted.len();
+    if tokio::time::timeout(PATIENCE, receiver.wait_for(expected))
+        .await
+        .is_err()
+    {
+        bail!(
+            "{} of {expected} deliveries arrived",
+            receiver.arrived().len()
+        );
+    }
+    story::settled(system, expected).await?;
+    let arrived = receiver.arrived();
+    story::arrived(&arrived, &subscribers, (started, reported)).await?;
+    story::one_delivery(system, &arrived).await?;
+    Ok(subscribers)
+}
+
+async fn subscribers(system: &System, activity: &Activity) -> anyhow::Result<Vec<Subscriber>> {
+    let mut subscribers = Vec::new();
+    for (firm_id, (name, owner)) in &activity.owners {
+        let service = &system.service;
+        let created = keys::create(service, *firm_id, *owner, "Demo integration")
+            .await
+            .map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
+        let revealed = secrets::reveal(service, *firm_id, Actor::Operator(Uuid::nil()))
+            .await
+            .map_err(|error| anyhow::anyhow!("the signing secret: {error}"))?;
+        subscribers.push(Subscriber {
+            firm_id: *firm_id,
+            name: name.clone(),
+            key: created.key.as_str().to_owned(),
+            secret: revealed.secret.as_str().to_owned(),
+        });
+    }
+    Ok(subscribers)
+}
+
+/// `POST /hooks`, over HTTP, as an integrator does it.
+async fn subscribe(
+    system: &System,
+    subscriber: &Subscriber,
+    receiver: SocketAddr,
+) -> anyhow::Result<()> {
+    let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
+    let body = json!({"trigger": "form_submitted", "target_url": target});
+    let headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (
+            HeaderName::from_static("x-api-key"),
+            HeaderValue::try_from(&subscriber.key)?,
+        ),
+    ]);
+    let request = Request {
+        target: format!("{}/hooks", system.service.base_url),
+        method: Method::POST,
+        headers,
+        body: body.to_string().into(),
+        connect_by: None,
+    };
+    let exchange = system.courier.outgoing.send(request).await;
+    if exchange.answer != Answer::Status(201) {
+        bail!("POST /hooks: {}", exchange.answer);
+    }
+    let hook: Value = serde_json::from_slice(&exchange.snippet)?;
+    story::subscribed(subscriber, &hook);
+    Ok(())
+}
+
+fn read(demo: &Demo) -> anyhow::Result<Activity> {
+    let path = demo.activity.display();
+    let text = std::fs::read_to_string(&demo.activity).with_context(|| {
+        format!("{path}: run the demo in the project's folder, or say --activity")
+    })?;
+    let mut activity = Activity {
+        responses_from: 0,
+        owners: BTreeMap::new(),
+        submitted: BTreeSet::new(),
+        text: String::new(),
+    };
+    let mut responses = false;
+    for (number, line) in text.lines().enumerate() {
+        let event: Value =
+            serde_json::from_str(line).with_context(|| format!("{path}: line {}", number + 1))?;
+        responses |= activity.note(&event);
+        if !responses {
+            activity.responses_from = number + 1;
+        }
+    }
+    Ok(Activity { text, ..activity })
+}
+
+impl Activity {
+    /// Notes what the demo needs of an event; whether it is about a response.
+    fn note(&mut self, event: &Value) -> bool {
+        let id = |value: &Value| value.as_str().and_then(|text| text.parse::<Uuid>().ok());
+        let (firm, data) = (id(&event["firmid"]), &event["data"]);
+        match event["type"].as_str() {
+            Some("firm.opened") => {
+                let name = data["name"].as_str().unwrap_or_default().to_owned();
+                self.owners
+                    .extend(firm.map(|firm| (firm, (name, Uuid::nil()))));
+            }
+            Some("member.joined") if data["role"] == "owner" => {
+                let owner = firm.and_then(|firm| self.owners.get_mut(&firm));
+                if let (Some((_, owner)), Some(member)) = (owner, id(&data["member_id"])) {
+                    *owner = member;
+                }
+            }
+            Some("response.submitted") => self.submitted.extend(id(&data["response_id"])),
+            _ => {}
+        }
+        event["type"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("response."))
+    }
+}

@@ -1,0 +1,162 @@
+//! What the demo prints.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use api::intake::Accepted;
+use chrono::SecondsFormat;
+use projector::deliveries;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::receiver::{Arrived, openssl_signature};
+use super::{PATIENCE, Subscriber};
+use crate::wiring::System;
+
+pub(super) fn opened(system: &System, started: Instant) {
+    println!(
+        "PostgreSQL and both doors are up after {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    println!("  public    {}", system.service.base_url);
+}
+
+pub(super) fn reported(what: &str, accepted: &Accepted) {
+    let Accepted {
+        accepted,
+        duplicates,
+    } = accepted;
+    println!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
+}
+
+pub(super) fn subscribed(subscriber: &Subscriber, hook: &Value) {
+    println!(
+        "  {:<34} form_submitted → {} (hook {})",
+        subscriber.name,
+        hook["target_url"].as_str().unwrap_or_default(),
+        hook["id"].as_str().unwrap_or_default()
+    );
+}
+
+/// Waits until history says what happened to every delivery.
+pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let mut nudge = system.service.store.nudge().subscribe();
+    loop {
+        let pending: (i64, i64) = deliveries::count(system.pool()).await?;
+        if pending == (i64::try_from(expected)?, 0) {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            bail!(
+                "{} deliveries in history, {} of them pending",
+                pending.0,
+                pending.1
+            );
+        }
+        let moment = Duration::from_millis(20);
+        drop(tokio::time::timeout(moment, nudge.changed()).await);
+    }
+}
+
+/// Every delivery once, each signature good: by us on arrival, and by openssl.
+pub(super) async fn arrived(
+    arrived: &[Arrived],
+    subscribers: &[Subscriber],
+    (started, reported): (Instant, Instant),
+) -> anyhow::Result<()> {
+    let ids: BTreeSet<&str> = arrived
+        .iter()
+        .map(|one| one.header("x-service-delivery"))
+        .collect();
+    let genuine = arrived.iter().filter(|one| one.genuine).count();
+    println!(
+        "\n{} deliveries arrived, {} different, {genuine} signatures good",
+        arrived.len(),
+        ids.len()
+    );
+    let mut by_openssl = 0;
+    for one in arrived {
+        let secret = subscribers
+            .iter()
+            .find(|subscriber| subscriber.firm_id == one.firm_id);
+        let Some(subscriber) = secret else { continue };
+        match openssl_signature(one, &subscriber.secret).await {
+            Some(signature) if signature == one.header("x-service-signature") => by_openssl += 1,
+            Some(_) => bail!(
+                "openssl dgst disagrees about {}",
+                one.header("x-service-delivery")
+            ),
+            None => {}
+        }
+    }
+    match by_openssl {
+        0 => println!("  (no openssl here to verify them a second time)"),
+        count => println!("  {count} verified a second time by openssl dgst -sha256 -hmac"),
+    }
+    if let Some(first) = arrived.first() {
+        println!(
+            "  the first one {:.2} s after the start, {} ms after the reports began",
+            first.at.duration_since(started).as_secs_f64(),
+            first.at.duration_since(reported).as_millis()
+        );
+    }
+    if ids.len() != arrived.len() || genuine != arrived.len() {
+        bail!("a delivery arrived twice, or with a bad signature");
+    }
+    Ok(())
+}
+
+/// One delivery as it arrived, and its history.
+pub(super) async fn one_delivery(system: &System, arrived: &[Arrived]) -> anyhow::Result<()> {
+    let Some(shown) = arrived.iter().min_by_key(|one| one.body.len()) else {
+        bail!("nothing arrived");
+    };
+    let response = serde_json::from_slice::<Value>(&shown.body)?["response"]["id"].clone();
+    println!(
+        "\nOne of them, for response {}, as it arrived:\n",
+        response.as_str().unwrap_or_default()
+    );
+    println!("  POST /hooks/{} HTTP/1.1", shown.firm_id);
+    for (name, value) in &shown.headers {
+        println!("  {name}: {}", value.to_str().unwrap_or_default());
+    }
+    println!("\n  {}", String::from_utf8_lossy(&shown.body));
+    let id: Uuid = shown.header("x-service-delivery").parse()?;
+    println!("\nIts history:\n");
+    if let Some(delivery) = deliveries::find(system.pool(), shown.firm_id, id).await? {
+        println!("  delivery {id}: {}", delivery.state);
+        println!(
+            "  sha256 of the body {}",
+            delivery.body_sha256.unwrap_or_default()
+        );
+    }
+    for attempt in deliveries::attempts(system.pool(), id).await? {
+        let status = attempt
+            .status
+            .map_or_else(String::new, |status| status.to_string());
+        let took = attempt.finished_at - attempt.started_at;
+        println!(
+            "  try {}: {} {status} at {}, {} ms after its claim",
+            attempt.number,
+            attempt.outcome,
+            attempt
+                .started_at
+                .to_rfc3339_opts(SecondsFormat::Millis, true),
+            took.num_milliseconds()
+        );
+    }
+    Ok(())
+}
+
+/// What to do next.
+pub(super) fn try_it(base_url: &str, subscribers: &[Subscriber]) {
+    println!("\nTry it (Ctrl-C ends the demo):\n");
+    for subscriber in subscribers {
+        println!("  # {}", subscriber.name);
+        println!("  curl -H 'X-API-Key: {}' {base_url}/me", subscriber.key);
+        println!("  curl -H 'X-API-Key: {}' {base_url}/forms", subscriber.key);
+        println!("  curl -H 'X-API-Key: {}' {base_url}/hooks", subscriber.key);
+    }
+}

@@ -1,0 +1,123 @@
+//! `ingest`: product activity from a file or standard input, in chunks, each all or nothing.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, IsTerminal, Read, stdin};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use api::Service;
+use api::intake::{Accepted, Format, IntakeError, accept, parse};
+use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
+use domain::context::Actor;
+use indicatif::{ProgressBar, ProgressStyle};
+use uuid::Uuid;
+
+use crate::args::Ingest;
+use crate::wiring::{self, Place};
+
+pub(crate) async fn run(place: &Place, ingest: &Ingest) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    let done = take_in(&system.service, &ingest.file).await;
+    system.stop().await?;
+    let Accepted {
+        accepted,
+        duplicates,
+    } = done?;
+    println!("{accepted} accepted, {duplicates} duplicates");
+    Ok(())
+}
+
+async fn take_in(service: &Service, file: &Path) -> anyhow::Result<Accepted> {
+    let bar = progress(file);
+    let reader = bar.wrap_read(open(file).with_context(|| file.display().to_string())?);
+    let done = lines(service, BufReader::new(reader)).await;
+    bar.finish_and_clear();
+    done
+}
+
+/// Takes in lines, chunk by chunk.
+pub(crate) async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<Accepted> {
+    let mut done = Accepted {
+        accepted: 0,
+        duplicates: 0,
+    };
+    let mut chunk = Chunk::default();
+    for line in input.split(b'\n') {
+        let line = line.context("reading the input")?;
+        if chunk.is_full(&line) {
+            add(&mut done, chunk.take_in(service).await?);
+        }
+        chunk.push(&line);
+    }
+    add(&mut done, chunk.take_in(service).await?);
+    Ok(done)
+}
+
+const fn add(sum: &mut Accepted, part: Accepted) {
+    sum.accepted += part.accepted;
+    sum.duplicates += part.duplicates;
+}
+
+/// Lines that are taken in together.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    lines: usize,
+    lines_before: usize,
+}
+
+impl Chunk {
+    fn is_full(&self, line: &[u8]) -> bool {
+        self.lines == BATCH_MAX_EVENTS
+            || (self.lines > 0 && self.bytes.len() + line.len() + 1 > BATCH_MAX_BYTES)
+    }
+
+    fn push(&mut self, line: &[u8]) {
+        self.bytes.extend_from_slice(line);
+        self.bytes.push(b'\n');
+        self.lines += 1;
+    }
+
+    async fn take_in(&mut self, service: &Service) -> anyhow::Result<Accepted> {
+        let taken = self.try_take_in(service).await;
+        if let Err(IntakeError::BadEvent(bad)) = &taken {
+            let line = self.lines_before + bad.line.unwrap_or(bad.index + 1);
+            bail!(
+                "line {line}: {}; nothing from line {} on was taken in",
+                bad.why,
+                self.lines_before + 1
+            );
+        }
+        self.lines_before += self.lines;
+        self.lines = 0;
+        self.bytes.clear();
+        Ok(taken?)
+    }
+
+    async fn try_take_in(&self, service: &Service) -> Result<Accepted, IntakeError> {
+        let events = parse(Format::Lines, &self.bytes)?;
+        accept(service, events, Actor::Product(Uuid::nil())).await
+    }
+}
+
+fn open(file: &Path) -> std::io::Result<Box<dyn Read>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(stdin()));
+    }
+    Ok(Box::new(File::open(file)?))
+}
+
+/// A bar over the bytes of the file, when somebody watches.
+fn progress(file: &Path) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = match std::fs::metadata(file) {
+        Ok(metadata) if metadata.is_file() => ProgressBar::new(metadata.len()),
+        Ok(_) | Err(_) => ProgressBar::new_spinner(),
+    };
+    let style = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    bar.with_style(
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}

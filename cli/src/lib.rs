@@ -1,0 +1,59 @@
+//! The one binary: configuration, wiring, signals, and the operators' commands. It knows every
+//! other room; no room knows it.
+
+mod args;
+mod demo;
+mod doors;
+mod ingest;
+mod operate;
+pub mod serve;
+mod telemetry;
+pub mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    telemetry::start(arguments.log_json, arguments.command.log_level());
+    if let Err(error) = wiring::install_tls() {
+        return fail(&error);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.into()),
+    };
+    match runtime.block_on(run(arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let place = &arguments.place;
+    match arguments.command {
+        Command::Demo(demo) => demo::run(place, &demo).await,
+        Command::Serve(serve) => serve::run(place, &serve).await,
+        Command::Migrate => operate::migrate(place).await,
+        Command::Ingest(ingest) => ingest::run(place, &ingest).await,
+        Command::Firms(command) => operate::firms(place, &command).await,
+        Command::Keys(command) => operate::keys(place, command).await,
+        Command::Tokens(command) => operate::tokens(place, command).await,
+        Command::Secrets(command) => operate::secrets(place, command).await,
+        Command::Deliveries(command) => operate::deliveries(place, command).await,
+    }
+}
+
+/// One line to the person at the terminal, causes included.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("firmforms: {error:#}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,5 @@
+//! The `firmforms` command.
+
+fn main() -> std::process::ExitCode {
+    firmforms::main()
+}

@@ -1,0 +1,227 @@
+//! The operators' commands: one each, on the databases themselves; they work beside a running
+//! service.
+
+use anyhow::Context;
+use api::Service;
+use api::commands::{keys, secrets, tokens};
+use domain::context::Actor;
+use domain::time::Timestamp;
+use projector::{deliveries, firms};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::args::{Deliveries, Firms, Json, Keys, Secrets, TokenRole, Tokens};
+use crate::wiring::{self, Place, System};
+
+/// Who the command line acts as.
+const OPERATOR: Actor = Actor::Operator(Uuid::nil());
+
+pub(crate) async fn migrate(place: &Place) -> anyhow::Result<()> {
+    wiring::open(place).await?.stop().await?;
+    println!("both databases are at this version's schema");
+    Ok(())
+}
+
+pub(crate) async fn firms(place: &Place, Firms::List(how): &Firms) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    let firms = firms::list(system.pool()).await?;
+    let items = firms
+        .iter()
+        .map(|firm| json!({"id": firm.firm_id, "name": firm.name, "status": firm.status}))
+        .collect();
+    print(*how, items, &["id", "status", "name"]);
+    system.stop().await
+}
+
+pub(crate) async fn keys(place: &Place, command: Keys) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    run_keys(&system.service, command).await?;
+    system.stop().await
+}
+
+async fn run_keys(service: &Service, command: Keys) -> anyhow::Result<()> {
+    match command {
+        Keys::Create {
+            firm,
+            member,
+            name,
+            json,
+        } => {
+            let made = keys::create(service, firm, member, &name)
+                .await
+                .map_err(refused)?;
+            let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
+            print(json, vec![shown], &["id", "key"]);
+        }
+        Keys::List { firm, json } => {
+            let keys = keys::list(service, firm).await.map_err(refused)?;
+            let items = keys
+                .into_iter()
+                .map(|key| {
+                    json!({"id": key.key_id, "prefix": key.prefix, "name": key.name,
+                           "member_id": key.member_id, "created_at": Timestamp::from(key.created_at),
+                           "revoked_at": key.revoked_at.map(Timestamp::from)})
+                })
+                .collect();
+            print(
+                json,
+                items,
+                &["id", "prefix", "created_at", "revoked_at", "name"],
+            );
+        }
+        Keys::Revoke { firm, key } => {
+            keys::revoke(service, firm, key, OPERATOR)
+                .await
+                .map_err(refused)?;
+            println!("revoked; its subscriptions are removed");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn tokens(place: &Place, command: Tokens) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    run_tokens(&system.service, command).await?;
+    system.stop().await
+}
+
+async fn run_tokens(service: &Service, command: Tokens) -> anyhow::Result<()> {
+    match command {
+        Tokens::Create { role, name, json } => {
+            let role = match role {
+                TokenRole::Product => tokens::Role::Product,
+                TokenRole::Operator => tokens::Role::Operator,
+                TokenRole::Auditor => tokens::Role::Auditor,
+            };
+            let made = tokens::create(service, &name, role)
+                .await
+                .map_err(refused)?;
+            let shown = json!({"id": made.id, "token": made.token, "name": made.name});
+            print(json, vec![shown], &["id", "token"]);
+        }
+        Tokens::List(json) => {
+            let tokens = tokens::list(service).await.map_err(refused)?;
+            let items = tokens
+                .into_iter()
+                .map(|token| {
+                    json!({"id": token.token_id, "role": token.role, "name": token.name,
+                           "created_at": Timestamp::from(token.created_at),
+                           "revoked_at": token.revoked_at.map(Timestamp::from)})
+                })
+                .collect();
+            print(
+                json,
+                items,
+                &["id", "role", "created_at", "revoked_at", "name"],
+            );
+        }
+        Tokens::Revoke { token } => {
+            tokens::revoke(service, token).await.map_err(refused)?;
+            println!("revoked");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn secrets(
+    place: &Place,
+    Secrets::Reveal { firm, json: how }: Secrets,
+) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    let shown = secrets::reveal(&system.service, firm, OPERATOR)
+        .await
+        .map_err(refused)?;
+    let item = json!({"secret": shown.secret.as_str(), "rotated_at": shown.rotated_at});
+    print(how, vec![item], &["secret", "rotated_at"]);
+    system.stop().await
+}
+
+pub(crate) async fn deliveries(place: &Place, command: Deliveries) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    run_deliveries(&system, command).await?;
+    system.stop().await
+}
+
+async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<()> {
+    match command {
+        Deliveries::List { firm, limit, json } => {
+            let found = deliveries::list(system.pool(), firm, limit).await?;
+            let items = found.iter().map(delivery).collect();
+            print(
+                json,
+                items,
+                &["created_at", "id", "state", "trigger", "hook_id"],
+            );
+        }
+        Deliveries::Show {
+            firm,
+            delivery: id,
+            json,
+        } => {
+            let found = deliveries::find(system.pool(), firm, id).await?;
+            let found = found.context("no delivery of this firm has this id")?;
+            let attempts = deliveries::attempts(system.pool(), id).await?;
+            let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
+            if json.json {
+                let mut shown = delivery(&found);
+                shown["attempts"] = attempts.into();
+                println!("{shown:#}");
+            } else {
+                print(
+                    json,
+                    vec![delivery(&found)],
+                    &["id", "state", "cause", "next_try_at"],
+                );
+                print(
+                    json,
+                    attempts,
+                    &["number", "outcome", "status", "error", "started_at"],
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn delivery(row: &deliveries::DeliveryRow) -> Value {
+    json!({
+        "id": row.delivery_id, "hook_id": row.hook_id, "trigger": row.trigger,
+        "form_id": row.form_id, "response_id": row.response_id, "state": row.state,
+        "cause": row.cause, "created_at": Timestamp::from(row.created_at),
+        "next_try_at": row.next_try_at.map(Timestamp::from), "body_sha256": row.body_sha256,
+    })
+}
+
+fn attempt(row: &deliveries::AttemptRow) -> Value {
+    json!({
+        "number": row.number, "started_at": Timestamp::from(row.started_at),
+        "finished_at": Timestamp::from(row.finished_at), "outcome": row.outcome,
+        "status": row.status, "error": row.error,
+        "retry_after_seconds": row.retry_after_seconds, "hops": row.hops.0,
+    })
+}
+
+/// One JSON array, or a line each with these fields.
+fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
+    if json {
+        println!("{:#}", Value::Array(items));
+        return;
+    }
+    for item in items {
+        let line: Vec<String> = fields
+            .iter()
+            .map(|field| match &item[*field] {
+                Value::String(text) => text.clone(),
+                Value::Null => "-".to_owned(),
+                other => other.to_string(),
+            })
+            .collect();
+        println!("{}", line.join("  "));
+    }
+}
+
+/// What the API would answer, as a line at the terminal.
+#[expect(clippy::needless_pass_by_value, reason = "the form of map_err")]
+fn refused(error: api::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error}")
+}

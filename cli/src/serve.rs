@@ -1,0 +1,138 @@
+//! `serve`: the doors and the workers, until a signal.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use deliverer::cancel::Cancel;
+use deliverer::engine::deliver;
+use deliverer::fan_out::FanOut;
+use deliverer::{Settings, TimeScale};
+use domain::address::AllowedTargets;
+use eventstore::relay;
+use eventstore::worker::run as run_worker;
+use projector::deliveries::Deliveries;
+use projector::follow::Follower;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::doors;
+use crate::wiring::{Databases, Place, Plan, Role, SERVICE, Serve, System};
+
+/// How long what is under way may take after a signal.
+const DRAIN: Duration = Duration::from_secs(25);
+
+pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
+    let plan = plan(place, serve)?;
+    warn_of_development(serve);
+    let system = System::start(Databases::open(place, SERVICE).await?, plan).await?;
+    let stop = CancellationToken::new();
+    let mut tasks = start_workers(&system, serve.role, &stop);
+    if matches!(serve.role, Role::All | Role::Api) {
+        let doors = doors::open(serve.addr, serve.internal_addr).await?;
+        tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "ready");
+        doors.serve(&system.service, &stop, &mut tasks);
+    } else {
+        tracing::info!("ready");
+    }
+    let ended = wait(&mut tasks, &stop).await;
+    system.stop().await?;
+    ended
+}
+
+/// Starts the workers of a role.
+#[must_use]
+pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> JoinSet<()> {
+    let (store, pool) = (&system.service.store, system.pool());
+    let mut tasks = JoinSet::new();
+    let background = {
+        let (clock, pool) = (system.service.clock.clone(), pool.clone());
+        let nudge = store.nudge().clone();
+        async move { tokio::join!(clock.keep_measured(pool.clone()), relay(pool, nudge)) }
+    };
+    let ended = stop.clone();
+    tasks.spawn(async move {
+        tokio::select! { () = ended.cancelled() => {}, _ = background => {} }
+    });
+    if matches!(role, Role::All | Role::Projector) {
+        let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries);
+        tasks.spawn(run_worker(
+            follower,
+            store.nudge().subscribe(),
+            stop.clone(),
+        ));
+    }
+    if matches!(role, Role::All | Role::Deliverer) {
+        let courier = &system.courier;
+        let fan_out = FanOut::new(courier.clone(), system.fence.clone());
+        tasks.spawn(run_worker(fan_out, store.nudge().subscribe(), stop.clone()));
+        let cancel = Cancel::new(courier.clone());
+        tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
+        let (courier, nudge, stop) = (courier.clone(), store.nudge().clone(), stop.clone());
+        tasks.spawn(async move { deliver(courier, &nudge, stop).await });
+    }
+    tasks
+}
+
+/// Waits for a signal, then for what is under way. A task that ends before is a defect: all end.
+async fn wait(tasks: &mut JoinSet<()>, stop: &CancellationToken) -> anyhow::Result<()> {
+    let early = tokio::select! {
+        signal = signalled() => { tracing::info!("{}: finishing what is under way", signal?); None }
+        ended = tasks.join_next() => Some(ended),
+    };
+    stop.cancel();
+    let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} });
+    if drained.await.is_err() {
+        tracing::warn!("gave up waiting; leases will end by themselves");
+    }
+    match early {
+        None => Ok(()),
+        Some(_) => bail!("a worker ended before the signal"),
+    }
+}
+
+async fn signalled() -> anyhow::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("SIGINT").map(|()| "SIGINT"),
+        _ = terminate.recv() => Ok("SIGTERM"),
+    }
+}
+
+fn plan(place: &Place, serve: &Serve) -> anyhow::Result<Plan> {
+    let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
+    let allowed = AllowedTargets::new(serve.allow_targets.clone(), serve.allow_http_targets);
+    if !scale.is_real() && !allowed.is_open() {
+        bail!("--time-scale needs --allow-targets: it is for tests and drills only");
+    }
+    let base = serve
+        .base_url
+        .clone()
+        .unwrap_or_else(|| format!("http://{}", serve.addr));
+    Ok(Plan {
+        wrapping: place.wrapping_key()?,
+        allowed,
+        base_url: format!("{}/api/v1", base.trim_end_matches('/')),
+        settings: Settings {
+            permits: serve.permits.max(1),
+            scale,
+            ..Settings::default()
+        },
+    })
+}
+
+fn warn_of_development(serve: &Serve) {
+    if !serve.allow_targets.is_empty() || serve.allow_http_targets {
+        tracing::warn!(
+            networks = ?serve.allow_targets,
+            http = serve.allow_http_targets,
+            "PRIVATE TARGETS ARE OPEN: for development and tests only"
+        );
+    }
+    if serve.time_scale > 1.0 {
+        tracing::warn!(
+            scale = serve.time_scale,
+            "WAITS ARE SHORTENED: for tests and drills only"
+        );
+    }
+}

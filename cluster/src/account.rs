@@ -1,0 +1,123 @@
+//! Who runs the server: ourselves, or, when we are root, the user whose the data are, else
+//! `postgres`, else `nobody`. PostgreSQL refuses to run as root.
+
+use std::env;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::{Uid, User, geteuid};
+
+use crate::error::{At, ClusterError};
+
+/// Run as the account: prints the first of its arguments that it cannot enter.
+const FIRST_SHUT: &str =
+    r#"for folder in "$@"; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit; }; done"#;
+
+/// What programs need of the environment.
+const KEPT: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
+
+/// The user that runs the server.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    user: User,
+    ours: bool,
+}
+
+impl Account {
+    /// The account for a cluster folder that may exist already.
+    pub(crate) fn for_folder(folder: &Path) -> Result<Self, ClusterError> {
+        let me = geteuid();
+        let owner = folder
+            .metadata()
+            .ok()
+            .map(|metadata| Uid::from_raw(metadata.uid()));
+        if me.is_root() {
+            return match owner.filter(|owner| !owner.is_root()) {
+                Some(owner) => Self::with_uid(owner),
+                None => Self::for_root(),
+            };
+        }
+        match owner.filter(|owner| *owner != me) {
+            Some(owner) => Err(ClusterError::NotYours {
+                folder: folder.to_owned(),
+                owner: owner.as_raw(),
+            }),
+            None => Self::with_uid(me),
+        }
+    }
+
+    fn for_root() -> Result<Self, ClusterError> {
+        ["postgres", "nobody"]
+            .into_iter()
+            .find_map(|name| User::from_name(name).ok().flatten())
+            .map(|user| Self { user, ours: false })
+            .ok_or(ClusterError::NoAccount)
+    }
+
+    fn with_uid(uid: Uid) -> Result<Self, ClusterError> {
+        let user = User::from_uid(uid).ok().flatten();
+        user.map(|user| Self {
+            user,
+            ours: uid == geteuid(),
+        })
+        .ok_or(ClusterError::NoPasswdLine(uid.as_raw()))
+    }
+
+    /// A command that will run as this account. What else is in our environment, secrets and
+    /// settings meant for psql among it, is not for the account.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir("/").env_clear();
+        command.envs(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)));
+        if !self.ours {
+            command
+                .uid(self.user.uid.as_raw())
+                .gid(self.user.gid.as_raw());
+        }
+        command
+    }
+
+    /// Gives a folder to the account. Not for what lies in a folder that it has already.
+    pub(crate) fn give_folder(&self, path: &Path) -> Result<(), ClusterError> {
+        File::open(path)
+            .at(path)
+            .and_then(|folder| self.give(&folder, path))
+    }
+
+    /// Gives an open file to the account.
+    pub(crate) fn give(&self, file: &File, path: &Path) -> Result<(), ClusterError> {
+        if self.ours {
+            return Ok(());
+        }
+        fchown(
+            file,
+            Some(self.user.uid.as_raw()),
+            Some(self.user.gid.as_raw()),
+        )
+        .at(path)
+    }
+
+    /// Checks that the account can enter a folder, by letting it try; names the folder that is shut.
+    pub(crate) fn can_enter(&self, folder: &Path) -> Result<(), ClusterError> {
+        let mut way: Vec<&Path> = folder.ancestors().collect();
+        way.reverse();
+        let mut command = self.command("/bin/sh");
+        let output = command
+            .args(["-c", FIRST_SHUT, "sh"])
+            .args(way)
+            .output()
+            .at(folder)?;
+        let shut = String::from_utf8_lossy(&output.stdout);
+        if shut.is_empty() {
+            return Ok(());
+        }
+        let folder = PathBuf::from(shut.as_ref());
+        Err(ClusterError::Unsearchable {
+            folder,
+            account: self.user.name.clone(),
+        })
+    }
+}

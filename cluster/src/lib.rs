@@ -1,0 +1,214 @@
+//! The private PostgreSQL cluster: a server of our own, made from the machine's own programs under
+//! the data directory, for whoever has set no `DATABASE_URL`. It is a child of the first process
+//! that opens it and ends with the last. Must know nothing of what is stored in it.
+//!
+//! # On the disk
+//!
+//! ```text
+//! <data_dir>/postgres.lock       the turn: held while a process joins, starts or leaves
+//! <data_dir>/postgres.log        the log; its lock is held by every process of a living server
+//! <data_dir>/postgres.password   the password of the database user, 0600
+//! <data_dir>/postgres/           0700, of the account that runs the server
+//!     data/                      PostgreSQL's own; made as data.new, then renamed
+//!     lifeline                   a named pipe, see below
+//!     .s.PGSQL.5432              the socket; in /tmp/firmforms-… if this path is too long
+//! ```
+//!
+//! # Who stops the server
+//!
+//! Nobody has to. Each user holds the lifeline open for writing, and a shell, the guard, reads it.
+//! However the users end (`SIGKILL` too), the kernel closes their ends; when the last is closed the
+//! guard reads the end of the pipe and stops the server. It does not matter who started it. Three
+//! rules keep joining and stopping apart:
+//!
+//! - A process joins, starts or leaves only in its turn, the lock on `postgres.lock`.
+//! - Whoever joins writes a line. Before it stops the server the guard moves the lifeline away, so
+//!   that nobody can join any more, and reads once more: a line means that somebody just had.
+//! - The guard and the server inherit the log with its lock. Until that lock is free something of
+//!   them is left, and no other server is started.
+//!
+//! A service manager that signals every process of a service (systemd's default) takes the server
+//! from us before we have drained: let it signal the main process only (`KillMode=mixed`).
+
+mod account;
+mod error;
+mod lifeline;
+mod place;
+mod postmaster;
+mod programs;
+mod server;
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{User, geteuid, mkdtemp};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::{ConnectOptions, Connection};
+
+pub use crate::error::ClusterError;
+pub use crate::programs::{Programs, find_programs};
+
+use crate::error::At;
+use crate::place::{LOOK_EVERY, PORT, Place, Stay};
+use crate::server::Server;
+
+const USER: &str = "firmforms";
+
+/// Where the cluster is, and how it runs.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The data directory; made if it is missing.
+    pub data_dir: PathBuf,
+    /// What a crash of the machine may cost.
+    pub durability: Durability,
+    /// More of PostgreSQL's settings, for instance `shared_buffers`.
+    pub settings: Vec<(String, String)>,
+    /// The folder of PostgreSQL's programs (`FIRMFORMS_PG_BIN`); otherwise they are looked for.
+    pub pg_bin: Option<PathBuf>,
+}
+
+/// What a crash of the machine may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing that was committed.
+    Durable,
+    /// Everything: nothing is forced to the disk.
+    ForTests,
+}
+
+/// Our hold on the private cluster. Dropping it lets go without waiting.
+pub struct Cluster {
+    place: Place,
+    password: String,
+    server: Server,
+}
+
+impl Cluster {
+    /// Joins the server that runs in the data directory, or starts it, making it if need be.
+    pub async fn open(config: &Config) -> Result<Self, ClusterError> {
+        let place = Place::prepare(&config.data_dir, Stay::Kept)?;
+        Self::join_or_start(place, config).await
+    }
+
+    /// A new cluster for tests, in a temporary directory that goes with it, even if this process is
+    /// killed.
+    pub async fn temporary(
+        pg_bin: Option<PathBuf>,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, ClusterError> {
+        let template = env::temp_dir().join("firmforms-XXXXXX");
+        let data_dir = mkdtemp(&template).at(&template)?;
+        let settings = [("max_connections", "300")].iter().chain(settings);
+        let config = Config {
+            data_dir,
+            durability: Durability::ForTests,
+            settings: settings
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+            pg_bin,
+        };
+        let opened = match Place::prepare(&config.data_dir, Stay::Temporary) {
+            Ok(place) => Self::join_or_start(place, &config).await,
+            Err(error) => Err(error),
+        };
+        opened.inspect_err(|_| drop(std::fs::remove_dir_all(&config.data_dir)))
+    }
+
+    async fn join_or_start(place: Place, config: &Config) -> Result<Self, ClusterError> {
+        let _turn = place.turn().await?;
+        let server = server::join_or_start(&place, config).await?;
+        let password = place.password()?;
+        Ok(Self {
+            place,
+            password,
+            server,
+        })
+    }
+
+    /// How to connect to one of its databases.
+    pub fn connect(&self, database: &str) -> PgConnectOptions {
+        PgConnectOptions::new_without_pgpass()
+            .socket(&self.server.sockets)
+            .port(PORT)
+            .username(USER)
+            .password(&self.password)
+            .database(database)
+            .ssl_mode(PgSslMode::Disable)
+    }
+
+    /// Where it is.
+    pub fn data_dir(&self) -> &Path {
+        &self.place.data_dir
+    }
+
+    /// Creates a database if it is missing.
+    pub async fn ensure_database(&self, name: &str) -> Result<(), ClusterError> {
+        let mut connection = self.connect("postgres").connect().await?;
+        let known = sqlx::query("select 1 from pg_database where datname = $1").bind(name);
+        if known.fetch_optional(&mut connection).await?.is_none() {
+            let create = format!(r#"create database "{}""#, name.replace('"', r#""""#));
+            let created = sqlx::query(&create).execute(&mut connection).await;
+            created.map(drop).or_else(ignore_known_database)?;
+        }
+        Ok(connection.close().await?)
+    }
+
+    /// Lets go, and waits until the server has ended, unless others still use it.
+    pub async fn stop(self) -> Result<(), ClusterError> {
+        let Self { place, server, .. } = self;
+        let _turn = place.turn().await?;
+        drop(server.hold);
+        if lifeline::is_held(&place.lifeline()) {
+            return Ok(());
+        }
+        if let Some(mut guard) = server.guard {
+            return guard.wait().await.map(drop).at(&place.data_dir);
+        }
+        while place.free_log()?.is_none() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Cluster")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Two users may create the same database at once; `42P04` and `23505` say that the other was first.
+fn ignore_known_database(error: sqlx::Error) -> Result<(), sqlx::Error> {
+    match error
+        .as_database_error()
+        .and_then(|refusal| refusal.code())
+        .as_deref()
+    {
+        Some("42P04" | "23505") => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Where the data go if nobody says otherwise: for root the system's state folder, for others
+/// their own data folder.
+pub fn default_data_dir() -> PathBuf {
+    if geteuid().is_root() {
+        return PathBuf::from("/var/lib/firmforms");
+    }
+    let home = || env::var_os("HOME").map(PathBuf::from);
+    let listed = || {
+        User::from_uid(geteuid())
+            .ok()
+            .flatten()
+            .map(|user| user.dir)
+    };
+    let data_home = env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute());
+    let data_home = data_home.or_else(|| Some(home().or_else(listed)?.join(".local/share")));
+    data_home.unwrap_or_else(env::temp_dir).join("firmforms")
+}

@@ -1,0 +1,81 @@
+//! The lifeline: a named pipe that every user of the server holds open for writing, and that the
+//! shell which guards the server reads. The kernel closes it when a user ends, however it ends, and
+//! the guard reads its end when the last user has gone. See the crate's documentation.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::account::Account;
+use crate::error::{At, ClusterError};
+use crate::place::remove_if_there;
+
+/// One user's end of the lifeline; the server lives at least as long.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    _pipe: File,
+}
+
+/// What became of an attempt to take hold.
+pub(crate) enum Taken {
+    /// The server has one user more.
+    Held(Hold),
+    /// There is no lifeline: no server, or one that is being stopped.
+    Absent,
+    /// There is one that nobody watches: its guard was killed.
+    Unwatched,
+}
+
+/// Takes hold of a running server's lifeline. Only in our turn (see [`crate::place`]).
+pub(crate) fn take(path: &Path) -> Result<Taken, ClusterError> {
+    let opened = options(OFlag::O_NONBLOCK).write(true).open(path);
+    let written = opened.and_then(|mut pipe| pipe.write_all(b"\n").map(|()| pipe));
+    match written {
+        Ok(pipe) => Ok(Taken::Held(Hold { _pipe: pipe })),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Taken::Absent),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Taken::Unwatched),
+        Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => Ok(Taken::Unwatched),
+        Err(error) => Err(error).at(path),
+    }
+}
+
+/// Makes a new lifeline: the first user's hold, and the end that the guard watches.
+pub(crate) fn make(path: &Path, account: &Account) -> Result<(Hold, File), ClusterError> {
+    remove_if_there(path)?;
+    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).at(path)?;
+    // Opening one end of a pipe waits for the other; opening both at once does not.
+    let both = options(OFlag::empty())
+        .read(true)
+        .write(true)
+        .open(path)
+        .at(path)?;
+    account.give(&both, path)?;
+    let watched = options(OFlag::empty()).read(true).open(path).at(path)?;
+    let pipe = options(OFlag::empty()).write(true).open(path).at(path)?;
+    Ok((Hold { _pipe: pipe }, watched))
+}
+
+/// Whether anybody holds it. Only in our turn, so that nobody takes hold meanwhile.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let read = options(OFlag::O_NONBLOCK)
+        .read(true)
+        .open(path)
+        .and_then(|mut pipe| pipe.read(&mut [0]));
+    match read {
+        Ok(bytes) => bytes > 0,
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+/// The folder is the account's: what lies there must not lead root elsewhere.
+fn options(more: OFlag) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags((OFlag::O_NOFOLLOW | more).bits());
+    options
+}

@@ -1,0 +1,199 @@
+//! The files of a cluster and who may touch them: the folder that the server's account owns, and
+//! beside it, ours, the password, the log and the turn.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use crate::account::Account;
+use crate::error::{At, ClusterError};
+
+/// The number in the socket's name.
+pub(crate) const PORT: u16 = 5432;
+
+/// The socket's name.
+pub(crate) const SOCKET: &str = ".s.PGSQL.5432";
+
+/// How often to look again for something that another process does.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A log that is longer when the server starts begins anew.
+const LONGEST_LOG_BYTES: u64 = 4 << 20;
+
+/// A data directory, made ready for the account that runs the server.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) account: Account,
+    pub(crate) stay: Stay,
+}
+
+/// Whether the data directory outlives the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    Kept,
+    Temporary,
+}
+
+/// Our turn to join, start or leave: one process at a time, released when dropped.
+pub(crate) struct Turn {
+    _lock: File,
+}
+
+impl Place {
+    /// Makes the folders that are missing, and checks that the account can enter them.
+    pub(crate) fn prepare(data_dir: &Path, stay: Stay) -> Result<Self, ClusterError> {
+        let open_to_account = if geteuid().is_root() { 0o711 } else { 0o700 };
+        make_folder(data_dir, open_to_account)?;
+        let data_dir = data_dir.canonicalize().at(data_dir)?;
+        let folder = data_dir.join("postgres");
+        let account = Account::for_folder(&folder)?;
+        make_folder(&folder, 0o700)?;
+        account.give_folder(&folder)?;
+        if stay == Stay::Temporary {
+            // The guard removes it, as the account.
+            account.give_folder(&data_dir)?;
+        }
+        account.can_enter(&folder)?;
+        Ok(Self {
+            data_dir,
+            account,
+            stay,
+        })
+    }
+
+    /// What the server's account owns.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.data_dir.join("postgres")
+    }
+
+    /// The data, once they are made.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder().join("data")
+    }
+
+    pub(crate) fn lifeline(&self) -> PathBuf {
+        self.folder().join("lifeline")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.data_dir.join("postgres.log")
+    }
+
+    /// Waits for our turn.
+    pub(crate) async fn turn(&self) -> Result<Turn, ClusterError> {
+        let path = self.data_dir.join("postgres.lock");
+        let lock = ours().truncate(false).write(true).open(&path).at(&path)?;
+        while !try_lock(&lock, &path)? {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(Turn { _lock: lock })
+    }
+
+    /// The log, locked; `None` while any process of a former server is left.
+    ///
+    /// The server and its guard inherit the log as their standard output, and the lock with it: the
+    /// kernel releases it when the last of them has ended.
+    pub(crate) fn free_log(&self) -> Result<Option<File>, ClusterError> {
+        let path = self.log();
+        let log = ours().read(true).append(true).open(&path).at(&path)?;
+        if !try_lock(&log, &path)? {
+            return Ok(None);
+        }
+        if log.metadata().at(&path)?.len() > LONGEST_LOG_BYTES {
+            log.set_len(0).at(&path)?;
+        }
+        Ok(Some(log))
+    }
+
+    /// The database user's password, made before the data are.
+    pub(crate) fn password(&self) -> Result<String, ClusterError> {
+        let path = self.data_dir.join("postgres.password");
+        let known = if path.exists() {
+            fs::read_to_string(&path).at(&path)?
+        } else {
+            String::new()
+        };
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        if self.data().exists() {
+            return Err(ClusterError::PasswordLost(path));
+        }
+        let password = random_password().at(&path)?;
+        write_secret(&path, &password)?;
+        Ok(password)
+    }
+
+    /// Leaves the password where the account, who owns the copy, can read it once.
+    pub(crate) fn hand_over(&self, password: &str) -> Result<(), ClusterError> {
+        let path = self.folder().join("password");
+        let copy = write_secret(&path, password)?;
+        self.account.give(&copy, &path)
+    }
+}
+
+/// Root may work in a user's data directory: what lies there must not lead elsewhere.
+fn ours() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
+        .create(true)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits());
+    options
+}
+
+/// Writes a new file that nobody else can read, in place of an old one.
+fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
+    remove_if_there(path)?;
+    let mut file = ours().create_new(true).write(true).open(path).at(path)?;
+    file.write_all(secret.as_bytes())
+        .and_then(|()| file.sync_all())
+        .at(path)?;
+    Ok(file)
+}
+
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), ClusterError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at(path),
+        _ => Ok(()),
+    }
+}
+
+/// Not `nix`'s lock, which unlocks for everyone who inherited it when it is dropped.
+fn try_lock(file: &File, path: &Path) -> Result<bool, ClusterError> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error).at(path),
+    }
+}
+
+/// Makes a folder with this mode, whatever the umask; one that exists is left as it is.
+fn make_folder(folder: &Path, mode: u32) -> Result<(), ClusterError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(folder)
+        .at(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(mode)).at(folder)
+}
+
+/// The one secret that the cluster makes: 192 bits from the operating system.
+fn random_password() -> std::io::Result<String> {
+    let mut bytes = [0; 24];
+    SysRng
+        .try_fill_bytes(&mut bytes)
+        .map_err(std::io::Error::other)?;
+    Ok(hex::encode(bytes))
+}

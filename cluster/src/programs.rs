@@ -1,0 +1,146 @@
+//! Finds PostgreSQL's own programs on this machine; never runs a server and never downloads.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::account::Account;
+use crate::error::ClusterError;
+
+/// The oldest version that the service supports.
+pub(crate) const OLDEST_VERSION: u32 = 14;
+
+/// Where packages put the programs: a folder, how a name in it begins, and what follows the name.
+const PACKAGED: [(&str, &str, &str); 7] = [
+    ("/usr/lib/postgresql", "", "bin"),          // Debian
+    ("/usr", "pgsql-", "bin"),                   // the PostgreSQL project's RPMs
+    ("/usr/lib", "postgresql", "bin"),           // SUSE
+    ("/usr/lib64", "postgresql-", "bin"),        // Gentoo
+    ("/usr/libexec", "postgresql", ""),          // Alpine
+    ("/opt/homebrew/opt", "postgresql@", "bin"), // Homebrew
+    ("/usr/local/opt", "postgresql@", "bin"),    // Homebrew on Intel
+];
+
+/// PostgreSQL's programs: a folder that holds `initdb` and `postgres`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    /// The folder, free of symbolic links.
+    pub folder: PathBuf,
+    /// The major version.
+    pub version: u32,
+}
+
+impl Programs {
+    /// The programs in a folder, if both are there and new enough.
+    fn in_folder(folder: PathBuf) -> Option<Self> {
+        let output = Command::new(folder.join("postgres"))
+            .arg("--version")
+            .output()
+            .ok()?;
+        let version = major_version(&String::from_utf8_lossy(&output.stdout))?;
+        let usable = version >= OLDEST_VERSION && folder.join("initdb").is_file();
+        usable.then_some(Self { folder, version })
+    }
+}
+
+/// The newest programs, version 14 at least: in `pg_bin` if it is given, otherwise on the PATH and
+/// where packages put them (unless `FIRMFORMS_PG_SEARCH` is `none`).
+pub fn find_programs(pg_bin: Option<&Path>) -> Result<Programs, ClusterError> {
+    found(pg_bin)?
+        .into_iter()
+        .max_by_key(|programs| programs.version)
+        .ok_or(ClusterError::NoPrograms)
+}
+
+/// The programs that fit data made earlier, and that the account can reach.
+pub(crate) fn find_for(
+    account: &Account,
+    data: &Path,
+    pg_bin: Option<&Path>,
+) -> Result<Programs, ClusterError> {
+    let made_by = fs::read_to_string(data.join("PG_VERSION")).ok();
+    let made_by = made_by.and_then(|version| version.trim().parse::<u32>().ok());
+    let rank = |programs: &Programs| {
+        let fits = made_by.is_none_or(|made_by| made_by == programs.version);
+        (
+            fits,
+            account.can_enter(&programs.folder).is_ok(),
+            programs.version,
+        )
+    };
+    let best = found(pg_bin)?
+        .into_iter()
+        .max_by_key(rank)
+        .ok_or(ClusterError::NoPrograms)?;
+    match made_by.filter(|made_by| *made_by != best.version) {
+        Some(made_by) => Err(ClusterError::WrongVersion {
+            made_by,
+            found: best.version,
+        }),
+        None => account.can_enter(&best.folder).map(|()| best),
+    }
+}
+
+fn found(pg_bin: Option<&Path>) -> Result<Vec<Programs>, ClusterError> {
+    let Some(pg_bin) = pg_bin else {
+        return Ok(distinct(places()).filter_map(Programs::in_folder).collect());
+    };
+    let folder = pg_bin.canonicalize().ok();
+    let programs = folder.and_then(Programs::in_folder);
+    programs
+        .map(|programs| vec![programs])
+        .ok_or_else(|| ClusterError::NoProgramsIn(pg_bin.into()))
+}
+
+/// The folders that really hold an `initdb`: programs on the PATH are often links.
+fn distinct(places: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
+    let real = places
+        .into_iter()
+        .filter_map(|place| place.join("initdb").canonicalize().ok());
+    let folders: BTreeSet<_> = real
+        .filter_map(|initdb| Some(initdb.parent()?.into()))
+        .collect();
+    folders.into_iter()
+}
+
+fn places() -> Vec<PathBuf> {
+    if env::var_os("FIRMFORMS_PG_SEARCH").is_some_and(|search| search == "none") {
+        return Vec::new();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let packaged = PACKAGED.into_iter().flat_map(|(folder, prefix, then)| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let fitting =
+            entries.filter(move |entry| entry.file_name().to_string_lossy().starts_with(prefix));
+        fitting.map(move |entry| entry.path().join(then))
+    });
+    env::split_paths(&path).chain(packaged).collect()
+}
+
+/// `15` of `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`, `18` of `postgres (PostgreSQL) 18beta1`.
+fn major_version(said: &str) -> Option<u32> {
+    let number = said.strip_prefix("postgres (PostgreSQL) ")?;
+    number
+        .split(|character: char| !character.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::major_version;
+
+    #[test]
+    fn the_major_version_is_the_first_number() {
+        assert_eq!(
+            major_version("postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)\n"),
+            Some(15)
+        );
+        assert_eq!(major_version("postgres (PostgreSQL) 18beta1\n"), Some(18));
+        assert_eq!(major_version("postgres (EnterpriseDB) 15.8\n"), None);
+        assert_eq!(major_version(""), None);
+    }
+}

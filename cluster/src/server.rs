@@ -1,0 +1,182 @@
+//! Joins the server that runs, or starts one under its guard. See the crate's documentation.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::mkdtemp;
+use tokio::process::{Child, Command};
+
+use crate::error::{At, ClusterError};
+use crate::lifeline::{self, Hold, Taken};
+use crate::place::{LOOK_EVERY, PORT, Place, SOCKET, Stay};
+use crate::postmaster::{self, Postmaster};
+use crate::programs::{self, Programs};
+use crate::{Config, Durability};
+
+/// How long a former server may take to end: it writes everything out first.
+const LONGEST_END: Duration = Duration::from_secs(60);
+
+/// What a socket's path may have at most, on Linux.
+const LONGEST_SOCKET_BYTES: usize = 107;
+
+const GUARD: &str = include_str!("lifeline.sh");
+
+/// A running server, and our hold on it.
+pub(crate) struct Server {
+    pub(crate) hold: Hold,
+    /// If we started it.
+    pub(crate) guard: Option<Child>,
+    pub(crate) sockets: PathBuf,
+}
+
+/// Joins the server that runs, waits for one that is being stopped, or starts one. Only in our turn.
+pub(crate) async fn join_or_start(place: &Place, config: &Config) -> Result<Server, ClusterError> {
+    for _ in 0..LONGEST_END.as_millis() / LOOK_EVERY.as_millis() {
+        let unwatched = match lifeline::take(&place.lifeline())? {
+            Taken::Held(hold) => {
+                if let Some(postmaster) = Postmaster::answering(place) {
+                    return Ok(Server {
+                        hold,
+                        guard: None,
+                        sockets: postmaster.sockets,
+                    });
+                }
+                false
+            }
+            Taken::Absent => false,
+            Taken::Unwatched => true,
+        };
+        if let Some(log) = place.free_log()? {
+            return start(place, config, log).await;
+        }
+        if unwatched {
+            postmaster::stop_orphan(place);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Err(ClusterError::Stuck(place.data_dir.clone()))
+}
+
+/// Starts the server, making its data first if there are none, and waits until it is ready.
+async fn start(place: &Place, config: &Config, log: File) -> Result<Server, ClusterError> {
+    let programs = programs::find_for(&place.account, &place.data(), config.pg_bin.as_deref())?;
+    postmaster::forget_former(place)?;
+    let password = place.password()?;
+    if !place.data().exists() {
+        place.hand_over(&password)?;
+    }
+    let sockets = sockets(place)?;
+    let (hold, watched) = lifeline::make(&place.lifeline(), &place.account)?;
+    let mut said = File::open(place.log()).at(&place.log())?;
+    said.seek(SeekFrom::End(0)).at(&place.log())?;
+    let mut command = guard(place, &programs, &sockets);
+    command
+        .env("INITDB_SYNC", sync_option(config.durability))
+        .args(settings(config, &sockets));
+    command
+        .stdin(watched)
+        .stdout(log.try_clone().at(&place.log())?)
+        .stderr(log);
+    let mut guard = Command::from(command).spawn().at(Path::new("/bin/sh"))?;
+    while Postmaster::answering(place).is_none() {
+        if guard.try_wait().at(Path::new("/bin/sh"))?.is_some() {
+            return Err(ClusterError::DidNotStart {
+                said: last_lines(said),
+                log: place.log(),
+            });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    tracing::info!(data_dir = %place.data_dir.display(), "started the private PostgreSQL cluster");
+    Ok(Server {
+        hold,
+        guard: Some(guard),
+        sockets,
+    })
+}
+
+/// The guard in a process group of its own, so that Ctrl-C reaches us first.
+fn guard(place: &Place, programs: &Programs, sockets: &Path) -> std::process::Command {
+    let mut command = place.account.command("/bin/sh");
+    let kept = place.stay == Stay::Kept;
+    let own_sockets = sockets == place.folder();
+    command.env("LC_ALL", "C").env("TZ", "UTC");
+    command.env("FOLDER", place.folder());
+    command.env("INITDB", programs.folder.join("initdb"));
+    command.env("POSTGRES", programs.folder.join("postgres"));
+    command.env("STOP", if kept { "INT" } else { "QUIT" });
+    command.env("SOCKETS", if own_sockets { Path::new("") } else { sockets });
+    command.env(
+        "TEMPORARY",
+        if kept { Path::new("") } else { &place.data_dir },
+    );
+    command
+        .args(["-c", GUARD, "firmforms-postgres"])
+        .process_group(0);
+    command
+}
+
+fn sync_option(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Durable => "",
+        Durability::ForTests => "--no-sync",
+    }
+}
+
+/// The server's settings as its arguments; the caller's come last and win.
+fn settings(config: &Config, sockets: &Path) -> Vec<String> {
+    let quoted = sockets.to_string_lossy().replace('"', "\"\"");
+    let mut settings = vec![
+        "listen_addresses=".to_owned(),
+        format!("port={PORT}"),
+        format!("unix_socket_directories=\"{quoted}\""),
+        "unix_socket_permissions=0700".to_owned(),
+    ];
+    if config.durability == Durability::ForTests {
+        let careless = [
+            "fsync=off",
+            "synchronous_commit=off",
+            "full_page_writes=off",
+        ];
+        settings.extend(careless.map(str::to_owned));
+    }
+    settings.extend(
+        config
+            .settings
+            .iter()
+            .map(|(name, value)| format!("{name}={value}")),
+    );
+    settings
+        .into_iter()
+        .flat_map(|setting| ["-c".to_owned(), setting])
+        .collect()
+}
+
+/// Where the socket goes: the account's folder, or a short one when the socket's path would be too
+/// long; the guard removes that.
+fn sockets(place: &Place) -> Result<PathBuf, ClusterError> {
+    let folder = place.folder();
+    let socket = folder.join(SOCKET);
+    if socket.as_os_str().len() <= LONGEST_SOCKET_BYTES {
+        return Ok(folder);
+    }
+    let template = Path::new("/tmp/firmforms-XXXXXX");
+    let short = mkdtemp(template).at(template)?;
+    place.account.give_folder(&short)?;
+    Ok(short)
+}
+
+/// The end of what the server or initdb wrote, in one line.
+fn last_lines(mut log: File) -> String {
+    let mut text = Vec::new();
+    let _ = log.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    lines[lines.len().saturating_sub(4)..].join(" | ")
+}

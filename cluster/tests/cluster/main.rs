@@ -1,0 +1,13 @@
+//! The private cluster with real servers, real processes and real kills. Runs as root, where the
+//! servers run as another user, and as an ordinary user.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what the tests share are functions beside the tests"
+)]
+
+mod crashes;
+mod helper;
+mod places;
+mod sharing;
+mod temporary;

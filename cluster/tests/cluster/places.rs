@@ -1,0 +1,167 @@
+//! Where the cluster can be, who can run it, and what is said when it cannot.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use crate::helper::{
+    Process, assert_ended, config, eventually, folder, is_root, open, postmaster, refusal, run,
+    servants_of,
+};
+
+#[tokio::test]
+async fn roots_server_runs_as_another_user() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder();
+    let cluster = open(folder.path()).await;
+    let process = format!("/proc/{}", postmaster(folder.path()));
+    assert_ne!(fs::metadata(process).unwrap().uid(), 0);
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_ordinary_user_has_a_cluster_too_and_root_joins_it() {
+    if !is_root() {
+        return;
+    }
+    let home = folder();
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    chown(
+        home.path(),
+        Some(nobody.uid.as_raw()),
+        Some(nobody.gid.as_raw()),
+    )
+    .unwrap();
+    let data_dir = home.path().join("data");
+    let mut user = Process::spawn_as_nobody(home.path(), data_dir.to_str().unwrap());
+    assert_eq!(user.answer(), data_dir.to_str().unwrap());
+    assert_eq!(user.ask("create table t as select 1"), "1");
+
+    let root = open(&data_dir).await;
+    assert_eq!(run(&root, "select * from t").await.unwrap(), 1);
+    user.kill_9();
+    assert_eq!(run(&root, "select * from t").await.unwrap(), 1);
+    root.stop().await.unwrap();
+    assert_ended(&data_dir);
+
+    let root = open(&data_dir).await;
+    let owner = fs::metadata(format!("/proc/{}", postmaster(&data_dir)))
+        .unwrap()
+        .uid();
+    assert_eq!(
+        owner,
+        nobody.uid.as_raw(),
+        "root starts it as the user whose it is"
+    );
+    let mut user = Process::spawn_as_nobody(home.path(), data_dir.to_str().unwrap());
+    assert_eq!(user.answer(), data_dir.to_str().unwrap());
+    root.stop().await.unwrap();
+    assert_eq!(user.ask("select * from t"), "1");
+    user.kill_9();
+    eventually("the server ends", || servants_of(&data_dir).is_empty());
+}
+
+#[tokio::test]
+async fn a_cluster_of_another_user_is_refused() {
+    let home = folder();
+    let theirs = home.path().join("postgres");
+    fs::create_dir(&theirs).unwrap();
+    if !is_root() {
+        return;
+    }
+    chown(&theirs, Some(1), Some(1)).unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
+    let user = Process::spawn_as_nobody(home.path(), home.path().to_str().unwrap());
+    let said = user.answer();
+    assert_eq!(
+        said,
+        format!(
+            "{} belongs to user id 1: run as that user or as root",
+            theirs.display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_long_path_has_its_socket_in_a_short_folder() {
+    let folder = folder();
+    let data_dir = folder.path().join("long".repeat(30));
+    let cluster = open(&data_dir).await;
+    let joined = open(&data_dir).await;
+    run(&joined, "select 1").await.unwrap();
+    let short = cluster.connect("postgres").get_socket().cloned().unwrap();
+    assert!(
+        short.to_string_lossy().starts_with("/tmp/firmforms-"),
+        "{short:?}"
+    );
+    joined.stop().await.unwrap();
+    cluster.stop().await.unwrap();
+    assert!(!short.exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_the_account_cannot_enter_is_named() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder();
+    let shut = folder.path().join("shut");
+    fs::create_dir(&shut).unwrap();
+    fs::set_permissions(&shut, Permissions::from_mode(0o700)).unwrap();
+    let said = refusal(&config(&shut.join("data"))).await;
+    assert!(
+        said.contains(&format!("cannot enter {}: allow it", shut.display())),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_folder_without_programs_is_named() {
+    let folder = folder();
+    let mut config = config(&folder.path().join("data"));
+    config.pg_bin = Some(folder.path().into());
+    let said = refusal(&config).await;
+    assert!(
+        said.starts_with(&format!("FIRMFORMS_PG_BIN is {}", folder.path().display())),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn data_of_another_version_are_refused() {
+    let folder = folder();
+    open(folder.path()).await.stop().await.unwrap();
+    fs::write(folder.path().join("postgres/data/PG_VERSION"), "14\n").unwrap();
+    let said = refusal(&config(folder.path())).await;
+    assert!(
+        said.starts_with("the data was made by PostgreSQL 14, and only "),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_password_is_not_replaced() {
+    let folder = folder();
+    open(folder.path()).await.stop().await.unwrap();
+    let password = folder.path().join("postgres.password");
+    fs::remove_file(&password).unwrap();
+    let said = refusal(&config(folder.path())).await;
+    assert!(
+        said.starts_with(&format!("{} is missing", password.display())),
+        "{said}"
+    );
+    assert!(!password.exists());
+}
+
+#[test]
+fn without_programs_one_line_says_what_to_install() {
+    let folder = folder();
+    let user = Process::spawn_without_programs(folder.path().to_str().unwrap());
+    assert_eq!(
+        user.answer(),
+        "PostgreSQL's programs (initdb and postgres, version 14 or newer) were not found: install \
+         the package `postgresql` (apt) or `postgresql-server` (dnf), or set FIRMFORMS_PG_BIN to \
+         the folder that holds them"
+    );
+}

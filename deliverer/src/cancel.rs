@@ -1,0 +1,142 @@
+//! Cancel: takes back what is left of a removed subscription (ruling 27).
+//!
+//! A removal closes the lane and makes its work due here. What is queued is cancelled at once; what
+//! is in flight, when its lease ends (its answer, if it comes, is recorded before that).
+
+use chrono::{DateTime, Utc};
+use domain::delivery::{Attempt, CancelCause, DeliveryEvent, Outcome, record};
+use domain::time::Timestamp;
+use eventstore::NewEvent;
+use eventstore::worker::{Step, Worker};
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::claim::system;
+use crate::lanes;
+use crate::settings::{Courier, DeliveryError};
+
+/// Lanes taken at a time.
+const LANES: i64 = 50;
+
+/// Deliveries cancelled at a time: a transaction stays well under 100 ms.
+const DELIVERIES: i64 = 1_000;
+
+/// The worker.
+pub struct Cancel {
+    courier: Courier,
+}
+
+impl Cancel {
+    /// A canceller of this outbox.
+    #[must_use]
+    pub const fn new(courier: Courier) -> Self {
+        Self { courier }
+    }
+}
+
+impl Worker for Cancel {
+    const NAME: &'static str = "cancel";
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let now = self.courier.clock.now();
+        let mut appending = self.courier.store.begin().await?;
+        let connection = appending.connection();
+        let lane_ids = lock_closed_lanes(connection, now.get()).await?;
+        if lane_ids.is_empty() {
+            return Ok(Step::IDLE);
+        }
+        let left = take_left(connection, &lane_ids, now.get()).await?;
+        let per_lane = self.courier.settings.per_lane;
+        lanes::reschedule(connection, &lane_ids, per_lane, now.get()).await?;
+        let events = left.iter().flat_map(|row| row.cancelled(now)).collect();
+        appending.append(events).await?;
+        appending.commit().await?;
+        Ok(Step::Busy)
+    }
+}
+
+async fn lock_closed_lanes(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select lane_id from lanes where due_at <= $1 and cancel_cause is not null
+          order by due_at limit $2 for update skip locked",
+    )
+    .bind(now)
+    .bind(LANES)
+    .fetch_all(connection)
+    .await
+}
+
+#[derive(FromRow)]
+struct Left {
+    delivery_id: Uuid,
+    firm_id: Uuid,
+    sequence: i64,
+    tries: i32,
+    leased_at: Option<DateTime<Utc>>,
+    body_id: Option<Uuid>,
+    body_sha256: Option<Vec<u8>>,
+    cancel_cause: String,
+}
+
+async fn take_left(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    now: DateTime<Utc>,
+) -> Result<Vec<Left>, sqlx::Error> {
+    sqlx::query_as(
+        "with over as (
+             select delivery_id from outbox
+              where lane_id = any($1) and (leased_at is null or due_at <= $2)
+              order by lane_id, position limit $3)
+         delete from outbox o using over, lanes l
+          where o.delivery_id = over.delivery_id and l.lane_id = o.lane_id
+         returning o.delivery_id, o.firm_id, o.sequence, o.tries, o.leased_at, o.body_id,
+                   o.body_sha256, l.cancel_cause",
+    )
+    .bind(lane_ids)
+    .bind(now)
+    .bind(DELIVERIES)
+    .fetch_all(connection)
+    .await
+}
+
+impl Left {
+    /// What its end looks like: cancelled, after the try that nobody recorded, if there was one.
+    fn cancelled(&self, now: Timestamp) -> Vec<NewEvent> {
+        let Ok(cause) = self.cancel_cause.parse::<CancelCause>() else {
+            return Vec::new();
+        };
+        let events = match self.leased_at {
+            None => vec![DeliveryEvent::DeliveryCancelled { cause }],
+            Some(started_at) => record(self.interrupted(started_at, now), Some(cause)),
+        };
+        let context = system(self.firm_id, self.delivery_id, now);
+        NewEvent::after(
+            self.sequence,
+            &self.delivery_id.to_string(),
+            &context,
+            events,
+        )
+    }
+
+    fn interrupted(&self, started_at: DateTime<Utc>, now: Timestamp) -> Attempt {
+        Attempt {
+            number: u32::try_from(self.tries).unwrap_or_default(),
+            started_at: started_at.into(),
+            finished_at: now,
+            outcome: Outcome::Interrupted,
+            status: None,
+            error: Some("interrupted".to_owned()),
+            retry_after_seconds: None,
+            next_try_at: None,
+            hops: Vec::new(),
+            body_id: self.body_id,
+            body_sha256: self.body_sha256.as_ref().map(hex::encode),
+            answer_sha256: None,
+        }
+    }
+}

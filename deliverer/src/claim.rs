@@ -1,0 +1,271 @@
+//! Claim: takes what is due under a lease, numbers the try, and freezes the bodies of first tries,
+//! in one durable commit before anything is sent (rulings 21 and 23).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use domain::context::{Actor, Context};
+use domain::delivery::{Attempt, DeliveryEvent, Outcome};
+use domain::retry::Schedule;
+use domain::signature::WebhookSecret;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use eventstore::{Appending, NewEvent};
+use sqlx::{FromRow, PgConnection};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::compose::{Composed, compose};
+use crate::lanes;
+use crate::settings::{Courier, DeliveryError};
+
+/// A try that was claimed and must be sent now.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The delivery.
+    pub delivery_id: Uuid,
+    /// The subscription, and its lane.
+    pub hook_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The trigger.
+    pub trigger: Trigger,
+    /// 1 for the first try.
+    pub number: u32,
+    /// The fencing token.
+    pub lease: i64,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// The same, on this machine's steady clock.
+    pub claimed: Instant,
+    /// Where it goes.
+    pub target: Arc<str>,
+    /// What signs it.
+    pub secret: Option<WebhookSecret>,
+    /// What is sent; none if it could not be built.
+    pub body: Option<FrozenBody>,
+}
+
+/// The bytes of a delivery, the same on every try.
+#[derive(Debug, Clone)]
+pub struct FrozenBody {
+    /// Its id in the vault.
+    pub body_id: Uuid,
+    /// SHA-256 of the bytes.
+    pub sha256: [u8; 32],
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A leased row of the outbox.
+#[derive(Debug, Clone, FromRow)]
+pub(crate) struct Leased {
+    pub(crate) delivery_id: Uuid,
+    pub(crate) lane_id: Uuid,
+    pub(crate) firm_id: Uuid,
+    pub(crate) occurrence_id: Uuid,
+    pub(crate) trigger: String,
+    pub(crate) form_id: Uuid,
+    pub(crate) response_id: Uuid,
+    pub(crate) sequence: i64,
+    pub(crate) tries: i32,
+    pub(crate) lease: i64,
+    pub(crate) body_id: Option<Uuid>,
+    pub(crate) body_sha256: Option<Vec<u8>>,
+    /// When the try before was claimed, if nobody recorded it.
+    pub(crate) interrupted_at: Option<DateTime<Utc>>,
+}
+
+/// Claims up to `limit` tries; an empty answer means that nothing is due.
+///
+/// # Errors
+/// [`DeliveryError`]; nothing is claimed then.
+pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, DeliveryError> {
+    let now = courier.clock.now();
+    let claimed = Instant::now();
+    let mut appending = courier.store.begin().await?;
+    let connection = appending.connection();
+    let lane_ids = lock_due_lanes(connection, now.get(), limit).await?;
+    if lane_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
+    let leased = lease(connection, courier, &lane_ids, now.get(), limit).await?;
+    lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now.get()).await?;
+    let mut composed = compose(courier, connection, &leased, now).await?;
+    append_interrupted(&mut appending, over.iter().chain(&leased), now).await?;
+    appending.commit().await?;
+    Ok(leased
+        .iter()
+        .filter_map(|row| to_claimed(row, &mut composed, (now, claimed)))
+        .collect())
+}
+
+async fn lock_due_lanes(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+    limit: usize,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select l.lane_id from lanes l
+           join firms f on f.firm_id = l.firm_id and f.status = 'active'
+          where l.due_at <= $1 and l.cancel_cause is null
+          order by l.due_at limit $2 for update of l skip locked",
+    )
+    .bind(now)
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await
+}
+
+/// Removes deliveries whose last try was cut off: they failed then (ruling 23).
+async fn take_out_of_tries(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    now: DateTime<Utc>,
+) -> Result<Vec<Leased>, sqlx::Error> {
+    sqlx::query_as(
+        "delete from outbox
+          where lane_id = any($1) and due_at <= $2 and leased_at is not null and tries >= $3
+         returning delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                   sequence + 1 as sequence, tries + 1 as tries, lease, body_id, body_sha256,
+                   leased_at as interrupted_at",
+    )
+    .bind(lane_ids)
+    .bind(now)
+    .bind(tries())
+    .fetch_all(connection)
+    .await
+}
+
+/// Leases the earliest due deliveries of each lane, as far as its cap allows.
+async fn lease(
+    connection: &mut PgConnection,
+    courier: &Courier,
+    lane_ids: &[Uuid],
+    now: DateTime<Utc>,
+    limit: usize,
+) -> Result<Vec<Leased>, sqlx::Error> {
+    let ends = now + courier.settings.scale.lease();
+    sqlx::query_as(
+        "with due as (
+             select o.delivery_id, o.leased_at
+               from unnest($1::uuid[]) with ordinality as l(lane_id, place)
+              cross join lateral (
+                    select count(*) as running from outbox
+                     where lane_id = l.lane_id and leased_at is not null and due_at > $2) f
+              cross join lateral (
+                    select delivery_id, leased_at, due_at from outbox
+                     where lane_id = l.lane_id and due_at <= $2
+                     order by due_at, position limit greatest($4 - f.running, 0)) o
+              order by o.due_at, l.place limit $5)
+         update outbox o
+            set lease = o.lease + 1, tries = o.tries + 1, leased_at = $2, due_at = $3,
+                sequence = o.sequence + (due.leased_at is not null)::int
+           from due where o.delivery_id = due.delivery_id
+         returning o.delivery_id, o.lane_id, o.firm_id, o.occurrence_id, o.trigger, o.form_id,
+                   o.response_id, o.sequence, o.tries, o.lease, o.body_id, o.body_sha256,
+                   due.leased_at as interrupted_at",
+    )
+    .bind(lane_ids)
+    .bind(now)
+    .bind(ends)
+    .bind(courier.settings.per_lane)
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await
+}
+
+/// Writes down the tries before these that nobody recorded.
+async fn append_interrupted(
+    appending: &mut Appending<'_>,
+    rows: impl Iterator<Item = &Leased>,
+    now: Timestamp,
+) -> Result<(), DeliveryError> {
+    let events: Vec<NewEvent> = rows
+        .filter_map(|row| {
+            let started_at = row.interrupted_at?;
+            let number = u32::try_from(row.tries - 1).unwrap_or_default();
+            let attempt = Attempt {
+                number,
+                started_at: started_at.into(),
+                finished_at: now,
+                outcome: Outcome::Interrupted,
+                status: None,
+                error: Some("interrupted".to_owned()),
+                retry_after_seconds: None,
+                next_try_at: (number < Schedule::RestHook.tries()).then_some(now),
+                hops: Vec::new(),
+                body_id: row.body_id,
+                body_sha256: row.body_sha256.as_ref().map(hex::encode),
+                answer_sha256: None,
+            };
+            Some(NewEvent {
+                aggregate_id: row.delivery_id.to_string(),
+                sequence: row.sequence,
+                event: DeliveryEvent::DeliveryAttempted(attempt).into(),
+                context: system(row.firm_id, row.delivery_id, now),
+            })
+        })
+        .collect();
+    appending.append(events).await?;
+    Ok(())
+}
+
+/// The context of what the deliverer itself does with a delivery.
+pub(crate) const fn system(firm_id: Uuid, delivery_id: Uuid, now: Timestamp) -> Context {
+    Context {
+        firm_id,
+        recorded_at: now,
+        actor: Actor::System,
+        correlation_id: delivery_id,
+        causation_id: None,
+        traceparent: None,
+    }
+}
+
+fn to_claimed(
+    row: &Leased,
+    composed: &mut Composed,
+    (claimed_at, claimed): (Timestamp, Instant),
+) -> Option<Claimed> {
+    Some(Claimed {
+        delivery_id: row.delivery_id,
+        hook_id: row.lane_id,
+        firm_id: row.firm_id,
+        trigger: row.trigger.parse().ok()?,
+        number: u32::try_from(row.tries).ok()?,
+        lease: row.lease,
+        claimed_at,
+        claimed,
+        target: composed
+            .targets
+            .get(&row.lane_id)
+            .cloned()
+            .unwrap_or_default(),
+        secret: composed.secrets.get(&row.firm_id).cloned(),
+        body: composed.bodies.remove(&row.delivery_id),
+    })
+}
+
+/// Tries in all, as the outbox counts.
+pub(crate) fn tries() -> i32 {
+    i32::try_from(Schedule::RestHook.tries()).unwrap_or(i32::MAX)
+}
+
+/// When the next lane is due, if any is.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn next_due(courier: &Courier) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select min(due_at) from lanes where due_at is not null and cancel_cause is null",
+    )
+    .fetch_one(courier.store.pool())
+    .await
+}
+
+/// Where deliveries of these subscriptions go.
+pub(crate) type Targets = HashMap<Uuid, Arc<str>>;

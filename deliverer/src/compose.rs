@@ -1,0 +1,216 @@
+//! Composing: what a delivery sends. The body is read when its first try is claimed (contract,
+//! section EventPayload), and frozen: later tries send the same bytes.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use domain::payload::{EventPayload, FormPart, PayloadSource};
+use domain::signature::WebhookSecret;
+use domain::time::Timestamp;
+use projector::forms::{self, FormRow};
+use projector::hooks;
+use sha2::{Digest, Sha256};
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::bodies::{self, Body};
+use vault::responses::{self, Response};
+use vault::{DataKeys, Subject, secrets};
+
+use crate::claim::{FrozenBody, Leased, Targets};
+use crate::settings::{Courier, DeliveryError};
+
+/// What the claimed deliveries need.
+pub(crate) struct Composed {
+    /// By delivery.
+    pub(crate) bodies: HashMap<Uuid, FrozenBody>,
+    /// By firm.
+    pub(crate) secrets: HashMap<Uuid, WebhookSecret>,
+    /// By subscription.
+    pub(crate) targets: Targets,
+}
+
+pub(crate) async fn compose(
+    courier: &Courier,
+    connection: &mut PgConnection,
+    leased: &[Leased],
+    now: Timestamp,
+) -> Result<Composed, DeliveryError> {
+    let firm_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.firm_id));
+    let hook_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.lane_id));
+    let subjects: Vec<Subject> = distinct(leased.iter().map(subject));
+    let keys = courier.keyring.find(&subjects).await?;
+    let secrets = secrets::read(connection, courier.keyring.wrapping(), &firm_ids).await?;
+    let targets = hooks::targets(connection, &hook_ids).await?;
+    let mut bodies = thaw(connection, &keys, leased).await?;
+    bodies.extend(freeze(courier, connection, &keys, leased, now).await?);
+    Ok(Composed {
+        bodies,
+        secrets: secrets
+            .into_iter()
+            .map(|(firm, secret)| (firm, secret.secret))
+            .collect(),
+        targets: targets
+            .into_iter()
+            .map(|(hook, target)| (hook, target.into()))
+            .collect(),
+    })
+}
+
+/// The bodies of later tries, as they were frozen.
+async fn thaw(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    leased: &[Leased],
+) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
+    let body_ids: Vec<Uuid> = distinct(leased.iter().filter_map(|row| row.body_id));
+    if body_ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let bodies = bodies::read(connection, keys, &body_ids).await?;
+    let frozen: HashMap<Uuid, FrozenBody> = bodies
+        .into_iter()
+        .map(|body| (body.body_id, to_frozen(body)))
+        .collect();
+    Ok(leased
+        .iter()
+        .filter_map(|row| Some((row.delivery_id, frozen.get(&row.body_id?)?.clone())))
+        .collect())
+}
+
+/// The bodies of first tries: one per occurrence, shared by its deliveries in this claim.
+async fn freeze(
+    courier: &Courier,
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    leased: &[Leased],
+    now: Timestamp,
+) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
+    let first: Vec<&Leased> = leased.iter().filter(|row| row.body_id.is_none()).collect();
+    if first.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sources = Sources::read(connection, keys, &first).await?;
+    let mut built: HashMap<Uuid, Body> = HashMap::new();
+    for row in &first {
+        if !built.contains_key(&row.occurrence_id)
+            && let Some(bytes) = sources.build(row)
+        {
+            built.insert(
+                row.occurrence_id,
+                body(courier.entropy.id(), subject(row), bytes),
+            );
+        }
+    }
+    let bodies: Vec<Body> = built.values().cloned().collect();
+    bodies::put(connection, keys, &bodies, now.get(), &*courier.entropy).await?;
+    let frozen: HashMap<Uuid, FrozenBody> = built
+        .into_iter()
+        .map(|(occurrence_id, body)| (occurrence_id, to_frozen(body)))
+        .collect();
+    let of_deliveries: HashMap<Uuid, FrozenBody> = first
+        .iter()
+        .filter_map(|row| Some((row.delivery_id, frozen.get(&row.occurrence_id)?.clone())))
+        .collect();
+    note_bodies(connection, &of_deliveries).await?;
+    Ok(of_deliveries)
+}
+
+async fn note_bodies(
+    connection: &mut PgConnection,
+    frozen: &HashMap<Uuid, FrozenBody>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "update outbox o set body_id = t.body_id, body_sha256 = t.sha256
+           from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as t(delivery_id, body_id, sha256)
+          where o.delivery_id = t.delivery_id",
+    )
+    .bind(frozen.keys().copied().collect::<Vec<_>>())
+    .bind(frozen.values().map(|body| body.body_id).collect::<Vec<_>>())
+    .bind(
+        frozen
+            .values()
+            .map(|body| body.sha256.to_vec())
+            .collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// What payloads are built from.
+struct Sources {
+    responses: HashMap<Uuid, Response>,
+    forms: HashMap<(Uuid, Uuid), FormRow>,
+}
+
+impl Sources {
+    async fn read(
+        connection: &mut PgConnection,
+        keys: &DataKeys,
+        rows: &[&Leased],
+    ) -> Result<Self, DeliveryError> {
+        let wanted: HashSet<Subject> = rows.iter().map(|row| subject(row)).collect();
+        let keys = keys
+            .iter()
+            .filter(|(subject, _)| wanted.contains(subject))
+            .map(|(subject, key)| (*subject, key.clone()))
+            .collect();
+        let responses = responses::read(connection, &keys).await?;
+        let form_ids = distinct(rows.iter().map(|row| (row.firm_id, row.form_id)));
+        let forms = forms::find_all(connection, &form_ids).await?;
+        Ok(Self {
+            responses: responses.into_iter().map(|r| (r.response_id, r)).collect(),
+            forms: forms
+                .into_iter()
+                .map(|form| ((form.firm_id, form.form_id), form))
+                .collect(),
+        })
+    }
+
+    fn build(&self, row: &Leased) -> Option<Vec<u8>> {
+        let response = self.responses.get(&row.response_id)?;
+        let form = self.forms.get(&(row.firm_id, row.form_id))?;
+        let payload = EventPayload::of(PayloadSource {
+            trigger: row.trigger.parse().ok()?,
+            form: FormPart {
+                id: form.form_id.into(),
+                title: form.title.clone(),
+                url: form.url.clone(),
+            },
+            response_id: row.response_id,
+            submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
+            document: &response.document,
+            report: None,
+            booking: None,
+        });
+        serde_json::to_vec(&payload).ok()
+    }
+}
+
+fn body(body_id: Uuid, subject: Subject, bytes: Vec<u8>) -> Body {
+    Body {
+        body_id,
+        subject,
+        sha256: Sha256::digest(&bytes).into(),
+        bytes,
+    }
+}
+
+fn to_frozen(body: Body) -> FrozenBody {
+    FrozenBody {
+        body_id: body.body_id,
+        sha256: body.sha256,
+        bytes: Bytes::from(body.bytes),
+    }
+}
+
+fn subject(row: &Leased) -> Subject {
+    Subject {
+        firm_id: row.firm_id,
+        response_id: row.response_id,
+    }
+}
+
+fn distinct<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
+    items.collect::<HashSet<_>>().into_iter().collect()
+}

@@ -1,0 +1,159 @@
+//! The engine: claims as far as permits go, sends each try in a task of its own, records answers
+//! in batches as they come. A slow receiver holds one permit, never the others' answers.
+//!
+//! At the first signal it claims no more; what is out is sent and recorded, then it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eventstore::Nudge;
+use eventstore::worker::{Step, Worker, run};
+use futures::future::join_all;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::claim::{Claimed, claim, next_due};
+use crate::record::{Finished, record};
+use crate::send::send;
+use crate::settings::{Courier, DeliveryError};
+
+/// Answers recorded at a time.
+const RECORD: usize = 256;
+
+/// Tries claimed at a time.
+const CLAIM: usize = 256;
+
+/// How often a batch that could not be recorded is given again before its leases are left to end.
+const RECORD_TRIES: u32 = 30;
+
+/// The wait between those.
+const RECORD_AGAIN: Duration = Duration::from_millis(500);
+
+/// Claims, sends and records one batch and waits for all of it: for tests that step by hand.
+///
+/// # Errors
+/// [`DeliveryError`].
+pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
+    let claimed = claim(courier, CLAIM).await?;
+    let finished = join_all(claimed.into_iter().map(|claimed| finish(courier, claimed))).await;
+    if !finished.is_empty() {
+        record(courier, &finished).await?;
+    }
+    Ok(finished.len())
+}
+
+/// Sends until `stop`, then finishes what is out.
+pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
+    let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
+    let recorder = tokio::spawn(record_all(courier.clone(), inbox));
+    let sender = Sender {
+        permits: Arc::new(Semaphore::new(courier.settings.permits)),
+        tasks: TaskTracker::new(),
+        answers,
+        courier,
+    };
+    let tasks = sender.tasks.clone();
+    run(sender, nudge.subscribe(), stop).await;
+    tasks.close();
+    tasks.wait().await;
+    if let Err(error) = recorder.await {
+        tracing::error!(%error, "the recorder ended early");
+    }
+}
+
+/// A finished try, and the permit it holds until it is recorded.
+type Answered = (Finished, OwnedSemaphorePermit);
+
+struct Sender {
+    courier: Courier,
+    permits: Arc<Semaphore>,
+    tasks: TaskTracker,
+    answers: mpsc::Sender<Answered>,
+}
+
+impl Worker for Sender {
+    const NAME: &'static str = "deliver";
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let Ok(first) = Arc::clone(&self.permits).acquire_owned().await else {
+            return Ok(Step::IDLE);
+        };
+        let more = self.permits.available_permits().min(CLAIM - 1);
+        let claimed = claim(&self.courier, more + 1).await?;
+        if claimed.is_empty() {
+            return self.until_next_due().await;
+        }
+        let mut first = Some(first);
+        for claimed in claimed {
+            let permit = match first.take() {
+                Some(permit) => permit,
+                None => match Arc::clone(&self.permits).acquire_owned().await {
+                    Ok(permit) => permit,
+                    Err(_) => return Ok(Step::IDLE),
+                },
+            };
+            self.start(claimed, permit);
+        }
+        Ok(Step::Busy)
+    }
+}
+
+impl Sender {
+    fn start(&self, claimed: Claimed, permit: OwnedSemaphorePermit) {
+        let (courier, answers) = (self.courier.clone(), self.answers.clone());
+        self.tasks.spawn(async move {
+            let finished = finish(&courier, claimed).await;
+            if answers.send((finished, permit)).await.is_err() {
+                tracing::error!("an answer could not be recorded; its lease will end");
+            }
+        });
+    }
+
+    async fn until_next_due(&self) -> Result<Step, DeliveryError> {
+        let Some(due_at) = next_due(&self.courier).await? else {
+            return Ok(Step::IDLE);
+        };
+        let wait = due_at - self.courier.clock.now().get();
+        // A due lane that was not claimed is held by another process, or sleeps with its firm.
+        let wait = wait
+            .to_std()
+            .unwrap_or_default()
+            .max(Duration::from_millis(20));
+        Ok(Step::IdleFor(wait))
+    }
+}
+
+async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
+    let exchange = send(courier, &claimed).await;
+    Finished {
+        claimed,
+        exchange,
+        finished_at: courier.clock.now(),
+    }
+}
+
+/// Records until all senders are gone.
+async fn record_all(courier: Courier, mut inbox: mpsc::Receiver<Answered>) {
+    let mut batch = Vec::with_capacity(RECORD);
+    while inbox.recv_many(&mut batch, RECORD).await > 0 {
+        let (finished, permits): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
+        record_surely(&courier, &finished).await;
+        drop(permits);
+    }
+}
+
+async fn record_surely(courier: &Courier, finished: &[Finished]) {
+    for _ in 0..RECORD_TRIES {
+        match record(courier, finished).await {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(%error, "could not record answers; will try again"),
+        }
+        tokio::time::sleep(RECORD_AGAIN).await;
+    }
+    tracing::error!(
+        answers = finished.len(),
+        "answers were not recorded; their leases will end"
+    );
+}

@@ -1,0 +1,24 @@
+//! From an occurrence to a recorded answer: fan-out, lanes, claim, signed POST, history.
+//!
+//! The cast, in the order a delivery meets them: [`fan_out`] queues one delivery per matching
+//! subscription; [`Lanes`] keep the work of one subscription from delaying another's and decide
+//! between a claim and a removal; [`claim`] takes what is due under a lease and freezes its body;
+//! [`outgoing`] sends it; [`record`] writes down what came of it; [`cancel`] takes back what is left
+//! of a removed subscription. [`engine`] runs them all.
+//!
+//! This crate is the only writer of the outbox and its lanes, and nothing else in the workspace
+//! opens outgoing HTTP.
+
+pub mod cancel;
+pub mod claim;
+mod compose;
+pub mod engine;
+pub mod fan_out;
+mod lanes;
+pub mod outgoing;
+pub mod record;
+mod send;
+mod settings;
+
+pub use lanes::Lanes;
+pub use settings::{Courier, DeliveryError, Settings, TimeScale};

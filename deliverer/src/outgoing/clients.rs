@@ -1,0 +1,176 @@
+//! One client per origin and vetted address, so that the address that was checked is the one that
+//! is dialled, and a kept connection is met again only through the address it leads to (ruling 18).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::target::{Target, TargetHost};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{Client, retry};
+use rustls::ClientConfig;
+use tokio::time::Instant;
+
+/// Clients kept at most; the one idle for longest makes room.
+const MAX_CLIENTS: usize = 1_024;
+
+/// A client unused for this long is dropped when another one is made.
+const CLIENT_IDLE: Duration = Duration::from_secs(90);
+
+/// Kept connections end before the five seconds after which common receivers close theirs:
+/// a close that crosses a request costs a try.
+const CONNECTION_IDLE: Duration = Duration::from_secs(4);
+
+/// Kept connections per origin: as many as may be in flight to one host (ruling 34).
+const MAX_IDLE_CONNECTIONS: usize = 256;
+
+/// The clients in use, and how one is made.
+pub(super) struct Clients {
+    tls: ClientConfig,
+    connect: Duration,
+    kept: Mutex<HashMap<Key, Kept>>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    https: bool,
+    /// `None` for an address written out: it is its own host.
+    name: Option<String>,
+    at: SocketAddr,
+}
+
+struct Kept {
+    client: Client,
+    used: Instant,
+}
+
+impl Clients {
+    pub(super) fn new(tls: ClientConfig, connect: Duration) -> Self {
+        Self {
+            tls,
+            connect,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The client that dials this address, and nothing else, for this target.
+    ///
+    /// # Errors
+    /// None in practice: every client is made from the same parts.
+    pub(super) fn dialling(&self, target: &Target, address: IpAddr) -> reqwest::Result<Client> {
+        let key = Key::of(target, address);
+        let now = Instant::now();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = kept.get_mut(&key) {
+            found.used = now;
+            return Ok(found.client.clone());
+        }
+        let client = self.make(key.at)?;
+        make_room(&mut kept, now);
+        kept.insert(
+            key,
+            Kept {
+                client: client.clone(),
+                used: now,
+            },
+        );
+        Ok(client)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is deliverer::outgoing")]
+    fn make(&self, at: SocketAddr) -> reqwest::Result<Client> {
+        Client::builder()
+            .dns_resolver(Pinned(at))
+            .no_proxy()
+            .redirect(Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .http1_only()
+            .tls_backend_preconfigured(self.tls.clone())
+            .connect_timeout(self.connect)
+            .pool_idle_timeout(CONNECTION_IDLE)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .build()
+    }
+}
+
+impl Key {
+    fn of(target: &Target, address: IpAddr) -> Self {
+        let name = match target.host() {
+            TargetHost::Name(name) => Some(name),
+            TargetHost::Ip(_) => None,
+        };
+        let https = target.url().scheme() == "https";
+        Self {
+            https,
+            name,
+            at: SocketAddr::new(address, target.port()),
+        }
+    }
+}
+
+fn make_room(kept: &mut HashMap<Key, Kept>, now: Instant) {
+    kept.retain(|_, client| now.duration_since(client.used) < CLIENT_IDLE);
+    if kept.len() < MAX_CLIENTS {
+        return;
+    }
+    if let Some(oldest) = kept.values().map(|client| client.used).min() {
+        kept.retain(|_, client| client.used > oldest);
+    }
+}
+
+/// Answers every name with the one vetted address: whatever the client asks, it dials that.
+struct Pinned(SocketAddr);
+
+impl Resolve for Pinned {
+    fn resolve(&self, _: Name) -> Resolving {
+        let only: Addrs = Box::new(std::iter::once(self.0));
+        Box::pin(std::future::ready(Ok(only)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clients() -> Clients {
+        Clients::new(
+            super::super::tls::config(&[]).unwrap(),
+            Duration::from_secs(5),
+        )
+    }
+
+    fn key(port: u16) -> Key {
+        let at = SocketAddr::from(([9, 9, 9, 9], port));
+        Key {
+            https: true,
+            name: None,
+            at,
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_clients_are_kept_than_have_room_and_the_oldest_goes_first() {
+        let client = clients().make(key(0).at).unwrap();
+        let start = Instant::now();
+        let mut kept = HashMap::new();
+        for port in 0..=MAX_CLIENTS as u16 {
+            let used = start + Duration::from_millis(port.into());
+            make_room(&mut kept, used);
+            kept.insert(
+                key(port),
+                Kept {
+                    client: client.clone(),
+                    used,
+                },
+            );
+        }
+        assert_eq!(kept.len(), MAX_CLIENTS);
+        assert!(!kept.contains_key(&key(0)) && kept.contains_key(&key(1)));
+
+        make_room(&mut kept, start + CLIENT_IDLE + Duration::from_millis(500));
+        assert!(!kept.contains_key(&key(500)) && kept.contains_key(&key(501)));
+    }
+}

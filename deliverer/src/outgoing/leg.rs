@@ -1,0 +1,169 @@
+//! One request of a chain, and how a redirect makes the next one of it (ruling 19).
+//!
+//! Followed here and not by the client: a foreign client drops too few headers, changes methods
+//! of its own accord, and does not check where it is led.
+
+use bytes::Bytes;
+use domain::address::AllowedTargets;
+use domain::answer::{Answer, RedirectFault};
+use domain::target::Target;
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
+};
+use reqwest::{Method, StatusCode};
+
+use super::exchange::Request;
+use super::wire::Wire;
+
+/// Redirects followed in one try (ruling 19).
+const MAX_REDIRECTS: usize = 5;
+
+/// All that another host is told (contract, section Request sent to the target).
+const FOR_ANOTHER_HOST: [HeaderName; 3] = [CONTENT_TYPE, ACCEPT, USER_AGENT];
+
+/// One request.
+#[derive(Clone)]
+pub(super) struct Leg {
+    pub(super) target: Target,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Leg {
+    /// The request as it was ordered, its target checked.
+    ///
+    /// # Errors
+    /// The target's text is refused.
+    pub(super) fn first(
+        request: Request,
+        allowed: &AllowedTargets,
+        agent: &HeaderValue,
+    ) -> Result<Self, Answer> {
+        let target = Target::parse(&request.target, allowed).map_err(Answer::Refused)?;
+        let Request {
+            method,
+            mut headers,
+            body,
+            ..
+        } = request;
+        headers
+            .entry(ACCEPT)
+            .or_insert(HeaderValue::from_static("*/*"));
+        headers.entry(USER_AGENT).or_insert_with(|| agent.clone());
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        Ok(Self {
+            target,
+            method,
+            headers,
+            body,
+        })
+    }
+
+    /// The request in the client's words.
+    pub(super) fn to_send(&self, wire: &Wire) -> reqwest::Request {
+        let mut request = reqwest::Request::new(self.method.clone(), self.target.url().clone());
+        request.headers_mut().clone_from(&self.headers);
+        *request.body_mut() = Some(wire.carry(self.body.clone()));
+        request
+    }
+
+    /// Where the answer leads.
+    fn redirected(
+        &self,
+        status: StatusCode,
+        location: &[u8],
+        allowed: &AllowedTargets,
+    ) -> Result<Self, RedirectFault> {
+        let target = self
+            .target
+            .join(location, allowed)
+            .map_err(RedirectFault::Refused)?;
+        let mut next = Self {
+            target,
+            ..self.clone()
+        };
+        if status == StatusCode::SEE_OTHER {
+            next.become_a_get();
+        }
+        if self.target.origin_differs(&next.target) {
+            next.forget_headers();
+        }
+        Ok(next)
+    }
+
+    fn become_a_get(&mut self) {
+        self.method = Method::GET;
+        self.headers.remove(CONTENT_TYPE);
+        self.body = Bytes::new();
+    }
+
+    /// What is dropped here stays dropped: later hops are made from this one.
+    fn forget_headers(&mut self) {
+        let mut kept = HeaderMap::with_capacity(FOR_ANOTHER_HOST.len());
+        for name in FOR_ANOTHER_HOST {
+            if let Some(value) = self.headers.remove(&name) {
+                kept.insert(name, value);
+            }
+        }
+        self.headers = kept;
+    }
+
+    fn is_same_request(&self, other: &Self) -> bool {
+        self.method == other.method && self.target.url() == other.target.url()
+    }
+}
+
+/// The requests of one try so far.
+pub(super) struct Chain {
+    passed: Vec<Leg>,
+    pub(super) now: Leg,
+}
+
+impl Chain {
+    pub(super) fn from(first: Leg) -> Self {
+        Self {
+            passed: Vec::new(),
+            now: first,
+        }
+    }
+
+    /// Moves on to where the answer leads.
+    ///
+    /// # Errors
+    /// It leads nowhere, to a forbidden place, in a circle, or too far.
+    pub(super) fn follow(
+        &mut self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        allowed: &AllowedTargets,
+    ) -> Result<(), RedirectFault> {
+        let next = self
+            .now
+            .redirected(status, only_location(headers)?, allowed)?;
+        let last = std::mem::replace(&mut self.now, next);
+        self.passed.push(last);
+        if self.passed.iter().any(|leg| leg.is_same_request(&self.now)) {
+            return Err(RedirectFault::Loop);
+        }
+        if self.passed.len() > MAX_REDIRECTS {
+            Err(RedirectFault::TooMany)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The redirects that are followed; the other 3xx are answers (case C20).
+pub(super) fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+fn only_location(headers: &HeaderMap) -> Result<&[u8], RedirectFault> {
+    let mut all = headers.get_all(LOCATION).iter();
+    match (all.next(), all.next()) {
+        (Some(location), None) => Ok(location.as_bytes()),
+        (None, _) => Err(RedirectFault::MissingLocation),
+        (Some(_), Some(_)) => Err(RedirectFault::SeveralLocations),
+    }
+}

@@ -1,0 +1,158 @@
+//! The only place in the workspace that opens outgoing HTTP (architecture, section 4).
+//!
+//! [`Outgoing::send`] is one try: the target is checked as text, its host looked up, the answers
+//! vetted, one vetted address dialled, redirects followed by hand, the answer read, all against
+//! one budget. What comes of it is an [`Exchange`], whatever the receiver does.
+//!
+//! The cast: `resolver` says which addresses may be dialled, `clients` keeps one client per origin
+//! and vetted address, `leg` is one request of the chain and knows how a redirect changes it,
+//! `wire` tells whether anything can have been sent, `cause` gives what broke its name,
+//! `snippet` reads the little of an answer that is kept.
+//!
+//! It must not sign, retry, log a try, or know what a delivery is.
+
+mod cause;
+mod clients;
+mod config;
+mod exchange;
+mod leg;
+mod resolver;
+mod snippet;
+mod tls;
+mod wire;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use domain::address::AllowedTargets;
+use domain::answer::{Answer, NetworkError};
+use domain::delivery::Hop;
+use domain::target::{Target, TargetHost};
+pub use reqwest::Method;
+use reqwest::Response;
+pub use reqwest::header;
+use tokio::time::Instant;
+
+use cause::network_error;
+use clients::Clients;
+pub use config::{Budget, Names, OutgoingConfig};
+pub use exchange::{Exchange, Request};
+use leg::{Chain, Leg, is_redirect};
+use resolver::Resolver;
+pub use snippet::MAX_SNIPPET;
+use wire::{Clock, Wire};
+
+/// The outgoing client. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Outgoing(Arc<Parts>);
+
+struct Parts {
+    config: OutgoingConfig,
+    resolver: Resolver,
+    clients: Clients,
+}
+
+impl Outgoing {
+    /// Reads the platform's roots, hosts file and resolver configuration.
+    ///
+    /// # Errors
+    /// The TLS library refuses its own defaults.
+    pub fn new(config: OutgoingConfig) -> Result<Self, rustls::Error> {
+        let tls = tls::config(&config.extra_roots)?;
+        let resolver = Resolver::new(config.names, config.budget.dns);
+        let clients = Clients::new(tls, config.budget.connect);
+        Ok(Self(Arc::new(Parts {
+            config,
+            resolver,
+            clients,
+        })))
+    }
+
+    /// Makes one try. Ends within the budget, however the receiver behaves.
+    pub async fn send(&self, request: Request) -> Exchange {
+        let parts = &*self.0;
+        let clock = Clock {
+            connect_by: request.connect_by,
+            headers_by: Instant::now() + parts.config.budget.headers,
+        };
+        let wire = Wire::default();
+        let mut hops = Vec::new();
+        let work = parts.follow(request, &wire, &mut hops);
+        match clock.drive(&wire, work).await {
+            Ok(response) => Exchange::answered(response, hops, parts.config.budget.body).await,
+            Err(answer) => Exchange::failed(answer, hops, wire.taken()),
+        }
+    }
+
+    /// Whether DNS proves that the target cannot be delivered to: it answered, and every address
+    /// is private. Silence and failure prove nothing (ruling 17).
+    pub async fn is_proven_private(&self, target: &Target) -> bool {
+        matches!(
+            self.0.addresses(target).await,
+            Err(NetworkError::TargetRefusedByDns)
+        )
+    }
+}
+
+impl Parts {
+    fn allowed(&self) -> &AllowedTargets {
+        &self.config.allowed
+    }
+
+    async fn follow(
+        &self,
+        request: Request,
+        wire: &Wire,
+        hops: &mut Vec<Hop>,
+    ) -> Result<Response, Answer> {
+        let first = Leg::first(request, self.allowed(), &self.config.user_agent)?;
+        let mut chain = Chain::from(first);
+        loop {
+            let hop = hops.push_mut(unsent(&chain.now.target));
+            let response = self.ask(&chain.now, wire, hop).await?;
+            if !is_redirect(response.status()) {
+                return Ok(response);
+            }
+            chain.follow(response.status(), response.headers(), self.allowed())?;
+        }
+    }
+
+    /// One request: over the first connection that stands; before that nothing is sent.
+    async fn ask(&self, leg: &Leg, wire: &Wire, hop: &mut Hop) -> Result<Response, NetworkError> {
+        let mut failed = NetworkError::Dns;
+        for address in self.addresses(&leg.target).await? {
+            hop.address = Some(address.to_string());
+            match self.dial(address, leg, wire).await {
+                Ok(response) => {
+                    wire.take();
+                    hop.status = Some(response.status().as_u16());
+                    return Ok(response);
+                }
+                Err(error) if error.is_connect() => failed = network_error(&error),
+                Err(error) => return Err(network_error(&error)),
+            }
+        }
+        Err(failed)
+    }
+
+    async fn dial(&self, address: IpAddr, leg: &Leg, wire: &Wire) -> reqwest::Result<Response> {
+        let client = self.clients.dialling(&leg.target, address)?;
+        client.execute(leg.to_send(wire)).await
+    }
+
+    /// What may be dialled for the target, in order. A resolver never sees an address written out.
+    async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, NetworkError> {
+        match target.host() {
+            TargetHost::Ip(ip) => Ok(vec![ip]),
+            TargetHost::Name(name) => self.resolver.vetted(&name, self.allowed()).await,
+        }
+    }
+}
+
+fn unsent(target: &Target) -> Hop {
+    Hop {
+        url: target.masked(),
+        address: None,
+        status: None,
+    }
+}

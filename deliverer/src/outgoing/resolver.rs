@@ -1,0 +1,184 @@
+//! Which addresses a name leads to, and which of them may be dialled (rulings 16 and 18).
+//!
+//! Fails closed: no answer is no address. The machine's hosts file is asked first, as the system
+//! itself does it; a name found there never reaches DNS.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use domain::address::AllowedTargets;
+use domain::answer::NetworkError;
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+    ResolverOpts,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
+
+use super::config::Names;
+
+/// Addresses of one host that are tried at most (case C13).
+const MAX_ADDRESSES: usize = 8;
+
+/// A lookup is asked again this often while the time for DNS lasts.
+const REPEATS: u32 = 2;
+
+/// The longest an answer is believed, whatever its time to live: a name that has become private,
+/// or that has come into being, is noticed within these.
+const LONGEST_TTL: Duration = Duration::from_secs(300);
+const LONGEST_NEGATIVE_TTL: Duration = Duration::from_secs(30);
+
+/// The vetting resolver.
+pub(super) struct Resolver {
+    hosts: Hosts,
+    /// `None` on a machine without resolver configuration: every look-up fails, nothing else does.
+    dns: Option<TokioResolver>,
+    within: Duration,
+}
+
+impl Resolver {
+    pub(super) fn new(names: Names, within: Duration) -> Self {
+        Self {
+            hosts: Hosts::from_system().unwrap_or_default(),
+            dns: dns(names, within),
+            within,
+        }
+    }
+
+    /// The addresses of a name that may be dialled, in the order to try them.
+    ///
+    /// # Errors
+    /// No answer in time, or an answer with nothing that may be dialled.
+    pub(super) async fn vetted(
+        &self,
+        name: &str,
+        allowed: &AllowedTargets,
+    ) -> Result<Vec<IpAddr>, NetworkError> {
+        vet(self.look_up(name).await.ok_or(NetworkError::Dns)?, allowed)
+    }
+
+    async fn look_up(&self, name: &str) -> Option<Vec<IpAddr>> {
+        let mut name = Name::from_ascii(name).ok()?;
+        // Fully qualified: the machine's search domains are not the receiver's.
+        name.set_fqdn(true);
+        let written = self.in_hosts_file(&name);
+        if !written.is_empty() {
+            return Some(written);
+        }
+        let answer = tokio::time::timeout(self.within, self.dns.as_ref()?.lookup_ip(name)).await;
+        Some(answer.ok()?.ok()?.iter().collect())
+    }
+
+    fn in_hosts_file(&self, name: &Name) -> Vec<IpAddr> {
+        [RecordType::A, RecordType::AAAA]
+            .into_iter()
+            .filter_map(|kind| {
+                self.hosts
+                    .lookup_static_host(&Query::query(name.clone(), kind))
+            })
+            .flat_map(|found| {
+                found
+                    .answers()
+                    .iter()
+                    .filter_map(|record| record.data.ip_addr())
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}
+
+/// Private answers are dropped; only what is left may be dialled (ruling 18).
+fn vet(mut answers: Vec<IpAddr>, allowed: &AllowedTargets) -> Result<Vec<IpAddr>, NetworkError> {
+    if answers.is_empty() {
+        return Err(NetworkError::Dns);
+    }
+    answers.retain(|ip| allowed.permits(*ip));
+    answers.truncate(MAX_ADDRESSES);
+    if answers.is_empty() {
+        Err(NetworkError::TargetRefusedByDns)
+    } else {
+        Ok(answers)
+    }
+}
+
+fn dns(names: Names, within: Duration) -> Option<TokioResolver> {
+    let builder = match names {
+        Names::System => TokioResolver::builder_tokio(),
+        Names::Nameserver(at) => Ok(TokioResolver::builder_with_config(
+            ResolverConfig::from_name_servers(vec![name_server(at)]),
+            TokioRuntimeProvider::default(),
+        )),
+    };
+    let built = builder.and_then(|mut builder| {
+        set_options(builder.options_mut(), within);
+        builder.build()
+    });
+    built
+        .inspect_err(|error| tracing::warn!(%error, "no resolver: names cannot be delivered to"))
+        .ok()
+}
+
+fn name_server(at: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = at.port();
+        connection
+    });
+    NameServerConfig::new(at.ip(), true, connections.into())
+}
+
+fn set_options(options: &mut ResolverOpts, within: Duration) {
+    options.timeout = within / (REPEATS + 1);
+    options.attempts = REPEATS as usize;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.positive_max_ttl = Some(LONGEST_TTL);
+    options.negative_max_ttl = Some(LONGEST_NEGATIVE_TTL);
+    // At its limit hickory asks again in a loop that never yields; so there is none.
+    options.max_active_requests = usize::from(u16::MAX);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resolver that knows this hosts file and nothing else: no name server answers it.
+    fn knowing(hosts_file: &str) -> Resolver {
+        let mut hosts = Hosts::default();
+        hosts.read_hosts_conf(hosts_file.as_bytes()).unwrap();
+        Resolver {
+            hosts,
+            dns: None,
+            within: Duration::ZERO,
+        }
+    }
+
+    async fn vetted(resolver: &Resolver, name: &str) -> Result<Vec<IpAddr>, NetworkError> {
+        resolver.vetted(name, &AllowedTargets::default()).await
+    }
+
+    #[tokio::test]
+    async fn the_hosts_file_is_honoured_and_its_addresses_are_vetted() {
+        let resolver = knowing("9.9.9.9 a.example\n2620:fe::fe a.example\n127.0.0.1 b.example\n");
+        let both = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
+        assert_eq!(vetted(&resolver, "a.example").await, Ok(both.into()));
+        let refused = Err(NetworkError::TargetRefusedByDns);
+        assert_eq!(vetted(&resolver, "b.example").await, refused);
+    }
+
+    #[tokio::test]
+    async fn without_a_name_server_every_look_up_fails_and_nothing_else_does() {
+        assert_eq!(
+            vetted(&knowing(""), "a.example").await,
+            Err(NetworkError::Dns)
+        );
+    }
+
+    #[test]
+    fn of_many_addresses_the_first_eight_are_kept() {
+        let all: Vec<IpAddr> = (1..=100).map(|n| [9, 9, 9, n].into()).collect();
+        let kept = vet(all.clone(), &AllowedTargets::default()).unwrap();
+        assert_eq!(kept, all[..MAX_ADDRESSES]);
+    }
+}

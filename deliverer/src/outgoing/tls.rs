@@ -1,0 +1,34 @@
+//! How a receiver proves who it is: by the platform's roots, and by those given beside them.
+//! There is no switch that skips the proof (case C22).
+
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+
+/// The one TLS configuration; clients share its verifier and its session cache.
+///
+/// # Errors
+/// None in practice: ring speaks both versions.
+pub(super) fn config(extra: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots(extra))
+        .with_no_client_auth();
+    // HTTP/1.1 only (case D15).
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Without any root every handshake fails, and the process goes on.
+fn roots(extra: &[CertificateDer<'static>]) -> RootCertStore {
+    let platform = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(platform.certs);
+    if roots.is_empty() {
+        tracing::warn!(errors = ?platform.errors, "the platform has no root certificates");
+    }
+    roots.add_parsable_certificates(extra.iter().cloned());
+    roots
+}

@@ -1,0 +1,179 @@
+//! Whether anything can have reached a receiver, and how long the try may still take.
+//!
+//! A connection takes the request's body only once it stands (TLS included): before that, giving
+//! up leaves nothing behind. Ruling 29 depends on it.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use domain::answer::{Answer, NetworkError};
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, timeout_at};
+
+/// What has become of a try's first request; decided once, by whoever comes first.
+#[derive(Clone, Default)]
+pub(super) struct Wire(Arc<OnceLock<Fate>>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Taken,
+    GivenUp,
+}
+
+impl Wire {
+    /// Whether a connection has taken a request of this try.
+    pub(super) fn taken(&self) -> bool {
+        self.0.get() == Some(&Fate::Taken)
+    }
+
+    /// Whether a connection may take it.
+    pub(super) fn take(&self) -> bool {
+        *self.0.get_or_init(|| Fate::Taken) == Fate::Taken
+    }
+
+    /// Whether it can still be given up: then no connection takes it any more.
+    fn give_up(&self) -> bool {
+        *self.0.get_or_init(|| Fate::GivenUp) == Fate::GivenUp
+    }
+
+    /// The body to send: taking it marks this wire.
+    pub(super) fn carry(&self, bytes: Bytes) -> reqwest::Body {
+        if bytes.is_empty() {
+            return reqwest::Body::from(bytes);
+        }
+        reqwest::Body::wrap(Carried {
+            bytes,
+            wire: self.clone(),
+        })
+    }
+}
+
+struct Carried {
+    bytes: Bytes,
+    wire: Wire,
+}
+
+impl Body for Carried {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if !self.wire.take() {
+            return Poll::Ready(Some(Err("given up")));
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+/// The two limits of a try.
+pub(super) struct Clock {
+    /// Nothing is sent on a connection that does not stand by then.
+    pub(super) connect_by: Option<Instant>,
+    /// The headers of the last answer are here by then.
+    pub(super) headers_by: Instant,
+}
+
+impl Clock {
+    /// Drives the work until a limit is passed.
+    ///
+    /// # Errors
+    /// What it means that the limit was passed.
+    pub(super) async fn drive<T>(
+        &self,
+        wire: &Wire,
+        work: impl Future<Output = Result<T, Answer>>,
+    ) -> Result<T, Answer> {
+        let mut work = pin!(work);
+        if let Some(connect_by) = self.connect_by.filter(|at| *at < self.headers_by) {
+            // Asked first: one look at the work could already send it on a kept connection.
+            if connect_by <= Instant::now() {
+                return Err(Answer::NeverSent);
+            }
+            match timeout_at(connect_by, &mut work).await {
+                Ok(done) => return done,
+                Err(_) if wire.give_up() => return Err(Answer::NeverSent),
+                Err(_) => {}
+            }
+        }
+        let done = timeout_at(self.headers_by, work).await;
+        done.unwrap_or(Err(NetworkError::Timeout.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use domain::address::AllowedTargets;
+    use domain::target::Target;
+    use reqwest::Method;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::super::clients::Clients;
+    use super::super::tls;
+    use super::*;
+
+    fn look(body: &mut Carried) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        Pin::new(body).poll_frame(&mut Context::from_waker(std::task::Waker::noop()))
+    }
+
+    fn carried() -> (Wire, Carried) {
+        let wire = Wire::default();
+        let bytes = Bytes::from_static(b"body");
+        (wire.clone(), Carried { bytes, wire })
+    }
+
+    #[test]
+    fn what_was_given_up_is_not_taken_any_more() {
+        let (wire, mut body) = carried();
+        assert!(wire.give_up());
+        assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
+        assert!(!wire.taken());
+    }
+
+    #[test]
+    fn what_was_taken_cannot_be_given_up() {
+        let (wire, mut body) = carried();
+        assert!(matches!(look(&mut body), Poll::Ready(Some(Ok(_)))));
+        assert!(wire.taken() && !wire.give_up() && wire.taken());
+    }
+
+    /// The receiver must not even see the head of what was given up.
+    #[tokio::test]
+    async fn of_what_was_given_up_no_byte_is_sent() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let allowed = AllowedTargets::new(vec![at.ip().into()], true);
+        let target = Target::parse(&format!("http://{at}/"), &allowed).unwrap();
+        let clients = Clients::new(tls::config(&[]).unwrap(), Duration::from_secs(5));
+        let (wire, _) = carried();
+        assert!(wire.give_up());
+
+        let mut request = reqwest::Request::new(Method::POST, target.url().clone());
+        *request.body_mut() = Some(wire.carry(Bytes::from_static(b"body")));
+        let client = clients.dialling(&target, at.ip()).unwrap();
+        let heard = async {
+            let mut heard = Vec::new();
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_to_end(&mut heard).await.unwrap();
+            heard
+        };
+        let (sent, heard) = tokio::join!(client.execute(request), heard);
+        assert!(sent.is_err() && heard.is_empty(), "{heard:?}");
+    }
+}

@@ -1,0 +1,364 @@
+//! Record: writes down what tries came to, in batches: the attempt events, the outbox row gone or
+//! due again, the 410 count, the lane's next due time, in one transaction.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use domain::answer::clean_answer;
+use domain::context::{Actor, Context};
+use domain::delivery::{Attempt, CancelCause, Conclusion, Outcome, conclude, record as after_try};
+use domain::retry::{Schedule, retry_after};
+use domain::subscription::{GoneAnswer, Subscription, SubscriptionCommand, SubscriptionEvent};
+use domain::time::Timestamp;
+use eventstore::{Appending, NewEvent};
+use sha2::{Digest, Sha256};
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::claim::{Claimed, system};
+use crate::lanes;
+use crate::outgoing::Exchange;
+use crate::settings::{Courier, DeliveryError};
+
+/// A try that was sent.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The try.
+    pub claimed: Claimed,
+    /// What came back.
+    pub exchange: Exchange,
+    /// When.
+    pub finished_at: Timestamp,
+}
+
+/// Writes down a batch of tries.
+///
+/// A try whose lease is not the row's any more was taken over: it is left out.
+///
+/// # Errors
+/// [`DeliveryError`]; nothing of the batch is written then, and it can be given again.
+pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
+    let mut batch: Vec<&Finished> = batch.iter().collect();
+    batch.sort_by_key(|finished| finished.finished_at);
+    let mut appending = courier.store.begin().await?;
+    let connection = appending.connection();
+    lock_quotas(connection, &batch).await?;
+    let lane_ids: Vec<Uuid> = batch
+        .iter()
+        .map(|finished| finished.claimed.hook_id)
+        .collect();
+    let mut lanes = lock_lanes(connection, &lane_ids).await?;
+    let rows = lock_rows(connection, &batch).await?;
+    let mut ledger = Ledger::default();
+    for finished in batch {
+        let claimed = &finished.claimed;
+        let held = rows
+            .get(&claimed.delivery_id)
+            .filter(|row| row.lease == claimed.lease);
+        if let (Some(row), Some(lane)) = (held, lanes.get_mut(&claimed.hook_id)) {
+            ledger.enter(courier, finished, row, lane);
+        }
+    }
+    ledger.write(courier, &mut appending).await?;
+    let (connection, now) = (appending.connection(), courier.clock.now().get());
+    lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now).await?;
+    appending.commit().await?;
+    Ok(())
+}
+
+/// A removal gives a place back, and quotas are locked before lanes: so they are locked first when
+/// a removal may come.
+async fn lock_quotas(
+    connection: &mut PgConnection,
+    batch: &[&Finished],
+) -> Result<(), sqlx::Error> {
+    let firm_ids: Vec<Uuid> = batch
+        .iter()
+        .filter(|finished| finished.exchange.answer.status() == Some(GONE))
+        .map(|finished| finished.claimed.firm_id)
+        .collect();
+    if firm_ids.is_empty() {
+        return Ok(());
+    }
+    projector::quotas::lock_hooks(connection, &firm_ids).await
+}
+
+/// 410 Gone (contract, section Retries).
+const GONE: u16 = 410;
+
+#[derive(FromRow)]
+struct LaneRow {
+    lane_id: Uuid,
+    cancel_cause: Option<String>,
+    gone: Option<Json<GoneAnswer>>,
+    sequence: i64,
+}
+
+/// A lane while a batch is entered.
+struct Lane {
+    subscription: Option<Subscription>,
+    withdrawn: Option<CancelCause>,
+    sequence: i64,
+}
+
+async fn lock_lanes(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
+    let rows: Vec<LaneRow> = sqlx::query_as(
+        "select l.lane_id, l.cancel_cause, l.gone, h.sequence
+           from lanes l join hooks h on h.hook_id = l.lane_id
+          where l.lane_id = any($1) order by l.lane_id for update of l",
+    )
+    .bind(lane_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let withdrawn = row.cancel_cause.and_then(|cause| cause.parse().ok());
+            let live = Subscription::live(row.gone.map(|Json(gone)| gone));
+            let subscription = withdrawn.is_none().then_some(live);
+            (
+                row.lane_id,
+                Lane {
+                    subscription,
+                    withdrawn,
+                    sequence: row.sequence,
+                },
+            )
+        })
+        .collect())
+}
+
+#[derive(FromRow)]
+struct Row {
+    delivery_id: Uuid,
+    lease: i64,
+    sequence: i64,
+}
+
+async fn lock_rows(
+    connection: &mut PgConnection,
+    batch: &[&Finished],
+) -> Result<HashMap<Uuid, Row>, sqlx::Error> {
+    let ids: Vec<Uuid> = batch
+        .iter()
+        .map(|finished| finished.claimed.delivery_id)
+        .collect();
+    let rows: Vec<Row> = sqlx::query_as(
+        "select delivery_id, lease, sequence from outbox
+          where delivery_id = any($1) and leased_at is not null",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.delivery_id, row)).collect())
+}
+
+/// What a batch leads to.
+#[derive(Default)]
+struct Ledger {
+    events: Vec<NewEvent>,
+    ended: Vec<Uuid>,
+    due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
+    answers: Vec<(Uuid, i32, Uuid, String)>,
+}
+
+impl Ledger {
+    fn enter(&mut self, courier: &Courier, finished: &Finished, row: &Row, lane: &mut Lane) {
+        let claimed = &finished.claimed;
+        let answer = kept_answer(finished);
+        let attempt = attempt(courier, finished, answer.as_deref());
+        let next_try_at = attempt.next_try_at.filter(|_| lane.withdrawn.is_none());
+        match next_try_at {
+            Some(at) => self
+                .due_again
+                .push((claimed.delivery_id, at.get(), row.sequence + 1)),
+            None => self.ended.push(claimed.delivery_id),
+        }
+        if let Some(text) = answer {
+            let number = i32::try_from(claimed.number).unwrap_or(i32::MAX);
+            self.answers
+                .push((claimed.delivery_id, number, claimed.firm_id, text));
+        }
+        let outcome = attempt.outcome;
+        let context = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
+        self.events.extend(NewEvent::after(
+            row.sequence,
+            &claimed.delivery_id.to_string(),
+            &context,
+            after_try(attempt, lane.withdrawn),
+        ));
+        self.count_gone(finished, outcome, lane);
+    }
+
+    /// Two deliveries in a row that end with 410 remove the subscription; a success in between
+    /// resets the count (contract, section Retries; ruling 26).
+    fn count_gone(&mut self, finished: &Finished, outcome: Outcome, lane: &mut Lane) {
+        let claimed = &finished.claimed;
+        let command = match (outcome, finished.exchange.answer.status()) {
+            (Outcome::Delivered, _) => SubscriptionCommand::RecordAnswered {
+                delivery_id: claimed.delivery_id,
+            },
+            (Outcome::Failed, Some(GONE)) => SubscriptionCommand::RecordGone(GoneAnswer {
+                delivery_id: claimed.delivery_id,
+                status: GONE,
+                finished_at: finished.finished_at,
+            }),
+            (Outcome::Failed | Outcome::Retry | Outcome::Interrupted, _) => return,
+        };
+        let Some(subscription) = &mut lane.subscription else {
+            return;
+        };
+        for event in subscription.decide(&command).unwrap_or_default() {
+            lane.sequence += 1;
+            if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = &event {
+                lane.withdrawn = Some((*reason).into());
+            }
+            cqrs_es::Aggregate::apply(subscription, event.clone());
+            self.events.push(NewEvent {
+                aggregate_id: claimed.hook_id.to_string(),
+                sequence: lane.sequence,
+                event: event.into(),
+                context: Context {
+                    actor: Actor::Receiver(claimed.hook_id),
+                    ..system(claimed.firm_id, claimed.delivery_id, finished.finished_at)
+                },
+            });
+        }
+        if lane.withdrawn.is_some() {
+            lane.subscription = None;
+        }
+    }
+
+    async fn write(
+        self,
+        courier: &Courier,
+        appending: &mut Appending<'_>,
+    ) -> Result<(), DeliveryError> {
+        appending.append(self.events).await?;
+        let connection = appending.connection();
+        sqlx::query("delete from outbox where delivery_id = any($1)")
+            .bind(&self.ended)
+            .execute(&mut *connection)
+            .await?;
+        put_due_again(connection, &self.due_again).await?;
+        keep_answers(connection, &self.answers, courier.clock.now().get()).await?;
+        Ok(())
+    }
+}
+
+/// What came of a try, as history keeps it.
+fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Attempt {
+    let Finished {
+        claimed,
+        exchange,
+        finished_at,
+    } = finished;
+    let asked = exchange
+        .retry_after
+        .as_deref()
+        .and_then(|value| retry_after(value, finished_at.get()));
+    let Conclusion { outcome, wait } = conclude(
+        Schedule::RestHook,
+        claimed.number,
+        &exchange.answer,
+        asked,
+        0.0,
+    );
+    let error = exchange
+        .answer
+        .status()
+        .is_none()
+        .then(|| exchange.answer.code().to_owned());
+    Attempt {
+        number: claimed.number,
+        started_at: claimed.claimed_at,
+        finished_at: *finished_at,
+        outcome,
+        status: exchange.answer.status(),
+        error,
+        retry_after_seconds: asked.map(|wait| wait.as_secs()),
+        next_try_at: wait
+            .map(|wait| Timestamp::from(finished_at.get() + courier.settings.scale.wait(wait))),
+        hops: exchange.hops.clone(),
+        body_id: claimed.body.as_ref().map(|body| body.body_id),
+        body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),
+        answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
+    }
+}
+
+/// The first KiB of the answer, cleaned (ruling 25); none when it said nothing.
+fn kept_answer(finished: &Finished) -> Option<String> {
+    let snippet = &finished.exchange.snippet;
+    if snippet.is_empty() {
+        return None;
+    }
+    let secret = finished
+        .claimed
+        .secret
+        .as_ref()
+        .map(|secret| secret.as_str());
+    Some(clean_answer(snippet, secret.as_slice()))
+}
+
+async fn put_due_again(
+    connection: &mut PgConnection,
+    due_again: &[(Uuid, DateTime<Utc>, i64)],
+) -> Result<(), sqlx::Error> {
+    if due_again.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update outbox o set due_at = t.due_at, sequence = t.sequence, leased_at = null
+           from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
+                as t(delivery_id, due_at, sequence)
+          where o.delivery_id = t.delivery_id",
+    )
+    .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
+    .bind(
+        due_again
+            .iter()
+            .map(|(.., sequence)| *sequence)
+            .collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn keep_answers(
+    connection: &mut PgConnection,
+    answers: &[(Uuid, i32, Uuid, String)],
+    at: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    if answers.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into answers (delivery_id, number, firm_id, answer, received_at)
+         select t.*, $5 from unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[]) t
+             on conflict do nothing",
+    )
+    .bind(answers.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(
+        answers
+            .iter()
+            .map(|(_, number, ..)| *number)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        answers
+            .iter()
+            .map(|(_, _, firm_id, _)| *firm_id)
+            .collect::<Vec<_>>(),
+    )
+    .bind(answers.iter().map(|(.., text)| text).collect::<Vec<_>>())
+    .bind(at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

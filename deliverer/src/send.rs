@@ -1,0 +1,69 @@
+//! Sending one claimed try: the contract's headers, the signature, the POST.
+
+use std::time::Duration;
+
+use domain::answer::Answer;
+use domain::signature::{WebhookSecret, sign};
+use domain::time::Timestamp;
+
+use crate::claim::{Claimed, FrozenBody};
+use crate::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use crate::outgoing::{Exchange, Method, Request};
+use crate::settings::Courier;
+
+/// A claim that is not connected by then is dropped unsent (ruling 29).
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+const EVENT: HeaderName = HeaderName::from_static("x-service-event");
+const DELIVERY: HeaderName = HeaderName::from_static("x-service-delivery");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const HOOK: HeaderName = HeaderName::from_static("x-service-hook");
+const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
+
+/// Sends a claimed try; what came of it, whatever that is.
+pub(crate) async fn send(courier: &Courier, claimed: &Claimed) -> Exchange {
+    let (Some(body), Some(secret)) = (&claimed.body, &claimed.secret) else {
+        return never_sent();
+    };
+    let Some(headers) = headers(claimed, body, secret, courier.clock.now()) else {
+        return never_sent();
+    };
+    let request = Request {
+        target: claimed.target.to_string(),
+        method: Method::POST,
+        headers,
+        body: body.bytes.clone(),
+        connect_by: Some(claimed.claimed + CONNECT_WITHIN),
+    };
+    courier.outgoing.send(request).await
+}
+
+/// The contract's headers (section Events, Request sent to the target).
+fn headers(
+    claimed: &Claimed,
+    body: &FrozenBody,
+    secret: &WebhookSecret,
+    now: Timestamp,
+) -> Option<HeaderMap> {
+    let delivery_id = HeaderValue::try_from(claimed.delivery_id.to_string()).ok()?;
+    let hook_id = HeaderValue::try_from(claimed.hook_id.to_string()).ok()?;
+    let signature = sign(secret.as_str(), now.get().timestamp(), &body.bytes);
+    Some(HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (EVENT, HeaderValue::from_static(claimed.trigger.key())),
+        (DELIVERY, delivery_id.clone()),
+        (IDEMPOTENCY_KEY, delivery_id),
+        (HOOK, hook_id),
+        (SIGNATURE, HeaderValue::try_from(signature).ok()?),
+    ]))
+}
+
+fn never_sent() -> Exchange {
+    Exchange {
+        answer: Answer::NeverSent,
+        retry_after: None,
+        hops: Vec::new(),
+        snippet: Vec::new(),
+        connected: false,
+    }
+}

@@ -1,0 +1,126 @@
+//! What the deliverer works with, and the few things that can be set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::LEASE;
+use eventstore::{AppendError, Clock, Store};
+use vault::responses::VaultError;
+use vault::{Entropy, Keyring};
+
+use crate::outgoing::Outgoing;
+
+/// Everything a step of the deliverer needs. Clones share it.
+#[derive(Clone)]
+pub struct Courier {
+    /// The log, and the pool of the main database.
+    pub store: Store,
+    /// The data keys.
+    pub keyring: Keyring,
+    /// What time it is.
+    pub clock: Clock,
+    /// Where random bytes come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// The outgoing client.
+    pub outgoing: Outgoing,
+    /// What can be set.
+    pub settings: Settings,
+}
+
+/// What can be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Deliveries in flight per process.
+    pub permits: usize,
+    /// Deliveries in flight per subscription (ruling 34).
+    pub per_lane: i64,
+    /// How much faster waits pass than they should; 1 outside tests and drills.
+    pub scale: TimeScale,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            permits: 256,
+            per_lane: 32,
+            scale: TimeScale::REAL,
+        }
+    }
+}
+
+/// How much faster waits pass than they should: 60 makes a minute a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimeScale(f64);
+
+impl TimeScale {
+    /// Waits are what the contract says.
+    pub const REAL: Self = Self(1.0);
+
+    /// A lease is never shorter than this: it must outlast a send.
+    const LEASE_MIN: Duration = Duration::from_secs(25);
+
+    /// A scale from 1 to 10,000.
+    #[must_use]
+    pub fn new(factor: f64) -> Option<Self> {
+        (1.0..=10_000.0).contains(&factor).then_some(Self(factor))
+    }
+
+    /// Whether waits are what the contract says.
+    #[must_use]
+    pub fn is_real(self) -> bool {
+        self == Self::REAL
+    }
+
+    /// A wait, as it passes.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Duration {
+        wait.div_f64(self.0)
+    }
+
+    /// The lease of a try, as it passes.
+    #[must_use]
+    pub fn lease(self) -> Duration {
+        self.wait(LEASE).max(Self::LEASE_MIN)
+    }
+}
+
+/// What a step met. It has done nothing then, and is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The log did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The vault could not be read or written.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The log could not be read.
+    #[error(transparent)]
+    Tail(#[from] eventstore::tail::TailError),
+}
+
+impl From<sqlx::Error> for DeliveryError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Append(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_shortens_waits_but_never_the_lease_below_a_send() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(TimeScale::REAL.wait(minute), minute);
+        assert_eq!(TimeScale::REAL.lease(), Duration::from_secs(120));
+        let fast = TimeScale::new(60.0).unwrap();
+        assert_eq!(fast.wait(minute), Duration::from_secs(1));
+        assert_eq!(fast.lease(), Duration::from_secs(25));
+        assert!(
+            [0.0, 0.5, -1.0, f64::NAN, 1e9]
+                .map(TimeScale::new)
+                .iter()
+                .all(Option::is_none)
+        );
+    }
+}

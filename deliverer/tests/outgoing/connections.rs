@@ -1,0 +1,138 @@
+//! Which connections are made, kept and used: case C21 and ruling 29.
+
+use std::time::Duration;
+
+use deliverer::outgoing::{Names, Outgoing, OutgoingConfig};
+use domain::address::AllowedTargets;
+use domain::answer::{Answer, NetworkError};
+use tokio::time::Instant;
+
+use crate::support::name_server::{NameServer, Reply, parsed};
+use crate::support::receiver::{Receiver, Talk};
+use crate::support::{OK, client, client_asking, config, delivery};
+
+/// A client to which all of 127.0.0.0/8 is open.
+fn client_of_all_loopback(dns: &NameServer) -> Outgoing {
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    let names = Names::Nameserver(dns.at);
+    Outgoing::new(OutgoingConfig {
+        allowed,
+        names,
+        ..config()
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_and_used_again() {
+    let receiver = Receiver::saying(OK).await;
+    let dns = NameServer::knowing(&["127.0.0.1"]).await;
+    let client = client_asking(dns.at);
+    let target = format!("http://hooks.example:{}/in", receiver.at.port());
+    for _ in 0..10 {
+        assert_eq!(
+            client.send(delivery(&target)).await.answer,
+            Answer::Status(200)
+        );
+    }
+    assert_eq!(receiver.connections().await, 1);
+    assert_eq!(dns.asked("hooks.example"), 10);
+}
+
+#[tokio::test]
+async fn a_connection_kept_to_one_name_is_not_used_for_another() {
+    let receiver = Receiver::saying(OK).await;
+    let dns = NameServer::knowing(&["127.0.0.1"]).await;
+    let client = client_asking(dns.at);
+    for name in ["a.example", "b.example", "a.example"] {
+        let target = format!("http://{name}:{}/in", receiver.at.port());
+        assert_eq!(
+            client.send(delivery(target)).await.answer,
+            Answer::Status(200)
+        );
+    }
+    assert_eq!(receiver.connections().await, 2);
+}
+
+#[tokio::test]
+async fn c21_a_name_that_moves_is_met_where_it_is_now() {
+    let old = Receiver::saying(OK).await;
+    let at = format!("127.0.0.3:{}", old.at.port());
+    let new = Receiver::listening(&at, |_| OK.to_owned()).await;
+    let dns = NameServer::start(|_, nth| {
+        Reply::Addresses(parsed(&[if nth == 0 { "127.0.0.1" } else { "127.0.0.3" }]))
+    })
+    .await;
+    let client = client_of_all_loopback(&dns);
+    let target = format!("http://hooks.example:{}/in", old.at.port());
+    for _ in 0..3 {
+        assert_eq!(
+            client.send(delivery(&target)).await.answer,
+            Answer::Status(200)
+        );
+    }
+    assert_eq!((old.seen().len(), new.seen().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn an_address_that_does_not_answer_gives_way_to_the_next() {
+    let receiver = Receiver::listening("127.0.0.5:0", |_| OK.to_owned()).await;
+    let dns = NameServer::knowing(&["127.0.0.3", "127.0.0.4", "127.0.0.5"]).await;
+    let target = format!("http://hooks.example:{}/in", receiver.at.port());
+    let exchange = client_of_all_loopback(&dns).send(delivery(target)).await;
+    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.hops[0].address.as_deref(), Some("127.0.0.5"));
+    assert_eq!(receiver.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn an_address_that_heard_the_request_is_the_last_that_is_tried() {
+    let broken = Receiver::scripted(|mut talk: Talk| async move {
+        talk.hear().await;
+    })
+    .await;
+    let at = format!("127.0.0.3:{}", broken.at.port());
+    let spare = Receiver::listening(&at, |_| OK.to_owned()).await;
+    let dns = NameServer::knowing(&["127.0.0.1", "127.0.0.3"]).await;
+    let target = format!("http://hooks.example:{}/in", broken.at.port());
+    let exchange = client_of_all_loopback(&dns).send(delivery(target)).await;
+    assert_eq!(exchange.answer, NetworkError::Reset.into());
+    assert_eq!(spare.connections().await, 0);
+}
+
+#[tokio::test]
+async fn what_has_no_connection_in_time_is_dropped_unsent() {
+    let stalls = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
+    let mut request = delivery(format!("https://{}/in", stalls.at));
+    request.connect_by = Some(Instant::now() + Duration::from_millis(100));
+    let exchange = client().send(request).await;
+    assert_eq!(exchange.answer, Answer::NeverSent);
+    assert!(!exchange.connected);
+}
+
+#[tokio::test]
+async fn what_is_late_before_it_starts_is_not_sent_on_a_kept_connection_either() {
+    let receiver = Receiver::saying(OK).await;
+    let client = client();
+    let mut request = delivery(receiver.url("/in"));
+    assert_eq!(
+        client.send(request.clone()).await.answer,
+        Answer::Status(200)
+    );
+    request.connect_by = Some(Instant::now());
+    assert_eq!(client.send(request).await.answer, Answer::NeverSent);
+    assert_eq!(receiver.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn what_has_a_connection_in_time_may_be_answered_later() {
+    let slow = Receiver::scripted(|mut talk: Talk| async move {
+        talk.hear().await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let _ = talk.say(OK).await;
+    })
+    .await;
+    let mut request = delivery(slow.url("/in"));
+    request.connect_by = Some(Instant::now() + Duration::from_secs(1));
+    assert_eq!(client().send(request).await.answer, Answer::Status(200));
+}

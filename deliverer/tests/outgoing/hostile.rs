@@ -1,0 +1,177 @@
+//! Receivers that would hold, flood or confuse the client: cases D3 and D12.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use deliverer::outgoing::{Budget, Exchange};
+use domain::answer::{Answer, NetworkError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::support::receiver::{Receiver, Talk};
+use crate::support::{OK, budget, client, client_within, delivery, headers_within, send};
+
+/// What comes of a receiver that hears the request and says these words, over and over.
+async fn told(words: String, times: usize, last: &'static str) -> Exchange {
+    let receiver = Receiver::scripted(move |mut talk: Talk| {
+        let words = words.clone();
+        async move {
+            talk.hear().await;
+            for _ in 0..times {
+                if talk.say(&words).await.is_err() {
+                    return;
+                }
+            }
+            let _ = talk.say(last).await;
+            talk.linger().await;
+        }
+    })
+    .await;
+    send(receiver.url("/in")).await
+}
+
+#[tokio::test]
+async fn d3_a_hundred_thousand_continues_are_no_answer_and_no_harm() {
+    let hundred = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
+    let exchange = told(hundred, 1_000, "HTTP/1.1 204 No Content\r\n\r\n").await;
+    assert_eq!(exchange.answer, Answer::Status(204));
+}
+
+#[tokio::test]
+async fn d3_too_many_or_too_long_headers_are_no_http() {
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(5_000));
+    assert_eq!(
+        told(many, 1, "").await.answer,
+        NetworkError::Protocol.into()
+    );
+    let long = format!(
+        "HTTP/1.1 200 OK\r\na: {}\r\n\r\n",
+        "b".repeat(2 * 1024 * 1024)
+    );
+    assert_eq!(
+        told(long, 1, "").await.answer,
+        NetworkError::Protocol.into()
+    );
+}
+
+#[tokio::test]
+async fn d3_headers_that_drip_end_with_the_budget() {
+    let receiver = Receiver::scripted(|mut talk: Talk| async move {
+        talk.hear().await;
+        let _ = talk.say("HTTP/1.1 200 OK\r\na: ").await;
+        while talk.say("b").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    ends_late(client_within(headers_within(300)).send(delivery(receiver.url("/in")))).await;
+}
+
+#[tokio::test]
+async fn d3_silence_after_the_connection_ends_with_the_budget() {
+    let receiver = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
+    ends_late(client_within(headers_within(300)).send(delivery(receiver.url("/in")))).await;
+}
+
+/// That it ends with a budget of 300 ms.
+async fn ends_late(sending: impl Future<Output = Exchange>) {
+    let start = Instant::now();
+    let exchange = sending.await;
+    assert_eq!(exchange.answer, NetworkError::Timeout.into());
+    assert!(exchange.connected);
+    assert!((300..4_000).contains(&start.elapsed().as_millis()));
+}
+
+#[tokio::test]
+async fn d3_a_reset_is_a_network_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}/in", listener.local_addr().unwrap());
+    let reset = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        stream.set_zero_linger().unwrap();
+    };
+    let (exchange, ()) = tokio::join!(send(target), reset);
+    assert_eq!(exchange.answer, NetworkError::Reset.into());
+    assert!(exchange.connected);
+}
+
+#[tokio::test]
+async fn d3_a_closed_port_is_a_network_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    drop(listener);
+    let exchange = send(format!("http://{at}/in")).await;
+    assert_eq!(exchange.answer, NetworkError::Connect.into());
+    assert!(!exchange.connected);
+}
+
+/// A listener whose queue is full: a further SYN is not answered.
+async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(Ok(stream)) =
+        tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(at)).await
+    {
+        queued.push(stream);
+    }
+    (listener, queued)
+}
+
+#[tokio::test]
+async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
+    let (listener, _queued) = black_hole().await;
+    let client = client_within(Budget {
+        connect: Duration::from_millis(300),
+        ..budget()
+    });
+    let target = format!("http://{}/in", listener.local_addr().unwrap());
+    let start = Instant::now();
+    let exchange = client.send(delivery(target)).await;
+    assert_eq!(exchange.answer, NetworkError::Timeout.into());
+    assert!(!exchange.connected);
+    assert!((300..4_000).contains(&start.elapsed().as_millis()));
+}
+
+/// What comes of a receiver that answers before it has heard, and leaves.
+async fn answered_early(body: Bytes) -> Answer {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut request = delivery(format!("http://{}/in", listener.local_addr().unwrap()));
+    request.body = body;
+    let answer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        stream.write_all(OK.as_bytes()).await.unwrap();
+    };
+    let client = client();
+    let (exchange, ()) = tokio::join!(client.send(request), answer);
+    exchange.answer
+}
+
+#[tokio::test]
+async fn d12_an_answer_before_the_body_was_read_delivers() {
+    for size in [2, 10_000, 60_000] {
+        let answer = answered_early(vec![b' '; size].into()).await;
+        assert_eq!(answer, Answer::Status(200), "{size}");
+    }
+}
+
+#[tokio::test]
+async fn d12_a_receiver_that_stops_talking_is_a_network_error() {
+    for words in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
+        let receiver = Receiver::scripted(move |mut talk: Talk| async move {
+            talk.hear().await;
+            let _ = talk.say(words).await;
+            talk.stop_talking().await;
+            talk.linger().await;
+        })
+        .await;
+        assert_eq!(
+            send(receiver.url("/in")).await.answer,
+            NetworkError::Reset.into()
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! Where a redirect may lead: cases C16 and C17.
+
+use deliverer::outgoing::{Exchange, Names, Outgoing, OutgoingConfig};
+use domain::address::AllowedTargets;
+use domain::answer::{Answer, NetworkError, RedirectFault, Verdict};
+use domain::target::TargetRefusal;
+
+use crate::support::certificates::Authority;
+use crate::support::name_server::{NameServer, Reply, parsed};
+use crate::support::receiver::{Receiver, Seen};
+use crate::support::{OK, config, delivery, redirect, send};
+
+const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
+
+/// What comes of a receiver that answers `/in` with these words, and takes everything else.
+async fn after(words: impl Into<String>) -> (Exchange, Receiver) {
+    let words = words.into();
+    let rule = move |seen: &Seen| {
+        if seen.path() == "/in" {
+            words.clone()
+        } else {
+            OK.to_owned()
+        }
+    };
+    let receiver = Receiver::answering(rule).await;
+    (send(receiver.url("/in")).await, receiver)
+}
+
+/// Sent on by every kind of redirect, as `serve` sends: https only, one address opened.
+async fn sent_on(to: &str, dns: &NameServer) -> Vec<Answer> {
+    let authority = Authority::new();
+    let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()], false);
+    let names = Names::Nameserver(dns.at);
+    let config = OutgoingConfig {
+        allowed,
+        names,
+        ..authority.trusted()
+    };
+    let client = Outgoing::new(config).unwrap();
+    let mut answers = Vec::new();
+    for status in REDIRECTS {
+        let words = redirect(status, to);
+        let server = authority.server(&["127.0.0.1"]);
+        let receiver = Receiver::answering_tls(server, move |_| words.clone()).await;
+        let exchange = client
+            .send(delivery(format!("https://{}/in", receiver.at)))
+            .await;
+        assert_eq!(exchange.hops[0].status, Some(status));
+        answers.push(exchange.answer);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn c16_a_redirect_to_a_private_address_is_not_followed() {
+    let private = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
+    let dns = NameServer::always(Reply::Silence).await;
+    let port = private.at.port();
+    for to in [
+        format!("https://127.0.0.2:{port}/"),
+        format!("//127.0.0.2:{port}/"),
+        format!("https://2130706434:{port}/"),
+        format!("https://[::ffff:127.0.0.2]:{port}/"),
+        format!("https://[::1]:{port}/"),
+        "https://169.254.169.254/latest/meta-data/".to_owned(),
+    ] {
+        for answer in sent_on(&to, &dns).await {
+            let Answer::RedirectInvalid(RedirectFault::Refused(why)) = &answer else {
+                panic!("{to}: {answer:?}");
+            };
+            assert!(
+                matches!(why, TargetRefusal::PrivateAddress(_)),
+                "{to}: {why:?}"
+            );
+            assert_eq!(answer.verdict(), Verdict::Failed);
+        }
+    }
+    assert_eq!(private.connections().await, 0);
+}
+
+#[tokio::test]
+async fn c16_a_redirect_to_plain_http_is_not_followed() {
+    let plain = Receiver::saying(OK).await;
+    let dns = NameServer::always(Reply::Silence).await;
+    for answer in sent_on(&plain.url("/"), &dns).await {
+        assert_eq!(
+            answer,
+            RedirectFault::Refused(TargetRefusal::NotHttps).into()
+        );
+    }
+    assert_eq!(plain.connections().await, 0);
+}
+
+#[tokio::test]
+async fn c16_a_redirect_to_a_name_that_leads_inside_is_not_followed() {
+    let private = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
+    let dns = NameServer::start(|name, _| match name {
+        "10.0.0.1.nip.example" => Reply::Addresses(parsed(&["10.0.0.1"])),
+        _ => Reply::Addresses(parsed(&["127.0.0.2"])),
+    })
+    .await;
+    for name in ["10.0.0.1.nip.example", "rebinding.example"] {
+        let to = format!("https://{name}:{}/", private.at.port());
+        for answer in sent_on(&to, &dns).await {
+            assert_eq!(answer, NetworkError::TargetRefusedByDns.into());
+            assert_eq!(answer.verdict(), Verdict::Retry);
+        }
+    }
+    assert_eq!(private.connections().await, 0);
+}
+
+#[tokio::test]
+async fn c17_a_location_is_joined_to_where_it_was_said() {
+    let other = Receiver::saying(OK).await;
+    let at = other.at;
+    for (location, path) in [
+        (format!("//{at}/new"), "/new"),
+        (format!(r"\\{at}\new"), "/new"),
+        (format!("http://{at}?a=%0d%0ab"), "/?a=%0d%0ab"),
+        (format!("http://{at}/new#part"), "/new"),
+    ] {
+        assert_eq!(
+            after(redirect(307, &location)).await.0.answer,
+            Answer::Status(200)
+        );
+        assert_eq!(other.seen().last().unwrap().path(), path, "{location}");
+    }
+    let (exchange, receiver) = after(redirect(307, "../new?a=b")).await;
+    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(receiver.seen()[1].path(), "/new?a=b");
+    assert!(
+        !exchange.hops[1].url.contains("a=b"),
+        "a query is masked in the history"
+    );
+}
+
+#[tokio::test]
+async fn c17_a_location_that_is_no_target_fails_at_once() {
+    let long = format!("/{}", "a".repeat(5_000));
+    for location in [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/",
+        "javascript:alert(1)",
+        "http://user@127.0.0.1:8080/",
+        "http://@127.0.0.1:8080/",
+        "http://127.0.0.1:22/",
+        "http://localhost.:99999/",
+        "http://",
+        "/with space",
+        "/with\ttab",
+        "/caf\u{e9}",
+        &long,
+    ] {
+        let (exchange, receiver) = after(redirect(302, location)).await;
+        let answer = &exchange.answer;
+        let refused = Answer::RedirectInvalid(RedirectFault::Refused(TargetRefusal::NotAUrl));
+        assert_eq!(answer.code(), refused.code(), "{location}: {answer:?}");
+        assert_eq!(answer.verdict(), Verdict::Failed);
+        assert_eq!(receiver.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn c17_exactly_one_location_is_needed() {
+    let none = "HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(
+        after(none).await.0.answer,
+        RedirectFault::MissingLocation.into()
+    );
+    let two = "HTTP/1.1 302 Found\r\nlocation: /a\r\nlocation: /a\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(
+        after(two).await.0.answer,
+        RedirectFault::SeveralLocations.into()
+    );
+}
+
+#[tokio::test]
+async fn c17_a_location_that_is_folded_or_broken_is_no_http() {
+    for value in ["/a\r\n b", "/a\rb", "/a\0b"] {
+        let answer = after(redirect(302, value)).await.0.answer;
+        assert_eq!(answer, NetworkError::Protocol.into(), "{value:?}");
+    }
+}
+
+#[tokio::test]
+async fn c17_a_redirect_may_lead_from_an_address_to_a_name() {
+    let receiver = Receiver::saying(OK).await;
+    let to = redirect(
+        307,
+        &format!("http://hooks.example:{}/new", receiver.at.port()),
+    );
+    let first = Receiver::saying(to).await;
+    let dns = NameServer::knowing(&["127.0.0.1"]).await;
+    let names = Names::Nameserver(dns.at);
+    let client = Outgoing::new(OutgoingConfig { names, ..config() }).unwrap();
+    assert_eq!(
+        client.send(delivery(first.url("/in"))).await.answer,
+        Answer::Status(200)
+    );
+    assert_eq!(receiver.only().header("x-service-signature"), None);
+}

@@ -1,0 +1,208 @@
+//! Who did it, for which firm, when, and because of what: the metadata of every event.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use crate::time::Timestamp;
+
+/// Who caused an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actor {
+    /// A caller of the public API, by its key.
+    Key(Uuid),
+    /// A person of the firm, through the product's own screens.
+    Member(Uuid),
+    /// A person who runs the service, by the token used; nil for the command line.
+    Operator(Uuid),
+    /// The product, reporting activity, by the token used; nil for the command line.
+    Product(Uuid),
+    /// The receiver of a subscription's deliveries, by its answer.
+    Receiver(Uuid),
+    /// The service itself.
+    System,
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(id) => write!(f, "key:{id}"),
+            Self::Member(id) => write!(f, "member:{id}"),
+            Self::Operator(id) => write!(f, "operator:{id}"),
+            Self::Product(id) => write!(f, "product:{id}"),
+            Self::Receiver(id) => write!(f, "receiver:{id}"),
+            Self::System => f.write_str("system"),
+        }
+    }
+}
+
+impl FromStr for Actor {
+    type Err = NotAContext;
+
+    fn from_str(text: &str) -> Result<Self, NotAContext> {
+        if text == "system" {
+            return Ok(Self::System);
+        }
+        let (kind, id) = text.split_once(':').ok_or(NotAContext("actor"))?;
+        let id = id.parse().map_err(|_| NotAContext("actor"))?;
+        match kind {
+            "key" => Ok(Self::Key(id)),
+            "member" => Ok(Self::Member(id)),
+            "operator" => Ok(Self::Operator(id)),
+            "product" => Ok(Self::Product(id)),
+            "receiver" => Ok(Self::Receiver(id)),
+            _ => Err(NotAContext("actor")),
+        }
+    }
+}
+
+/// What every event carries beside its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// The firm the event belongs to.
+    pub firm_id: Uuid,
+    /// When it was recorded, by the database's clock.
+    pub recorded_at: Timestamp,
+    /// Who caused it.
+    pub actor: Actor,
+    /// The request or batch it belongs to.
+    pub correlation_id: Uuid,
+    /// The event that led to it, when one did.
+    pub causation_id: Option<Uuid>,
+    /// The W3C trace it belongs to, when there is one.
+    pub traceparent: Option<String>,
+}
+
+const FIRM_ID: &str = "firm_id";
+const RECORDED_AT: &str = "recorded_at";
+const ACTOR: &str = "actor";
+const CORRELATION_ID: &str = "correlation_id";
+const CAUSATION_ID: &str = "causation_id";
+const TRACEPARENT: &str = "traceparent";
+
+impl Context {
+    /// The same context, with the event that caused the next one.
+    #[must_use]
+    pub fn caused_by(&self, event_id: Uuid) -> Self {
+        Self {
+            causation_id: Some(event_id),
+            ..self.clone()
+        }
+    }
+
+    /// The metadata column: all but the firm and the instant, which have columns of their own.
+    #[must_use]
+    pub fn metadata(&self) -> HashMap<String, String> {
+        let mut map = HashMap::from([
+            (ACTOR.to_owned(), self.actor.to_string()),
+            (CORRELATION_ID.to_owned(), self.correlation_id.to_string()),
+        ]);
+        if let Some(id) = self.causation_id {
+            map.insert(CAUSATION_ID.to_owned(), id.to_string());
+        }
+        if let Some(trace) = &self.traceparent {
+            map.insert(TRACEPARENT.to_owned(), trace.clone());
+        }
+        map
+    }
+
+    /// All of it as the flat map that cqrs-es carries from a command to the store.
+    #[must_use]
+    pub fn to_map(&self) -> HashMap<String, String> {
+        let mut map = self.metadata();
+        map.insert(FIRM_ID.to_owned(), self.firm_id.to_string());
+        map.insert(RECORDED_AT.to_owned(), self.recorded_at.to_string());
+        map
+    }
+
+    /// Reads what [`Context::to_map`] wrote.
+    ///
+    /// # Errors
+    /// [`NotAContext`] names the part that is missing or malformed.
+    pub fn from_map(map: &HashMap<String, String>) -> Result<Self, NotAContext> {
+        let firm_id = required(map, FIRM_ID)?;
+        let recorded_at = required(map, RECORDED_AT)?;
+        Self::from_columns(firm_id, recorded_at, map)
+    }
+
+    /// Puts a stored event's columns and metadata together again.
+    ///
+    /// # Errors
+    /// [`NotAContext`] names the part that is missing or malformed.
+    pub fn from_columns(
+        firm_id: Uuid,
+        recorded_at: Timestamp,
+        metadata: &HashMap<String, String>,
+    ) -> Result<Self, NotAContext> {
+        Ok(Self {
+            firm_id,
+            recorded_at,
+            actor: required(metadata, ACTOR)?,
+            correlation_id: required(metadata, CORRELATION_ID)?,
+            causation_id: metadata
+                .get(CAUSATION_ID)
+                .map(|id| id.parse().map_err(|_| NotAContext(CAUSATION_ID)))
+                .transpose()?,
+            traceparent: metadata.get(TRACEPARENT).cloned(),
+        })
+    }
+}
+
+fn required<T: FromStr>(
+    map: &HashMap<String, String>,
+    name: &'static str,
+) -> Result<T, NotAContext> {
+    map.get(name)
+        .and_then(|text| text.parse().ok())
+        .ok_or(NotAContext(name))
+}
+
+/// Metadata without a part that every event has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("event metadata without a readable `{0}`")]
+pub struct NotAContext(pub &'static str);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_survives_the_map() {
+        for actor in [
+            Actor::Key(Uuid::from_u128(1)),
+            Actor::Member(Uuid::from_u128(2)),
+            Actor::Operator(Uuid::nil()),
+            Actor::Product(Uuid::from_u128(3)),
+            Actor::Receiver(Uuid::from_u128(4)),
+            Actor::System,
+        ] {
+            let context = Context {
+                firm_id: Uuid::from_u128(5),
+                recorded_at: "2026-11-01T10:00:00.123Z".parse().unwrap(),
+                actor,
+                correlation_id: Uuid::from_u128(6),
+                causation_id: Some(Uuid::from_u128(7)),
+                traceparent: Some("00-1-2-01".to_owned()),
+            };
+            assert_eq!(Context::from_map(&context.to_map()), Ok(context));
+        }
+    }
+
+    #[test]
+    fn a_missing_or_malformed_part_is_named() {
+        assert_eq!(
+            Context::from_map(&HashMap::new()),
+            Err(NotAContext("firm_id"))
+        );
+        for text in [
+            "",
+            "key",
+            "key:x",
+            "moon:00000000-0000-0000-0000-000000000001",
+        ] {
+            assert!(text.parse::<Actor>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,555 @@
+//! A firm and its members, as the product reports them (contract, Authentication 3, 5 and 7).
+//!
+//! Reports of state: per subject (the firm, each member) the newest `time` wins; an older or
+//! repeated report is accepted and changes nothing.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{aggregate, domain_event};
+use crate::time::Timestamp;
+use crate::trigger::Plan;
+
+/// One stream per firm.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firm {
+    status: Option<FirmStatus>,
+    time: Option<Timestamp>,
+    members: BTreeMap<Uuid, Member>,
+}
+
+/// Whether a firm may act (contract, Authentication 7; ruling 28).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirmStatus {
+    /// In business.
+    Active,
+    /// Paused; deliveries wait.
+    Suspended,
+    /// Closed for good.
+    Closed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Member {
+    role: Option<Role>,
+    active: bool,
+    time: Timestamp,
+}
+
+/// What a member of a firm may do there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Manages keys.
+    Owner,
+    /// Manages keys.
+    Admin,
+    /// Does not.
+    Member,
+}
+
+impl Role {
+    /// Owners and admins make keys and see the signing secret (contract, Authentication 3 and 9).
+    #[must_use]
+    pub const fn manages(self) -> bool {
+        match self {
+            Self::Owner | Self::Admin => true,
+            Self::Member => false,
+        }
+    }
+}
+
+/// How a firm looks in its mails; the reply address is personal and is kept in the vault.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Brand {
+    /// A CSS colour.
+    pub color: Option<String>,
+    /// The address of its logo.
+    pub logo_url: Option<String>,
+}
+
+/// A report about the firm itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FirmChange {
+    /// It signed up.
+    Opened {
+        /// Its name.
+        name: String,
+        /// What it pays for.
+        plan: Plan,
+        /// How its mails look.
+        brand: Brand,
+    },
+    /// Some of its settings changed.
+    Changed {
+        /// Its new name.
+        name: Option<String>,
+        /// Its new plan.
+        plan: Option<Plan>,
+        /// Its new looks.
+        brand: Option<Brand>,
+        /// Whether it sends invites.
+        invites_enabled: Option<bool>,
+    },
+    /// It was suspended.
+    Suspended,
+    /// It is back.
+    Resumed,
+    /// It was closed for good.
+    Closed,
+}
+
+/// A report about one member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberChange {
+    /// Joined, with a role.
+    Joined(Role),
+    /// Has another role.
+    RoleChanged(Role),
+    /// May not sign in.
+    Disabled,
+    /// May sign in again.
+    Enabled,
+    /// Left the firm.
+    Left,
+}
+
+/// What can be asked of a firm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FirmCommand {
+    /// Take in a report about the firm.
+    ReportFirm {
+        /// When it was so, by the product's clock.
+        time: Timestamp,
+        /// What was reported.
+        change: FirmChange,
+    },
+    /// Take in a report about a member.
+    ReportMember {
+        /// Who.
+        member_id: Uuid,
+        /// When it was so, by the product's clock.
+        time: Timestamp,
+        /// What was reported.
+        change: MemberChange,
+    },
+    /// Show the webhook signing secret to somebody.
+    RevealSecret,
+}
+
+/// What happened to a firm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum FirmEvent {
+    /// It signed up.
+    FirmOpened {
+        /// Its name.
+        name: String,
+        /// What it pays for.
+        plan: Plan,
+        /// How its mails look.
+        brand: Brand,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// Some of its settings changed; what is null did not.
+    FirmChanged {
+        /// Its new name.
+        name: Option<String>,
+        /// Its new plan.
+        plan: Option<Plan>,
+        /// Its new looks.
+        brand: Option<Brand>,
+        /// Whether it sends invites.
+        invites_enabled: Option<bool>,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// It was suspended.
+    FirmSuspended {
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// It is back.
+    FirmResumed {
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// It was closed for good.
+    FirmClosed {
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member joined.
+    MemberJoined {
+        /// Who.
+        member_id: Uuid,
+        /// With which role.
+        role: Role,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member has another role.
+    MemberRoleChanged {
+        /// Who.
+        member_id: Uuid,
+        /// The new role.
+        role: Role,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member may not sign in.
+    MemberDisabled {
+        /// Who.
+        member_id: Uuid,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member may sign in again.
+    MemberEnabled {
+        /// Who.
+        member_id: Uuid,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member left.
+    MemberLeft {
+        /// Who.
+        member_id: Uuid,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// Somebody was shown the webhook signing secret.
+    SecretRevealed {},
+}
+
+domain_event!(FirmEvent {
+    FirmOpened,
+    FirmChanged,
+    FirmSuspended,
+    FirmResumed,
+    FirmClosed,
+    MemberJoined,
+    MemberRoleChanged,
+    MemberDisabled,
+    MemberEnabled,
+    MemberLeft,
+    SecretRevealed,
+});
+aggregate!(Firm, FirmCommand, FirmEvent, FirmRejection);
+
+/// Why a command on a firm was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FirmRejection {
+    /// Nothing was reported of this firm yet.
+    #[error("the firm is not known: report firm.opened first")]
+    Unknown,
+}
+
+impl Firm {
+    /// Decides what a command leads to; nothing, when the report is not news.
+    ///
+    /// # Errors
+    /// [`FirmRejection`] says why nothing happens.
+    pub fn decide(&self, command: &FirmCommand) -> Result<Vec<FirmEvent>, FirmRejection> {
+        match command {
+            FirmCommand::ReportFirm { time, change } => self.report_firm(*time, change),
+            FirmCommand::ReportMember { .. } | FirmCommand::RevealSecret
+                if self.status.is_none() =>
+            {
+                Err(FirmRejection::Unknown)
+            }
+            FirmCommand::ReportMember {
+                member_id,
+                time,
+                change,
+            } => Ok(self.report_member(*member_id, *time, *change)),
+            FirmCommand::RevealSecret => Ok(vec![FirmEvent::SecretRevealed {}]),
+        }
+    }
+
+    /// Whether this member may make keys now.
+    #[must_use]
+    pub fn is_manager(&self, member_id: Uuid) -> bool {
+        self.members
+            .get(&member_id)
+            .is_some_and(|member| member.active && member.role.is_some_and(Role::manages))
+    }
+
+    fn report_firm(
+        &self,
+        time: Timestamp,
+        change: &FirmChange,
+    ) -> Result<Vec<FirmEvent>, FirmRejection> {
+        let opens = matches!(change, FirmChange::Opened { .. });
+        let news = match self.status {
+            None if opens => true,
+            None => return Err(FirmRejection::Unknown),
+            Some(FirmStatus::Closed) => false,
+            Some(FirmStatus::Active | FirmStatus::Suspended) => {
+                !opens && self.time.is_none_or(|newest| newest < time)
+            }
+        };
+        Ok(if news {
+            vec![firm_event(time, change)]
+        } else {
+            Vec::new()
+        })
+    }
+
+    fn report_member(
+        &self,
+        member_id: Uuid,
+        time: Timestamp,
+        change: MemberChange,
+    ) -> Vec<FirmEvent> {
+        if self
+            .members
+            .get(&member_id)
+            .is_some_and(|known| known.time >= time)
+        {
+            return Vec::new();
+        }
+        vec![match change {
+            MemberChange::Joined(role) => FirmEvent::MemberJoined {
+                member_id,
+                role,
+                time,
+            },
+            MemberChange::RoleChanged(role) => FirmEvent::MemberRoleChanged {
+                member_id,
+                role,
+                time,
+            },
+            MemberChange::Disabled => FirmEvent::MemberDisabled { member_id, time },
+            MemberChange::Enabled => FirmEvent::MemberEnabled { member_id, time },
+            MemberChange::Left => FirmEvent::MemberLeft { member_id, time },
+        }]
+    }
+
+    fn absorb(&mut self, event: &FirmEvent) {
+        match event {
+            FirmEvent::FirmOpened { time, .. } | FirmEvent::FirmResumed { time } => {
+                self.enter(FirmStatus::Active, *time);
+            }
+            FirmEvent::FirmChanged { time, .. } => self.time = Some(*time),
+            FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, *time),
+            FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, *time),
+            FirmEvent::MemberJoined {
+                member_id,
+                role,
+                time,
+            } => {
+                self.members.insert(
+                    *member_id,
+                    Member {
+                        role: Some(*role),
+                        active: true,
+                        time: *time,
+                    },
+                );
+            }
+            FirmEvent::MemberRoleChanged {
+                member_id,
+                role,
+                time,
+            } => {
+                self.member(*member_id, *time).role = Some(*role);
+            }
+            FirmEvent::MemberDisabled { member_id, time } => {
+                self.member(*member_id, *time).active = false;
+            }
+            FirmEvent::MemberEnabled { member_id, time } => {
+                self.member(*member_id, *time).active = true;
+            }
+            FirmEvent::MemberLeft { member_id, time } => {
+                *self.member(*member_id, *time) = Member {
+                    role: None,
+                    active: false,
+                    time: *time,
+                };
+            }
+            FirmEvent::SecretRevealed {} => {}
+        }
+    }
+
+    fn enter(&mut self, status: FirmStatus, time: Timestamp) {
+        self.status = Some(status);
+        self.time = Some(time);
+    }
+
+    fn member(&mut self, member_id: Uuid, time: Timestamp) -> &mut Member {
+        let member = self.members.entry(member_id).or_insert(Member {
+            role: None,
+            active: true,
+            time,
+        });
+        member.time = time;
+        member
+    }
+}
+
+fn firm_event(time: Timestamp, change: &FirmChange) -> FirmEvent {
+    match change.clone() {
+        FirmChange::Opened { name, plan, brand } => FirmEvent::FirmOpened {
+            name,
+            plan,
+            brand,
+            time,
+        },
+        FirmChange::Changed {
+            name,
+            plan,
+            brand,
+            invites_enabled,
+        } => FirmEvent::FirmChanged {
+            name,
+            plan,
+            brand,
+            invites_enabled,
+            time,
+        },
+        FirmChange::Suspended => FirmEvent::FirmSuspended { time },
+        FirmChange::Resumed => FirmEvent::FirmResumed { time },
+        FirmChange::Closed => FirmEvent::FirmClosed { time },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::{AggregateTestExecutor, TestFramework};
+
+    const ANN: Uuid = Uuid::from_u128(7);
+
+    fn at(second: u32) -> Timestamp {
+        format!("2026-11-01T00:00:{second:02}.000Z")
+            .parse()
+            .unwrap()
+    }
+
+    fn opened() -> FirmEvent {
+        FirmEvent::FirmOpened {
+            name: "Firm".into(),
+            plan: Plan {
+                leads_in_full: true,
+            },
+            brand: Brand::default(),
+            time: at(1),
+        }
+    }
+
+    fn report(second: u32, change: FirmChange) -> FirmCommand {
+        FirmCommand::ReportFirm {
+            time: at(second),
+            change,
+        }
+    }
+
+    fn member(second: u32, change: MemberChange) -> FirmCommand {
+        FirmCommand::ReportMember {
+            member_id: ANN,
+            time: at(second),
+            change,
+        }
+    }
+
+    fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
+        TestFramework::with(()).given(events)
+    }
+
+    #[test]
+    fn a_firm_opens_once() {
+        let open = FirmChange::Opened {
+            name: "Firm".into(),
+            plan: Plan {
+                leads_in_full: true,
+            },
+            brand: Brand::default(),
+        };
+        given(vec![])
+            .when(report(1, open.clone()))
+            .then_expect_events(vec![opened()]);
+        given(vec![opened()])
+            .when(report(2, open))
+            .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn the_newest_report_wins_and_an_older_one_changes_nothing() {
+        let suspended = FirmEvent::FirmSuspended { time: at(5) };
+        given(vec![opened()])
+            .when(report(5, FirmChange::Suspended))
+            .then_expect_events(vec![suspended.clone()]);
+        given(vec![opened(), suspended.clone()])
+            .when(report(4, FirmChange::Resumed))
+            .then_expect_events(vec![]);
+        given(vec![opened(), suspended])
+            .when(report(5, FirmChange::Suspended))
+            .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn closing_is_final() {
+        given(vec![opened(), FirmEvent::FirmClosed { time: at(2) }])
+            .when(report(9, FirmChange::Resumed))
+            .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn nothing_is_reported_of_an_unknown_firm() {
+        for command in [
+            report(1, FirmChange::Suspended),
+            member(1, MemberChange::Left),
+            FirmCommand::RevealSecret,
+        ] {
+            given(vec![])
+                .when(command)
+                .then_expect_error(FirmRejection::Unknown);
+        }
+    }
+
+    #[test]
+    fn each_member_has_its_own_newest_report() {
+        let joined = FirmEvent::MemberJoined {
+            member_id: ANN,
+            role: Role::Admin,
+            time: at(3),
+        };
+        given(vec![opened(), FirmEvent::FirmSuspended { time: at(9) }])
+            .when(member(3, MemberChange::Joined(Role::Admin)))
+            .then_expect_events(vec![joined.clone()]);
+        given(vec![opened(), joined])
+            .when(member(2, MemberChange::Left))
+            .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn owners_and_admins_who_are_active_manage() {
+        let after = |changes: &[MemberChange]| {
+            let mut firm = Firm::default();
+            firm.absorb(&opened());
+            for (second, change) in (2..).zip(changes) {
+                for event in firm.decide(&member(second, *change)).unwrap() {
+                    firm.absorb(&event);
+                }
+            }
+            firm.is_manager(ANN)
+        };
+        use MemberChange::{Disabled, Enabled, Joined, Left, RoleChanged};
+        assert!(!after(&[]));
+        assert!(after(&[Joined(Role::Owner)]));
+        assert!(after(&[Joined(Role::Admin)]));
+        assert!(!after(&[Joined(Role::Member)]));
+        assert!(after(&[Joined(Role::Member), RoleChanged(Role::Admin)]));
+        assert!(!after(&[Joined(Role::Admin), RoleChanged(Role::Member)]));
+        assert!(!after(&[Joined(Role::Admin), Disabled]));
+        assert!(after(&[Joined(Role::Admin), Disabled, Enabled]));
+        assert!(!after(&[Joined(Role::Admin), Left]));
+        assert!(!after(&[Joined(Role::Admin), Left, Enabled]));
+    }
+}

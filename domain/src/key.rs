@@ -1,0 +1,188 @@
+//! An API key's life: made by a manager of the firm, revoked once and for good
+//! (contract, section Authentication).
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{aggregate, domain_event};
+
+/// One stream per key.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    life: Life,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Life {
+    #[default]
+    Unknown,
+    Active,
+    Revoked,
+}
+
+/// What can be asked of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyCommand {
+    /// Make it.
+    Create {
+        /// The member it acts for.
+        member_id: Uuid,
+        /// The label given to it.
+        name: String,
+        /// Its first characters, to tell keys apart.
+        prefix: String,
+        /// SHA-256 of its text, lower-case hex; the text itself is never kept.
+        sha256: String,
+    },
+    /// Take it away.
+    Revoke {
+        /// Why.
+        reason: RevocationReason,
+    },
+}
+
+/// Why a key was revoked (contract, Authentication 5 and 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RevocationReason {
+    /// Somebody asked for it.
+    Requested,
+    /// Its member left the firm, was disabled or lost the right to manage.
+    MemberNotManager,
+}
+
+/// What happened to a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum KeyEvent {
+    /// It was made.
+    KeyCreated {
+        /// The member it acts for.
+        member_id: Uuid,
+        /// The label given to it.
+        name: String,
+        /// Its first characters.
+        prefix: String,
+        /// SHA-256 of its text, lower-case hex.
+        sha256: String,
+    },
+    /// It was revoked.
+    KeyRevoked {
+        /// Why.
+        reason: RevocationReason,
+    },
+}
+
+domain_event!(KeyEvent {
+    KeyCreated,
+    KeyRevoked
+});
+aggregate!(Key, KeyCommand, KeyEvent, KeyRejection);
+
+/// Why a command on a key was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRejection {
+    /// The id is taken.
+    #[error("a key with this id exists")]
+    Exists,
+    /// There is no such key, or it is revoked.
+    #[error("there is no active key with this id")]
+    NotActive,
+}
+
+impl Key {
+    /// Decides what a command leads to.
+    ///
+    /// # Errors
+    /// [`KeyRejection`] says why nothing happens.
+    pub fn decide(&self, command: &KeyCommand) -> Result<Vec<KeyEvent>, KeyRejection> {
+        match (command, self.life) {
+            (
+                KeyCommand::Create {
+                    member_id,
+                    name,
+                    prefix,
+                    sha256,
+                },
+                Life::Unknown,
+            ) => Ok(vec![KeyEvent::KeyCreated {
+                member_id: *member_id,
+                name: name.clone(),
+                prefix: prefix.clone(),
+                sha256: sha256.clone(),
+            }]),
+            (KeyCommand::Create { .. }, Life::Active | Life::Revoked) => Err(KeyRejection::Exists),
+            (KeyCommand::Revoke { reason }, Life::Active) => {
+                Ok(vec![KeyEvent::KeyRevoked { reason: *reason }])
+            }
+            (KeyCommand::Revoke { .. }, Life::Unknown | Life::Revoked) => {
+                Err(KeyRejection::NotActive)
+            }
+        }
+    }
+
+    fn absorb(&mut self, event: &KeyEvent) {
+        self.life = match event {
+            KeyEvent::KeyCreated { .. } => Life::Active,
+            KeyEvent::KeyRevoked { .. } => Life::Revoked,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::TestFramework;
+
+    fn create() -> KeyCommand {
+        KeyCommand::Create {
+            member_id: Uuid::from_u128(1),
+            name: "Zapier".into(),
+            prefix: "ffk_abcdefgh".into(),
+            sha256: "00".repeat(32),
+        }
+    }
+
+    fn created() -> KeyEvent {
+        Key::default().decide(&create()).unwrap().remove(0)
+    }
+
+    const REVOKE: KeyCommand = KeyCommand::Revoke {
+        reason: RevocationReason::Requested,
+    };
+    const REVOKED: KeyEvent = KeyEvent::KeyRevoked {
+        reason: RevocationReason::Requested,
+    };
+
+    #[test]
+    fn a_new_key_is_created() {
+        TestFramework::<Key>::with(())
+            .given_no_previous_events()
+            .when(create())
+            .then_expect_events(vec![created()]);
+    }
+
+    #[test]
+    fn an_active_key_is_revoked_once() {
+        TestFramework::<Key>::with(())
+            .given(vec![created()])
+            .when(REVOKE)
+            .then_expect_events(vec![REVOKED]);
+        TestFramework::<Key>::with(())
+            .given(vec![created(), REVOKED])
+            .when(REVOKE)
+            .then_expect_error(KeyRejection::NotActive);
+    }
+
+    #[test]
+    fn an_unknown_key_cannot_be_revoked_nor_a_known_one_made_again() {
+        TestFramework::<Key>::with(())
+            .given_no_previous_events()
+            .when(REVOKE)
+            .then_expect_error(KeyRejection::NotActive);
+        TestFramework::<Key>::with(())
+            .given(vec![created(), REVOKED])
+            .when(create())
+            .then_expect_error(KeyRejection::Exists);
+    }
+}

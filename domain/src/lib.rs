@@ -1,0 +1,30 @@
+//! What is true: the contract's nouns, the rules that decide, the events that follow.
+//!
+//! Everything here is a pure function of its arguments. No I/O, no SQL, no clock, no randomness:
+//! time, ids and random bytes come in from outside, so every rule can be tested by itself.
+
+pub mod activity;
+pub mod address;
+pub mod answer;
+pub mod api_key;
+pub mod context;
+pub mod delivery;
+pub mod document;
+pub mod event;
+pub mod firm;
+pub mod form;
+pub mod ids;
+pub mod key;
+pub mod occurrence;
+pub mod payload;
+pub mod quota;
+pub mod retry;
+pub mod signature;
+pub mod subscription;
+pub mod target;
+pub mod time;
+pub mod trigger;
+
+mod text;
+
+pub use event::Event;

@@ -1,0 +1,137 @@
+//! Something happened that subscribers may want to hear of: once per rule, however often it is
+//! reported (contract, section Delivery guarantees).
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{aggregate, domain_event};
+use crate::time::Timestamp;
+use crate::trigger::Trigger;
+
+/// The namespace of all ids made from rules; never changed, or everything would happen again.
+const NAMESPACE: Uuid = Uuid::from_u128(0x6f2d_5b1e_9c0a_4e8b_a7d3_1f64_20c9_8e5d);
+
+/// The id of an occurrence: the same for every report of it.
+#[must_use]
+pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
+    Uuid::new_v5(
+        &NAMESPACE,
+        format!("v1|{firm_id}|{}|{key}", trigger.key()).as_bytes(),
+    )
+}
+
+/// The id of the one delivery of an occurrence to a subscription.
+#[must_use]
+pub fn delivery_id(occurrence_id: Uuid, hook_id: Uuid) -> Uuid {
+    Uuid::new_v5(&occurrence_id, hook_id.as_bytes())
+}
+
+/// The id of an event: its place in its stream.
+#[must_use]
+pub fn event_id(aggregate_type: &str, aggregate_id: &str, sequence: i64) -> Uuid {
+    let name = format!("event|{aggregate_type}|{aggregate_id}|{sequence}");
+    Uuid::new_v5(&NAMESPACE, name.as_bytes())
+}
+
+/// One stream per occurrence, of one event.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occurrence {
+    recorded: bool,
+}
+
+/// What can be asked of an occurrence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OccurrenceCommand {
+    /// Record it, if it is new.
+    Record(Happening),
+}
+
+/// What happened, to whose response, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Happening {
+    /// The trigger it is for.
+    pub trigger: Trigger,
+    /// The form it is about.
+    pub form_id: Uuid,
+    /// The response it is about.
+    pub response_id: Uuid,
+    /// When it happened, by the product's clock.
+    pub happened_at: Timestamp,
+}
+
+/// What the log says of an occurrence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OccurrenceEvent {
+    /// It happened.
+    OccurrenceRecorded(Happening),
+}
+
+domain_event!(OccurrenceEvent { OccurrenceRecorded });
+aggregate!(Occurrence, OccurrenceCommand, OccurrenceEvent, NeverRefused);
+
+/// An occurrence is never refused: a report of a known one changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NeverRefused {}
+
+impl Occurrence {
+    /// Decides what a report leads to: an event the first time, nothing after that.
+    ///
+    /// # Errors
+    /// None.
+    pub fn decide(
+        &self,
+        OccurrenceCommand::Record(happening): &OccurrenceCommand,
+    ) -> Result<Vec<OccurrenceEvent>, NeverRefused> {
+        if self.recorded {
+            return Ok(Vec::new());
+        }
+        Ok(vec![OccurrenceEvent::OccurrenceRecorded(happening.clone())])
+    }
+
+    fn absorb(&mut self, OccurrenceEvent::OccurrenceRecorded(_): &OccurrenceEvent) {
+        self.recorded = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::TestFramework;
+
+    fn happening() -> Happening {
+        Happening {
+            trigger: Trigger::FormSubmitted,
+            form_id: Uuid::from_u128(1),
+            response_id: Uuid::from_u128(2),
+            happened_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn it_is_recorded_once() {
+        let report = OccurrenceCommand::Record(happening());
+        let recorded = OccurrenceEvent::OccurrenceRecorded(happening());
+        TestFramework::<Occurrence>::with(())
+            .given_no_previous_events()
+            .when(report.clone())
+            .then_expect_events(vec![recorded.clone()]);
+        TestFramework::<Occurrence>::with(())
+            .given(vec![recorded])
+            .when(report)
+            .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn ids_are_fixed_by_the_rule_and_differ_by_each_part() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let id = occurrence_id(one, Trigger::FormSubmitted, "a");
+        assert_eq!(id, occurrence_id(one, Trigger::FormSubmitted, "a"));
+        assert_eq!(id.to_string(), "f7cf37b2-dbf0-585e-afd6-9ec13ec0b42d");
+        assert_ne!(id, occurrence_id(two, Trigger::FormSubmitted, "a"));
+        assert_ne!(id, occurrence_id(one, Trigger::LeadHot, "a"));
+        assert_ne!(id, occurrence_id(one, Trigger::FormSubmitted, "b"));
+        assert_ne!(delivery_id(id, one), delivery_id(id, two));
+        assert_ne!(event_id("Key", "a", 1), event_id("Key", "a", 2));
+    }
+}

@@ -1,0 +1,243 @@
+//! How a webhook is signed, and how a receiver checks it (contract, section Signature;
+//! ruling 22).
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+
+use crate::text;
+
+/// What every signing secret's text begins with (contract, section Authentication).
+pub const SECRET_PREFIX: &str = "whsec_";
+
+/// How far a signature's time may be from the receiver's (contract, section Limits).
+pub const SIGNATURE_AGE_MAX_SECONDS: u64 = 5 * 60;
+
+/// A firm's webhook signing secret. Never logged: its `Debug` shows nothing of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookSecret(String);
+
+/// The text does not have the form of a signing secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not the form of a webhook signing secret")]
+pub struct NotASecret;
+
+impl WebhookSecret {
+    /// Makes a secret of 32 random bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(text::secret(SECRET_PREFIX, bytes))
+    }
+
+    /// Reads a secret that was kept.
+    ///
+    /// # Errors
+    /// [`NotASecret`] unless it is exactly a text that [`WebhookSecret::from_bytes`] makes.
+    pub fn parse(text: &str) -> Result<Self, NotASecret> {
+        if text::is_secret(SECRET_PREFIX, text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotASecret)
+        }
+    }
+
+    /// The whole text: what is shown to owners and admins, and the key [`sign`] takes.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret(…)")
+    }
+}
+
+/// The value of `X-Service-Signature` for a body sent at this time. The HMAC's key is the whole
+/// text of the secret, prefix included (ruling 22).
+#[must_use]
+pub fn sign(secret: &str, unix_seconds: i64, body: &[u8]) -> String {
+    format!("t={unix_seconds},v1={}", v1(secret, unix_seconds, body))
+}
+
+/// What a receiver has in its hands.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedRequest<'a> {
+    /// The value of `X-Service-Signature`.
+    pub header: &'a str,
+    /// The raw body, before anything parsed it.
+    pub body: &'a [u8],
+}
+
+/// Why a receiver rejects a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BadSignature {
+    /// The header is not `t=<unix_seconds>,v1=<hex>`.
+    #[error("the signature header is malformed")]
+    Malformed,
+    /// Its time is more than [`SIGNATURE_AGE_MAX_SECONDS`] away.
+    #[error("the signature is too old or from the future")]
+    Stale,
+    /// Another secret, another time or another body was signed.
+    #[error("the signature does not match")]
+    Mismatch,
+}
+
+/// Checks a request as a receiver does, in constant time.
+///
+/// # Errors
+/// The first reason for which it is rejected.
+pub fn verify(
+    request: SignedRequest<'_>,
+    secret: &str,
+    now_unix_seconds: i64,
+) -> Result<(), BadSignature> {
+    let (unix_seconds, given) = parse(request.header).ok_or(BadSignature::Malformed)?;
+    if now_unix_seconds.abs_diff(unix_seconds) > SIGNATURE_AGE_MAX_SECONDS {
+        return Err(BadSignature::Stale);
+    }
+    let expected = v1(secret, unix_seconds, request.body);
+    if bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
+        Ok(())
+    } else {
+        Err(BadSignature::Mismatch)
+    }
+}
+
+fn parse(header: &str) -> Option<(i64, &str)> {
+    let (t, v1) = header.strip_prefix("t=")?.split_once(",v1=")?;
+    let is_number = t.bytes().all(|byte| byte.is_ascii_digit());
+    Some((t.parse().ok().filter(|_| is_number)?, v1))
+}
+
+fn v1(secret: &str, unix_seconds: i64, body: &[u8]) -> String {
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
+    mac.update(format!("{unix_seconds}.").as_bytes());
+    mac.update(body);
+    hex::encode(mac.finalize().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+    const NOW: i64 = 1_767_225_600;
+
+    fn secret() -> WebhookSecret {
+        WebhookSecret::from_bytes(std::array::from_fn(|i| u8::try_from(i).unwrap()))
+    }
+
+    fn check(header: &str, body: &[u8]) -> Result<(), BadSignature> {
+        verify(SignedRequest { header, body }, SECRET, NOW)
+    }
+
+    #[test]
+    fn a_secret_is_its_prefix_and_43_characters_and_never_shown() {
+        assert_eq!(secret().as_str(), SECRET);
+        assert_eq!(format!("{:?}", secret()), "WebhookSecret(…)");
+        assert_eq!(WebhookSecret::parse(SECRET), Ok(secret()));
+        assert_eq!(WebhookSecret::parse(&SECRET[1..]), Err(NotASecret));
+        assert_eq!(
+            WebhookSecret::parse(&SECRET.replace("whsec_", "ffk_")),
+            Err(NotASecret)
+        );
+    }
+
+    // printf '%s' '1767225600.{"event":"form_submitted"}' | openssl dgst -sha256 \
+    //   -hmac whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8
+    // and for bytes that are no text: printf '0.\000\377\r\n' | openssl dgst …
+    #[rstest]
+    #[case(
+        NOW,
+        br#"{"event":"form_submitted"}"#,
+        "e7a304512d36c15510737f8dd41a14327eec34b3b719594fde4706c95a20f889"
+    )]
+    #[case(
+        NOW,
+        b"",
+        "b8fb2a5ab5788917d605c0de71194c80589ce74db53f6d544f41c5877c13fd5d"
+    )]
+    #[case(
+        0,
+        b"\0\xff\r\n",
+        "ac5fa69db1dc2075f519bac399fe1373467e13038220337298fcf042dd1c9c33"
+    )]
+    fn d11_openssl_agrees(#[case] t: i64, #[case] body: &[u8], #[case] v1: &str) {
+        assert_eq!(sign(SECRET, t, body), format!("t={t},v1={v1}"));
+    }
+
+    #[test]
+    fn a_receiver_accepts_what_was_signed_and_nothing_else() {
+        let header = sign(SECRET, NOW, b"body");
+        assert_eq!(check(&header, b"body"), Ok(()));
+        assert_eq!(check(&header, b"body "), Err(BadSignature::Mismatch));
+        let moved = header.replace(&NOW.to_string(), &(NOW + 1).to_string());
+        assert_eq!(check(&moved, b"body"), Err(BadSignature::Mismatch));
+    }
+
+    #[rstest]
+    #[case(-301, Err(BadSignature::Stale))]
+    #[case(-300, Ok(()))]
+    #[case(300, Ok(()))]
+    #[case(301, Err(BadSignature::Stale))]
+    #[case(-NOW, Err(BadSignature::Stale))]
+    #[case(i64::MAX - NOW, Err(BadSignature::Stale))]
+    fn five_minutes_either_way(#[case] off: i64, #[case] expected: Result<(), BadSignature>) {
+        assert_eq!(check(&sign(SECRET, NOW + off, b""), b""), expected);
+    }
+
+    #[rstest]
+    fn what_is_no_signature(
+        #[values(
+            "",
+            "t=1767225600",
+            "v1=aa,t=1767225600",
+            "t=,v1=",
+            "t=-1,v1=aa",
+            "t=+1,v1=aa"
+        )]
+        header: &str,
+    ) {
+        assert_eq!(check(header, b""), Err(BadSignature::Malformed));
+    }
+
+    #[test]
+    fn hex_is_lower_case_and_whole() {
+        let header = sign(SECRET, NOW, b"");
+        let (t, v1) = header.split_once(",v1=").unwrap();
+        for other in [
+            &v1.to_uppercase(),
+            &v1[1..],
+            &v1[..63],
+            &format!("{v1}0"),
+            "",
+        ] {
+            assert_eq!(
+                check(&format!("{t},v1={other}"), b""),
+                Err(BadSignature::Mismatch)
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn b17_no_firms_signature_verifies_with_anothers_secret(
+            ours: [u8; 32], theirs: [u8; 32], at in 0..=i64::MAX, body: Vec<u8>,
+        ) {
+            let [ours, theirs] = [ours, theirs].map(WebhookSecret::from_bytes);
+            prop_assume!(ours != theirs);
+            let header = sign(ours.as_str(), at, &body);
+            let request = SignedRequest { header: &header, body: &body };
+            prop_assert_eq!(verify(request, ours.as_str(), at), Ok(()));
+            prop_assert_eq!(verify(request, theirs.as_str(), at), Err(BadSignature::Mismatch));
+        }
+    }
+}

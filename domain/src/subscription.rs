@@ -1,0 +1,322 @@
+//! A REST-hook subscription's life, from `POST /hooks` to its removal and the reason for it
+//! (contract, sections Hook and States; rulings 26 and 29).
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{aggregate, domain_event};
+use crate::time::Timestamp;
+use crate::trigger::Trigger;
+
+/// One stream per subscription.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscription {
+    life: Life,
+    gone: Option<GoneAnswer>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Life {
+    #[default]
+    Unknown,
+    Live,
+    Removed,
+}
+
+/// A delivery that ended with 410 Gone: half of the evidence for a removal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoneAnswer {
+    /// The delivery.
+    pub delivery_id: Uuid,
+    /// The status it ended with.
+    pub status: u16,
+    /// When its last try was finished.
+    pub finished_at: Timestamp,
+}
+
+/// What can be asked of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubscriptionCommand {
+    /// Make it.
+    Create {
+        /// The key that made it and alone sees it.
+        key_id: Uuid,
+        /// What it listens to.
+        trigger: Trigger,
+        /// Where deliveries go, exactly as sent.
+        target_url: String,
+        /// Only this form's events, or every form's.
+        form_id: Option<Uuid>,
+    },
+    /// Remove it.
+    Remove {
+        /// Why.
+        reason: RemovalReason,
+    },
+    /// A delivery ended with 410.
+    RecordGone(GoneAnswer),
+    /// A delivery succeeded.
+    RecordAnswered {
+        /// The delivery.
+        delivery_id: Uuid,
+    },
+}
+
+/// Why a subscription was removed, when its target was not the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemovalReason {
+    /// `DELETE /hooks/{id}` with its own key.
+    DeletedByKey,
+    /// Its key was revoked.
+    KeyRevoked,
+    /// Two deliveries in a row were answered 410.
+    TargetGone,
+    /// The firm was closed.
+    FirmClosed,
+}
+
+/// What happened to a subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum SubscriptionEvent {
+    /// It was made.
+    SubscriptionCreated {
+        /// The key that made it.
+        key_id: Uuid,
+        /// What it listens to.
+        trigger: Trigger,
+        /// Where deliveries go.
+        target_url: String,
+        /// Only this form's events, or every form's.
+        form_id: Option<Uuid>,
+    },
+    /// A delivery ended with 410, the first one since the last success.
+    TargetGone(GoneAnswer),
+    /// A delivery succeeded after one that ended with 410: the count starts again.
+    TargetAnswered {
+        /// The delivery.
+        delivery_id: Uuid,
+    },
+    /// It was removed: with its evidence this is the audit record.
+    SubscriptionRemoved {
+        /// Why.
+        reason: RemovalReason,
+        /// The two deliveries that ended with 410, for `target_gone` only.
+        evidence: Vec<GoneAnswer>,
+    },
+}
+
+domain_event!(SubscriptionEvent {
+    SubscriptionCreated,
+    TargetGone,
+    TargetAnswered,
+    SubscriptionRemoved,
+});
+aggregate!(
+    Subscription,
+    SubscriptionCommand,
+    SubscriptionEvent,
+    SubscriptionRejection
+);
+
+/// Why a command on a subscription was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubscriptionRejection {
+    /// The id is taken.
+    #[error("a subscription with this id exists")]
+    Exists,
+    /// There is no such subscription, or it is removed.
+    #[error("there is no live subscription with this id")]
+    NotLive,
+}
+
+impl Subscription {
+    /// A live subscription whose last finished delivery ended so: what its lane remembers.
+    #[must_use]
+    pub const fn live(gone: Option<GoneAnswer>) -> Self {
+        Self {
+            life: Life::Live,
+            gone,
+        }
+    }
+
+    /// Decides what a command leads to.
+    ///
+    /// # Errors
+    /// [`SubscriptionRejection`] says why nothing happens.
+    pub fn decide(
+        &self,
+        command: &SubscriptionCommand,
+    ) -> Result<Vec<SubscriptionEvent>, SubscriptionRejection> {
+        match (command, self.life) {
+            (
+                SubscriptionCommand::Create {
+                    key_id,
+                    trigger,
+                    target_url,
+                    form_id,
+                },
+                Life::Unknown,
+            ) => Ok(vec![SubscriptionEvent::SubscriptionCreated {
+                key_id: *key_id,
+                trigger: *trigger,
+                target_url: target_url.clone(),
+                form_id: *form_id,
+            }]),
+            (SubscriptionCommand::Create { .. }, Life::Live | Life::Removed) => {
+                Err(SubscriptionRejection::Exists)
+            }
+            (_, Life::Unknown | Life::Removed) => Err(SubscriptionRejection::NotLive),
+            (SubscriptionCommand::Remove { reason }, Life::Live) => {
+                Ok(vec![SubscriptionEvent::SubscriptionRemoved {
+                    reason: *reason,
+                    evidence: Vec::new(),
+                }])
+            }
+            (SubscriptionCommand::RecordGone(answer), Life::Live) => Ok(self.gone_again(answer)),
+            (SubscriptionCommand::RecordAnswered { delivery_id }, Life::Live) => {
+                Ok(self.answered(*delivery_id))
+            }
+        }
+    }
+
+    /// The second 410 in a row removes; the evidence is both of them.
+    fn gone_again(&self, answer: &GoneAnswer) -> Vec<SubscriptionEvent> {
+        let noted = SubscriptionEvent::TargetGone(answer.clone());
+        match &self.gone {
+            None => vec![noted],
+            Some(first) => vec![
+                noted,
+                SubscriptionEvent::SubscriptionRemoved {
+                    reason: RemovalReason::TargetGone,
+                    evidence: vec![first.clone(), answer.clone()],
+                },
+            ],
+        }
+    }
+
+    /// Only a success after a 410 is worth an event.
+    fn answered(&self, delivery_id: Uuid) -> Vec<SubscriptionEvent> {
+        match self.gone {
+            None => Vec::new(),
+            Some(_) => vec![SubscriptionEvent::TargetAnswered { delivery_id }],
+        }
+    }
+
+    fn absorb(&mut self, event: &SubscriptionEvent) {
+        match event {
+            SubscriptionEvent::SubscriptionCreated { .. } => self.life = Life::Live,
+            SubscriptionEvent::TargetGone(answer) => self.gone = Some(answer.clone()),
+            SubscriptionEvent::TargetAnswered { .. } => self.gone = None,
+            SubscriptionEvent::SubscriptionRemoved { .. } => self.life = Life::Removed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::TestFramework;
+
+    fn created() -> SubscriptionEvent {
+        let create = SubscriptionCommand::Create {
+            key_id: Uuid::from_u128(1),
+            trigger: Trigger::FormSubmitted,
+            target_url: "https://example.com/hook".into(),
+            form_id: None,
+        };
+        Subscription::default().decide(&create).unwrap().remove(0)
+    }
+
+    fn gone(n: u128) -> GoneAnswer {
+        GoneAnswer {
+            delivery_id: Uuid::from_u128(n),
+            status: 410,
+            finished_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
+        }
+    }
+
+    fn answered(n: u128) -> SubscriptionEvent {
+        SubscriptionEvent::TargetAnswered {
+            delivery_id: Uuid::from_u128(n),
+        }
+    }
+
+    fn removed(reason: RemovalReason, evidence: Vec<GoneAnswer>) -> SubscriptionEvent {
+        SubscriptionEvent::SubscriptionRemoved { reason, evidence }
+    }
+
+    fn given(events: Vec<SubscriptionEvent>) -> cqrs_es::test::AggregateTestExecutor<Subscription> {
+        TestFramework::with(()).given(events)
+    }
+
+    #[test]
+    fn it_is_removed_once_with_its_reason() {
+        let remove = SubscriptionCommand::Remove {
+            reason: RemovalReason::DeletedByKey,
+        };
+        let gone_for_good = removed(RemovalReason::DeletedByKey, vec![]);
+        given(vec![created()])
+            .when(remove.clone())
+            .then_expect_events(vec![gone_for_good.clone()]);
+        given(vec![created(), gone_for_good])
+            .when(remove.clone())
+            .then_expect_error(SubscriptionRejection::NotLive);
+        given(vec![])
+            .when(remove)
+            .then_expect_error(SubscriptionRejection::NotLive);
+    }
+
+    #[test]
+    fn d9_one_410_leaves_it_alive() {
+        given(vec![created()])
+            .when(SubscriptionCommand::RecordGone(gone(1)))
+            .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(1))]);
+    }
+
+    #[test]
+    fn d9_two_410s_in_a_row_remove_it_with_both_as_evidence() {
+        given(vec![created(), SubscriptionEvent::TargetGone(gone(1))])
+            .when(SubscriptionCommand::RecordGone(gone(2)))
+            .then_expect_events(vec![
+                SubscriptionEvent::TargetGone(gone(2)),
+                removed(RemovalReason::TargetGone, vec![gone(1), gone(2)]),
+            ]);
+    }
+
+    #[test]
+    fn d9_a_success_in_between_resets_the_count() {
+        given(vec![
+            created(),
+            SubscriptionEvent::TargetGone(gone(1)),
+            answered(2),
+        ])
+        .when(SubscriptionCommand::RecordGone(gone(3)))
+        .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(3))]);
+    }
+
+    #[test]
+    fn a_success_without_a_410_before_it_is_no_event() {
+        let success = SubscriptionCommand::RecordAnswered {
+            delivery_id: Uuid::from_u128(2),
+        };
+        given(vec![created()])
+            .when(success.clone())
+            .then_expect_events(vec![]);
+        given(vec![created(), SubscriptionEvent::TargetGone(gone(1))])
+            .when(success)
+            .then_expect_events(vec![answered(2)]);
+    }
+
+    #[test]
+    fn d10_a_third_410_after_the_removal_changes_nothing() {
+        given(vec![
+            created(),
+            removed(RemovalReason::TargetGone, vec![gone(1), gone(2)]),
+        ])
+        .when(SubscriptionCommand::RecordGone(gone(3)))
+        .then_expect_error(SubscriptionRejection::NotLive);
+    }
+}

@@ -1,0 +1,258 @@
+//! A target: where a delivery is sent (contract, section POST /hooks; rulings 15 and 19).
+//!
+//! Checked as text first, then parsed, then its host classified: the URL parser repairs too much
+//! to be asked first. What a name resolves to is not known here; the deliverer asks
+//! [`AllowedTargets::permits`] about each address it is about to dial.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+
+use thiserror::Error;
+use url::{Host, SyntaxViolation, Url};
+
+use crate::address::AllowedTargets;
+
+/// Longest target in characters (contract, section Limits).
+pub const TARGET_MAX_CHARS: usize = 2_000;
+
+/// Names that never lead to the public internet, with everything below them (ruling 15).
+const PRIVATE_SUFFIXES: [&str; 4] = ["local", "internal", "home.arpa", "onion"];
+
+/// Longest host name and label that DNS can carry (RFC 1035, section 2.3.4).
+const NAME_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
+
+/// Ports of other protocols (WHATWG Fetch, section "Port blocking"), and 0 (ruling 15).
+const BAD_PORTS: [u16; 83] = [
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
+    102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
+    465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,
+    993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
+    6668, 6669, 6679, 6697, 10080,
+];
+
+/// A checked target. Equal when it was sent in the same words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    text: String,
+    url: Url,
+    host: TargetHost,
+    port: u16,
+}
+
+/// The host of a target, as the URL parser understood it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetHost {
+    /// A name to look up, in ASCII (punycode) and without a trailing dot.
+    Name(String),
+    /// An address written out; a resolver is never asked about it.
+    Ip(IpAddr),
+}
+
+/// Why a text is not a target, in a sentence for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetRefusal {
+    /// More than [`TARGET_MAX_CHARS`].
+    #[error("the target is longer than 2,000 characters")]
+    TooLong,
+    /// Another scheme, or none.
+    #[error("the target must start with https://")]
+    NotHttps,
+    /// A user name or password, even an empty one.
+    #[error("the target must not hold a username or password")]
+    UserInfo,
+    /// White space, a control character or a backslash; in a redirect also a non-ASCII byte.
+    #[error("the target holds white space, a control character or a backslash")]
+    ForbiddenCharacter,
+    /// Nothing between the scheme and the path.
+    #[error("the target has no host")]
+    NoHost,
+    /// Not a URL, or a host that DNS cannot carry.
+    #[error("the target is not a valid URL")]
+    NotAUrl,
+    /// An address outside the public internet (ruling 16).
+    #[error("the target must be public: {0} is a private or local address")]
+    PrivateAddress(IpAddr),
+    /// A name outside the public internet (ruling 15).
+    #[error("the target must be public: its host is a private or local name")]
+    PrivateName,
+    /// A port of another protocol.
+    #[error("the target must not use port {0}")]
+    BadPort(u16),
+}
+
+impl Target {
+    /// Checks a target as it was sent.
+    ///
+    /// # Errors
+    /// The first reason for which it is refused.
+    pub fn parse(text: &str, allowed: &AllowedTargets) -> Result<Self, TargetRefusal> {
+        check_text(text, allowed)?;
+        let mut url = Url::parse(text).map_err(|_| TargetRefusal::NotAUrl)?;
+        url.set_fragment(None);
+        drop_trailing_dot(&mut url)?;
+        let host = classify(&url, allowed)?;
+        let port = url.port_or_known_default().ok_or(TargetRefusal::NotAUrl)?;
+        if BAD_PORTS.contains(&port) {
+            return Err(TargetRefusal::BadPort(port));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            url,
+            host,
+            port,
+        })
+    }
+
+    /// Follows a `Location`: joined by the URL parser, then checked like any target
+    /// (ruling 19, case C17).
+    ///
+    /// # Errors
+    /// The first reason for which the place it leads to is refused.
+    pub fn join(&self, location: &[u8], allowed: &AllowedTargets) -> Result<Self, TargetRefusal> {
+        let location = std::str::from_utf8(location)
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))
+            .ok_or(TargetRefusal::ForbiddenCharacter)?;
+        if location.len() > TARGET_MAX_CHARS {
+            return Err(TargetRefusal::TooLong);
+        }
+        // An empty user info leaves no trace in the joined URL: only the parser sees it.
+        let user_info = Cell::new(false);
+        let note = |seen| {
+            if seen == SyntaxViolation::EmbeddedCredentials {
+                user_info.set(true);
+            }
+        };
+        let joined = Url::options()
+            .base_url(Some(&self.url))
+            .syntax_violation_callback(Some(&note))
+            .parse(location)
+            .map_err(|_| TargetRefusal::NotAUrl)?;
+        if user_info.get() {
+            return Err(TargetRefusal::UserInfo);
+        }
+        Self::parse(joined.as_str(), allowed)
+    }
+
+    /// The target exactly as it was sent.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What is dialled: without fragment and without the host's trailing dot.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The host that is dialled.
+    #[must_use]
+    pub fn host(&self) -> TargetHost {
+        self.host.clone()
+    }
+
+    /// The port that is dialled.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether the other is "another host": another scheme, host or port (ruling 19).
+    #[must_use]
+    pub fn origin_differs(&self, other: &Self) -> bool {
+        self.url.scheme() != other.url.scheme()
+            || self.host != other.host
+            || self.port != other.port
+    }
+
+    /// The target for logs and audit: host in punycode, query hidden (cases C11 and G5).
+    #[must_use]
+    pub fn masked(&self) -> String {
+        let mut shown = self.url.clone();
+        shown.set_query(None);
+        let query = self.url.query().map_or("", |_| "?…");
+        format!("{shown}{query}")
+    }
+}
+
+/// What can be told from the text alone, before the parser repairs anything (cases C1–C4).
+fn check_text(text: &str, allowed: &AllowedTargets) -> Result<(), TargetRefusal> {
+    if text.chars().count() > TARGET_MAX_CHARS {
+        return Err(TargetRefusal::TooLong);
+    }
+    if text
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || c == '\\')
+    {
+        return Err(TargetRefusal::ForbiddenCharacter);
+    }
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://").filter(|_| allowed.http()))
+        .ok_or(TargetRefusal::NotHttps)?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority {
+        "" => Err(TargetRefusal::NoHost),
+        _ if authority.contains('@') => Err(TargetRefusal::UserInfo),
+        _ => Ok(()),
+    }
+}
+
+fn drop_trailing_dot(url: &mut Url) -> Result<(), TargetRefusal> {
+    let Some(name) = url.domain().and_then(|name| name.strip_suffix('.')) else {
+        return Ok(());
+    };
+    let name = name.to_owned();
+    url.set_host(Some(&name))
+        .map_err(|_| TargetRefusal::NotAUrl)
+}
+
+fn classify(url: &Url, allowed: &AllowedTargets) -> Result<TargetHost, TargetRefusal> {
+    match url.host() {
+        None => Err(TargetRefusal::NoHost),
+        Some(Host::Ipv4(ip)) => classify_ip(ip.into(), allowed),
+        Some(Host::Ipv6(ip)) => classify_ip(ip.into(), allowed),
+        Some(Host::Domain(name)) => classify_name(name, allowed),
+    }
+}
+
+fn classify_ip(ip: IpAddr, allowed: &AllowedTargets) -> Result<TargetHost, TargetRefusal> {
+    if allowed.permits(ip) {
+        Ok(TargetHost::Ip(ip))
+    } else {
+        Err(TargetRefusal::PrivateAddress(ip))
+    }
+}
+
+fn classify_name(name: &str, allowed: &AllowedTargets) -> Result<TargetHost, TargetRefusal> {
+    if name.len() > NAME_MAX || !name.split('.').all(is_label) {
+        return Err(TargetRefusal::NotAUrl);
+    }
+    let public = if is_or_below(name, "localhost") {
+        allowed.opens_loopback()
+    } else {
+        name.contains('.')
+            && !PRIVATE_SUFFIXES
+                .iter()
+                .any(|suffix| is_or_below(name, suffix))
+    };
+    if public {
+        Ok(TargetHost::Name(name.to_owned()))
+    } else {
+        Err(TargetRefusal::PrivateName)
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=LABEL_MAX).contains(&label.len())
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+fn is_or_below(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix)
+        .is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}

@@ -1,0 +1,219 @@
+//! Points in time as the service writes and reads them (contract, What the service does;
+//! ruling 13). It never asks what time it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Datelike, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Longest RFC 3339 text that is read: nanoseconds and an offset need 35 characters.
+const TEXT_MAX: usize = 40;
+
+/// A point in time, in whole milliseconds. Written as `YYYY-MM-DDTHH:MM:SS.mmmZ`, always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Timestamp(DateTime<Utc>);
+
+/// Why a text is not a point in time, in a sentence for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NotATimestamp {
+    /// Not the form that RFC 3339 gives, or a date or time that does not exist.
+    #[error("not an RFC 3339 timestamp such as 2026-01-31T09:30:00.000Z")]
+    Malformed,
+    /// Second 60: clocks here do not have it.
+    #[error("a timestamp cannot name a leap second")]
+    LeapSecond,
+    /// Before the year 0 or after 9999 in UTC.
+    #[error("a timestamp must lie in the years 0000 to 9999")]
+    YearOutOfRange,
+}
+
+impl Timestamp {
+    /// Cuts what is finer than a millisecond.
+    #[must_use]
+    pub fn new(at: DateTime<Utc>) -> Self {
+        Self(DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
+    }
+
+    /// The same point in time, to reckon with.
+    #[must_use]
+    pub fn get(self) -> DateTime<Utc> {
+        self.0
+    }
+}
+
+impl From<DateTime<Utc>> for Timestamp {
+    fn from(at: DateTime<Utc>) -> Self {
+        Self::new(at)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+}
+
+impl From<Timestamp> for String {
+    fn from(at: Timestamp) -> Self {
+        at.to_string()
+    }
+}
+
+impl TryFrom<String> for Timestamp {
+    type Error = NotATimestamp;
+
+    fn try_from(text: String) -> Result<Self, NotATimestamp> {
+        text.parse()
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = NotATimestamp;
+
+    /// Reads RFC 3339 with any offset, and nothing looser.
+    fn from_str(text: &str) -> Result<Self, NotATimestamp> {
+        if !has_rfc_3339_shape(text.as_bytes()) {
+            return Err(NotATimestamp::Malformed);
+        }
+        if text.get(17..19) == Some("60") {
+            return Err(NotATimestamp::LeapSecond);
+        }
+        let at = DateTime::parse_from_rfc3339(text)
+            .map_err(|_| NotATimestamp::Malformed)?
+            .to_utc();
+        if (0..=9999).contains(&at.year()) {
+            Ok(Self::new(at))
+        } else {
+            Err(NotATimestamp::YearOutOfRange)
+        }
+    }
+}
+
+/// The parser checks ranges but is lenient about separators; this checks them.
+fn has_rfc_3339_shape(text: &[u8]) -> bool {
+    let Some((head, tail)) = text.split_at_checked(19) else {
+        return false;
+    };
+    let zone = match tail.split_first() {
+        Some((b'.', rest)) => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 {
+                return false;
+            }
+            &rest[digits..]
+        }
+        _ => tail,
+    };
+    text.len() <= TEXT_MAX
+        && (fits(head, b"0000-00-00T00:00:00") || fits(head, b"0000-00-00t00:00:00"))
+        && (matches!(zone, b"Z" | b"z") || fits(zone, b"+00:00") || fits(zone, b"-00:00"))
+}
+
+/// Whether the text has a digit wherever the pattern has one, and its very characters elsewhere.
+fn fits(text: &[u8], pattern: &[u8]) -> bool {
+    text.len() == pattern.len()
+        && text
+            .iter()
+            .zip(pattern)
+            .all(|(byte, expected)| match expected {
+                b'0' => byte.is_ascii_digit(),
+                _ => byte == expected,
+            })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("2026-01-31T09:30:00Z", "2026-01-31T09:30:00.000Z")]
+    #[case("2026-01-31T09:30:00.5Z", "2026-01-31T09:30:00.500Z")]
+    #[case("2026-01-31T09:30:00.123999999Z", "2026-01-31T09:30:00.123Z")]
+    #[case("2026-01-31t09:30:00z", "2026-01-31T09:30:00.000Z")]
+    #[case("2026-01-31T00:30:00+02:00", "2026-01-30T22:30:00.000Z")]
+    #[case("2026-12-31T23:30:00-00:45", "2027-01-01T00:15:00.000Z")]
+    #[case("2026-01-31T09:30:00-00:00", "2026-01-31T09:30:00.000Z")]
+    #[case("0000-01-01T00:00:00Z", "0000-01-01T00:00:00.000Z")]
+    #[case("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z")]
+    #[case("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z")]
+    fn a25_always_milliseconds_in_utc(#[case] text: &str, #[case] written: &str) {
+        let at: Timestamp = text.parse().unwrap();
+        assert_eq!(at.to_string(), written);
+        assert_eq!(
+            serde_json::to_string(&at).unwrap(),
+            format!("\"{written}\"")
+        );
+    }
+
+    #[rstest]
+    fn what_is_not_rfc_3339(
+        #[values(
+            "",
+            "2026-01-31",
+            "2026-01-31T09:30Z",
+            "2026-01-31T09:30:00",
+            "2026-01-31 09:30:00Z",
+            "2026-01-31T09:30:00,5Z",
+            "2026-01-31T09:30:00.Z",
+            "2026-01-31T09:30:00 Z",
+            "2026-01-31T09:30:00+0200",
+            "2026-01-31T09:30:00+02",
+            "2026-01-31T09:30:00\u{2212}02:00",
+            "2026-01-31T09:30:00+24:00",
+            "2026-01-31T09:30:00+02:60",
+            "2026-02-29T09:30:00Z",
+            "2026-13-01T09:30:00Z",
+            "2026-01-31T24:00:00Z",
+            "2026-01-31T09:60:00Z",
+            "2026-01-31T09:30:61Z",
+            "+2026-01-31T09:30:00Z",
+            "10000-01-01T00:00:00Z",
+            " 2026-01-31T09:30:00Z",
+            "2026-01-31T09:30:00Z\n",
+            "1767225600",
+            "2026-01-31T09:30:0é",
+            "2026-01-31T09:30:00.00000000000000000000000000Z"
+        )]
+        text: &str,
+    ) {
+        assert_eq!(text.parse::<Timestamp>(), Err(NotATimestamp::Malformed));
+    }
+
+    #[test]
+    fn leap_seconds_are_refused_by_name() {
+        assert_eq!(
+            "2016-12-31T23:59:60Z".parse::<Timestamp>(),
+            Err(NotATimestamp::LeapSecond)
+        );
+        let error = serde_json::from_str::<Timestamp>("\"2016-12-31T23:59:60Z\"").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("a timestamp cannot name a leap second")
+        );
+    }
+
+    #[test]
+    fn an_offset_may_not_lead_out_of_the_four_digit_years() {
+        for text in ["9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+00:01"] {
+            assert_eq!(
+                text.parse::<Timestamp>(),
+                Err(NotATimestamp::YearOutOfRange),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_finer_than_a_millisecond_is_cut() {
+        let at = DateTime::from_timestamp_nanos(1_999_999);
+        assert_eq!(
+            Timestamp::new(at).get(),
+            DateTime::from_timestamp_nanos(1_000_000)
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! What follows from an answer, and what is kept of it (cases D1, D5, D6 and C20).
+
+use domain::answer::{
+    ANSWER_KEPT_BYTES, Answer, NetworkError, RedirectFault, Verdict, clean_answer,
+};
+use domain::api_key::ApiKey;
+use domain::signature::WebhookSecret;
+use domain::target::TargetRefusal;
+use proptest::prelude::*;
+use rstest::rstest;
+
+#[rstest]
+fn d1_any_2xx_is_delivered(#[values(200, 201, 202, 204, 206, 299)] status: u16) {
+    assert_eq!(Answer::Status(status).verdict(), Verdict::Delivered);
+}
+
+#[rstest]
+fn d1_no_final_status_is_a_protocol_error(#[values(0, 100, 101, 199, 600, 666, 999)] status: u16) {
+    let answer = Answer::Status(status);
+    assert_eq!(
+        (answer.verdict(), answer.code()),
+        (Verdict::Retry, "protocol")
+    );
+}
+
+#[rstest]
+fn d6_retried(#[values(408, 425, 429, 500, 501, 502, 503, 504, 505, 599)] status: u16) {
+    assert_eq!(Answer::Status(status).verdict(), Verdict::Retry);
+}
+
+#[rstest]
+fn d6_failed_at_once(
+    #[values(400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 426, 428, 451, 499)] status: u16,
+) {
+    assert_eq!(Answer::Status(status).verdict(), Verdict::Failed);
+}
+
+#[rstest]
+fn c20_a_final_redirect_fails_at_once(#[values(300, 301, 304, 305, 308, 399)] status: u16) {
+    assert_eq!(Answer::Status(status).verdict(), Verdict::Failed);
+}
+
+#[rstest]
+#[case(Answer::Status(200), Verdict::Delivered, "status")]
+#[case(Answer::Status(503), Verdict::Retry, "status")]
+#[case(NetworkError::Dns.into(), Verdict::Retry, "dns")]
+#[case(NetworkError::TargetRefusedByDns.into(), Verdict::Retry, "target_refused")]
+#[case(NetworkError::Connect.into(), Verdict::Retry, "connect")]
+#[case(NetworkError::Tls.into(), Verdict::Retry, "tls")]
+#[case(NetworkError::Timeout.into(), Verdict::Retry, "timeout")]
+#[case(NetworkError::Protocol.into(), Verdict::Retry, "protocol")]
+#[case(NetworkError::Reset.into(), Verdict::Retry, "reset")]
+#[case(
+    Answer::Refused(TargetRefusal::PrivateName),
+    Verdict::Failed,
+    "target_refused"
+)]
+#[case(RedirectFault::MissingLocation.into(), Verdict::Failed, "redirect_invalid")]
+#[case(RedirectFault::SeveralLocations.into(), Verdict::Failed, "redirect_invalid")]
+#[case(
+    RedirectFault::Refused(TargetRefusal::NotHttps).into(),
+    Verdict::Failed,
+    "redirect_invalid"
+)]
+#[case(RedirectFault::Loop.into(), Verdict::Failed, "redirect_loop")]
+#[case(RedirectFault::TooMany.into(), Verdict::Failed, "too_many_redirects")]
+#[case(Answer::NeverSent, Verdict::Retry, "never_sent")]
+fn rulings_18_and_19_each_kind_has_its_verdict_and_word(
+    #[case] answer: Answer,
+    #[case] verdict: Verdict,
+    #[case] code: &str,
+) {
+    assert_eq!((answer.verdict(), answer.code()), (verdict, code));
+}
+
+#[test]
+fn only_a_status_is_a_status() {
+    assert_eq!(Answer::Status(410).status(), Some(410));
+    assert_eq!(Answer::NetworkError(NetworkError::Timeout).status(), None);
+}
+
+fn secret() -> WebhookSecret {
+    WebhookSecret::from_bytes([7; 32])
+}
+
+#[rstest]
+#[case::plain(b"ok\n\tthanks", "ok\n\tthanks")]
+#[case::html(b"<b>no</b>", "<b>no</b>")]
+#[case::nul(b"a\0b", "a\u{fffd}b")]
+#[case::ansi(b"\x1b[31mred\x1b]0;t\x07", "\u{fffd}[31mred\u{fffd}]0;t\u{fffd}")]
+#[case::c1_escape("a\u{9b}31m\u{7f}".as_bytes(), "a\u{fffd}31m\u{fffd}")]
+#[case::carriage_return(b"a\rb", "a\u{fffd}b")]
+#[case::invalid_utf_8(b"a\xff\xc3\x28", "a\u{fffd}\u{fffd}(")]
+#[case::empty(b"", "")]
+fn d5_what_is_kept_is_harmless_text(#[case] bytes: &[u8], #[case] kept: &str) {
+    assert_eq!(clean_answer(bytes, &[]), kept);
+}
+
+#[test]
+fn d5_anything_written_like_a_secret_is_masked() {
+    let (key, secret) = (ApiKey::from_bytes([9; 32]), secret());
+    let echo = format!(
+        "a{k}b {s},{s}{s}ffk_ ffk_short whsec_ ffk_",
+        k = key.as_str(),
+        s = secret.as_str()
+    );
+    assert_eq!(
+        clean_answer(echo.as_bytes(), &[]),
+        "a[masked] [masked],[masked] ffk_short whsec_ ffk_"
+    );
+}
+
+#[test]
+fn d5_a_secret_that_holds_a_prefix_is_masked_whole() {
+    let key = format!("ffk_{}ffk_{}", "a".repeat(10), "b".repeat(29));
+    assert_eq!(
+        clean_answer(format!("<{key}>").as_bytes(), &[]),
+        "<[masked]>"
+    );
+}
+
+#[test]
+fn d5_the_given_secrets_are_masked() {
+    let echo = b"t=5,v1=abcdef Bearer xyz";
+    assert_eq!(
+        clean_answer(echo, &["abcdef", "", "Bearer xyz"]),
+        "t=5,v1=[masked] [masked]"
+    );
+}
+
+#[test]
+fn d5_a_secret_is_masked_before_the_text_is_cut() {
+    let text = format!(
+        "{}{}",
+        "x".repeat(ANSWER_KEPT_BYTES - 20),
+        secret().as_str()
+    );
+    let kept = clean_answer(text.as_bytes(), &[]);
+    assert!(kept.ends_with("x[masked]"), "{kept}");
+}
+
+#[test]
+fn d5_one_kib_at_most_at_a_character_border() {
+    assert_eq!(clean_answer(&[b'a'; 16_384], &[]).len(), ANSWER_KEPT_BYTES);
+    assert_eq!(
+        clean_answer("é".repeat(600).as_bytes(), &[]).len(),
+        ANSWER_KEPT_BYTES
+    );
+    let kept = clean_answer("€".repeat(600).as_bytes(), &[]);
+    assert_eq!((kept.len(), kept.chars().count()), (1_023, 341));
+    assert_eq!(clean_answer(&[0; 16_384], &[]).chars().count(), 341);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn d5_any_bytes_are_kept_harmless(
+        before in proptest::collection::vec(any::<u8>(), 0..2_000),
+        after in proptest::collection::vec(any::<u8>(), 0..2_000),
+    ) {
+        let secret = secret();
+        let bytes = [before.as_slice(), secret.as_str().as_bytes(), after.as_slice()].concat();
+        let kept = clean_answer(&bytes, &[]);
+        prop_assert!(kept.len() <= ANSWER_KEPT_BYTES);
+        prop_assert!(!kept.contains(secret.as_str()));
+        prop_assert!(kept.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
+    }
+}

@@ -1,0 +1,234 @@
+//! The one insert into the log: any number of events of any number of streams, in one statement.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use cqrs_es::persist::SerializedEvent;
+use domain::context::Context;
+use domain::event::Event;
+use domain::occurrence::event_id;
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::digest::{Digested, digest};
+use crate::error::AppendError;
+
+/// An event to append.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// The stream.
+    pub aggregate_id: String,
+    /// Its place there: one more than the last.
+    pub sequence: i64,
+    /// What happened.
+    pub event: Event,
+    /// Who did it, for which firm, when.
+    pub context: Context,
+}
+
+impl NewEvent {
+    /// The id the event will have.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        event_id(
+            self.event.aggregate_type(),
+            &self.aggregate_id,
+            self.sequence,
+        )
+    }
+
+    /// Numbers the events that a command led to, after the last one of their stream.
+    pub fn after<E: Into<Event>>(
+        last_sequence: i64,
+        aggregate_id: &str,
+        context: &Context,
+        events: impl IntoIterator<Item = E>,
+    ) -> Vec<Self> {
+        (last_sequence + 1..)
+            .zip(events)
+            .map(|(sequence, event)| Self {
+                aggregate_id: aggregate_id.to_owned(),
+                sequence,
+                event: event.into(),
+                context: context.clone(),
+            })
+            .collect()
+    }
+
+    pub(crate) fn from_serialized(event: &SerializedEvent) -> Result<Self, AppendError> {
+        let unreadable = |error: String| AppendError::Unreadable(error);
+        let metadata: HashMap<String, String> = serde_json::from_value(event.metadata.clone())
+            .map_err(|error| unreadable(error.to_string()))?;
+        let context =
+            Context::from_map(&metadata).map_err(|error| unreadable(error.to_string()))?;
+        let body = Event::from_payload(
+            &event.aggregate_type,
+            &event.event_type,
+            event.payload.clone(),
+        )
+        .map_err(|error| unreadable(error.to_string()))?;
+        let sequence =
+            i64::try_from(event.sequence).map_err(|error| unreadable(error.to_string()))?;
+        Ok(Self {
+            aggregate_id: event.aggregate_id.clone(),
+            sequence,
+            event: body,
+            context,
+        })
+    }
+}
+
+/// An event in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEvent {
+    /// Its place in the log.
+    pub position: i64,
+    /// Its id.
+    pub event_id: Uuid,
+    /// The stream.
+    pub aggregate_id: String,
+    /// Its place in the stream.
+    pub sequence: i64,
+    /// What happened.
+    pub event: Event,
+    /// Who did it, for which firm, when.
+    pub context: Context,
+}
+
+/// What to do with an event whose place in its stream is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nothing is appended: a conflict.
+    Refuse,
+    /// That event is left out: it was appended before.
+    Skip,
+}
+
+/// Inserts the events in order; returns those that are new, with their positions.
+pub(crate) async fn insert(
+    connection: &mut PgConnection,
+    events: Vec<NewEvent>,
+    taken: Taken,
+) -> Result<Vec<RecordedEvent>, AppendError> {
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns = Columns::of(&events)?;
+    let statement = match taken {
+        Taken::Refuse => concat!(insert_sql!(), " returning position, event_id"),
+        Taken::Skip => {
+            concat!(
+                insert_sql!(),
+                " on conflict (aggregate_type, aggregate_id, sequence) do nothing returning position, event_id"
+            )
+        }
+    };
+    let rows: Vec<(i64, Uuid)> = sqlx::query_as(statement)
+        .bind(columns.aggregate_types)
+        .bind(columns.aggregate_ids)
+        .bind(columns.sequences)
+        .bind(columns.event_types)
+        .bind(columns.event_versions)
+        .bind(columns.payloads)
+        .bind(columns.metadata)
+        .bind(columns.firm_ids)
+        .bind(columns.event_ids)
+        .bind(columns.recorded_at)
+        .bind(columns.digests)
+        .fetch_all(connection)
+        .await?;
+    Ok(recorded(events, rows))
+}
+
+macro_rules! insert_sql {
+    () => {
+        "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
+                             payload, metadata, firm_id, event_id, recorded_at, digest)
+         select t.aggregate_type, t.aggregate_id, t.sequence, t.event_type, t.event_version,
+                t.payload::json, t.metadata::json, t.firm_id, t.event_id, t.recorded_at, t.digest
+           from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[],
+                       $7::text[], $8::uuid[], $9::uuid[], $10::timestamptz[], $11::bytea[])
+                with ordinality
+                as t(aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
+                     metadata, firm_id, event_id, recorded_at, digest, place)
+          order by t.place"
+    };
+}
+use insert_sql;
+
+/// Rows come back in the order of insertion, which is the order of the events, less those skipped.
+fn recorded(events: Vec<NewEvent>, rows: Vec<(i64, Uuid)>) -> Vec<RecordedEvent> {
+    let mut positions: HashMap<Uuid, i64> = rows.into_iter().map(|(at, id)| (id, at)).collect();
+    events
+        .into_iter()
+        .filter_map(|event| {
+            let event_id = event.id();
+            positions.remove(&event_id).map(|position| RecordedEvent {
+                position,
+                event_id,
+                aggregate_id: event.aggregate_id,
+                sequence: event.sequence,
+                event: event.event,
+                context: event.context,
+            })
+        })
+        .collect()
+}
+
+#[derive(Default)]
+struct Columns {
+    aggregate_types: Vec<&'static str>,
+    aggregate_ids: Vec<String>,
+    sequences: Vec<i64>,
+    event_types: Vec<&'static str>,
+    event_versions: Vec<String>,
+    payloads: Vec<String>,
+    metadata: Vec<String>,
+    firm_ids: Vec<Uuid>,
+    event_ids: Vec<Uuid>,
+    recorded_at: Vec<DateTime<Utc>>,
+    digests: Vec<Vec<u8>>,
+}
+
+impl Columns {
+    fn of(events: &[NewEvent]) -> Result<Self, AppendError> {
+        let mut columns = Self::default();
+        for event in events {
+            columns
+                .push(event)
+                .map_err(|error| AppendError::Unreadable(error.to_string()))?;
+        }
+        Ok(columns)
+    }
+
+    fn push(&mut self, new: &NewEvent) -> serde_json::Result<()> {
+        let payload = new.event.to_payload()?;
+        let metadata: Value = serde_json::to_value(new.context.metadata())?;
+        let event_version = new.event.event_version();
+        let digest = digest(&Digested {
+            aggregate_id: &new.aggregate_id,
+            aggregate_type: new.event.aggregate_type(),
+            event_id: new.id(),
+            event_type: new.event.event_type(),
+            event_version: &event_version,
+            firm_id: new.context.firm_id,
+            metadata: &metadata,
+            payload: &payload,
+            recorded_at: new.context.recorded_at,
+            sequence: new.sequence,
+        })?;
+        self.aggregate_types.push(new.event.aggregate_type());
+        self.aggregate_ids.push(new.aggregate_id.clone());
+        self.sequences.push(new.sequence);
+        self.event_types.push(new.event.event_type());
+        self.event_versions.push(event_version);
+        self.payloads.push(payload.to_string());
+        self.metadata.push(metadata.to_string());
+        self.firm_ids.push(new.context.firm_id);
+        self.event_ids.push(new.id());
+        self.recorded_at.push(new.context.recorded_at.get());
+        self.digests.push(digest.to_vec());
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! What an append met.
+
+use domain::quota::Quota;
+
+/// Why an append did not happen. Nothing of it is in the log then.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Somebody else appended to one of the streams first: load again, decide again.
+    #[error("another append to the same stream came first")]
+    Conflict,
+    /// The one who acts may not any more: key revoked, member not a manager, firm not active.
+    #[error("the one who acts may not act any more")]
+    ActorInactive,
+    /// The firm has no place left.
+    #[error("the firm has no place left: {0:?}")]
+    QuotaFull(Quota),
+    /// The database could not do it.
+    #[error("the database: {0}")]
+    Database(sqlx::Error),
+    /// An event could not be written as JSON, or read back.
+    #[error("an event that cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl From<sqlx::Error> for AppendError {
+    /// A conflict is a taken place in a stream, a serialization failure or a deadlock; any other
+    /// violated constraint is a defect, not a conflict.
+    fn from(error: sqlx::Error) -> Self {
+        let conflict =
+            error
+                .as_database_error()
+                .is_some_and(|error| match error.code().as_deref() {
+                    Some("23505") => error.constraint() == Some("events_pkey"),
+                    Some("40001" | "40P01") => true,
+                    Some(_) | None => false,
+                });
+        if conflict {
+            Self::Conflict
+        } else {
+            Self::Database(error)
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! How far the log is settled.
+//!
+//! Positions are drawn before commit, so a row with a lower position may become visible later than
+//! one with a higher. A reader that remembers "the last position I saw" loses the slow one for good.
+//! The fence knows better, from transaction ids:
+//!
+//! 1. take `hi`, the highest position drawn so far;
+//! 2. draw a transaction id `f` of our own: whoever drew a position at or below `hi` drew its id
+//!    before that (`events_draw_xid`), so its id is lower than `f`;
+//! 3. once the oldest transaction still running is at or above `f`, all of those have ended, and
+//!    everything at or below `hi` is there or never will be. A later statement may read it.
+//!
+//! A look that finds nothing new draws no id.
+
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use tokio::sync::Mutex;
+
+/// The shared fence of a process.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    pool: PgPool,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct State {
+    settled: i64,
+    pending: Option<Pending>,
+}
+
+/// A height that is settled once every transaction below `xid` has ended.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    height: i64,
+    xid: i64,
+}
+
+/// How far a look got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Everything at or below is settled.
+    pub settled: i64,
+    /// There is more, not settled yet: look again soon.
+    pub more: bool,
+}
+
+impl Fence {
+    /// A fence on this pool.
+    #[must_use]
+    pub fn new(pool: PgPool) -> Self {
+        Self {
+            pool,
+            state: Arc::default(),
+        }
+    }
+
+    /// Looks how far the log is settled now.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn look(&self) -> Result<Look, sqlx::Error> {
+        let mut state = self.state.lock().await;
+        if state.pending.is_none() {
+            let height = self.height().await?;
+            if height <= state.settled {
+                return Ok(Look {
+                    settled: state.settled,
+                    more: false,
+                });
+            }
+            state.pending = Some(Pending {
+                height,
+                xid: self.draw_xid().await?,
+            });
+        }
+        if let Some(pending) = state.pending
+            && self.oldest_running().await? >= pending.xid
+        {
+            *state = State {
+                settled: pending.height,
+                pending: None,
+            };
+        }
+        Ok(Look {
+            settled: state.settled,
+            more: state.pending.is_some(),
+        })
+    }
+
+    /// Looks again, for a moment, while the newest appends are still under way.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn look_patiently(&self) -> Result<Look, sqlx::Error> {
+        let mut look = self.look().await?;
+        for millis in [0, 1, 2, 4] {
+            if !look.more {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+            look = self.look().await?;
+        }
+        Ok(look)
+    }
+
+    async fn height(&self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar(
+            "select case when is_called then last_value else 0 end from events_position_seq",
+        )
+        .fetch_one(&self.pool)
+        .await
+    }
+
+    async fn draw_xid(&self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar("select pg_current_xact_id()::text::bigint")
+            .fetch_one(&self.pool)
+            .await
+    }
+
+    async fn oldest_running(&self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            .fetch_one(&self.pool)
+            .await
+    }
+}

@@ -1,0 +1,32 @@
+//! The log: append, load, tail. The only code that touches the events table.
+//!
+//! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
+//! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
+//! [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time.
+
+mod append;
+mod clock;
+mod command;
+mod digest;
+mod error;
+mod fence;
+mod load;
+mod nudge;
+mod pool;
+mod repository;
+mod store;
+pub mod tail;
+mod upcast;
+pub mod worker;
+
+pub use append::{NewEvent, RecordedEvent};
+pub use clock::Clock;
+pub use command::{AsConflict, CommandError, retry_conflicts};
+pub use digest::digest;
+pub use error::AppendError;
+pub use fence::Fence;
+pub use load::{StreamName, load_many};
+pub use nudge::{Nudge, relay};
+pub use pool::{connect, migrate};
+pub use store::{Appending, Store, WithAppend};
+pub use upcast::Upcasters;

@@ -1,0 +1,44 @@
+//! Loading many streams at once: for those who decide about a whole batch.
+
+use sqlx::PgConnection;
+
+use crate::append::RecordedEvent;
+use crate::tail::{StoredEvent, TailError};
+use crate::upcast::Upcasters;
+
+/// Which stream: its kind, and its id there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamName {
+    /// The kind: the aggregate's `TYPE`.
+    pub aggregate_type: &'static str,
+    /// The id.
+    pub aggregate_id: String,
+}
+
+/// All events of these streams, each stream's in its order. Nothing is locked: what is decided
+/// about them stands once their next place in the stream is taken.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn load_many(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    streams: &[StreamName],
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let (kinds, ids): (Vec<&str>, Vec<&str>) = streams
+        .iter()
+        .map(|stream| (stream.aggregate_type, stream.aggregate_id.as_str()))
+        .unzip();
+    let rows: Vec<StoredEvent> = sqlx::query_as(
+        "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+                payload, metadata, firm_id, event_id, recorded_at
+           from events
+          where (aggregate_type, aggregate_id) in (select * from unnest($1::text[], $2::text[]))
+          order by aggregate_type, aggregate_id, sequence",
+    )
+    .bind(kinds)
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(upcasters)).collect()
+}

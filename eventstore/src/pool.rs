@@ -1,0 +1,46 @@
+//! Connections to the database, with the limits that keep transactions short, and the migrations.
+
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Executor, PgPool};
+
+/// How long a caller waits for a free connection before it is told to come back.
+const ACQUIRE: Duration = Duration::from_secs(3);
+
+/// A pool of at most this many connections. Opens the first one when it is needed.
+///
+/// No statement runs for more than 30 s, no lock is awaited for more than 5 s, and no transaction
+/// idles for more than 10 s. A connection that comes back inside a transaction is rolled back: a
+/// cancelled `begin` leaves it so.
+#[must_use]
+pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
+    let options = options.application_name("firmforms").options([
+        // The rollback of a connection that comes back warns when there is nothing to roll back.
+        ("client_min_messages", "error"),
+        ("statement_timeout", "30s"),
+        ("lock_timeout", "5s"),
+        ("idle_in_transaction_session_timeout", "10s"),
+    ]);
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                connection.execute("rollback").await?;
+                Ok(true)
+            })
+        })
+        .connect_lazy_with(options)
+}
+
+static MAIN: Migrator = sqlx::migrate!("../migrations/main");
+
+/// Brings the main database to this build's schema.
+///
+/// # Errors
+/// If a migration fails, or the database is ahead of this build.
+pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
+    MAIN.run(pool).await
+}

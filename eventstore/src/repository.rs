@@ -1,0 +1,93 @@
+//! The repository behind cqrs-es: reads by postgres-es, writes by [`Store`].
+
+use cqrs_es::Aggregate;
+use cqrs_es::persist::{
+    PersistedEventRepository, PersistenceError, ReplayStream, SerializedEvent, SerializedSnapshot,
+};
+use postgres_es::PostgresEventRepository;
+use serde_json::Value;
+
+use crate::append::NewEvent;
+use crate::error::AppendError;
+use crate::store::Store;
+
+/// Persists a command's events in one transaction with the tables the next request must see.
+pub(crate) struct Repository {
+    store: Store,
+    reads: PostgresEventRepository,
+}
+
+impl Repository {
+    pub(crate) fn new(store: Store) -> Self {
+        let reads = PostgresEventRepository::new(store.pool().clone());
+        Self { store, reads }
+    }
+}
+
+impl PersistedEventRepository for Repository {
+    async fn get_events<A: Aggregate>(
+        &self,
+        aggregate_id: &str,
+    ) -> Result<Vec<SerializedEvent>, PersistenceError> {
+        self.reads.get_events::<A>(aggregate_id).await
+    }
+
+    async fn get_last_events<A: Aggregate>(
+        &self,
+        aggregate_id: &str,
+        last_sequence: usize,
+    ) -> Result<Vec<SerializedEvent>, PersistenceError> {
+        self.reads
+            .get_last_events::<A>(aggregate_id, last_sequence)
+            .await
+    }
+
+    /// There are none: streams are short, and the library's snapshots apply events twice.
+    async fn get_snapshot<A: Aggregate>(
+        &self,
+        _: &str,
+    ) -> Result<Option<SerializedSnapshot>, PersistenceError> {
+        Ok(None)
+    }
+
+    async fn persist<A: Aggregate>(
+        &self,
+        events: &[SerializedEvent],
+        _: Option<(String, Value, usize)>,
+    ) -> Result<(), PersistenceError> {
+        let events = events
+            .iter()
+            .map(NewEvent::from_serialized)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(persistence_error)?;
+        self.store
+            .append(events)
+            .await
+            .map(|_| ())
+            .map_err(persistence_error)
+    }
+
+    async fn stream_events<A: Aggregate>(
+        &self,
+        aggregate_id: &str,
+    ) -> Result<ReplayStream, PersistenceError> {
+        self.reads.stream_events::<A>(aggregate_id).await
+    }
+
+    /// Refused: the library's stream ends early, as if whole, when the database fails.
+    async fn stream_all_events<A: Aggregate>(&self) -> Result<ReplayStream, PersistenceError> {
+        Err(PersistenceError::UnknownError(
+            "replay reads the tail, not this stream".into(),
+        ))
+    }
+}
+
+fn persistence_error(error: AppendError) -> PersistenceError {
+    match error {
+        AppendError::Conflict => PersistenceError::OptimisticLockError,
+        AppendError::Database(error) => PersistenceError::ConnectionError(Box::new(error)),
+        AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_) => {
+            PersistenceError::UnknownError(Box::new(error))
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Appending: one transaction holds the events and the few tables the next request must see.
+
+use std::sync::Arc;
+
+use cqrs_es::Aggregate;
+use futures::future::BoxFuture;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+
+use crate::append::{NewEvent, RecordedEvent, Taken, insert};
+use crate::command::{self, CommandError};
+use crate::error::AppendError;
+use crate::nudge::Nudge;
+use crate::upcast::Upcasters;
+
+/// A table that changes in the transaction of the append.
+///
+/// All `before`s run in the order given to [`Store::new`], then the insert, then all `after`s in the
+/// same order. The order of `before`s is the order of locks: firm, member, key, quota, lane.
+pub trait WithAppend: Send + Sync {
+    /// Takes locks and refuses what must not be appended.
+    fn before<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [NewEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        let _ = (connection, events);
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Takes in what was appended.
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        let _ = (connection, events);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// The log of one database.
+#[derive(Clone)]
+pub struct Store {
+    pool: PgPool,
+    with_append: Arc<[Box<dyn WithAppend>]>,
+    nudge: Nudge,
+}
+
+impl Store {
+    /// A store on this pool, with the tables that change with it.
+    #[must_use]
+    pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
+        Self {
+            pool,
+            with_append: with_append.into(),
+            nudge: Nudge::default(),
+        }
+    }
+
+    /// The pool it works on.
+    #[must_use]
+    pub const fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Signalled after each commit of an append of this process.
+    #[must_use]
+    pub const fn nudge(&self) -> &Nudge {
+        &self.nudge
+    }
+
+    /// The one list of upcasters.
+    #[must_use]
+    pub fn upcasters(&self) -> Upcasters {
+        Upcasters::current()
+    }
+
+    /// Begins a transaction that can append.
+    ///
+    /// # Errors
+    /// [`AppendError::Database`].
+    pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
+        let transaction = self.pool.begin().await?;
+        Ok(Appending {
+            store: self,
+            transaction,
+        })
+    }
+
+    /// Appends in a transaction of its own: all of it or nothing.
+    ///
+    /// # Errors
+    /// [`AppendError`]; nothing was appended then.
+    pub async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<RecordedEvent>, AppendError> {
+        let mut appending = self.begin().await?;
+        let recorded = appending.append(events).await?;
+        appending.commit().await?;
+        Ok(recorded)
+    }
+
+    /// Carries out a command on a stream: loads, decides, appends; again when another came first.
+    ///
+    /// # Errors
+    /// [`CommandError`]: the rule's refusal, or what the store met.
+    pub async fn execute<A>(
+        &self,
+        aggregate_id: &str,
+        command: A::Command,
+        context: &domain::context::Context,
+    ) -> Result<(), CommandError<A::Error>>
+    where
+        A: Aggregate<Services = ()> + 'static,
+        A::Command: Clone + Send,
+    {
+        command::execute::<A>(self, aggregate_id, command, context).await
+    }
+}
+
+/// A transaction that can append; dropped without [`Appending::commit`], nothing happened.
+pub struct Appending<'a> {
+    store: &'a Store,
+    transaction: Transaction<'a, Postgres>,
+}
+
+impl Appending<'_> {
+    /// The connection, for reads and writes that belong to the same transaction.
+    pub fn connection(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+
+    /// Appends; a taken place in a stream is a conflict.
+    ///
+    /// # Errors
+    /// [`AppendError`]; the transaction must be dropped then.
+    pub async fn append(
+        &mut self,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<RecordedEvent>, AppendError> {
+        self.insert(events, Taken::Refuse).await
+    }
+
+    /// Appends those whose place is free, and returns just those.
+    ///
+    /// # Errors
+    /// [`AppendError`]; the transaction must be dropped then.
+    pub async fn append_new(
+        &mut self,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<RecordedEvent>, AppendError> {
+        self.insert(events, Taken::Skip).await
+    }
+
+    async fn insert(
+        &mut self,
+        events: Vec<NewEvent>,
+        taken: Taken,
+    ) -> Result<Vec<RecordedEvent>, AppendError> {
+        for table in self.store.with_append.iter() {
+            table.before(&mut self.transaction, &events).await?;
+        }
+        let recorded = insert(&mut self.transaction, events, taken).await?;
+        for table in self.store.with_append.iter() {
+            table.after(&mut self.transaction, &recorded).await?;
+        }
+        Ok(recorded)
+    }
+
+    /// Makes it so, and tells the followers.
+    ///
+    /// # Errors
+    /// [`AppendError`]; whether it happened is then not known if the connection was lost.
+    pub async fn commit(self) -> Result<(), AppendError> {
+        self.transaction.commit().await?;
+        self.store.nudge.signal();
+        Ok(())
+    }
+}

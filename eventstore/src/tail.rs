@@ -1,0 +1,149 @@
+//! Reading the log in order, below the fence, and remembering how far one came.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use cqrs_es::persist::SerializedEvent;
+use domain::context::Context;
+use domain::event::Event;
+use serde_json::Value;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::append::RecordedEvent;
+use crate::digest::to_timestamp;
+use crate::upcast::Upcasters;
+
+/// Why reading stopped. An event is never skipped.
+#[derive(Debug, thiserror::Error)]
+pub enum TailError {
+    /// The database did not answer.
+    #[error("the database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// An event this build cannot read; a newer build may.
+    #[error("position {position}: {why}")]
+    Unreadable {
+        /// Where.
+        position: i64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The settled events after `after`, at most `limit`, in order.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
+pub async fn read(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    after: i64,
+    settled: i64,
+    limit: i64,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let rows: Vec<StoredEvent> = sqlx::query_as(
+        "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+                payload, metadata, firm_id, event_id, recorded_at
+           from events where position > $1 and position <= $2 order by position limit $3",
+    )
+    .bind(after)
+    .bind(settled)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(upcasters)).collect()
+}
+
+/// Locks a follower's checkpoint and says how far it has come; nothing if another process holds it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take_checkpoint(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<i64>, sqlx::Error> {
+    let locked = "select position from checkpoints where name = $1 for update skip locked";
+    if let Some(position) = sqlx::query_scalar(locked)
+        .bind(name)
+        .fetch_optional(&mut *connection)
+        .await?
+    {
+        return Ok(Some(position));
+    }
+    sqlx::query("insert into checkpoints (name, position) values ($1, 0) on conflict do nothing")
+        .bind(name)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query_scalar(locked)
+        .bind(name)
+        .fetch_optional(connection)
+        .await
+}
+
+/// Moves a locked checkpoint.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn move_checkpoint(
+    connection: &mut PgConnection,
+    name: &str,
+    position: i64,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("update checkpoints set position = $2 where name = $1")
+        .bind(name)
+        .bind(position)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+pub(crate) struct StoredEvent {
+    position: i64,
+    aggregate_type: String,
+    aggregate_id: String,
+    sequence: i64,
+    event_type: String,
+    event_version: String,
+    payload: Value,
+    metadata: Value,
+    firm_id: Uuid,
+    event_id: Uuid,
+    recorded_at: DateTime<Utc>,
+}
+
+impl StoredEvent {
+    pub(crate) fn read(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
+        let position = self.position;
+        self.try_read(upcasters)
+            .map_err(|why| TailError::Unreadable { position, why })
+    }
+
+    fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
+        let metadata: HashMap<String, String> =
+            serde_json::from_value(self.metadata.clone()).map_err(|error| error.to_string())?;
+        let context =
+            Context::from_columns(self.firm_id, to_timestamp(self.recorded_at), &metadata)
+                .map_err(|error| error.to_string())?;
+        let sequence = usize::try_from(self.sequence).map_err(|error| error.to_string())?;
+        let stored = upcasters.apply(SerializedEvent::new(
+            self.aggregate_id,
+            sequence,
+            self.aggregate_type,
+            self.event_type,
+            self.event_version,
+            self.payload,
+            self.metadata,
+        ));
+        let event = Event::from_payload(&stored.aggregate_type, &stored.event_type, stored.payload)
+            .map_err(|error| error.to_string())?;
+        Ok(RecordedEvent {
+            position: self.position,
+            event_id: self.event_id,
+            aggregate_id: stored.aggregate_id,
+            sequence: self.sequence,
+            event,
+            context,
+        })
+    }
+}

@@ -1,0 +1,41 @@
+-- The vault: everything personal, under a data key per subject. Its one writer and reader is the
+-- vault crate. The data keys are in a database of their own (migrations/keyring).
+create table responses (
+    firm_id      uuid        not null,
+    response_id  uuid        not null,
+    form_id      uuid        not null,
+    saved_at     timestamptz not null,
+    submitted_at timestamptz,
+    document     bytea       not null,
+    constraint responses_pkey primary key (firm_id, response_id)
+);
+comment on table responses is 'What a person answered, as ciphertext under the key of the response.';
+create index responses_latest_idx on responses (firm_id, submitted_at desc, response_id desc)
+    where submitted_at is not null;
+
+create table bodies (
+    body_id     uuid        not null,
+    firm_id     uuid        not null,
+    response_id uuid        not null,
+    sha256      bytea       not null,
+    ciphertext  bytea       not null,
+    created_at  timestamptz not null,
+    constraint bodies_pkey primary key (body_id),
+    constraint bodies_sha256_check check (octet_length(sha256) = 32)
+);
+comment on table bodies is 'What was sent, frozen at the first try, as ciphertext under the key of the response.';
+
+create table webhook_secrets (
+    firm_id    uuid        not null,
+    secret     bytea       not null,
+    rotated_at timestamptz not null,
+    constraint webhook_secrets_pkey primary key (firm_id)
+);
+comment on table webhook_secrets is 'The signing secret of each firm, as ciphertext under the wrapping key.';
+
+create table firm_contacts (
+    firm_id  uuid  not null,
+    contact  bytea not null,
+    constraint firm_contacts_pkey primary key (firm_id)
+);
+comment on table firm_contacts is 'The reply address of each firm, as ciphertext under the wrapping key.';

@@ -1,0 +1,334 @@
+//! Deliveries and their history, try by try.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use domain::delivery::{Attempt, Consignment, DeliveryEvent, Hop};
+use domain::event::Event;
+use eventstore::RecordedEvent;
+use futures::future::BoxFuture;
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::follow::Projection;
+
+/// The writer.
+pub struct Deliveries;
+
+impl Projection for Deliveries {
+    const NAME: &'static str = "deliveries";
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let batch = Batch::of(events);
+            insert_queued(connection, &batch.queued).await?;
+            insert_attempts(connection, &batch.attempts).await?;
+            update_states(connection, &batch.states).await
+        })
+    }
+}
+
+/// A batch of events sorted by the statement that takes them in.
+#[derive(Default)]
+struct Batch<'a> {
+    queued: Vec<(Uuid, &'a RecordedEvent, &'a Consignment)>,
+    attempts: Vec<(Uuid, Uuid, &'a Attempt)>,
+    states: BTreeMap<Uuid, State>,
+}
+
+/// Where a delivery stands after the batch; what is none stays.
+#[derive(Default)]
+struct State {
+    state: &'static str,
+    cause: Option<&'static str>,
+    next_try_at: Option<DateTime<Utc>>,
+    body: Option<(Uuid, String)>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(events: &'a [RecordedEvent]) -> Self {
+        let mut batch = Self::default();
+        for recorded in events {
+            if let (Event::Delivery(event), Ok(id)) =
+                (&recorded.event, recorded.aggregate_id.parse())
+            {
+                batch.push(id, event, recorded);
+            }
+        }
+        batch
+    }
+
+    fn push(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
+        match event {
+            DeliveryEvent::DeliveryQueued(consignment) => {
+                self.queued.push((id, recorded, consignment));
+            }
+            DeliveryEvent::DeliveryAttempted(attempt) => {
+                self.attempts.push((id, recorded.context.firm_id, attempt));
+                let state = self.states.entry(id).or_default();
+                state.state = attempt.state_after().name();
+                state.next_try_at = attempt.next_try_at.map(domain::time::Timestamp::get);
+                if let (Some(id), Some(sha256)) = (attempt.body_id, &attempt.body_sha256) {
+                    state.body = Some((id, sha256.clone()));
+                }
+            }
+            DeliveryEvent::DeliveryCancelled { cause } => {
+                let state = self.states.entry(id).or_default();
+                state.state = "cancelled";
+                state.cause = Some(cause.name());
+                state.next_try_at = None;
+            }
+        }
+    }
+}
+
+async fn insert_queued(
+    connection: &mut PgConnection,
+    queued: &[(Uuid, &RecordedEvent, &Consignment)],
+) -> Result<(), sqlx::Error> {
+    if queued.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id,
+                                 response_id, created_at, next_try_at, state)
+         select t.*, t.created_at, 'pending'
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::uuid[],
+                       $7::uuid[], $8::timestamptz[])
+                as t(delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id, response_id,
+                     created_at)",
+    )
+    .bind(queued.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(
+        queued
+            .iter()
+            .map(|(_, recorded, _)| recorded.context.firm_id)
+            .collect::<Vec<_>>(),
+    )
+    .bind(queued.iter().map(|(.., c)| c.hook_id).collect::<Vec<_>>())
+    .bind(
+        queued
+            .iter()
+            .map(|(.., c)| c.occurrence_id)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        queued
+            .iter()
+            .map(|(.., c)| c.trigger.key())
+            .collect::<Vec<_>>(),
+    )
+    .bind(queued.iter().map(|(.., c)| c.form_id).collect::<Vec<_>>())
+    .bind(
+        queued
+            .iter()
+            .map(|(.., c)| c.response_id)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        queued
+            .iter()
+            .map(|(_, r, _)| r.context.recorded_at.get())
+            .collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn insert_attempts(
+    connection: &mut PgConnection,
+    attempts: &[(Uuid, Uuid, &Attempt)],
+) -> Result<(), sqlx::Error> {
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let each = || attempts.iter().map(|(.., attempt)| *attempt);
+    sqlx::query(
+        "insert into attempts (delivery_id, firm_id, number, started_at, finished_at, outcome,
+                               status, error, retry_after_seconds, hops)
+         select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::timestamptz[],
+                              $5::timestamptz[], $6::text[], $7::int[], $8::text[], $9::bigint[],
+                              $10::jsonb[])",
+    )
+    .bind(attempts.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(
+        attempts
+            .iter()
+            .map(|(_, firm_id, _)| *firm_id)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        each()
+            .map(|a| i32::try_from(a.number).unwrap_or(i32::MAX))
+            .collect::<Vec<_>>(),
+    )
+    .bind(each().map(|a| a.started_at.get()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.finished_at.get()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.outcome.name()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.status.map(i32::from)).collect::<Vec<_>>())
+    .bind(each().map(|a| a.error.as_deref()).collect::<Vec<_>>())
+    .bind(
+        each()
+            .map(|a| a.retry_after_seconds.map(u64::cast_signed))
+            .collect::<Vec<_>>(),
+    )
+    .bind(each().map(|a| Json(&a.hops)).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn update_states(
+    connection: &mut PgConnection,
+    states: &BTreeMap<Uuid, State>,
+) -> Result<(), sqlx::Error> {
+    if states.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update deliveries d
+            set state = s.state, cause = s.cause, next_try_at = s.next_try_at,
+                body_id = coalesce(s.body_id, d.body_id),
+                body_sha256 = coalesce(s.body_sha256, d.body_sha256)
+           from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::uuid[],
+                       $6::text[])
+                as s(delivery_id, state, cause, next_try_at, body_id, body_sha256)
+          where d.delivery_id = s.delivery_id",
+    )
+    .bind(states.keys().copied().collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.state).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.cause).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.next_try_at).collect::<Vec<_>>())
+    .bind(
+        states
+            .values()
+            .map(|s| s.body.as_ref().map(|(id, _)| *id))
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        states
+            .values()
+            .map(|s| s.body.as_ref().map(|(_, sha)| sha))
+            .collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A delivery as it is read.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct DeliveryRow {
+    /// Its id.
+    pub delivery_id: Uuid,
+    /// The subscription.
+    pub hook_id: Uuid,
+    /// The trigger's key.
+    pub trigger: String,
+    /// The form.
+    pub form_id: Uuid,
+    /// The response.
+    pub response_id: Uuid,
+    /// `pending`, `delivered`, `failed` or `cancelled`.
+    pub state: String,
+    /// Why it was cancelled, if it was.
+    pub cause: Option<String>,
+    /// When it was queued.
+    pub created_at: DateTime<Utc>,
+    /// When the next try is due.
+    pub next_try_at: Option<DateTime<Utc>>,
+    /// SHA-256 of what was sent, lower-case hex.
+    pub body_sha256: Option<String>,
+}
+
+/// A try as it is read.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct AttemptRow {
+    /// 1 for the first.
+    pub number: i32,
+    /// When it was claimed.
+    pub started_at: DateTime<Utc>,
+    /// When its answer was in.
+    pub finished_at: DateTime<Utc>,
+    /// `delivered`, `retry`, `failed` or `interrupted`.
+    pub outcome: String,
+    /// The status, when there was one.
+    pub status: Option<i32>,
+    /// What went wrong, when it was not a status.
+    pub error: Option<String>,
+    /// What the receiver asked for.
+    pub retry_after_seconds: Option<i64>,
+    /// Every request of the try in order.
+    pub hops: Json<Vec<Hop>>,
+}
+
+/// The newest deliveries of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(
+    pool: &PgPool,
+    firm_id: Uuid,
+    limit: i64,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select delivery_id, hook_id, trigger, form_id, response_id, state, cause, created_at,
+                next_try_at, body_sha256
+           from deliveries where firm_id = $1
+          order by created_at desc, delivery_id desc limit $2",
+    )
+    .bind(firm_id)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// One delivery.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find(
+    pool: &PgPool,
+    firm_id: Uuid,
+    delivery_id: Uuid,
+) -> Result<Option<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select delivery_id, hook_id, trigger, form_id, response_id, state, cause, created_at,
+                next_try_at, body_sha256
+           from deliveries where delivery_id = $1 and firm_id = $2",
+    )
+    .bind(delivery_id)
+    .bind(firm_id)
+    .fetch_optional(pool)
+    .await
+}
+
+/// How many deliveries there are, and how many of them are pending.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
+    sqlx::query_as("select count(*), count(*) filter (where state = 'pending') from deliveries")
+        .fetch_one(pool)
+        .await
+}
+
+/// The tries of a delivery, first to last.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn attempts(pool: &PgPool, delivery_id: Uuid) -> Result<Vec<AttemptRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select number, started_at, finished_at, outcome, status, error, retry_after_seconds, hops
+           from attempts where delivery_id = $1 order by number",
+    )
+    .bind(delivery_id)
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,266 @@
+//! Subscriptions, removed ones too: their life in the log is from one position to another.
+
+use chrono::{DateTime, Utc};
+use domain::event::Event;
+use domain::subscription::{RemovalReason, SubscriptionEvent};
+use eventstore::{AppendError, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// The writer.
+pub(crate) struct Hooks;
+
+impl WithAppend for Hooks {
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            for recorded in events {
+                if let (Event::Subscription(event), Ok(hook_id)) =
+                    (&recorded.event, recorded.aggregate_id.parse())
+                {
+                    apply(connection, hook_id, event, recorded).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn apply(
+    connection: &mut PgConnection,
+    hook_id: Uuid,
+    event: &SubscriptionEvent,
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    match event {
+        SubscriptionEvent::SubscriptionCreated { .. } => {
+            create(connection, hook_id, event, recorded).await
+        }
+        SubscriptionEvent::SubscriptionRemoved { reason, .. } => {
+            remove(connection, hook_id, *reason, recorded).await
+        }
+        SubscriptionEvent::TargetGone(_) | SubscriptionEvent::TargetAnswered { .. } => {
+            sqlx::query("update hooks set sequence = $2 where hook_id = $1")
+                .bind(hook_id)
+                .bind(recorded.sequence)
+                .execute(connection)
+                .await
+                .map(drop)
+        }
+    }
+}
+
+async fn create(
+    connection: &mut PgConnection,
+    hook_id: Uuid,
+    event: &SubscriptionEvent,
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    let SubscriptionEvent::SubscriptionCreated {
+        key_id,
+        trigger,
+        target_url,
+        form_id,
+    } = event
+    else {
+        return Ok(());
+    };
+    sqlx::query(
+        "insert into hooks (hook_id, firm_id, key_id, trigger, target_url, form_id, created_at,
+                            created_position, sequence)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(hook_id)
+    .bind(recorded.context.firm_id)
+    .bind(key_id)
+    .bind(trigger.key())
+    .bind(target_url)
+    .bind(form_id)
+    .bind(recorded.context.recorded_at.get())
+    .bind(recorded.position)
+    .bind(recorded.sequence)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn remove(
+    connection: &mut PgConnection,
+    hook_id: Uuid,
+    reason: RemovalReason,
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "update hooks set removed_at = $2, removed_position = $3, removal_reason = $4, sequence = $5
+          where hook_id = $1",
+    )
+    .bind(hook_id)
+    .bind(recorded.context.recorded_at.get())
+    .bind(recorded.position)
+    .bind(reason_name(reason))
+    .bind(recorded.sequence)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+const fn reason_name(reason: RemovalReason) -> &'static str {
+    match reason {
+        RemovalReason::DeletedByKey => "deleted_by_key",
+        RemovalReason::KeyRevoked => "key_revoked",
+        RemovalReason::TargetGone => "target_gone",
+        RemovalReason::FirmClosed => "firm_closed",
+    }
+}
+
+/// A subscription as its key sees it.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct HookRow {
+    /// Its id.
+    pub hook_id: Uuid,
+    /// What it listens to.
+    pub trigger: String,
+    /// Where deliveries go, exactly as sent.
+    pub target_url: String,
+    /// Only this form's events, or every form's.
+    pub form_id: Option<Uuid>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+/// The live subscriptions made with a key, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_for_key(pool: &PgPool, key_id: Uuid) -> Result<Vec<HookRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, trigger, target_url, form_id, created_at from hooks
+          where key_id = $1 and removed_at is null
+          order by created_at desc, hook_id desc",
+    )
+    .bind(key_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// Whether a live subscription with this id was made with this key.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_of_key(pool: &PgPool, key_id: Uuid, hook_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (select 1 from hooks
+          where hook_id = $1 and key_id = $2 and removed_at is null)",
+    )
+    .bind(hook_id)
+    .bind(key_id)
+    .fetch_one(pool)
+    .await
+}
+
+/// A live subscription that is about to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct LiveHook {
+    /// Its id.
+    pub hook_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The key that made it.
+    pub key_id: Uuid,
+    /// The last event of its stream.
+    pub sequence: i64,
+}
+
+/// The live subscriptions of these keys; the keys are locked.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn live_of_keys(
+    connection: &mut PgConnection,
+    key_ids: &[Uuid],
+) -> Result<Vec<LiveHook>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, firm_id, key_id, sequence from hooks
+          where key_id = any($1) and removed_at is null order by hook_id",
+    )
+    .bind(key_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// The live subscriptions of these firms; the firms are locked.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn live_of_firms(
+    connection: &mut PgConnection,
+    firm_ids: &[Uuid],
+) -> Result<Vec<LiveHook>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, firm_id, key_id, sequence from hooks
+          where firm_id = any($1) and removed_at is null order by hook_id",
+    )
+    .bind(firm_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// An occurrence that may have subscribers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matchable {
+    /// Its place in the log.
+    pub position: i64,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The trigger's key.
+    pub trigger: &'static str,
+    /// The form.
+    pub form_id: Uuid,
+}
+
+/// Which subscriptions get which occurrences: same firm and trigger, same form when the
+/// subscription names one, and a life in the log that spans the occurrence (ruling 30).
+///
+/// Answers pairs of (position of the occurrence, hook), in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn matching(
+    connection: &mut PgConnection,
+    occurrences: &[Matchable],
+) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+    sqlx::query_as(
+        "select o.position, h.hook_id
+           from unnest($1::bigint[], $2::uuid[], $3::text[], $4::uuid[])
+                as o(position, firm_id, trigger, form_id)
+           join hooks h on h.firm_id = o.firm_id and h.trigger = o.trigger
+            and (h.form_id is null or h.form_id = o.form_id)
+            and h.created_position < o.position
+            and (h.removed_position is null or h.removed_position > o.position)
+          order by o.position, h.hook_id",
+    )
+    .bind(occurrences.iter().map(|o| o.position).collect::<Vec<_>>())
+    .bind(occurrences.iter().map(|o| o.firm_id).collect::<Vec<_>>())
+    .bind(occurrences.iter().map(|o| o.trigger).collect::<Vec<_>>())
+    .bind(occurrences.iter().map(|o| o.form_id).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await
+}
+
+/// Where these subscriptions' deliveries go.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn targets(
+    connection: &mut PgConnection,
+    hook_ids: &[Uuid],
+) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as("select hook_id, target_url from hooks where hook_id = any($1)")
+        .bind(hook_ids)
+        .fetch_all(connection)
+        .await
+}

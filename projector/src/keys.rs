@@ -1,0 +1,194 @@
+//! Keys: who a caller is, and which keys a firm has.
+
+use chrono::{DateTime, Utc};
+use domain::event::Event;
+use domain::key::KeyEvent;
+use eventstore::{AppendError, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// The writer.
+pub(crate) struct Keys;
+
+impl WithAppend for Keys {
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            for recorded in events {
+                if let (Event::Key(event), Ok(key_id)) =
+                    (&recorded.event, recorded.aggregate_id.parse())
+                {
+                    apply(connection, key_id, event, recorded).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn apply(
+    connection: &mut PgConnection,
+    key_id: Uuid,
+    event: &KeyEvent,
+    recorded: &RecordedEvent,
+) -> Result<(), AppendError> {
+    let at = recorded.context.recorded_at.get();
+    match event {
+        KeyEvent::KeyCreated {
+            member_id,
+            name,
+            prefix,
+            sha256,
+        } => {
+            let sha256 =
+                hex::decode(sha256).map_err(|error| AppendError::Unreadable(error.to_string()))?;
+            sqlx::query(
+                "insert into key_auth
+                        (key_id, firm_id, member_id, name, prefix, sha256, created_at)
+                 values ($1, $2, $3, $4, $5, $6, $7)",
+            )
+            .bind(key_id)
+            .bind(recorded.context.firm_id)
+            .bind(member_id)
+            .bind(name)
+            .bind(prefix)
+            .bind(sha256)
+            .bind(at)
+            .execute(connection)
+            .await?;
+        }
+        KeyEvent::KeyRevoked { .. } => {
+            sqlx::query("update key_auth set revoked_at = $2 where key_id = $1")
+                .bind(key_id)
+                .bind(at)
+                .execute(connection)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Who a caller is.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct CallerRow {
+    /// The key.
+    pub key_id: Uuid,
+    /// Its label.
+    pub key_name: String,
+    /// Its first characters.
+    pub key_prefix: String,
+    /// The firm it belongs to.
+    pub firm_id: Uuid,
+    /// The firm's name.
+    pub firm_name: String,
+    /// Whether the firm is neither suspended nor closed.
+    pub firm_active: bool,
+    /// Whether the firm's plan includes Leads in full.
+    pub leads_in_full: bool,
+}
+
+/// The holder of the key with this SHA-256, unless it is revoked.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn authenticate(
+    pool: &PgPool,
+    sha256: &[u8; 32],
+) -> Result<Option<CallerRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select k.key_id, k.name as key_name, k.prefix as key_prefix, f.firm_id,
+                f.name as firm_name, f.status = 'active' as firm_active, f.leads_in_full
+           from key_auth k join firms f on f.firm_id = k.firm_id
+          where k.sha256 = $1 and k.revoked_at is null",
+    )
+    .bind(sha256.as_slice())
+    .fetch_optional(pool)
+    .await
+}
+
+/// A key as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct KeyRow {
+    /// Its id.
+    pub key_id: Uuid,
+    /// Its label.
+    pub name: String,
+    /// Its first characters.
+    pub prefix: String,
+    /// The member it acts for.
+    pub member_id: Uuid,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was revoked, if it was.
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+/// The keys of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<KeyRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select key_id, name, prefix, member_id, created_at, revoked_at from key_auth
+          where firm_id = $1 order by created_at desc, key_id desc",
+    )
+    .bind(firm_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// Locks one active key of a firm before it is revoked; whether there is one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lock_active(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    key_id: Uuid,
+) -> Result<bool, sqlx::Error> {
+    let found = sqlx::query(
+        "select 1 from key_auth
+          where key_id = $1 and firm_id = $2 and revoked_at is null for update",
+    )
+    .bind(key_id)
+    .bind(firm_id)
+    .execute(connection)
+    .await?;
+    Ok(found.rows_affected() == 1)
+}
+
+/// An active key that is about to be revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct ActiveKey {
+    /// Its id.
+    pub key_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The member it acts for.
+    pub member_id: Uuid,
+}
+
+/// Locks the active keys of these members before they are revoked, in order of their ids.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lock_active_of(
+    connection: &mut PgConnection,
+    members: &[(Uuid, Uuid)],
+) -> Result<Vec<ActiveKey>, sqlx::Error> {
+    let (firm_ids, member_ids): (Vec<Uuid>, Vec<Uuid>) = members.iter().copied().unzip();
+    sqlx::query_as(
+        "select key_id, firm_id, member_id from key_auth
+          where (firm_id, member_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and revoked_at is null
+          order by key_id for update",
+    )
+    .bind(firm_ids)
+    .bind(member_ids)
+    .fetch_all(connection)
+    .await
+}

@@ -1,0 +1,36 @@
+//! What follows from the log: one file per read model, with its writer and its questions.
+//!
+//! Those in [`guards`] and [`tables`] change in the transaction of the append: the very next request
+//! must see them. [`deliveries`] follows a moment later, by [`follow::Follower`].
+//! Nothing here sends anything, and no read model reads the clock: time is the event's.
+
+mod actors;
+pub mod answers;
+pub mod deliveries;
+pub mod firms;
+pub mod follow;
+pub mod forms;
+pub mod hooks;
+pub mod keys;
+pub mod quotas;
+pub mod reports;
+pub mod tokens;
+
+use eventstore::WithAppend;
+
+/// What must hold before an append, in the order of locks: firm, member, key, quota.
+#[must_use]
+pub fn guards() -> Vec<Box<dyn WithAppend>> {
+    vec![Box::new(actors::Actors), Box::new(quotas::Quotas)]
+}
+
+/// The tables that change with an append.
+#[must_use]
+pub fn tables() -> Vec<Box<dyn WithAppend>> {
+    vec![
+        Box::new(firms::Firms),
+        Box::new(forms::Forms),
+        Box::new(keys::Keys),
+        Box::new(hooks::Hooks),
+    ]
+}

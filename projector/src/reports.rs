@@ -1,0 +1,79 @@
+//! The ids of reports of state, remembered so that one that comes again is known at once (rulings,
+//! section Occurrences). Not a read model: it holds requests, not events, and is purged by age.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+/// How long an id is remembered (rulings, section Occurrences).
+pub const REMEMBERED: TimeDelta = TimeDelta::days(30);
+
+/// What makes a report the same: the firm it is about, who reported it, and under which id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, sqlx::FromRow)]
+pub struct ReportId {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The reporter.
+    pub source: String,
+    /// The reporter's id for it.
+    pub id: String,
+}
+
+/// Remembers these ids, and answers those that were not known. Waits for others that remember the
+/// same ids just now; in order, so that two who wait do not wait for each other.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn remember(
+    connection: &mut PgConnection,
+    reports: &[ReportId],
+    at: DateTime<Utc>,
+) -> Result<Vec<ReportId>, sqlx::Error> {
+    sqlx::query_as(
+        "insert into activity_seen (firm_id, source, id, seen_at)
+         select firm_id, source, id, $4
+           from unnest($1::uuid[], $2::text[], $3::text[]) as t(firm_id, source, id)
+          order by firm_id, source, id
+             on conflict (firm_id, source, id) do nothing
+         returning firm_id, source, id",
+    )
+    .bind(
+        reports
+            .iter()
+            .map(|report| report.firm_id)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        reports
+            .iter()
+            .map(|report| report.source.as_str())
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        reports
+            .iter()
+            .map(|report| report.id.as_str())
+            .collect::<Vec<_>>(),
+    )
+    .bind(at)
+    .fetch_all(connection)
+    .await
+}
+
+/// Forgets at most `limit` ids older than [`REMEMBERED`]; answers how many it forgot.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
+    let forgotten = sqlx::query(
+        "delete from activity_seen
+          where (firm_id, source, id) in (
+                select firm_id, source, id from activity_seen where seen_at < $1
+                 order by seen_at limit $2 for update skip locked)",
+    )
+    .bind(now - REMEMBERED)
+    .bind(limit)
+    .execute(pool)
+    .await?;
+    Ok(forgotten.rows_affected())
+}

@@ -1,0 +1,96 @@
+//! Bearer tokens of the internal door, by their SHA-256. Not a read model: tokens belong to no firm
+//! and have no events.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgPool};
+use uuid::Uuid;
+
+/// A token that is about to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken<'a> {
+    /// Its id.
+    pub token_id: Uuid,
+    /// The label given to it.
+    pub name: &'a str,
+    /// `product`, `operator` or `auditor`.
+    pub role: &'a str,
+    /// SHA-256 of its text.
+    pub sha256: [u8; 32],
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A token as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct TokenRow {
+    /// Its id.
+    pub token_id: Uuid,
+    /// The label given to it.
+    pub name: String,
+    /// `product`, `operator` or `auditor`.
+    pub role: String,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was revoked, if it was.
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+/// Keeps a token.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn insert(pool: &PgPool, token: &NewToken<'_>) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into tokens (token_id, name, role, sha256, created_at)
+         values ($1, $2, $3, $4, $5)",
+    )
+    .bind(token.token_id)
+    .bind(token.name)
+    .bind(token.role)
+    .bind(token.sha256.as_slice())
+    .bind(token.created_at)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// All tokens, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(pool: &PgPool) -> Result<Vec<TokenRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select token_id, name, role, created_at, revoked_at from tokens
+          order by created_at desc, token_id desc",
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Revokes an active token; whether there was one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn revoke(pool: &PgPool, token_id: Uuid, at: DateTime<Utc>) -> Result<bool, sqlx::Error> {
+    let revoked =
+        sqlx::query("update tokens set revoked_at = $2 where token_id = $1 and revoked_at is null")
+            .bind(token_id)
+            .bind(at)
+            .execute(pool)
+            .await?;
+    Ok(revoked.rows_affected() == 1)
+}
+
+/// The id and role of the active token with this SHA-256.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn authenticate(
+    pool: &PgPool,
+    sha256: &[u8; 32],
+) -> Result<Option<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as("select token_id, role from tokens where sha256 = $1 and revoked_at is null")
+        .bind(sha256.as_slice())
+        .fetch_optional(pool)
+        .await
+}

@@ -1,0 +1,316 @@
+//! The log: nothing lost, doubled or reordered, whatever writers do; nothing ever changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use domain::context::{Actor, Context};
+use domain::event::Event;
+use domain::firm::FirmEvent;
+use domain::time::Timestamp;
+use eventstore::tail::{self, TailError};
+use eventstore::{AppendError, Fence, NewEvent, Store, Upcasters, connect};
+use futures::future::join_all;
+use sqlx::{Executor, PgPool};
+use tests::{TestDatabase, own_cluster};
+use uuid::Uuid;
+
+const WRITERS: u64 = 12;
+const TRANSACTIONS: u64 = 60;
+
+fn now() -> Timestamp {
+    "2026-11-01T12:00:00.000Z".parse().unwrap()
+}
+
+fn context(firm_id: Uuid) -> Context {
+    Context {
+        firm_id,
+        recorded_at: now(),
+        actor: Actor::System,
+        correlation_id: Uuid::nil(),
+        causation_id: None,
+        traceparent: None,
+    }
+}
+
+fn event(stream: Uuid, sequence: i64) -> NewEvent {
+    NewEvent {
+        aggregate_id: stream.to_string(),
+        sequence,
+        event: FirmEvent::FirmSuspended { time: now() }.into(),
+        context: context(stream),
+    }
+}
+
+/// A small generator, so that a failing run can be repeated by its seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Appends to its own stream: some transactions draw their id early, some commit late, some never.
+async fn hostile_writer(store: Store, number: u64) -> i64 {
+    let stream = Uuid::from_u128(u128::from(number) + 1);
+    let mut dice = Dice(number);
+    let mut sequence = 0;
+    for _ in 0..TRANSACTIONS {
+        let mut appending = store.begin().await.unwrap();
+        if dice.roll(3) == 0 {
+            appending
+                .connection()
+                .execute("select pg_current_xact_id()")
+                .await
+                .unwrap();
+            appending
+                .connection()
+                .execute("select pg_sleep(0.003)")
+                .await
+                .unwrap();
+        }
+        let count = i64::try_from(1 + dice.roll(3)).unwrap();
+        let events = (1..=count)
+            .map(|place| event(stream, sequence + place))
+            .collect();
+        appending.append(events).await.unwrap();
+        if dice.roll(4) == 0 {
+            appending
+                .connection()
+                .execute("select pg_sleep(0.01)")
+                .await
+                .unwrap();
+        }
+        if dice.roll(5) == 0 {
+            continue;
+        }
+        appending.commit().await.unwrap();
+        sequence += count;
+    }
+    sequence
+}
+
+/// What a follower that remembers the last position it saw gets to see.
+async fn plain_cursor(pool: PgPool, done: Arc<AtomicBool>) -> usize {
+    let (mut last, mut seen) = (0_i64, 0);
+    loop {
+        let finished = done.load(Ordering::Acquire);
+        let positions: Vec<i64> =
+            sqlx::query_scalar("select position from events where position > $1 order by position")
+                .bind(last)
+                .fetch_all(&pool)
+                .await
+                .unwrap();
+        seen += positions.len();
+        match positions.last() {
+            Some(position) => last = *position,
+            None if finished => return seen,
+            None => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// What a follower below the fence gets to see.
+async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> {
+    let fence = Fence::new(pool.clone());
+    let upcasters = Upcasters::current();
+    let (mut last, mut seen) = (0, Vec::new());
+    loop {
+        let finished = done.load(Ordering::Acquire);
+        let look = fence.look().await.unwrap();
+        let mut connection = pool.acquire().await.unwrap();
+        let events = tail::read(&mut connection, &upcasters, last, look.settled, 50)
+            .await
+            .unwrap();
+        match events.last() {
+            Some(event) => last = event.position,
+            None if finished && !look.more => return seen,
+            None => tokio::task::yield_now().await,
+        }
+        seen.extend(
+            events
+                .into_iter()
+                .map(|e| (e.position, e.aggregate_id, e.sequence)),
+        );
+    }
+}
+
+/// G15
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_writers_lose_nothing_below_the_fence_and_something_without() {
+    let cluster = own_cluster().await;
+    let database = cluster.database().await;
+    let store = Store::new(connect(database.main.clone(), 20), Vec::new());
+    let readers = connect(database.main, 4);
+    let done = Arc::new(AtomicBool::new(false));
+    let fenced = tokio::spawn(fenced(readers.clone(), Arc::clone(&done)));
+    let plain = tokio::spawn(plain_cursor(readers, Arc::clone(&done)));
+    let written = join_all((0..WRITERS).map(|n| hostile_writer(store.clone(), n))).await;
+    done.store(true, Ordering::Release);
+    let seen = fenced.await.unwrap();
+
+    assert!(
+        seen.is_sorted_by(|a, b| a.0 < b.0),
+        "in the order of the log, each once"
+    );
+    let mut streams: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for (_, stream, sequence) in seen {
+        streams.entry(stream).or_default().push(sequence);
+    }
+    for (number, count) in (1_u128..).zip(&written) {
+        let whole: Vec<i64> = (1..=*count).collect();
+        assert_eq!(
+            streams[&Uuid::from_u128(number).to_string()],
+            whole,
+            "stream {number}"
+        );
+    }
+    let total = usize::try_from(written.iter().sum::<i64>()).unwrap();
+    let plain = plain.await.unwrap();
+    assert!(
+        plain < total,
+        "a plain cursor saw {plain} of {total}: the writers were not hostile"
+    );
+}
+
+async fn store() -> Store {
+    Store::new(connect(TestDatabase::new().await.main, 4), Vec::new())
+}
+
+#[tokio::test]
+async fn a_taken_place_is_a_conflict_and_nothing_of_the_append_stays() {
+    let store = store().await;
+    let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    store.append(vec![event(one, 1)]).await.unwrap();
+    let refused = store.append(vec![event(two, 1), event(one, 1)]).await;
+    assert!(matches!(refused, Err(AppendError::Conflict)), "{refused:?}");
+    let mut appending = store.begin().await.unwrap();
+    let new = appending
+        .append_new(vec![event(one, 1), event(two, 1)])
+        .await
+        .unwrap();
+    assert_eq!(
+        new.iter()
+            .map(|e| e.aggregate_id.clone())
+            .collect::<Vec<_>>(),
+        [two.to_string()]
+    );
+}
+
+#[tokio::test]
+async fn positions_follow_the_order_of_the_append() {
+    let store = store().await;
+    let events = (1..=200)
+        .rev()
+        .map(|n| event(Uuid::from_u128(n), 1))
+        .collect::<Vec<_>>();
+    let recorded = store.append(events.clone()).await.unwrap();
+    assert!(recorded.is_sorted_by_key(|event| event.position));
+    assert!(
+        recorded
+            .iter()
+            .map(|e| &e.aggregate_id)
+            .eq(events.iter().map(|e| &e.aggregate_id))
+    );
+}
+
+/// G1, as owner
+#[tokio::test]
+async fn the_log_cannot_be_changed() {
+    let store = store().await;
+    store
+        .append(vec![event(Uuid::from_u128(1), 1)])
+        .await
+        .unwrap();
+    for statement in [
+        "update events set event_type = 'x'",
+        "delete from events",
+        "truncate events",
+    ] {
+        let error = store.pool().execute(statement).await.unwrap_err();
+        let code = error
+            .as_database_error()
+            .and_then(|error| error.code())
+            .unwrap();
+        assert_eq!(code, "42501", "{statement}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
+    let store = store().await;
+    store
+        .append(vec![event(Uuid::from_u128(1), 1)])
+        .await
+        .unwrap();
+    let (canonical, digest): (String, Vec<u8>) = sqlx::query_as(
+        r#"select format('{"aggregate_id":%s,"aggregate_type":%s,"event_id":%s,"event_type":%s,"event_version":%s,"firm_id":%s,"metadata":%s,"payload":%s,"recorded_at":"2026-11-01T12:00:00.000Z","sequence":%s}',
+                to_json(aggregate_id), to_json(aggregate_type), to_json(event_id), to_json(event_type),
+                to_json(event_version), to_json(firm_id), metadata, payload, sequence), digest
+             from events"#,
+    )
+    .fetch_one(store.pool())
+    .await
+    .unwrap();
+    let recomputed: Vec<u8> = sqlx::query_scalar("select sha256(convert_to($1, 'UTF8'))")
+        .bind(&canonical)
+        .fetch_one(store.pool())
+        .await
+        .unwrap();
+    assert_eq!(digest, recomputed, "{canonical}");
+}
+
+/// E26
+#[tokio::test]
+async fn an_unknown_event_stops_the_tail_loudly() {
+    let store = store().await;
+    store
+        .append(vec![event(Uuid::from_u128(1), 1)])
+        .await
+        .unwrap();
+    sqlx::query(
+        "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
+                             payload, metadata, firm_id, event_id, recorded_at, digest)
+         select 'Firm', aggregate_id, 2, 'FirmSold', '1.0', '{\"FirmSold\": {}}', metadata, firm_id,
+                gen_random_uuid(), recorded_at, digest from events",
+    )
+    .execute(store.pool())
+    .await
+    .unwrap();
+    let mut connection = store.pool().acquire().await.unwrap();
+    let read = tail::read(&mut connection, &Upcasters::current(), 0, i64::MAX, 10).await;
+    let Err(TailError::Unreadable { position: 2, why }) = read else {
+        panic!("it was read: {read:?}")
+    };
+    assert!(why.contains("FirmSold"), "{why}");
+}
+
+#[tokio::test]
+async fn one_list_of_upcasters_serves_the_tail() {
+    use cqrs_es::persist::SemanticVersionEventUpcaster;
+    let store = store().await;
+    store
+        .append(vec![event(Uuid::from_u128(1), 1)])
+        .await
+        .unwrap();
+    let upcaster = SemanticVersionEventUpcaster::new(
+        "FirmSuspended",
+        "2.0",
+        Box::new(|_| serde_json::json!({"FirmSuspended": {"time": "2020-01-01T00:00:00.000Z"}})),
+    );
+    let upcasters = Upcasters::new(vec![Box::new(upcaster)]);
+    let mut connection = store.pool().acquire().await.unwrap();
+    let read = tail::read(&mut connection, &upcasters, 0, i64::MAX, 10)
+        .await
+        .unwrap();
+    let time = "2020-01-01T00:00:00.000Z".parse().unwrap();
+    assert_eq!(
+        read[0].event,
+        Event::from(FirmEvent::FirmSuspended { time })
+    );
+}

@@ -1,0 +1,10 @@
+//! All tests against a real PostgreSQL, in one binary.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod log;
+mod races;
+mod story;

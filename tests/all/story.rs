@@ -1,0 +1,503 @@
+//! From a submitted form to a signed request at the receiver, and what history says of it.
+
+use std::time::Duration;
+
+use api::commands::{keys, secrets};
+use domain::context::Actor;
+use domain::signature::{SignedRequest, verify};
+use serde_json::{Value, json};
+use tests::{Firm, Received, Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+async fn secret(world: &World, firm: &Firm) -> String {
+    let revealed = secrets::reveal(world.service(), firm.id, Actor::System)
+        .await
+        .unwrap();
+    revealed.secret.as_str().to_owned()
+}
+
+fn delivery_id(received: &Received) -> Uuid {
+    received.header("x-service-delivery").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_submitted_form_reaches_its_subscriber_signed() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let hook_id = world.subscribe(&firm, &receiver.url("/hook?a=b")).await;
+    let response_id = world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 1);
+
+    let received = &receiver.received()[0];
+    assert_eq!(received.uri, "/hook?a=b");
+    assert_eq!(received.header("content-type"), "application/json");
+    assert_eq!(received.header("x-service-event"), "form_submitted");
+    assert_eq!(received.header("x-service-hook"), hook_id.to_string());
+    assert_eq!(
+        received.header("idempotency-key"),
+        received.header("x-service-delivery")
+    );
+    assert_eq!(received.header("accept"), "*/*");
+    assert!(received.header("user-agent").starts_with("firmforms/"));
+    assert!(received.headers.get("x-service-test").is_none());
+    let now = world.clock.now().get().timestamp();
+    let request = SignedRequest {
+        header: received.header("x-service-signature"),
+        body: &received.body,
+    };
+    verify(request, &secret(&world, &firm).await, now).unwrap();
+    assert_eq!(
+        received.json(),
+        json!({
+            "event": "form_submitted",
+            "form": {"id": firm.form, "title": "New client enquiry",
+                     "url": "https://forms.test/f/enquiry"},
+            "response": {"id": response_id, "submitted_at": "2026-11-01T11:59:58.250Z",
+                         "device": "mobile", "lang": "fr", "ending": "default"},
+            "respondent": {"name": "Zoé Lefèvre", "first_name": "Zoé", "last_name": "Lefèvre",
+                           "email": "zoe@example.com", "phone": "", "company": ""},
+            "answers": [{"id": "q1", "question": "Pourquoi ?", "type": "long_text",
+                         "answer": "Parce que… 🎉 \"oui\""}],
+            "fields": {"q1": "Parce que… 🎉 \"oui\""},
+            "variables": {"score": 7},
+            "hidden": {"utm_source": "news"},
+            "report": null,
+        })
+    );
+    let history = world.history(delivery_id(received)).await;
+    assert_eq!(
+        history,
+        ("delivered".to_owned(), vec!["delivered".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn each_matching_subscription_gets_it_once_however_often_it_is_reported() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/one")).await;
+    world.subscribe(&firm, &receiver.url("/two")).await;
+    let of_form = |form: Option<Uuid>| json!({"target_url": receiver.url("/form"), "trigger": "form_submitted", "form_id": form});
+    world
+        .call(&firm.key, "POST", "/hooks", of_form(Some(firm.form)))
+        .await;
+    let other_trigger = json!({"target_url": receiver.url("/x"), "trigger": "report_sent"});
+    world.call(&firm.key, "POST", "/hooks", other_trigger).await;
+    let event = activity(
+        firm.id,
+        "response.submitted",
+        json!({"response_id": world.id(), "form_id": firm.form,
+               "submitted_at": "2026-11-01T12:00:00Z"}),
+    );
+    let mut again = event.clone();
+    again["id"] = json!(world.id());
+    let first = world.report(std::slice::from_ref(&event)).await;
+    assert_eq!(first.body, json!({"accepted": 1, "duplicates": 0}));
+    assert_eq!(world.deliver().await, 3);
+    let second = world.report(&[event, again]).await;
+    assert_eq!(second.body, json!({"accepted": 0, "duplicates": 2}));
+    assert_eq!(world.deliver().await, 0);
+
+    let mut paths: Vec<_> = receiver
+        .received()
+        .iter()
+        .map(|r| r.uri.path().to_owned())
+        .collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["/form", "/one", "/two"]);
+}
+
+/// Ruling 30
+#[tokio::test]
+async fn a_subscription_gets_what_happens_between_its_creation_and_its_removal() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.submit(&firm).await;
+    let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
+    let within = world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 1);
+    let path = format!("/hooks/{hook_id}");
+    assert_eq!(
+        world
+            .call(&firm.key, "DELETE", &path, Value::Null)
+            .await
+            .body,
+        json!({"ok": true})
+    );
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 0);
+    assert_eq!(
+        receiver.received()[0].json()["response"]["id"],
+        json!(within)
+    );
+}
+
+/// D7
+#[tokio::test]
+async fn d7_eight_tries_on_the_schedule_with_one_id_and_the_same_bytes_then_failed() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    receiver.reply(vec![Reply::status(503); 8]);
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 1);
+    for minutes in [1, 2, 4, 8, 16, 32, 60] {
+        world.pass(Duration::from_secs(minutes * 60 - 1));
+        assert_eq!(
+            world.deliver().await,
+            0,
+            "before {minutes} minutes have passed"
+        );
+        world.pass(Duration::from_secs(1));
+        assert_eq!(world.deliver().await, 1, "after {minutes} minutes");
+    }
+    world.pass(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(world.deliver().await, 0);
+
+    let received = receiver.received();
+    assert_eq!(received.len(), 8);
+    let secret = secret(&world, &firm).await;
+    for request in &received {
+        assert_eq!(delivery_id(request), delivery_id(&received[0]));
+        assert_eq!(request.body, received[0].body);
+        let header = request.header("x-service-signature");
+        let t = header[2..].split(',').next().unwrap().parse().unwrap();
+        verify(
+            SignedRequest {
+                header,
+                body: &request.body,
+            },
+            &secret,
+            t,
+        )
+        .unwrap();
+    }
+    let times: std::collections::BTreeSet<_> = received
+        .iter()
+        .map(|request| request.header("x-service-signature"))
+        .collect();
+    assert_eq!(times.len(), 8, "each try is signed anew");
+    let (state, outcomes) = world.history(delivery_id(&received[0])).await;
+    assert_eq!(state, "failed");
+    assert_eq!(
+        outcomes.join(" "),
+        "retry retry retry retry retry retry retry failed"
+    );
+}
+
+/// D8
+#[tokio::test]
+async fn d8_retry_after_lengthens_the_wait() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    receiver.reply([Reply::status(429).header("retry-after", "7200")]);
+    world.submit(&firm).await;
+    world.deliver().await;
+    world.pass(Duration::from_secs(7_199));
+    assert_eq!(world.deliver().await, 0);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.deliver().await, 1);
+}
+
+/// D6
+#[tokio::test]
+async fn d6_a_final_answer_ends_it_at_once() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    receiver.reply([Reply::status(404).body(b"no such \x00 hook")]);
+    world.submit(&firm).await;
+    world.deliver().await;
+    world.pass(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(world.deliver().await, 0);
+    let id = delivery_id(&receiver.received()[0]);
+    assert_eq!(
+        world.history(id).await,
+        ("failed".to_owned(), vec!["failed".to_owned()])
+    );
+    let kept: String = sqlx::query_scalar("select answer from answers")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(kept, "no such \u{fffd} hook");
+}
+
+/// D9
+#[tokio::test]
+async fn d9_two_410s_in_a_row_remove_the_subscription_and_cancel_the_rest() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
+    let gone = || Reply::status(410);
+    let kept = [
+        gone(),
+        Reply::status(200),
+        gone(),
+        Reply::status(404),
+        Reply::status(503),
+        gone(),
+    ];
+    receiver.reply(kept);
+    for _ in 0..4 {
+        world.submit(&firm).await;
+        world.deliver().await;
+    }
+    let hooks = world.call(&firm.key, "GET", "/hooks", Value::Null).await;
+    assert_eq!(
+        hooks.body.as_array().unwrap().len(),
+        1,
+        "410, 200, 410, 404: it lives"
+    );
+    world.submit(&firm).await;
+    world.deliver().await;
+    let waiting = delivery_id(&receiver.received()[4]);
+    world.submit(&firm).await;
+    world.deliver().await;
+
+    let hooks = world.call(&firm.key, "GET", "/hooks", Value::Null).await;
+    assert_eq!(hooks.body, json!([]), "410, 404, 410: it is removed");
+    assert_eq!(world.history(waiting).await.0, "cancelled");
+    let removed: Value = sqlx::query_scalar(
+        "select payload from events where event_type = 'SubscriptionRemoved' and aggregate_id = $1",
+    )
+    .bind(hook_id.to_string())
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    let removed = &removed["SubscriptionRemoved"];
+    assert_eq!(removed["reason"], "target_gone");
+    let evidence: Vec<Uuid> = removed["evidence"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gone| gone["delivery_id"].as_str().unwrap().parse().unwrap())
+        .collect();
+    let received = receiver.received();
+    assert_eq!(
+        evidence,
+        [delivery_id(&received[2]), delivery_id(&received[5])]
+    );
+}
+
+/// D10
+#[tokio::test]
+async fn d10_410s_that_arrive_at_once_make_one_removal() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    receiver.reply(vec![Reply::status(410); 5]);
+    for _ in 0..5 {
+        world.submit(&firm).await;
+    }
+    world.deliver().await;
+    let count = |name| {
+        sqlx::query_scalar::<_, i64>("select count(*) from events where event_type = $1")
+            .bind(name)
+            .fetch_one(world.pool())
+    };
+    assert_eq!(count("SubscriptionRemoved").await.unwrap(), 1);
+    assert_eq!(count("TargetGone").await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn revoking_a_key_is_at_once_and_takes_its_subscriptions_along() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    receiver.reply([Reply::status(503)]);
+    world.submit(&firm).await;
+    world.deliver().await;
+    let id = delivery_id(&receiver.received()[0]);
+    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System)
+        .await
+        .unwrap();
+    let me = world.call(&firm.key, "GET", "/me", Value::Null).await;
+    assert_eq!(
+        (me.status.as_u16(), &me.body["code"]),
+        (401, &json!("unauthorized"))
+    );
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.deliver().await, 0);
+    assert_eq!(world.history(id).await.0, "cancelled");
+    let cause: String = sqlx::query_scalar("select cause from deliveries")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(cause, "key_revoked");
+}
+
+/// B4
+#[tokio::test]
+async fn b4_a_member_who_leaves_takes_their_keys_along() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let mut left = activity(firm.id, "member.left", json!({"member_id": firm.owner}));
+    left["time"] = json!("2026-11-01T12:00:01Z");
+    assert_eq!(
+        world.report(&[left]).await.body,
+        json!({"accepted": 1, "duplicates": 0})
+    );
+    assert_eq!(
+        world
+            .call(&firm.key, "GET", "/me", Value::Null)
+            .await
+            .status,
+        401
+    );
+    let causes: Vec<(String, Value)> = sqlx::query_as(
+        "select event_type, metadata from events
+          where event_type in ('MemberLeft', 'KeyRevoked', 'SubscriptionRemoved')
+          order by position",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    let names: Vec<&str> = causes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["MemberLeft", "KeyRevoked", "SubscriptionRemoved"]);
+    assert!(causes[1].1["causation_id"].is_string() && causes[2].1["causation_id"].is_string());
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 0);
+}
+
+/// Ruling 28
+#[tokio::test]
+async fn a_suspended_firm_waits_and_a_closed_one_is_cancelled() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let report = async |kind, second| {
+        let mut event = activity(firm.id, kind, json!({}));
+        event["time"] = json!(format!("2026-11-01T12:00:{second:02}Z"));
+        assert_eq!(world.report(&[event]).await.status, 202);
+    };
+    report("firm.suspended", 1).await;
+    let me = world.call(&firm.key, "GET", "/me", Value::Null).await;
+    assert_eq!(
+        (me.status.as_u16(), &me.body["code"]),
+        (403, &json!("firm_inactive"))
+    );
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 0, "it waits");
+    report("firm.resumed", 2).await;
+    assert_eq!(world.deliver().await, 1);
+    receiver.reply([Reply::status(503)]);
+    world.submit(&firm).await;
+    world.deliver().await;
+    report("firm.closed", 3).await;
+    world.pass(Duration::from_secs(3_600));
+    assert_eq!(world.deliver().await, 0);
+    let id = delivery_id(&receiver.received()[1]);
+    assert_eq!(world.history(id).await.0, "cancelled");
+    assert_eq!(
+        world
+            .call(&firm.key, "GET", "/me", Value::Null)
+            .await
+            .status,
+        403
+    );
+}
+
+/// E4, E5: the process dies after its claim
+#[tokio::test]
+async fn e5_a_try_nobody_recorded_counts_and_is_sent_again_when_its_lease_ends() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let lost = deliverer::claim::claim(world.courier(), 10).await.unwrap();
+    assert_eq!(lost.len(), 1);
+    world.pass(Duration::from_secs(119));
+    assert_eq!(world.deliver().await, 0);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.deliver().await, 1);
+    let received = &receiver.received()[0];
+    assert_eq!(
+        &received.body,
+        &lost[0].body.as_ref().unwrap().bytes,
+        "the bytes were frozen"
+    );
+    let (state, outcomes) = world.history(delivery_id(received)).await;
+    assert_eq!(
+        (state.as_str(), outcomes.join(" ").as_str()),
+        ("delivered", "interrupted delivered")
+    );
+}
+
+/// Ruling 23: the last try is cut off
+#[tokio::test]
+async fn an_interrupted_last_try_ends_the_delivery_as_failed() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    for number in 1..=8 {
+        let claimed = deliverer::claim::claim(world.courier(), 10).await.unwrap();
+        assert_eq!(claimed[0].number, number);
+        world.pass(Duration::from_secs(120));
+    }
+    assert!(
+        deliverer::claim::claim(world.courier(), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    world.project().await;
+    let id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    let (state, outcomes) = world.history(id).await;
+    assert_eq!((state.as_str(), outcomes.len()), ("failed", 8));
+    assert!(outcomes.iter().all(|outcome| outcome == "interrupted"));
+}
+
+/// Ruling 29
+#[tokio::test]
+async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retried() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
+    for _ in 0..3 {
+        world.submit(&firm).await;
+    }
+    world.fan_out().await;
+    let claimed = deliverer::claim::claim(world.courier(), 10).await.unwrap();
+    let [arrives, fails, lost] = <[_; 3]>::try_from(claimed).unwrap();
+    let path = format!("/hooks/{hook_id}");
+    world.call(&firm.key, "DELETE", &path, Value::Null).await;
+    let finished = |claimed: &deliverer::claim::Claimed, status| deliverer::record::Finished {
+        claimed: claimed.clone(),
+        exchange: deliverer::outgoing::Exchange {
+            answer: domain::answer::Answer::Status(status),
+            retry_after: None,
+            hops: vec![],
+            snippet: vec![],
+            connected: true,
+        },
+        finished_at: world.clock.now(),
+    };
+    let batch = [finished(&arrives, 200), finished(&fails, 503)];
+    deliverer::record::record(world.courier(), &batch)
+        .await
+        .unwrap();
+    world.deliver().await;
+    assert_eq!(world.history(arrives.delivery_id).await.0, "delivered");
+    assert_eq!(world.history(fails.delivery_id).await.0, "cancelled");
+    assert_eq!(
+        world.history(lost.delivery_id).await.0,
+        "pending",
+        "its lease has not ended"
+    );
+    world.pass(Duration::from_secs(120));
+    assert_eq!(world.deliver().await, 0);
+    assert_eq!(world.history(lost.delivery_id).await.0, "cancelled");
+    let left: i64 = sqlx::query_scalar("select count(*) from outbox")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(left, 0);
+}

@@ -1,0 +1,74 @@
+//! One private cluster per run, a pair of databases per test.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cluster::Cluster;
+use eventstore::{connect, migrate};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+use tokio::sync::OnceCell;
+use vault::{Keyring, WrappingKey};
+
+static SHARED: OnceCell<Templates> = OnceCell::const_new();
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+/// A cluster whose templates are migrated. It goes with the process, even a killed one.
+pub struct Templates {
+    cluster: Cluster,
+}
+
+/// The databases of one test.
+pub struct TestDatabase {
+    /// The main database.
+    pub main: PgConnectOptions,
+    /// The keyring.
+    pub keyring: PgConnectOptions,
+}
+
+/// A cluster of its own, for tests that hold transactions open or kill the server.
+pub async fn own_cluster() -> Templates {
+    let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
+    let cluster = Cluster::temporary(pg_bin, &[]).await.unwrap();
+    for name in ["template_main", "template_keyring"] {
+        cluster.ensure_database(name).await.unwrap();
+    }
+    let main = connect(cluster.connect("template_main"), 1);
+    migrate(&main).await.unwrap();
+    main.close().await;
+    let keyring = Keyring::new(
+        connect(cluster.connect("template_keyring"), 1),
+        wrapping_key(),
+    );
+    keyring.migrate().await.unwrap();
+    keyring.close().await;
+    Templates { cluster }
+}
+
+impl TestDatabase {
+    /// New, empty databases in the cluster of this run.
+    pub async fn new() -> Self {
+        SHARED.get_or_init(own_cluster).await.database().await
+    }
+}
+
+impl Templates {
+    /// New, empty databases in this cluster.
+    pub async fn database(&self) -> TestDatabase {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut connection = self.cluster.connect("postgres").connect().await.unwrap();
+        for kind in ["main", "keyring"] {
+            let create = format!("create database {kind}_{number} template template_{kind}");
+            connection.execute(create.as_str()).await.unwrap();
+        }
+        connection.close().await.unwrap();
+        TestDatabase {
+            main: self.cluster.connect(&format!("main_{number}")),
+            keyring: self.cluster.connect(&format!("keyring_{number}")),
+        }
+    }
+}
+
+/// The wrapping key of all tests.
+pub(crate) fn wrapping_key() -> WrappingKey {
+    WrappingKey::new(&[7; 32])
+}

@@ -1,0 +1,15 @@
+//! The harness of the tests: one private cluster per run, one pair of databases per test, the real
+//! doors and workers on them, and receivers on real sockets.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod database;
+mod receiver;
+mod world;
+
+pub use database::{TestDatabase, own_cluster};
+pub use receiver::{Received, Receiver, Reply};
+pub use world::{Answer, Firm, World, activity};

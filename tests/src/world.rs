@@ -1,0 +1,344 @@
+//! A world: the service on databases of its own, with a clock the test moves and workers it steps.
+
+use std::time::Duration;
+
+use api::Service;
+use api::commands::{keys, tokens};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use deliverer::cancel::Cancel;
+use deliverer::engine::turn;
+use deliverer::fan_out::FanOut;
+use deliverer::{Courier, Settings};
+use domain::address::AllowedTargets;
+use eventstore::worker::{Step, Worker};
+use eventstore::{Clock, connect};
+use firmforms::wiring::{System, store};
+use projector::deliveries::Deliveries;
+use projector::follow::Follower;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use tower::ServiceExt;
+use uuid::Uuid;
+use vault::{Entropy, Keyring, SystemEntropy};
+
+use crate::database::{TestDatabase, wrapping_key};
+
+/// The service, stepped by hand.
+pub struct World {
+    /// The databases it runs on.
+    pub database: TestDatabase,
+    /// Its parts.
+    pub system: System,
+    /// Its clock: stands until moved.
+    pub clock: Clock,
+    public: Router,
+    internal: Router,
+    token: String,
+}
+
+/// A firm with an owner, a published form and a key.
+#[derive(Debug, Clone)]
+pub struct Firm {
+    /// The firm.
+    pub id: Uuid,
+    /// Its owner.
+    pub owner: Uuid,
+    /// Its form.
+    pub form: Uuid,
+    /// The id of its key.
+    pub key_id: Uuid,
+    /// The key.
+    pub key: String,
+}
+
+/// What a door answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body as JSON; null when there is none.
+    pub body: Value,
+}
+
+impl World {
+    /// A new, empty world at noon of 2026-11-01, where loopback targets are open.
+    pub async fn new() -> Self {
+        Self::on(TestDatabase::new().await).await
+    }
+
+    /// A world on these databases.
+    pub async fn on(database: TestDatabase) -> Self {
+        let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+        Self::at(database, clock).await
+    }
+
+    /// A world on these databases with this clock.
+    pub async fn at(database: TestDatabase, clock: Clock) -> Self {
+        let _ = rustls_once();
+        let keyring = Keyring::new(connect(database.keyring.clone(), 4), wrapping_key());
+        let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+        let base_url = "https://forms.test/api/v1".to_owned();
+        let store = store(connect(database.main.clone(), 10));
+        let settings = (allowed, base_url, Settings::default());
+        let system = System::assemble(store, keyring, clock.clone(), settings).unwrap();
+        let service = &system.service;
+        let token = tokens::create(service, "tests", tokens::Role::Product)
+            .await
+            .unwrap()
+            .token;
+        let public = api::public::router(service.clone());
+        let internal = api::internal::router(service.clone());
+        Self {
+            database,
+            clock,
+            public,
+            internal,
+            token,
+            system,
+        }
+    }
+
+    /// What the doors work with.
+    #[must_use]
+    pub const fn service(&self) -> &Service {
+        &self.system.service
+    }
+
+    /// What the deliverer works with.
+    #[must_use]
+    pub const fn courier(&self) -> &Courier {
+        &self.system.courier
+    }
+
+    /// The main database.
+    #[must_use]
+    pub const fn pool(&self) -> &PgPool {
+        self.system.pool()
+    }
+
+    /// A new id.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        SystemEntropy.id()
+    }
+
+    /// A firm with an owner, a published form and a key.
+    pub async fn firm(&self) -> Firm {
+        let (id, owner, form) = (self.id(), self.id(), self.id());
+        let answer = self
+            .report(&[
+                activity(
+                    id,
+                    "firm.opened",
+                    json!({"name": "Harrow Lane", "plan": {"leads_in_full": true}}),
+                ),
+                activity(
+                    id,
+                    "member.joined",
+                    json!({"member_id": owner, "role": "owner"}),
+                ),
+                activity(id, "form.created", form_data(form)),
+            ])
+            .await;
+        assert_eq!(answer.status, 202, "{}", answer.body);
+        let key = keys::create(self.service(), id, owner, "Zapier")
+            .await
+            .unwrap();
+        Firm {
+            id,
+            owner,
+            form,
+            key_id: key.id,
+            key: key.key.as_str().to_owned(),
+        }
+    }
+
+    /// Reports activity by the internal door.
+    pub async fn report(&self, events: &[Value]) -> Answer {
+        let request = Request::post("/internal/v1/activity")
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("content-type", "application/cloudevents-batch+json")
+            .body(Body::from(serde_json::to_vec(events).unwrap()))
+            .unwrap();
+        answer(&self.internal, request).await
+    }
+
+    /// Reports a submitted response; returns its id.
+    pub async fn submit(&self, firm: &Firm) -> Uuid {
+        let response_id = self.id();
+        let event = activity(
+            firm.id,
+            "response.submitted",
+            response_data(response_id, firm.form),
+        );
+        let answer = self.report(&[event]).await;
+        assert_eq!(answer.status, 202, "{}", answer.body);
+        response_id
+    }
+
+    /// Calls the public door with a key; `null` sends no body.
+    pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> Answer {
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string())
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header("x-api-key", key)
+            .body(body)
+            .unwrap();
+        answer(&self.public, request).await
+    }
+
+    /// Sends any request to the public door.
+    pub async fn public(&self, request: Request<Body>) -> Answer {
+        answer(&self.public, request).await
+    }
+
+    /// Sends any request to the internal door, with the world's token unless it has its own.
+    pub async fn internal(&self, mut request: Request<Body>) -> Answer {
+        let token = format!("Bearer {}", self.token).parse().unwrap();
+        request
+            .headers_mut()
+            .entry("authorization")
+            .or_insert(token);
+        answer(&self.internal, request).await
+    }
+
+    /// Subscribes a target to `form_submitted`; returns the subscription's id.
+    pub async fn subscribe(&self, firm: &Firm, target_url: &str) -> Uuid {
+        let body = json!({"target_url": target_url, "trigger": "form_submitted"});
+        let answer = self.call(&firm.key, "POST", "/hooks", body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        answer.body["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Fans out everything there is.
+    pub async fn fan_out(&self) {
+        drain(FanOut::new(
+            self.courier().clone(),
+            self.system.fence.clone(),
+        ))
+        .await;
+    }
+
+    /// Cancels what is left of removed subscriptions.
+    pub async fn cancel(&self) {
+        drain(Cancel::new(self.courier().clone())).await;
+    }
+
+    /// Brings the read models up to date.
+    pub async fn project(&self) {
+        let store = self.service().store.clone();
+        drain(Follower::new(store, self.system.fence.clone(), Deliveries)).await;
+    }
+
+    /// Fans out, sends everything that is due, cancels, and brings the read models up to date.
+    pub async fn deliver(&self) -> usize {
+        self.fan_out().await;
+        let mut sent = 0;
+        loop {
+            let now = turn(self.courier()).await.unwrap();
+            sent += now;
+            if now == 0 {
+                break;
+            }
+        }
+        self.cancel().await;
+        self.project().await;
+        sent
+    }
+
+    /// Moves the clock.
+    pub fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    /// The state of a delivery, and the outcomes of its tries.
+    pub async fn history(&self, delivery_id: Uuid) -> (String, Vec<String>) {
+        let state: String =
+            sqlx::query_scalar("select state from deliveries where delivery_id = $1")
+                .bind(delivery_id)
+                .fetch_one(self.pool())
+                .await
+                .unwrap();
+        let tries = projector::deliveries::attempts(self.pool(), delivery_id)
+            .await
+            .unwrap();
+        (
+            state,
+            tries.into_iter().map(|attempt| attempt.outcome).collect(),
+        )
+    }
+}
+
+/// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
+/// write to the same cluster) are waited for.
+async fn drain<W: Worker>(mut worker: W) {
+    while worker
+        .step()
+        .await
+        .map_err(|error| error.to_string())
+        .unwrap()
+        != Step::IDLE
+    {}
+}
+
+async fn answer(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    let body = if bytes.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&bytes).unwrap()
+    };
+    Answer {
+        status: parts.status,
+        headers: parts.headers,
+        body,
+    }
+}
+
+/// A CloudEvent at noon, with an id of its own.
+#[must_use]
+#[expect(clippy::needless_pass_by_value, reason = "called with json!")]
+pub fn activity(firm_id: Uuid, kind: &str, data: Value) -> Value {
+    json!({
+        "specversion": "1.0", "id": SystemEntropy.id(), "source": "urn:tests", "type": kind,
+        "time": "2026-11-01T12:00:00.000Z", "firmid": firm_id, "data": data,
+    })
+}
+
+fn form_data(form_id: Uuid) -> Value {
+    json!({
+        "form_id": form_id, "title": "New client enquiry", "slug": "enquiry",
+        "url": "https://forms.test/f/enquiry", "status": "published",
+        "hidden_fields": [{"key": "partner", "label": "Partner"}],
+        "created_at": "2026-10-01T09:30:00.000Z",
+    })
+}
+
+fn response_data(response_id: Uuid, form_id: Uuid) -> Value {
+    json!({
+        "response_id": response_id, "form_id": form_id,
+        "submitted_at": "2026-11-01T11:59:58.250Z",
+        "device": "mobile", "lang": "fr", "ending": "default",
+        "respondent": {"name": "Zoé Lefèvre", "first_name": "Zoé", "last_name": "Lefèvre",
+                       "email": "zoe@example.com", "phone": "", "company": ""},
+        "answers": [{"id": "q1", "question": "Pourquoi ?", "type": "long_text",
+                     "answer": "Parce que… 🎉 \"oui\""}],
+        "variables": {"score": 7}, "hidden": {"utm_source": "news"},
+    })
+}
+
+/// The TLS provider of the process; the first test installs it.
+fn rustls_once() -> bool {
+    firmforms::wiring::install_tls().is_ok()
+}

@@ -1,0 +1,101 @@
+//! Bodies: what was sent, frozen at the first try (ruling 21).
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::entropy::Entropy;
+use crate::keyring::{DataKeys, Subject};
+use crate::responses::VaultError;
+use crate::seal::Broken;
+
+const PURPOSE: &[u8] = b"body";
+
+/// A frozen body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// Its id.
+    pub body_id: Uuid,
+    /// Whose key seals it.
+    pub subject: Subject,
+    /// SHA-256 of the bytes.
+    pub sha256: [u8; 32],
+    /// The exact bytes that are signed and sent.
+    pub bytes: Vec<u8>,
+}
+
+/// Puts bodies away.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn put(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    bodies: &[Body],
+    at: DateTime<Utc>,
+    entropy: &dyn Entropy,
+) -> Result<(), VaultError> {
+    let mut sealed = Vec::with_capacity(bodies.len());
+    for body in bodies {
+        let key = keys.get(&body.subject).ok_or(Broken)?;
+        sealed.push(key.seal(PURPOSE, &body.bytes, entropy)?);
+    }
+    sqlx::query(
+        "insert into bodies (body_id, firm_id, response_id, sha256, ciphertext, created_at)
+         select t.*, $6 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) t",
+    )
+    .bind(bodies.iter().map(|body| body.body_id).collect::<Vec<_>>())
+    .bind(bodies.iter().map(|body| body.subject.firm_id).collect::<Vec<_>>())
+    .bind(bodies.iter().map(|body| body.subject.response_id).collect::<Vec<_>>())
+    .bind(bodies.iter().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
+    .bind(sealed)
+    .bind(at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct Row {
+    body_id: Uuid,
+    firm_id: Uuid,
+    response_id: Uuid,
+    sha256: Vec<u8>,
+    ciphertext: Vec<u8>,
+}
+
+/// The bodies with these ids whose key is among `keys`.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn read(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    body_ids: &[Uuid],
+) -> Result<Vec<Body>, VaultError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "select body_id, firm_id, response_id, sha256, ciphertext from bodies
+          where body_id = any($1)",
+    )
+    .bind(body_ids)
+    .fetch_all(connection)
+    .await?;
+    let mut bodies = Vec::with_capacity(rows.len());
+    for row in rows {
+        let subject = Subject {
+            firm_id: row.firm_id,
+            response_id: row.response_id,
+        };
+        if let Some(key) = keys.get(&subject) {
+            let sha256 = <[u8; 32]>::try_from(row.sha256).map_err(|_| Broken)?;
+            let bytes = key.open(PURPOSE, &row.ciphertext)?;
+            bodies.push(Body {
+                body_id: row.body_id,
+                subject,
+                sha256,
+                bytes,
+            });
+        }
+    }
+    Ok(bodies)
+}

@@ -1,0 +1,17 @@
+//! The vault: everything personal, and every secret that must be read again, as ciphertext.
+//!
+//! What belongs to a response (its answers, the bodies made from it) is sealed under a data key of
+//! its own. Data keys are wrapped by the [`WrappingKey`], which no database holds, and live in the
+//! keyring, a database of its own: dropping one row there makes every copy undecipherable, in
+//! backups of the main database too. This crate alone reads and writes the vault's tables.
+
+pub mod bodies;
+mod entropy;
+mod keyring;
+pub mod responses;
+mod seal;
+pub mod secrets;
+
+pub use entropy::{Entropy, SystemEntropy};
+pub use keyring::{DataKeys, Keyring, Subject};
+pub use seal::{Broken, DataKey, WrappingKey};

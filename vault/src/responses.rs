@@ -1,0 +1,147 @@
+//! Responses: what people answered, saved on the way and submitted once.
+
+use chrono::{DateTime, Utc};
+use domain::document::ResponseDocument;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::entropy::Entropy;
+use crate::keyring::{DataKeys, Subject};
+use crate::seal::Broken;
+
+const PURPOSE: &[u8] = b"response";
+
+/// A response as it is reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Response {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The response.
+    pub response_id: Uuid,
+    /// The form it answers.
+    pub form_id: Uuid,
+    /// When it was last saved, or submitted.
+    pub saved_at: DateTime<Utc>,
+    /// When it was submitted, if it was.
+    pub submitted_at: Option<DateTime<Utc>>,
+    /// What was answered.
+    pub document: ResponseDocument,
+}
+
+impl Response {
+    /// Whose key seals it.
+    #[must_use]
+    pub const fn subject(&self) -> Subject {
+        Subject {
+            firm_id: self.firm_id,
+            response_id: self.response_id,
+        }
+    }
+}
+
+/// Why the vault could not write or read.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// The database did not answer.
+    #[error("the database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The bytes do not open with this key.
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    /// The document is not one of ours.
+    #[error("a document that cannot be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// Puts responses away; returns which of them were news.
+///
+/// A submitted response never changes again; a saved one is replaced by a later save or by its
+/// submission. Each response may be in the list once.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn put(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    responses: &[Response],
+    entropy: &dyn Entropy,
+) -> Result<Vec<Uuid>, VaultError> {
+    let mut sealed = Vec::with_capacity(responses.len());
+    for response in responses {
+        let bytes = serde_json::to_vec(&response.document)?;
+        let key = keys.get(&response.subject()).ok_or(Broken)?;
+        sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
+    }
+    let news = sqlx::query_scalar(
+        "insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
+                              $5::timestamptz[], $6::bytea[])
+             on conflict (firm_id, response_id) do update
+            set form_id = excluded.form_id, saved_at = excluded.saved_at,
+                submitted_at = excluded.submitted_at, document = excluded.document
+          where r.submitted_at is null
+            and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
+         returning response_id",
+    )
+    .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
+    .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
+    .bind(responses.iter().map(|r| r.form_id).collect::<Vec<_>>())
+    .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
+    .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
+    .bind(sealed)
+    .fetch_all(connection)
+    .await?;
+    Ok(news)
+}
+
+#[derive(FromRow)]
+struct Row {
+    firm_id: Uuid,
+    response_id: Uuid,
+    form_id: Uuid,
+    saved_at: DateTime<Utc>,
+    submitted_at: Option<DateTime<Utc>>,
+    document: Vec<u8>,
+}
+
+/// The responses of these subjects that are there and whose key is among `keys`.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn read(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+) -> Result<Vec<Response>, VaultError> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = keys
+        .keys()
+        .map(|subject| (subject.firm_id, subject.response_id))
+        .unzip();
+    let rows: Vec<Row> = sqlx::query_as(
+        "select firm_id, response_id, form_id, saved_at, submitted_at, document from responses
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await?;
+    rows.iter().map(|row| open(row, keys)).collect()
+}
+
+fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
+    let subject = Subject {
+        firm_id: row.firm_id,
+        response_id: row.response_id,
+    };
+    let bytes = keys
+        .get(&subject)
+        .ok_or(Broken)?
+        .open(PURPOSE, &row.document)?;
+    Ok(Response {
+        firm_id: row.firm_id,
+        response_id: row.response_id,
+        form_id: row.form_id,
+        saved_at: row.saved_at,
+        submitted_at: row.submitted_at,
+        document: serde_json::from_slice(&bytes)?,
+    })
+}

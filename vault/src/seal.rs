@@ -1,0 +1,110 @@
+//! Sealing: XChaCha20-Poly1305 with a random nonce in front, bound to what the bytes are for.
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+
+use crate::entropy::Entropy;
+
+const NONCE: usize = 24;
+
+/// Bytes that cannot be opened: another key, another purpose, or changed on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("sealed bytes that this key does not open")]
+pub struct Broken;
+
+/// The key of one subject.
+#[derive(Clone)]
+pub struct DataKey(XChaCha20Poly1305);
+
+impl DataKey {
+    pub(crate) fn new(bytes: &[u8; 32]) -> Self {
+        Self(XChaCha20Poly1305::new(bytes.into()))
+    }
+
+    /// Seals bytes; `purpose` says what they are and must be given again to open them.
+    ///
+    /// # Errors
+    /// [`Broken`] if there are more than 256 GiB of them.
+    pub fn seal(
+        &self,
+        purpose: &[u8],
+        bytes: &[u8],
+        entropy: &dyn Entropy,
+    ) -> Result<Vec<u8>, Broken> {
+        let mut sealed = vec![0; NONCE];
+        entropy.fill(&mut sealed);
+        let nonce = XNonce::try_from(sealed.as_slice()).map_err(|_| Broken)?;
+        let payload = Payload {
+            msg: bytes,
+            aad: purpose,
+        };
+        sealed.extend(self.0.encrypt(&nonce, payload).map_err(|_| Broken)?);
+        Ok(sealed)
+    }
+
+    /// Opens what [`DataKey::seal`] made for the same purpose.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn open(&self, purpose: &[u8], sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        let (nonce, bytes) = sealed.split_at_checked(NONCE).ok_or(Broken)?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| Broken)?;
+        self.0
+            .decrypt(
+                &nonce,
+                Payload {
+                    msg: bytes,
+                    aad: purpose,
+                },
+            )
+            .map_err(|_| Broken)
+    }
+}
+
+/// The key that wraps all others. It lives outside every database.
+#[derive(Clone)]
+pub struct WrappingKey(pub(crate) DataKey);
+
+impl WrappingKey {
+    /// The key made of these bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8; 32]) -> Self {
+        Self(DataKey::new(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::SystemEntropy;
+
+    fn key(byte: u8) -> DataKey {
+        DataKey::new(&[byte; 32])
+    }
+
+    #[test]
+    fn what_was_sealed_opens_with_the_same_key_and_purpose_only() {
+        let sealed = key(1)
+            .seal(b"body", "né".as_bytes(), &SystemEntropy)
+            .unwrap();
+        assert_eq!(key(1).open(b"body", &sealed).unwrap(), "né".as_bytes());
+        assert_eq!(key(2).open(b"body", &sealed), Err(Broken));
+        assert_eq!(key(1).open(b"document", &sealed), Err(Broken));
+        assert!(!sealed.windows(2).any(|bytes| bytes == "né".as_bytes()));
+    }
+
+    #[test]
+    fn a_changed_or_short_text_does_not_open() {
+        let mut sealed = key(1).seal(b"", b"x", &SystemEntropy).unwrap();
+        let last = sealed.len() - 1;
+        sealed[last] ^= 1;
+        assert_eq!(key(1).open(b"", &sealed), Err(Broken));
+        assert_eq!(key(1).open(b"", &sealed[..10]), Err(Broken));
+    }
+
+    #[test]
+    fn the_same_bytes_are_never_sealed_alike() {
+        let seal = || key(1).seal(b"", b"x", &SystemEntropy).unwrap();
+        assert_ne!(seal(), seal());
+    }
+}
