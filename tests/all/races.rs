@@ -1,5 +1,6 @@
 //! Races for the last place, for one stream, and between a command and a revocation.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::commands::keys;
@@ -12,7 +13,7 @@ use domain::subscription::{
 use domain::trigger::Trigger;
 use eventstore::{AppendError, CommandError, Store};
 use futures::future::join_all;
-use tests::{Firm, World};
+use tests::{Firm, Receiver, World};
 use uuid::Uuid;
 
 async fn create_hook(
@@ -194,4 +195,56 @@ async fn b4_no_hook_of_a_revoked_key_lives_after_create_raced_revoke() {
         created_first > 0 && revoked_first > 0,
         "{created_first}:{revoked_first} is no race"
     );
+}
+
+/// E20, in one process: four claimers on one outbox
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e20_racing_claimers_send_each_delivery_once() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    for place in 0..10 {
+        world
+            .subscribe(&firm, &receiver.url(&format!("/{place}")))
+            .await;
+    }
+    for _ in 0..30 {
+        world.submit(&firm).await;
+    }
+    world.fan_out().await;
+    let claimer = || async {
+        let mut sent = 0;
+        loop {
+            match deliverer::engine::turn(world.courier()).await.unwrap() {
+                0 => return sent,
+                now => sent += now,
+            }
+        }
+    };
+    let sent = join_all((0..4).map(|_| claimer())).await;
+    // A claimer that found every lane held by the others ends early; what is left is done now.
+    let total: usize = sent.iter().sum::<usize>() + world.deliver().await;
+    assert_eq!(total, 300);
+    let ids: BTreeSet<String> = receiver
+        .received()
+        .iter()
+        .map(|request| request.header("x-service-delivery").to_owned())
+        .collect();
+    assert_eq!((receiver.received().len(), ids.len()), (300, 300));
+}
+
+#[tokio::test]
+async fn an_append_in_one_process_wakes_the_followers_of_another() {
+    let here = World::new().await;
+    let firm = here.firm().await;
+    let there = eventstore::connect(here.database.main.clone(), 2);
+    let heard = eventstore::Nudge::default();
+    let _hearing = tokio::spawn(eventstore::relay(there, heard.clone()));
+    let nudge = here.service().store.nudge().clone();
+    let _telling = tokio::spawn(eventstore::relay(here.pool().clone(), nudge));
+    let mut woken = heard.subscribe();
+    // Until the other side listens, nobody hears: append until it does.
+    while !woken.has_changed().unwrap() {
+        here.submit(&firm).await;
+    }
+    woken.changed().await.unwrap();
 }

@@ -1,0 +1,214 @@
+//! Real processes, really killed.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use eventstore::{Clock, connect};
+use sqlx::ConnectOptions;
+use tests::{Receiver, TestDatabase, World, activity};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use uuid::Uuid;
+
+const DELIVERIES: usize = 1_000;
+
+/// The real binary on the databases of a world.
+fn firmforms(database: &TestDatabase) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    command
+        .env_clear()
+        .env("DATABASE_URL", database.main.to_url_lossy().as_str())
+        .env(
+            "FIRMFORMS_KEYRING_URL",
+            database.keyring.to_url_lossy().as_str(),
+        )
+        .env("FIRMFORMS_WRAPPING_KEY", "07".repeat(32))
+        .kill_on_drop(true);
+    command
+}
+
+/// A deliverer whose waits pass sixty times faster; its lease is 25 s.
+async fn start_deliverer(database: &TestDatabase) -> Child {
+    let mut child = firmforms(database)
+        .args(["serve", "--role", "deliverer", "--time-scale", "60"])
+        .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if line.contains("ready") {
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return child;
+        }
+    }
+    panic!("the deliverer did not start: {:?}", child.wait().await);
+}
+
+/// A world on the real clock, with a subscription and so many responses submitted.
+async fn submitted(receiver: &Receiver, count: usize) -> World {
+    let database = TestDatabase::new().await;
+    let clock = Clock::of_database(&connect(database.main.clone(), 1))
+        .await
+        .unwrap();
+    let world = World::at(database, clock).await;
+    let firm = world.firm().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let events: Vec<_> = (0..count)
+        .map(|_| {
+            let data = serde_json::json!({
+                "response_id": world.id(), "form_id": firm.form,
+                "submitted_at": "2026-11-01T12:00:00Z",
+            });
+            activity(firm.id, "response.submitted", data)
+        })
+        .collect();
+    assert_eq!(world.report(&events).await.status, 202);
+    world
+}
+
+/// Waits until the outbox is empty: everything that was queued has come to its end.
+async fn until_settled(world: &World) {
+    let done = async {
+        loop {
+            let (queued, left): (i64, i64) = sqlx::query_as(
+                "select (select count(*) from events where event_type = 'DeliveryQueued'),
+                        (select count(*) from outbox)",
+            )
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+            if left == 0 && queued == i64::try_from(DELIVERIES).unwrap() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(120), done)
+        .await
+        .unwrap();
+}
+
+/// E4, E5, P5–P12 at random: `kill -9` in the middle of 1,000 deliveries.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e5_a_killed_deliverer_loses_nothing_and_repeats_only_the_same_bytes() {
+    let receiver = Receiver::start().await;
+    let world = submitted(&receiver, DELIVERIES).await;
+    let mut killed = 0;
+    for arrived in [200, 600] {
+        let mut deliverer = start_deliverer(&world.database).await;
+        receiver.wait_for(arrived).await;
+        deliverer.kill().await.unwrap();
+        killed += 1;
+    }
+    let _deliverer = start_deliverer(&world.database).await;
+    until_settled(&world).await;
+
+    let mut copies: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for request in receiver.received() {
+        let id = request.header("x-service-delivery").to_owned();
+        copies.entry(id).or_default().push(request.body);
+    }
+    assert_eq!(copies.len(), DELIVERIES, "none lost");
+    let repeated: Vec<_> = copies.values().filter(|bodies| bodies.len() > 1).collect();
+    for bodies in &repeated {
+        assert!(
+            bodies.iter().all(|body| body == &bodies[0]),
+            "repeats are the same bytes"
+        );
+        assert!(bodies.len() <= 1 + killed, "repeats come from kills alone");
+    }
+    world.project().await;
+    let states: Vec<(String, i64)> =
+        sqlx::query_as("select state, count(*) from deliveries group by state")
+            .fetch_all(world.pool())
+            .await
+            .unwrap();
+    assert_eq!(states, [("delivered".to_owned(), 1_000)]);
+    let interrupted: i64 =
+        sqlx::query_scalar("select count(*) from attempts where outcome = 'interrupted'")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+    assert!(
+        usize::try_from(interrupted).unwrap() >= repeated.len(),
+        "every repeat follows a try that history calls interrupted"
+    );
+}
+
+/// E25, the foundation's part: a signal ends the process with 0 and repeats nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e25_a_stopped_deliverer_finishes_what_is_out() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    let receiver = Receiver::start().await;
+    let world = submitted(&receiver, DELIVERIES).await;
+    let mut first = start_deliverer(&world.database).await;
+    receiver.wait_for(100).await;
+    let pid = i32::try_from(first.id().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    assert!(first.wait().await.unwrap().success());
+    let leased: i64 = sqlx::query_scalar("select count(*) from outbox where leased_at is not null")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(leased, 0, "everything that was claimed was recorded");
+    let _second = start_deliverer(&world.database).await;
+    until_settled(&world).await;
+    let ids: std::collections::BTreeSet<Uuid> = receiver
+        .received()
+        .iter()
+        .map(|request| request.header("x-service-delivery").parse().unwrap())
+        .collect();
+    assert_eq!(
+        (receiver.received().len(), ids.len()),
+        (DELIVERIES, DELIVERIES)
+    );
+}
+
+async fn refusal(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"))
+        .env_clear()
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .await
+        .unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn a_bad_setting_is_refused_in_one_clear_line() {
+    let main = ("DATABASE_URL", "postgres://localhost/x");
+    let alone = refusal(&["migrate"], &[main]).await;
+    assert!(
+        alone.contains("set FIRMFORMS_KEYRING_URL to another database"),
+        "{alone}"
+    );
+    let same = [main, ("FIRMFORMS_KEYRING_URL", "postgres://localhost/x")];
+    assert_eq!(refusal(&["migrate"], &same).await, alone);
+    let scaled = refusal(
+        &["serve", "--time-scale", "60"],
+        &[("FIRMFORMS_WRAPPING_KEY", "00")],
+    )
+    .await;
+    assert_eq!(scaled.lines().count(), 1, "{scaled}");
+    let key = [
+        main,
+        ("FIRMFORMS_KEYRING_URL", "postgres://localhost/y"),
+        ("FIRMFORMS_WRAPPING_KEY", "0f"),
+    ];
+    let short = refusal(&["migrate"], &key).await;
+    assert_eq!(
+        short,
+        "firmforms: FIRMFORMS_WRAPPING_KEY: not 64 hexadecimal digits\n"
+    );
+    let nowhere = [
+        ("FIRMFORMS_PG_SEARCH", "none"),
+        ("FIRMFORMS_DATA_DIR", "/tmp/firmforms-nowhere"),
+    ];
+    let programs = refusal(&["migrate"], &nowhere).await;
+    assert_eq!(programs.lines().count(), 1, "{programs}");
+    assert!(programs.contains("postgresql"), "{programs}");
+}
