@@ -24,16 +24,18 @@ const DRAIN: Duration = Duration::from_secs(25);
 pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     let plan = plan(place, serve)?;
     warn_of_development(serve);
+    let doors = match serve.role {
+        Role::All | Role::Api => Some(doors::open(serve.addr, serve.internal_addr).await?),
+        Role::Projector | Role::Deliverer => None,
+    };
     let system = System::start(Databases::open(place, SERVICE).await?, plan).await?;
     let stop = CancellationToken::new();
     let mut tasks = start_workers(&system, serve.role, &stop);
-    if matches!(serve.role, Role::All | Role::Api) {
-        let doors = doors::open(serve.addr, serve.internal_addr).await?;
-        tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "ready");
+    if let Some(doors) = doors {
+        tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "listening");
         doors.serve(&system.service, &stop, &mut tasks);
-    } else {
-        tracing::info!("ready");
     }
+    tracing::info!("ready");
     let ended = wait(&mut tasks, &stop).await;
     system.stop().await?;
     ended

@@ -255,13 +255,15 @@ pub(crate) fn tries() -> i32 {
     i32::try_from(Schedule::RestHook.tries()).unwrap_or(i32::MAX)
 }
 
-/// When the next lane is due, if any is.
+/// When the next lane of an active firm is due, if any is.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn next_due(courier: &Courier) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar(
-        "select min(due_at) from lanes where due_at is not null and cancel_cause is null",
+        "select min(l.due_at) from lanes l
+           join firms f on f.firm_id = l.firm_id and f.status = 'active'
+          where l.due_at is not null and l.cancel_cause is null",
     )
     .fetch_one(courier.store.pool())
     .await

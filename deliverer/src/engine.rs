@@ -116,7 +116,7 @@ impl Sender {
             return Ok(Step::IDLE);
         };
         let wait = due_at - self.courier.clock.now().get();
-        // A due lane that was not claimed is held by another process, or sleeps with its firm.
+        // A due lane that was not claimed is held by another process.
         let wait = wait
             .to_std()
             .unwrap_or_default()

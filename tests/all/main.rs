@@ -6,6 +6,10 @@
 )]
 
 mod crash;
+
+
 mod log;
+mod public;
 mod races;
 mod story;
+

@@ -12,4 +12,4 @@ mod world;
 
 pub use database::{TestDatabase, own_cluster};
 pub use receiver::{Received, Receiver, Reply};
-pub use world::{Answer, Firm, World, activity};
+pub use world::{Answer, Firm, World, activity, later};

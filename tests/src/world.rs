@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::Service;
 use api::commands::{keys, tokens};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use deliverer::cancel::Cancel;
 use deliverer::engine::turn;
@@ -60,8 +60,25 @@ pub struct Answer {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
+    /// The body as it was sent.
+    pub bytes: Bytes,
     /// The body as JSON; null when there is none.
     pub body: Value,
+}
+
+impl Answer {
+    /// The status and the error's code; an empty one when there is none.
+    #[must_use]
+    pub fn code(&self) -> (u16, &str) {
+        let code = self.body["code"].as_str().unwrap_or_default();
+        (self.status.as_u16(), code)
+    }
+
+    /// The body's text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        str::from_utf8(&self.bytes).unwrap()
+    }
 }
 
 impl World {
@@ -196,6 +213,11 @@ impl World {
         answer(&self.public, request).await
     }
 
+    /// Reads from the public door with the firm's key.
+    pub async fn get(&self, firm: &Firm, path: &str) -> Answer {
+        self.call(&firm.key, "GET", path, Value::Null).await
+    }
+
     /// Sends any request to the public door.
     pub async fn public(&self, request: Request<Body>) -> Answer {
         answer(&self.public, request).await
@@ -302,6 +324,7 @@ async fn answer(router: &Router, request: Request<Body>) -> Answer {
     Answer {
         status: parts.status,
         headers: parts.headers,
+        bytes,
         body,
     }
 }
@@ -314,6 +337,13 @@ pub fn activity(firm_id: Uuid, kind: &str, data: Value) -> Value {
         "specversion": "1.0", "id": SystemEntropy.id(), "source": "urn:tests", "type": kind,
         "time": "2026-11-01T12:00:00.000Z", "firmid": firm_id, "data": data,
     })
+}
+
+/// The same event, so many seconds later.
+#[must_use]
+pub fn later(mut event: Value, seconds: u32) -> Value {
+    event["time"] = json!(format!("2026-11-01T12:00:{seconds:02}.000Z"));
+    event
 }
 
 fn form_data(form_id: Uuid) -> Value {

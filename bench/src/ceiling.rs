@@ -1,0 +1,141 @@
+//! The ceiling: the same signed POSTs, sent by the service's own client, from memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use deliverer::outgoing::{Method, Outgoing, OutgoingConfig, Request};
+use domain::answer::Answer;
+use domain::signature::{WebhookSecret, sign};
+use domain::trigger::Trigger;
+use eventstore::Clock;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+use vault::{Entropy, SystemEntropy};
+
+use crate::peer::Peer;
+use crate::receiver::Tally;
+use crate::service::loopback;
+use crate::usage::{Cpu, Processes};
+
+/// Fewer POSTs than these pass too fast to be measured.
+const POSTS_MIN: usize = 10_000;
+
+/// What the POSTs cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ceiling {
+    pub(crate) in_flight: usize,
+    pub(crate) took: Duration,
+    pub(crate) cpu: Cpu,
+    pub(crate) arrived: Tally,
+    pub(crate) posts: usize,
+}
+
+/// What is sent.
+pub(crate) struct Posts {
+    outgoing: Outgoing,
+    bodies: Vec<Bytes>,
+    targets: Vec<(String, Uuid)>,
+    secret: WebhookSecret,
+    clock: Clock,
+    count: usize,
+}
+
+impl Posts {
+    /// As many as the deliveries of these bodies to that many subscriptions.
+    pub(crate) fn new(bodies: Vec<Bytes>, subscriptions: usize, peer: &Peer) -> anyhow::Result<Self> {
+        let count = bodies.len() * subscriptions;
+        Ok(Self {
+            outgoing: Outgoing::new(OutgoingConfig::new(loopback()?))?,
+            targets: (0..subscriptions)
+                .map(|number| (peer.target(number), SystemEntropy.id()))
+                .collect(),
+            secret: WebhookSecret::from_bytes(SystemEntropy.secret()),
+            clock: Clock::standing_at("2026-10-12T09:30:00.000Z".parse()?),
+            count: count.max(POSTS_MIN),
+            bodies,
+        })
+    }
+
+    /// Sends them, so many at a time.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        in_flight: usize,
+        peer: &mut Peer,
+    ) -> anyhow::Result<Ceiling> {
+        let processes = Processes {
+            postmaster: None,
+            receiver: peer.pid,
+        };
+        self.send_all(in_flight, in_flight).await?;
+        peer.reset().await?;
+        let (before, started) = (processes.look()?, Instant::now());
+        self.send_all(self.count, in_flight).await?;
+        Ok(Ceiling {
+            in_flight,
+            took: started.elapsed(),
+            cpu: processes.look()?.since(before),
+            arrived: peer.tally().await?,
+            posts: self.count,
+        })
+    }
+
+    async fn send_all(self: &Arc<Self>, count: usize, in_flight: usize) -> anyhow::Result<()> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut senders = JoinSet::new();
+        for _ in 0..in_flight {
+            let (posts, next) = (Arc::clone(self), Arc::clone(&next));
+            senders.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return anyhow::Ok(());
+                    }
+                    posts.send_one(number).await?;
+                }
+            });
+        }
+        while let Some(ended) = senders.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// The headers are those of `deliverer::send`.
+    async fn send_one(&self, number: usize) -> anyhow::Result<()> {
+        let body = &self.bodies[number % self.bodies.len()];
+        let (target, hook_id) = &self.targets[number % self.targets.len()];
+        let delivery_id = HeaderValue::try_from(SystemEntropy.id().to_string())?;
+        let at = self.clock.now().get().timestamp();
+        let signature = sign(self.secret.as_str(), at, body);
+        let named = HeaderName::from_static;
+        let headers = HeaderMap::from_iter([
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (
+                named("x-service-event"),
+                HeaderValue::from_static(Trigger::FormSubmitted.key()),
+            ),
+            (named("x-service-delivery"), delivery_id.clone()),
+            (named("idempotency-key"), delivery_id),
+            (
+                named("x-service-hook"),
+                HeaderValue::try_from(hook_id.to_string())?,
+            ),
+            (named("x-service-signature"), HeaderValue::try_from(signature)?),
+        ]);
+        let request = Request {
+            target: target.clone(),
+            method: Method::POST,
+            headers,
+            body: body.clone(),
+            connect_by: Some(tokio::time::Instant::now() + Duration::from_secs(5)),
+        };
+        let exchange = self.outgoing.send(request).await;
+        (exchange.answer == Answer::Status(200))
+            .then_some(())
+            .with_context(|| format!("a POST of the ceiling: {}", exchange.answer))
+    }
+}

@@ -1,0 +1,69 @@
+//! What the service costs: each command starts a database of its own, runs the service on it beside
+//! the least that could do the same, and prints a table and one JSON line. Ratios are between
+//! figures of one run: the machine's mood is in both.
+//!
+//! It must not be part of the test run, and must leave nothing behind.
+
+mod activity;
+mod ceiling;
+mod deliveries;
+mod intake;
+mod peer;
+mod receiver;
+mod report;
+mod service;
+mod statements;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::deliveries::Deliveries;
+
+/// Measures the service.
+#[derive(Debug, Parser)]
+#[command(name = "bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
+    Deliveries(Deliveries),
+    /// The receiver, in a process of its own; started by the other commands.
+    #[command(hide = true)]
+    Receiver,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Deliveries(command) => start(&command),
+        Command::Receiver => receiver::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Telemetry, TLS and runtime as `serve` has them: they are part of what is measured.
+fn start(command: &Deliveries) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    firmforms::wiring::install_tls()?;
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(deliveries::run(command))
+}

@@ -1,0 +1,112 @@
+//! What a run costs, from `/proc`: CPU of the service (this process, all threads), of PostgreSQL and
+//! of the receiver, and this process's memory.
+//!
+//! PostgreSQL's CPU is the postmaster's own, that of its children, and `cutime + cstime`, where the
+//! kernel adds a child's when the postmaster has waited for it: what ended in between is not lost.
+//! The kernel counts in ticks of 10 ms, so a difference over some thirty processes is good to about
+//! 0.1 s.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// `USER_HZ`, the same on every Linux.
+const TICK: Duration = Duration::from_millis(10);
+
+/// CPU used so far, or between two looks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cpu {
+    pub(crate) service: Duration,
+    pub(crate) postgres: Duration,
+    pub(crate) receiver: Duration,
+}
+
+/// Whose CPU is looked at, beside our own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Processes {
+    pub(crate) postmaster: Option<u32>,
+    pub(crate) receiver: u32,
+}
+
+impl Processes {
+    pub(crate) fn look(self) -> anyhow::Result<Cpu> {
+        let own = |pid| Stat::of(pid).map(|stat| stat.own);
+        Ok(Cpu {
+            service: own(std::process::id()).context("our own /proc/…/stat")?,
+            postgres: self.postmaster.map_or(Some(Duration::ZERO), server).context("the server")?,
+            receiver: own(self.receiver).context("the receiver")?,
+        })
+    }
+}
+
+impl Cpu {
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            service: self.service.saturating_sub(before.service),
+            postgres: self.postgres.saturating_sub(before.postgres),
+            receiver: self.receiver.saturating_sub(before.receiver),
+        }
+    }
+}
+
+fn server(postmaster: u32) -> Option<Duration> {
+    let children: Duration = fs::read_dir("/proc")
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(Stat::of)
+        .filter(|stat| stat.parent == postmaster)
+        .map(|stat| stat.own)
+        .sum();
+    Stat::of(postmaster).map(|stat| stat.own + stat.ended_children + children)
+}
+
+struct Stat {
+    parent: u32,
+    own: Duration,
+    ended_children: Duration,
+}
+
+impl Stat {
+    /// Fields 4 and 14 to 17 of proc(5); the name before them may hold anything.
+    fn of(pid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+        let ticks = |first: usize| {
+            let sum = fields[first].parse::<u32>().ok()? + fields[first + 1].parse::<u32>().ok()?;
+            Some(TICK * sum)
+        };
+        Some(Self {
+            parent: fields[1].parse().ok()?,
+            own: ticks(11)?,
+            ended_children: ticks(13)?,
+        })
+    }
+}
+
+/// Resident memory of this process, in MiB: now, and the most since [`forget_peak`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) now_mib: f64,
+    pub(crate) peak_mib: f64,
+}
+
+impl Memory {
+    pub(crate) fn look() -> anyhow::Result<Self> {
+        let status = fs::read_to_string("/proc/self/status")?;
+        let mib = |name: &str| -> anyhow::Result<f64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.split_whitespace().next());
+            Ok(kib.context("no such line in /proc/self/status")?.parse::<f64>()? / 1024.0)
+        };
+        Ok(Self {
+            now_mib: mib("VmRSS:")?,
+            peak_mib: mib("VmHWM:")?,
+        })
+    }
+}
+
+/// Lets the peak begin anew, at what is resident now.
+pub(crate) fn forget_peak() -> std::io::Result<()> {
+    fs::write("/proc/self/clear_refs", "5")
+}

@@ -1,0 +1,194 @@
+//! What history keeps of a delivery: where it stands, its tries, why it was taken back.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::subscription::RemovalReason;
+use crate::time::Timestamp;
+use crate::trigger::Trigger;
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryState {
+    /// Waits for a try, or is in one.
+    Pending,
+    /// Answered 2xx.
+    Delivered,
+    /// Answered for good, or out of tries.
+    Failed,
+    /// Taken back before it arrived.
+    Cancelled,
+}
+
+/// What one try came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// 2xx in time.
+    Delivered,
+    /// To be tried again.
+    Retry,
+    /// The end: a final answer, or no tries left.
+    Failed,
+    /// Cut off before its answer was recorded; it counts (ruling 23).
+    Interrupted,
+}
+
+/// Why a delivery was taken back (ruling 27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelCause {
+    /// Its subscription was deleted with its key.
+    SubscriptionDeleted,
+    /// The key of its subscription was revoked.
+    KeyRevoked,
+    /// Its target was gone.
+    TargetGone,
+    /// The firm was closed.
+    FirmClosed,
+}
+
+/// What is sent, to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Consignment {
+    /// What happened.
+    pub occurrence_id: Uuid,
+    /// Who hears of it.
+    pub hook_id: Uuid,
+    /// The trigger.
+    pub trigger: Trigger,
+    /// The form it is about.
+    pub form_id: Uuid,
+    /// The response it is about.
+    pub response_id: Uuid,
+}
+
+/// One request of a try; more than one when it was redirected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hop {
+    /// Where it went, the query masked.
+    pub url: String,
+    /// The address that was dialled.
+    pub address: Option<String>,
+    /// What came back.
+    pub status: Option<u16>,
+}
+
+/// One try, as history keeps it. What the receiver said is only a digest here: it is foreign text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attempt {
+    /// 1 for the first try.
+    pub number: u32,
+    /// When it was claimed.
+    pub started_at: Timestamp,
+    /// When its answer was in.
+    pub finished_at: Timestamp,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// The status, when there was one.
+    pub status: Option<u16>,
+    /// A stable word for what went wrong, when it was not a status.
+    pub error: Option<String>,
+    /// What the receiver asked for, as it counted.
+    pub retry_after_seconds: Option<u64>,
+    /// When the next try is due.
+    pub next_try_at: Option<Timestamp>,
+    /// Every request of the try in order, the first one too.
+    pub hops: Vec<Hop>,
+    /// The stored body that was sent; none when a try ended before its body was built.
+    pub body_id: Option<Uuid>,
+    /// SHA-256 of the bytes that were sent, lower-case hex.
+    pub body_sha256: Option<String>,
+    /// SHA-256 of the kept piece of the answer, lower-case hex.
+    pub answer_sha256: Option<String>,
+}
+
+impl Attempt {
+    /// Where its delivery stands after it.
+    #[must_use]
+    pub const fn state_after(&self) -> DeliveryState {
+        match self.outcome {
+            Outcome::Delivered => DeliveryState::Delivered,
+            Outcome::Failed => DeliveryState::Failed,
+            Outcome::Retry => DeliveryState::Pending,
+            // Cut off at its last try: nothing is due any more (ruling 23).
+            Outcome::Interrupted if self.next_try_at.is_none() => DeliveryState::Failed,
+            Outcome::Interrupted => DeliveryState::Pending,
+        }
+    }
+}
+
+impl DeliveryState {
+    /// The word in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl Outcome {
+    /// The word in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Retry => "retry",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl From<RemovalReason> for CancelCause {
+    fn from(reason: RemovalReason) -> Self {
+        match reason {
+            RemovalReason::DeletedByKey => Self::SubscriptionDeleted,
+            RemovalReason::KeyRevoked => Self::KeyRevoked,
+            RemovalReason::TargetGone => Self::TargetGone,
+            RemovalReason::FirmClosed => Self::FirmClosed,
+        }
+    }
+}
+
+impl std::str::FromStr for CancelCause {
+    type Err = UnknownCause;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCause> {
+        [
+            Self::SubscriptionDeleted,
+            Self::KeyRevoked,
+            Self::TargetGone,
+            Self::FirmClosed,
+        ]
+        .into_iter()
+        .find(|cause| cause.name() == text)
+        .ok_or(UnknownCause)
+    }
+}
+
+/// Not a cause of a cancellation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a cause of a cancellation")]
+pub struct UnknownCause;
+
+impl CancelCause {
+    /// The word in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SubscriptionDeleted => "subscription_deleted",
+            Self::KeyRevoked => "key_revoked",
+            Self::TargetGone => "target_gone",
+            Self::FirmClosed => "firm_closed",
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Given, when, then.
+
+use super::*;
+use crate::time::Timestamp;
+use crate::trigger::Trigger;
+use cqrs_es::test::{AggregateTestExecutor, TestFramework};
+use uuid::Uuid;
+
+fn queue() -> DeliveryCommand {
+    DeliveryCommand::Queue(Consignment {
+        occurrence_id: Uuid::from_u128(1),
+        hook_id: Uuid::from_u128(2),
+        trigger: Trigger::FormSubmitted,
+        form_id: Uuid::from_u128(3),
+        response_id: Uuid::from_u128(4),
+    })
+}
+
+fn queued() -> DeliveryEvent {
+    Delivery::default().decide(&queue()).unwrap().remove(0)
+}
+
+fn attempt(number: u32, outcome: Outcome) -> Attempt {
+    let at: Timestamp = "2026-11-01T00:00:00.000Z".parse().unwrap();
+    Attempt {
+        number,
+        started_at: at,
+        finished_at: at,
+        outcome,
+        status: None,
+        error: None,
+        retry_after_seconds: None,
+        next_try_at: (outcome == Outcome::Retry).then_some(at),
+        hops: vec![],
+        body_id: None,
+        body_sha256: None,
+        answer_sha256: None,
+    }
+}
+
+fn try_of(attempt: Attempt) -> DeliveryCommand {
+    DeliveryCommand::Record {
+        attempt,
+        withdrawn: None,
+    }
+}
+
+fn attempted(number: u32, outcome: Outcome) -> DeliveryEvent {
+    DeliveryEvent::DeliveryAttempted(attempt(number, outcome))
+}
+
+fn given(events: Vec<DeliveryEvent>) -> AggregateTestExecutor<Delivery> {
+    TestFramework::with(()).given(events)
+}
+
+#[test]
+fn it_is_queued_once() {
+    given(vec![])
+        .when(queue())
+        .then_expect_events(vec![queued()]);
+    given(vec![queued()])
+        .when(queue())
+        .then_expect_events(vec![]);
+}
+
+#[test]
+fn tries_are_recorded_in_order_until_it_ends() {
+    given(vec![queued()])
+        .when(try_of(attempt(1, Outcome::Retry)))
+        .then_expect_events(vec![attempted(1, Outcome::Retry)]);
+    for number in [1, 3] {
+        given(vec![queued(), attempted(1, Outcome::Retry)])
+            .when(try_of(attempt(number, Outcome::Delivered)))
+            .then_expect_error(DeliveryRejection::OutOfOrder);
+    }
+    for end in [Outcome::Delivered, Outcome::Failed, Outcome::Interrupted] {
+        given(vec![queued(), attempted(1, end)])
+            .when(try_of(attempt(2, Outcome::Delivered)))
+            .then_expect_error(DeliveryRejection::NotPending);
+    }
+}
+
+#[test]
+fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
+    let after = |outcome| {
+        let withdrawn = Some(CancelCause::SubscriptionDeleted);
+        let mut delivery = Delivery::default();
+        delivery.absorb(&queued());
+        let command = DeliveryCommand::Record {
+            attempt: attempt(1, outcome),
+            withdrawn,
+        };
+        for event in delivery.decide(&command).unwrap() {
+            delivery.absorb(&event);
+        }
+        delivery.state()
+    };
+    assert_eq!(after(Outcome::Delivered), Some(DeliveryState::Delivered));
+    for outcome in [Outcome::Retry, Outcome::Failed, Outcome::Interrupted] {
+        assert_eq!(
+            after(outcome),
+            Some(DeliveryState::Cancelled),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn only_a_pending_one_is_cancelled() {
+    let cancel = DeliveryCommand::Cancel {
+        cause: CancelCause::KeyRevoked,
+    };
+    let cancelled = DeliveryEvent::DeliveryCancelled {
+        cause: CancelCause::KeyRevoked,
+    };
+    given(vec![queued()])
+        .when(cancel.clone())
+        .then_expect_events(vec![cancelled.clone()]);
+    for end in [
+        attempted(1, Outcome::Delivered),
+        attempted(1, Outcome::Failed),
+        cancelled,
+    ] {
+        given(vec![queued(), end])
+            .when(cancel.clone())
+            .then_expect_error(DeliveryRejection::NotPending);
+    }
+    given(vec![])
+        .when(cancel)
+        .then_expect_error(DeliveryRejection::NotPending);
+}
+
+#[test]
+fn d7_the_eighth_failure_is_the_end() {
+    let busy = Answer::Status(503);
+    let waits: Vec<_> = (1..=8)
+        .map(|number| conclude(Schedule::RestHook, number, &busy, None, 0.0))
+        .map(|end| (end.outcome, end.wait.map(|wait| wait.as_secs() / 60)))
+        .collect();
+    let retry = |minutes| (Outcome::Retry, Some(minutes));
+    assert_eq!(waits[..7], [1, 2, 4, 8, 16, 32, 60].map(retry));
+    assert_eq!(waits[7], (Outcome::Failed, None));
+}
+
+#[test]
+fn d6_a_2xx_and_a_final_answer_end_it_at_once() {
+    let outcome =
+        |status| conclude(Schedule::RestHook, 1, &Answer::Status(status), None, 0.0).outcome;
+    assert_eq!(outcome(204), Outcome::Delivered);
+    assert_eq!(outcome(404), Outcome::Failed);
+    assert_eq!(outcome(410), Outcome::Failed);
+}

@@ -1,0 +1,109 @@
+//! What happened to a firm: the events of its stream.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Brand, Role};
+use crate::event::domain_event;
+use crate::time::Timestamp;
+use crate::trigger::Plan;
+
+/// What happened to a firm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum FirmEvent {
+    /// It signed up.
+    FirmOpened {
+        /// Its name.
+        name: String,
+        /// What it pays for.
+        plan: Plan,
+        /// How its mails look.
+        brand: Brand,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// Some of its settings changed; what is null did not.
+    FirmChanged {
+        /// Its new name.
+        name: Option<String>,
+        /// Its new plan.
+        plan: Option<Plan>,
+        /// Its new looks.
+        brand: Option<Brand>,
+        /// Whether it sends invites.
+        invites_enabled: Option<bool>,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// It was suspended.
+    FirmSuspended {
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// It is back.
+    FirmResumed {
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// It was closed for good.
+    FirmClosed {
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member joined.
+    MemberJoined {
+        /// Who.
+        member_id: Uuid,
+        /// With which role.
+        role: Role,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member has another role.
+    MemberRoleChanged {
+        /// Who.
+        member_id: Uuid,
+        /// The new role.
+        role: Role,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member may not sign in.
+    MemberDisabled {
+        /// Who.
+        member_id: Uuid,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member may sign in again.
+    MemberEnabled {
+        /// Who.
+        member_id: Uuid,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// A member left.
+    MemberLeft {
+        /// Who.
+        member_id: Uuid,
+        /// By the product's clock.
+        time: Timestamp,
+    },
+    /// Somebody was shown the webhook signing secret.
+    SecretRevealed {},
+}
+
+domain_event!(FirmEvent {
+    FirmOpened,
+    FirmChanged,
+    FirmSuspended,
+    FirmResumed,
+    FirmClosed,
+    MemberJoined,
+    MemberRoleChanged,
+    MemberDisabled,
+    MemberEnabled,
+    MemberLeft,
+    SecretRevealed,
+});

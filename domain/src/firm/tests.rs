@@ -1,0 +1,133 @@
+//! Given, when, then.
+
+use super::*;
+use cqrs_es::test::{AggregateTestExecutor, TestFramework};
+
+const ANN: Uuid = Uuid::from_u128(7);
+
+fn at(second: u32) -> Timestamp {
+    format!("2026-11-01T00:00:{second:02}.000Z")
+        .parse()
+        .unwrap()
+}
+
+fn opened() -> FirmEvent {
+    FirmEvent::FirmOpened {
+        name: "Firm".into(),
+        plan: Plan {
+            leads_in_full: true,
+        },
+        brand: Brand::default(),
+        time: at(1),
+    }
+}
+
+fn report(second: u32, change: FirmChange) -> FirmCommand {
+    FirmCommand::ReportFirm {
+        time: at(second),
+        change,
+    }
+}
+
+fn member(second: u32, change: MemberChange) -> FirmCommand {
+    FirmCommand::ReportMember {
+        member_id: ANN,
+        time: at(second),
+        change,
+    }
+}
+
+fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
+    TestFramework::with(()).given(events)
+}
+
+#[test]
+fn a_firm_opens_once() {
+    let open = FirmChange::Opened {
+        name: "Firm".into(),
+        plan: Plan {
+            leads_in_full: true,
+        },
+        brand: Brand::default(),
+    };
+    given(vec![])
+        .when(report(1, open.clone()))
+        .then_expect_events(vec![opened()]);
+    given(vec![opened()])
+        .when(report(2, open))
+        .then_expect_events(vec![]);
+}
+
+#[test]
+fn the_newest_report_wins_and_an_older_one_changes_nothing() {
+    let suspended = FirmEvent::FirmSuspended { time: at(5) };
+    given(vec![opened()])
+        .when(report(5, FirmChange::Suspended))
+        .then_expect_events(vec![suspended.clone()]);
+    given(vec![opened(), suspended.clone()])
+        .when(report(4, FirmChange::Resumed))
+        .then_expect_events(vec![]);
+    given(vec![opened(), suspended])
+        .when(report(5, FirmChange::Suspended))
+        .then_expect_events(vec![]);
+}
+
+#[test]
+fn closing_is_final() {
+    given(vec![opened(), FirmEvent::FirmClosed { time: at(2) }])
+        .when(report(9, FirmChange::Resumed))
+        .then_expect_events(vec![]);
+}
+
+#[test]
+fn nothing_is_reported_of_an_unknown_firm() {
+    for command in [
+        report(1, FirmChange::Suspended),
+        member(1, MemberChange::Left),
+        FirmCommand::RevealSecret,
+    ] {
+        given(vec![])
+            .when(command)
+            .then_expect_error(FirmRejection::Unknown);
+    }
+}
+
+#[test]
+fn each_member_has_its_own_newest_report() {
+    let joined = FirmEvent::MemberJoined {
+        member_id: ANN,
+        role: Role::Admin,
+        time: at(3),
+    };
+    given(vec![opened(), FirmEvent::FirmSuspended { time: at(9) }])
+        .when(member(3, MemberChange::Joined(Role::Admin)))
+        .then_expect_events(vec![joined.clone()]);
+    given(vec![opened(), joined])
+        .when(member(2, MemberChange::Left))
+        .then_expect_events(vec![]);
+}
+
+#[test]
+fn owners_and_admins_who_are_active_manage() {
+    let after = |changes: &[MemberChange]| {
+        let mut firm = Firm::default();
+        firm.absorb(&opened());
+        for (second, change) in (2..).zip(changes) {
+            for event in firm.decide(&member(second, *change)).unwrap() {
+                firm.absorb(&event);
+            }
+        }
+        firm.is_manager(ANN)
+    };
+    use MemberChange::{Disabled, Enabled, Joined, Left, RoleChanged};
+    assert!(!after(&[]));
+    assert!(after(&[Joined(Role::Owner)]));
+    assert!(after(&[Joined(Role::Admin)]));
+    assert!(!after(&[Joined(Role::Member)]));
+    assert!(after(&[Joined(Role::Member), RoleChanged(Role::Admin)]));
+    assert!(!after(&[Joined(Role::Admin), RoleChanged(Role::Member)]));
+    assert!(!after(&[Joined(Role::Admin), Disabled]));
+    assert!(after(&[Joined(Role::Admin), Disabled, Enabled]));
+    assert!(!after(&[Joined(Role::Admin), Left]));
+    assert!(!after(&[Joined(Role::Admin), Left, Enabled]));
+}
