@@ -30,15 +30,9 @@ pub(crate) struct Limit {
 
 impl Limit {
     /// The public door: 64 KiB (ruling 7), closed within 15 s (case A22).
-    pub(crate) const PUBLIC: Self = Self {
-        bytes: 64 << 10,
-        time: Duration::from_secs(12),
-    };
+    pub(crate) const PUBLIC: Self = Self { bytes: 64 << 10, time: Duration::from_secs(12) };
     /// The internal door: a batch of 8 MiB (ruling "Internal codes").
-    pub(crate) const INTERNAL: Self = Self {
-        bytes: 8 << 20,
-        time: Duration::from_secs(60),
-    };
+    pub(crate) const INTERNAL: Self = Self { bytes: 8 << 20, time: Duration::from_secs(60) };
 }
 
 /// Why a body was not taken, in a sentence for a person.
@@ -131,10 +125,7 @@ pub(crate) fn strict_value(bytes: &[u8]) -> Result<Value, BodyError> {
 }
 
 /// The parser's words name a place, never a value.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the shape that map_err takes"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
 fn malformed(error: serde_json::Error) -> BodyError {
     BodyError::Malformed(error.to_string())
 }
@@ -264,11 +255,7 @@ impl<'de> Visitor<'de> for Strict {
 
 /// PostgreSQL's text cannot hold it, and C strings end there.
 fn without_nul<E: serde::de::Error>(text: &str) -> Result<(), E> {
-    if text.contains('\0') {
-        Err(E::custom("a text holds U+0000"))
-    } else {
-        Ok(())
-    }
+    if text.contains('\0') { Err(E::custom("a text holds U+0000")) } else { Ok(()) }
 }
 
 /// A field that is missing or has another type, by name.

@@ -14,6 +14,7 @@ use domain::quota::Quota;
 use domain::target::TargetRefusal;
 use eventstore::AppendError;
 use serde::Serialize;
+use vault::responses::VaultError;
 
 use crate::body::{BodyError, FieldError};
 use crate::intake::{BadEvent, IntakeError};
@@ -102,12 +103,7 @@ impl IntoResponse for Error {
         self.log();
         let (status, code) = self.status_and_code();
         let (index, line) = self.place();
-        let body = Json(ErrorBody {
-            error: self.to_string(),
-            code,
-            index,
-            line,
-        });
+        let body = Json(ErrorBody { error: self.to_string(), code, index, line });
         let mut response = (status, body).into_response();
         if let Some((name, value)) = header(status) {
             response.headers_mut().insert(name, value);
@@ -130,10 +126,7 @@ impl Error {
             Self::BodyTooLarge | Self::TooManyEvents => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request")
             }
-            Self::HeadTooLarge => (
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "invalid_request",
-            ),
+            Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
             Self::UnknownTrigger => (StatusCode::BAD_REQUEST, "unknown_trigger"),
             Self::InvalidTarget(_) => (StatusCode::BAD_REQUEST, "invalid_target"),
@@ -154,11 +147,7 @@ impl Error {
 
     /// Where in a batch it went wrong: the event's index, and its line if it has one.
     const fn place(&self) -> (Option<usize>, Option<usize>) {
-        if let Self::BadEvent(bad) = self {
-            (Some(bad.index), bad.line)
-        } else {
-            (None, None)
-        }
+        if let Self::BadEvent(bad) = self { (Some(bad.index), bad.line) } else { (None, None) }
     }
 
     /// What is ours to look into is logged, here and nowhere else.
@@ -225,7 +214,16 @@ impl From<IntakeError> for Error {
             IntakeError::NotABatch(why) => Self::invalid(why),
             IntakeError::BadEvent(bad) => Self::BadEvent(bad),
             IntakeError::Append(error) => error.into(),
-            IntakeError::Vault(error) => Self::Internal(error.to_string()),
+            IntakeError::Vault(why) => Self::Internal(why),
+        }
+    }
+}
+
+impl From<VaultError> for Error {
+    fn from(error: VaultError) -> Self {
+        match error {
+            VaultError::Database(error) => error.into(),
+            VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Internal(error.to_string()),
         }
     }
 }
@@ -311,11 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_bad_event_is_named_by_its_place() {
-        let bad = BadEvent {
-            index: 3,
-            line: Some(5),
-            why: "time: missing".into(),
-        };
+        let bad = BadEvent { index: 3, line: Some(5), why: "time: missing".into() };
         let response = Error::BadEvent(bad).into_response();
         let body = to_bytes(response.into_body(), 1_024).await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();
@@ -328,26 +322,12 @@ mod tests {
     fn what_an_append_met_is_a_code() {
         let unavailable = |error: Error| matches!(error, Error::Unavailable(_));
         assert!(unavailable(AppendError::Conflict.into()));
-        assert!(unavailable(
-            AppendError::Database(sqlx::Error::PoolTimedOut).into()
-        ));
+        assert!(unavailable(AppendError::Database(sqlx::Error::PoolTimedOut).into()));
         assert_eq!(Error::from(AppendError::ActorInactive), Error::Unauthorized);
-        assert_eq!(
-            Error::from(AppendError::QuotaFull(Quota::Hooks)),
-            Error::TooManyHooks
-        );
-        assert_eq!(
-            Error::from(AppendError::QuotaFull(Quota::Keys)),
-            Error::TooManyKeys
-        );
-        assert!(matches!(
-            AppendError::Unreadable("x".into()).into(),
-            Error::Internal(_)
-        ));
-        assert!(matches!(
-            sqlx::Error::RowNotFound.into(),
-            Error::Internal(_)
-        ));
+        assert_eq!(Error::from(AppendError::QuotaFull(Quota::Hooks)), Error::TooManyHooks);
+        assert_eq!(Error::from(AppendError::QuotaFull(Quota::Keys)), Error::TooManyKeys);
+        assert!(matches!(AppendError::Unreadable("x".into()).into(), Error::Internal(_)));
+        assert!(matches!(sqlx::Error::RowNotFound.into(), Error::Internal(_)));
     }
 
     #[rstest]
@@ -367,10 +347,7 @@ mod tests {
     #[test]
     fn details_stay_in_the_log() {
         let detail = "secret detail";
-        for error in [
-            Error::Internal(detail.into()),
-            Error::Unavailable(detail.into()),
-        ] {
+        for error in [Error::Internal(detail.into()), Error::Unavailable(detail.into())] {
             assert!(!error.to_string().contains(detail));
         }
     }

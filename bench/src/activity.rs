@@ -24,11 +24,7 @@ pub(crate) struct Firm {
 
 impl Firm {
     pub(crate) fn new() -> Self {
-        Self {
-            id: SystemEntropy.id(),
-            owner: SystemEntropy.id(),
-            form: SystemEntropy.id(),
-        }
+        Self { id: SystemEntropy.id(), owner: SystemEntropy.id(), form: SystemEntropy.id() }
     }
 
     /// The reports that bring it into being, as a batch.
@@ -49,9 +45,8 @@ impl Firm {
 
     /// Submitted responses, in batches of this many.
     pub(crate) fn submissions(self, events: usize, per_batch: usize) -> Vec<Vec<u8>> {
-        let all: Vec<Value> = (0..events)
-            .map(|_| self.event("response.submitted", &self.response()))
-            .collect();
+        let all: Vec<Value> =
+            (0..events).map(|_| self.event("response.submitted", &self.response())).collect();
         all.chunks(per_batch).map(batch).collect()
     }
 
@@ -74,9 +69,9 @@ impl Firm {
                  "answer": "We opened a second shop in spring and our books are a shoe box \
                             again… Can you take over from March? 🙂"},
                 {"id": "q2", "question": "How many people work for you?", "type": "number",
-                 "answer": 14},
+                 "answer": "14"},
                 {"id": "q3", "question": "Which services interest you?", "type": "multiple_choice",
-                 "answer": ["Bookkeeping", "Payroll", "Year-end accounts"]},
+                 "answer": "Bookkeeping, Payroll, Year-end accounts"},
             ],
             "variables": {"score": 72}, "hidden": {"referrer": "partner", "utm_source": "news"},
         })

@@ -46,7 +46,11 @@ pub(crate) struct Posts {
 
 impl Posts {
     /// As many as the deliveries of these bodies to that many subscriptions.
-    pub(crate) fn new(bodies: Vec<Bytes>, subscriptions: usize, peer: &Peer) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        bodies: Vec<Bytes>,
+        subscriptions: usize,
+        peer: &Peer,
+    ) -> anyhow::Result<Self> {
         let count = bodies.len() * subscriptions;
         Ok(Self {
             outgoing: Outgoing::new(OutgoingConfig::new(loopback()?))?,
@@ -66,10 +70,7 @@ impl Posts {
         in_flight: usize,
         peer: &mut Peer,
     ) -> anyhow::Result<Ceiling> {
-        let processes = Processes {
-            postmaster: None,
-            receiver: peer.pid,
-        };
+        let processes = Processes { postmaster: None, receiver: peer.pid };
         self.send_all(in_flight, in_flight).await?;
         peer.reset().await?;
         let (before, started) = (processes.look()?, Instant::now());
@@ -114,16 +115,10 @@ impl Posts {
         let named = HeaderName::from_static;
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (
-                named("x-service-event"),
-                HeaderValue::from_static(Trigger::FormSubmitted.key()),
-            ),
+            (named("x-service-event"), HeaderValue::from_static(Trigger::FormSubmitted.key())),
             (named("x-service-delivery"), delivery_id.clone()),
             (named("idempotency-key"), delivery_id),
-            (
-                named("x-service-hook"),
-                HeaderValue::try_from(hook_id.to_string())?,
-            ),
+            (named("x-service-hook"), HeaderValue::try_from(hook_id.to_string())?),
             (named("x-service-signature"), HeaderValue::try_from(signature)?),
         ]);
         let request = Request {

@@ -48,10 +48,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let _ = answer(&asked);
         std::process::exit(0);
     });
-    tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()?
-        .block_on(listen(shared))
+    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(listen(shared))
 }
 
 fn answer(shared: &Shared) -> anyhow::Result<()> {
@@ -91,10 +88,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     while stream.read_buf(&mut buffer).await? > 0 {
         while let Some(request) = Request::first_of(&buffer) {
             buffer.advance(request.bytes);
-            shared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .count(&request);
+            shared.lock().unwrap_or_else(PoisonError::into_inner).count(&request);
             stream.write_all(ANSWER).await?;
         }
     }
@@ -103,11 +97,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
 
 impl Counting {
     fn new() -> Self {
-        Self {
-            tally: Tally::default(),
-            seen: HashSet::new(),
-            began: Instant::now(),
-        }
+        Self { tally: Tally::default(), seen: HashSet::new(), began: Instant::now() }
     }
 
     fn count(&mut self, request: &Request) {

@@ -76,11 +76,7 @@ impl Stat {
             let sum = fields[first].parse::<u32>().ok()? + fields[first + 1].parse::<u32>().ok()?;
             Some(TICK * sum)
         };
-        Some(Self {
-            parent: fields[1].parse().ok()?,
-            own: ticks(11)?,
-            ended_children: ticks(13)?,
-        })
+        Some(Self { parent: fields[1].parse().ok()?, own: ticks(11)?, ended_children: ticks(13)? })
     }
 }
 
@@ -99,10 +95,7 @@ impl Memory {
             let kib = line.and_then(|line| line.split_whitespace().next());
             Ok(kib.context("no such line in /proc/self/status")?.parse::<f64>()? / 1024.0)
         };
-        Ok(Self {
-            now_mib: mib("VmRSS:")?,
-            peak_mib: mib("VmHWM:")?,
-        })
+        Ok(Self { now_mib: mib("VmRSS:")?, peak_mib: mib("VmHWM:")? })
     }
 }
 

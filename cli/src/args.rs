@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) place: Place,
     /// Write the log as JSON lines.
-    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON")]
+    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new())]
     pub(crate) log_json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -27,12 +28,7 @@ pub struct Place {
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
     /// The database of data keys; needed with --database-url, and never the same database.
-    #[arg(
-        long,
-        global = true,
-        env = "FIRMFORMS_KEYRING_URL",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
     /// The private cluster and the wrapping key; /var/lib/firmforms for root, otherwise the user's
     /// data folder.
@@ -43,12 +39,7 @@ pub struct Place {
     pub pg_bin: Option<PathBuf>,
     /// The key that wraps all data keys: 64 hexadecimal digits. Without it, a file in the data
     /// directory, made when there is none.
-    #[arg(
-        long,
-        global = true,
-        env = "FIRMFORMS_WRAPPING_KEY",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
 }
 
@@ -117,11 +108,7 @@ pub struct Serve {
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
     pub addr: SocketAddr,
     /// The internal door: the product and operators.
-    #[arg(
-        long,
-        default_value = "127.0.0.1:8081",
-        env = "FIRMFORMS_INTERNAL_ADDR"
-    )]
+    #[arg(long, default_value = "127.0.0.1:8081", env = "FIRMFORMS_INTERNAL_ADDR")]
     pub internal_addr: SocketAddr,
     /// Where integrators reach the public door, without /api/v1; by default http:// and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL")]
@@ -130,7 +117,7 @@ pub struct Serve {
     #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
     pub allow_targets: Vec<IpNet>,
     /// Let targets be http: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS")]
+    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = FalseyValueParser::new())]
     pub allow_http_targets: bool,
     /// Make waits pass so many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]

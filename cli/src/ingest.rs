@@ -19,10 +19,7 @@ pub(crate) async fn run(place: &Place, ingest: &Ingest) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let done = take_in(&system.service, &ingest.file).await;
     system.stop().await?;
-    let Accepted {
-        accepted,
-        duplicates,
-    } = done?;
+    let Accepted { accepted, duplicates } = done?;
     println!("{accepted} accepted, {duplicates} duplicates");
     Ok(())
 }
@@ -37,10 +34,7 @@ async fn take_in(service: &Service, file: &Path) -> anyhow::Result<Accepted> {
 
 /// Takes in lines, chunk by chunk.
 pub(crate) async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<Accepted> {
-    let mut done = Accepted {
-        accepted: 0,
-        duplicates: 0,
-    };
+    let mut done = Accepted { accepted: 0, duplicates: 0 };
     let mut chunk = Chunk::default();
     for line in input.split(b'\n') {
         let line = line.context("reading the input")?;

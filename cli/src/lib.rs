@@ -24,10 +24,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = wiring::install_tls() {
         return fail(&error);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),
     };

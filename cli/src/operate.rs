@@ -41,15 +41,8 @@ pub(crate) async fn keys(place: &Place, command: Keys) -> anyhow::Result<()> {
 
 async fn run_keys(service: &Service, command: Keys) -> anyhow::Result<()> {
     match command {
-        Keys::Create {
-            firm,
-            member,
-            name,
-            json,
-        } => {
-            let made = keys::create(service, firm, member, &name)
-                .await
-                .map_err(refused)?;
+        Keys::Create { firm, member, name, json } => {
+            let made = keys::create(service, firm, member, &name).await.map_err(refused)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
             print(json, vec![shown], &["id", "key"]);
         }
@@ -63,16 +56,10 @@ async fn run_keys(service: &Service, command: Keys) -> anyhow::Result<()> {
                            "revoked_at": key.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(
-                json,
-                items,
-                &["id", "prefix", "created_at", "revoked_at", "name"],
-            );
+            print(json, items, &["id", "prefix", "created_at", "revoked_at", "name"]);
         }
         Keys::Revoke { firm, key } => {
-            keys::revoke(service, firm, key, OPERATOR)
-                .await
-                .map_err(refused)?;
+            keys::revoke(service, firm, key, OPERATOR).await.map_err(refused)?;
             println!("revoked; its subscriptions are removed");
         }
     }
@@ -93,9 +80,7 @@ async fn run_tokens(service: &Service, command: Tokens) -> anyhow::Result<()> {
                 TokenRole::Operator => tokens::Role::Operator,
                 TokenRole::Auditor => tokens::Role::Auditor,
             };
-            let made = tokens::create(service, &name, role)
-                .await
-                .map_err(refused)?;
+            let made = tokens::create(service, &name, role).await.map_err(refused)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
             print(json, vec![shown], &["id", "token"]);
         }
@@ -109,11 +94,7 @@ async fn run_tokens(service: &Service, command: Tokens) -> anyhow::Result<()> {
                            "revoked_at": token.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(
-                json,
-                items,
-                &["id", "role", "created_at", "revoked_at", "name"],
-            );
+            print(json, items, &["id", "role", "created_at", "revoked_at", "name"]);
         }
         Tokens::Revoke { token } => {
             tokens::revoke(service, token).await.map_err(refused)?;
@@ -128,9 +109,7 @@ pub(crate) async fn secrets(
     Secrets::Reveal { firm, json: how }: Secrets,
 ) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let shown = secrets::reveal(&system.service, firm, OPERATOR)
-        .await
-        .map_err(refused)?;
+    let shown = secrets::reveal(&system.service, firm, OPERATOR).await.map_err(refused)?;
     let item = json!({"secret": shown.secret.as_str(), "rotated_at": shown.rotated_at});
     print(how, vec![item], &["secret", "rotated_at"]);
     system.stop().await
@@ -147,17 +126,9 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
         Deliveries::List { firm, limit, json } => {
             let found = deliveries::list(system.pool(), firm, limit).await?;
             let items = found.iter().map(delivery).collect();
-            print(
-                json,
-                items,
-                &["created_at", "id", "state", "trigger", "hook_id"],
-            );
+            print(json, items, &["created_at", "id", "state", "trigger", "hook_id"]);
         }
-        Deliveries::Show {
-            firm,
-            delivery: id,
-            json,
-        } => {
+        Deliveries::Show { firm, delivery: id, json } => {
             let found = deliveries::find(system.pool(), firm, id).await?;
             let found = found.context("no delivery of this firm has this id")?;
             let attempts = deliveries::attempts(system.pool(), id).await?;
@@ -167,16 +138,8 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
                 shown["attempts"] = attempts.into();
                 println!("{shown:#}");
             } else {
-                print(
-                    json,
-                    vec![delivery(&found)],
-                    &["id", "state", "cause", "next_try_at"],
-                );
-                print(
-                    json,
-                    attempts,
-                    &["number", "outcome", "status", "error", "started_at"],
-                );
+                print(json, vec![delivery(&found)], &["id", "state", "cause", "next_try_at"]);
+                print(json, attempts, &["number", "outcome", "status", "error", "started_at"]);
             }
         }
     }

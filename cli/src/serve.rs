@@ -12,6 +12,7 @@ use eventstore::relay;
 use eventstore::worker::run as run_worker;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
+use projector::housekeeping::Housekeeping;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -44,7 +45,7 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
 /// Starts the workers of a role.
 #[must_use]
 pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> JoinSet<()> {
-    let (store, pool) = (&system.service.store, system.pool());
+    let (store, pool) = (&system.courier.store, system.courier.store.pool());
     let mut tasks = JoinSet::new();
     let background = {
         let (clock, pool) = (system.service.clock.clone(), pool.clone());
@@ -57,11 +58,9 @@ pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> J
     });
     if matches!(role, Role::All | Role::Projector) {
         let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries);
-        tasks.spawn(run_worker(
-            follower,
-            store.nudge().subscribe(),
-            stop.clone(),
-        ));
+        tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
+        let housekeeping = Housekeeping::new(pool.clone(), system.service.clock.clone());
+        tasks.spawn(run_worker(housekeeping, store.nudge().subscribe(), stop.clone()));
     }
     if matches!(role, Role::All | Role::Deliverer) {
         let courier = &system.courier;
@@ -104,22 +103,15 @@ async fn signalled() -> anyhow::Result<&'static str> {
 fn plan(place: &Place, serve: &Serve) -> anyhow::Result<Plan> {
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     let allowed = AllowedTargets::new(serve.allow_targets.clone(), serve.allow_http_targets);
-    if !scale.is_real() && !allowed.is_open() {
+    if !scale.is_real() && serve.allow_targets.is_empty() {
         bail!("--time-scale needs --allow-targets: it is for tests and drills only");
     }
-    let base = serve
-        .base_url
-        .clone()
-        .unwrap_or_else(|| format!("http://{}", serve.addr));
+    let base = serve.base_url.clone().unwrap_or_else(|| format!("http://{}", serve.addr));
     Ok(Plan {
         wrapping: place.wrapping_key()?,
         allowed,
         base_url: format!("{}/api/v1", base.trim_end_matches('/')),
-        settings: Settings {
-            permits: serve.permits.max(1),
-            scale,
-            ..Settings::default()
-        },
+        settings: Settings { permits: serve.permits.max(1), scale, ..Settings::default() },
     })
 }
 
@@ -132,9 +124,6 @@ fn warn_of_development(serve: &Serve) {
         );
     }
     if serve.time_scale > 1.0 {
-        tracing::warn!(
-            scale = serve.time_scale,
-            "WAITS ARE SHORTENED: for tests and drills only"
-        );
+        tracing::warn!(scale = serve.time_scale, "WAITS ARE SHORTENED: for tests and drills only");
     }
 }

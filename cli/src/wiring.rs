@@ -1,7 +1,7 @@
 //! Wiring: databases, wrapping key, log and doors put together. The tests start here too.
 
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,15 +11,18 @@ use cluster::Cluster;
 use deliverer::outgoing::{Outgoing, OutgoingConfig};
 use deliverer::{Courier, Settings};
 use domain::address::AllowedTargets;
-use eventstore::{Clock, Fence, Store, connect, migrate};
+use eventstore::{Clock, Fence, Store, announce, connect, migrate};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use vault::{Entropy, Keyring, SystemEntropy, WrappingKey};
 
 pub use crate::args::{Place, Role, Serve};
 
-/// Connections to the main database for callers and workers together.
-const CONNECTIONS: u32 = 24;
+/// Connections to the main database for callers.
+const CALLERS: u32 = 16;
+
+/// Connections to the main database for workers: callers never take theirs.
+const WORKERS: u32 = 10;
 
 /// Connections to the keyring.
 const KEYRING_CONNECTIONS: u32 = 8;
@@ -41,10 +44,7 @@ pub(crate) struct Names {
 }
 
 /// Those of the service.
-pub(crate) const SERVICE: Names = Names {
-    main: "firmforms",
-    keyring: "firmforms_keyring",
-};
+pub(crate) const SERVICE: Names = Names { main: "firmforms", keyring: "firmforms_keyring" };
 
 impl Databases {
     /// Finds the databases that were named, or opens the private cluster.
@@ -103,11 +103,7 @@ impl Databases {
     /// Databases somebody else keeps.
     #[must_use]
     pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
-        Self {
-            main,
-            keyring,
-            cluster: None,
-        }
+        Self { main, keyring, cluster: None }
     }
 }
 
@@ -121,9 +117,7 @@ async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<
 impl Place {
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
-        self.data_dir
-            .clone()
-            .unwrap_or_else(cluster::default_data_dir)
+        self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
     }
 
     /// The key that wraps all data keys: as given, or from its file, made when there is none.
@@ -136,12 +130,8 @@ impl Place {
 }
 
 fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
-    let bytes = hex::decode(text.trim())
-        .ok()
-        .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    Ok(WrappingKey::new(
-        &bytes.context("not 64 hexadecimal digits")?,
-    ))
+    let bytes = hex::decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    Ok(WrappingKey::new(&bytes.context("not 64 hexadecimal digits")?))
 }
 
 fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
@@ -155,7 +145,8 @@ fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
 /// Written beside and linked into place, so that of two processes one wins and no half file is read.
 fn make_key_file(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
+    // Searchable, not readable: as root, the account that runs PostgreSQL must reach its own folder.
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
     let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
     let mut file = std::fs::OpenOptions::new()
         .write(true)
@@ -202,24 +193,21 @@ impl System {
     /// # Errors
     /// If a database does not answer or cannot be migrated.
     pub async fn start(databases: Databases, plan: Plan) -> anyhow::Result<Self> {
-        let pool = connect(databases.main, CONNECTIONS);
+        let pool = connect(databases.main.clone(), CALLERS);
+        let workers = connect(databases.main, WORKERS);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool, plan.wrapping);
         migrate(&pool).await.context("the main database")?;
         keyring.migrate().await.context("the keyring")?;
-        let clock = Clock::of_database(&pool)
-            .await
-            .context("the main database")?;
-        Self::assemble(
-            store(pool),
-            keyring,
-            clock,
-            (plan.allowed, plan.base_url, plan.settings),
-        )
-        .map(|system| Self {
-            cluster: databases.cluster,
-            ..system
-        })
+        keyring.check_wrapping_key(&SystemEntropy).await.context(
+            "the keyring was made with another wrapping key: every process needs the same one",
+        )?;
+        let clock = Clock::of_database(&pool).await.context("the main database")?;
+        let settings = (plan.allowed, plan.base_url, plan.settings);
+        let mut system = Self::assemble(store(pool), keyring, clock, settings)?;
+        system.courier.store = system.service.store.by(workers.clone());
+        system.fence = Fence::new(workers);
+        Ok(Self { cluster: databases.cluster, ..system })
     }
 
     /// Puts everything together on databases that are ready.
@@ -250,12 +238,7 @@ impl System {
             allowed: Arc::new(allowed),
             base_url: base_url.into(),
         };
-        Ok(Self {
-            service,
-            courier,
-            fence,
-            cluster: None,
-        })
+        Ok(Self { service, courier, fence, cluster: None })
     }
 
     /// The main database.
@@ -269,7 +252,9 @@ impl System {
     /// # Errors
     /// If the private cluster does not end.
     pub async fn stop(self) -> anyhow::Result<()> {
+        announce(self.pool()).await;
         self.pool().close().await;
+        self.courier.store.pool().close().await;
         self.service.keyring.close().await;
         if let Some(cluster) = self.cluster {
             cluster.stop().await?;

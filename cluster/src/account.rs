@@ -30,10 +30,7 @@ impl Account {
     /// The account for a cluster folder that may exist already.
     pub(crate) fn for_folder(folder: &Path) -> Result<Self, ClusterError> {
         let me = geteuid();
-        let owner = folder
-            .metadata()
-            .ok()
-            .map(|metadata| Uid::from_raw(metadata.uid()));
+        let owner = folder.metadata().ok().map(|metadata| Uid::from_raw(metadata.uid()));
         if me.is_root() {
             return match owner.filter(|owner| !owner.is_root()) {
                 Some(owner) => Self::with_uid(owner),
@@ -41,10 +38,9 @@ impl Account {
             };
         }
         match owner.filter(|owner| *owner != me) {
-            Some(owner) => Err(ClusterError::NotYours {
-                folder: folder.to_owned(),
-                owner: owner.as_raw(),
-            }),
+            Some(owner) => {
+                Err(ClusterError::NotYours { folder: folder.to_owned(), owner: owner.as_raw() })
+            }
             None => Self::with_uid(me),
         }
     }
@@ -59,11 +55,8 @@ impl Account {
 
     fn with_uid(uid: Uid) -> Result<Self, ClusterError> {
         let user = User::from_uid(uid).ok().flatten();
-        user.map(|user| Self {
-            user,
-            ours: uid == geteuid(),
-        })
-        .ok_or(ClusterError::NoPasswdLine(uid.as_raw()))
+        user.map(|user| Self { user, ours: uid == geteuid() })
+            .ok_or(ClusterError::NoPasswdLine(uid.as_raw()))
     }
 
     /// A command that will run as this account. What else is in our environment, secrets and
@@ -73,18 +66,14 @@ impl Account {
         command.current_dir("/").env_clear();
         command.envs(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)));
         if !self.ours {
-            command
-                .uid(self.user.uid.as_raw())
-                .gid(self.user.gid.as_raw());
+            command.uid(self.user.uid.as_raw()).gid(self.user.gid.as_raw());
         }
         command
     }
 
     /// Gives a folder to the account. Not for what lies in a folder that it has already.
     pub(crate) fn give_folder(&self, path: &Path) -> Result<(), ClusterError> {
-        File::open(path)
-            .at(path)
-            .and_then(|folder| self.give(&folder, path))
+        File::open(path).at(path).and_then(|folder| self.give(&folder, path))
     }
 
     /// Gives an open file to the account.
@@ -92,12 +81,7 @@ impl Account {
         if self.ours {
             return Ok(());
         }
-        fchown(
-            file,
-            Some(self.user.uid.as_raw()),
-            Some(self.user.gid.as_raw()),
-        )
-        .at(path)
+        fchown(file, Some(self.user.uid.as_raw()), Some(self.user.gid.as_raw())).at(path)
     }
 
     /// Checks that the account can enter a folder, by letting it try; names the folder that is shut.
@@ -105,19 +89,12 @@ impl Account {
         let mut way: Vec<&Path> = folder.ancestors().collect();
         way.reverse();
         let mut command = self.command("/bin/sh");
-        let output = command
-            .args(["-c", FIRST_SHUT, "sh"])
-            .args(way)
-            .output()
-            .at(folder)?;
+        let output = command.args(["-c", FIRST_SHUT, "sh"]).args(way).output().at(folder)?;
         let shut = String::from_utf8_lossy(&output.stdout);
         if shut.is_empty() {
             return Ok(());
         }
         let folder = PathBuf::from(shut.as_ref());
-        Err(ClusterError::Unsearchable {
-            folder,
-            account: self.user.name.clone(),
-        })
+        Err(ClusterError::Unsearchable { folder, account: self.user.name.clone() })
     }
 }

@@ -93,9 +93,6 @@ pub(crate) trait At<T> {
 
 impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     fn at(self, path: &Path) -> Result<T, ClusterError> {
-        self.map_err(|source| ClusterError::Io {
-            path: path.to_owned(),
-            source: source.into(),
-        })
+        self.map_err(|source| ClusterError::Io { path: path.to_owned(), source: source.into() })
     }
 }

@@ -103,9 +103,7 @@ impl Cluster {
         let config = Config {
             data_dir,
             durability: Durability::ForTests,
-            settings: settings
-                .map(|(name, value)| ((*name).into(), (*value).into()))
-                .collect(),
+            settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             pg_bin,
         };
         let opened = match Place::prepare(&config.data_dir, Stay::Temporary) {
@@ -119,11 +117,7 @@ impl Cluster {
         let _turn = place.turn().await?;
         let server = server::join_or_start(&place, config).await?;
         let password = place.password()?;
-        Ok(Self {
-            place,
-            password,
-            server,
-        })
+        Ok(Self { place, password, server })
     }
 
     /// How to connect to one of its databases.
@@ -174,20 +168,13 @@ impl Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Cluster")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Cluster").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
 /// Two users may create the same database at once; `42P04` and `23505` say that the other was first.
 fn ignore_known_database(error: sqlx::Error) -> Result<(), sqlx::Error> {
-    match error
-        .as_database_error()
-        .and_then(|refusal| refusal.code())
-        .as_deref()
-    {
+    match error.as_database_error().and_then(|refusal| refusal.code()).as_deref() {
         Some("42P04" | "23505") => Ok(()),
         _ => Err(error),
     }
@@ -200,15 +187,8 @@ pub fn default_data_dir() -> PathBuf {
         return PathBuf::from("/var/lib/firmforms");
     }
     let home = || env::var_os("HOME").map(PathBuf::from);
-    let listed = || {
-        User::from_uid(geteuid())
-            .ok()
-            .flatten()
-            .map(|user| user.dir)
-    };
-    let data_home = env::var_os("XDG_DATA_HOME")
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute());
+    let listed = || User::from_uid(geteuid()).ok().flatten().map(|user| user.dir);
+    let data_home = env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let data_home = data_home.or_else(|| Some(home().or_else(listed)?.join(".local/share")));
     data_home.unwrap_or_else(env::temp_dir).join("firmforms")
 }

@@ -50,11 +50,7 @@ pub(crate) fn make(path: &Path, account: &Account) -> Result<(Hold, File), Clust
     remove_if_there(path)?;
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).at(path)?;
     // Opening one end of a pipe waits for the other; opening both at once does not.
-    let both = options(OFlag::empty())
-        .read(true)
-        .write(true)
-        .open(path)
-        .at(path)?;
+    let both = options(OFlag::empty()).read(true).write(true).open(path).at(path)?;
     account.give(&both, path)?;
     let watched = options(OFlag::empty()).read(true).open(path).at(path)?;
     let pipe = options(OFlag::empty()).write(true).open(path).at(path)?;
@@ -63,10 +59,8 @@ pub(crate) fn make(path: &Path, account: &Account) -> Result<(Hold, File), Clust
 
 /// Whether anybody holds it. Only in our turn, so that nobody takes hold meanwhile.
 pub(crate) fn is_held(path: &Path) -> bool {
-    let read = options(OFlag::O_NONBLOCK)
-        .read(true)
-        .open(path)
-        .and_then(|mut pipe| pipe.read(&mut [0]));
+    let read =
+        options(OFlag::O_NONBLOCK).read(true).open(path).and_then(|mut pipe| pipe.read(&mut [0]));
     match read {
         Ok(bytes) => bytes > 0,
         Err(error) => error.kind() == ErrorKind::WouldBlock,

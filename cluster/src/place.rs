@@ -62,11 +62,7 @@ impl Place {
             account.give_folder(&data_dir)?;
         }
         account.can_enter(&folder)?;
-        Ok(Self {
-            data_dir,
-            account,
-            stay,
-        })
+        Ok(Self { data_dir, account, stay })
     }
 
     /// What the server's account owns.
@@ -116,11 +112,8 @@ impl Place {
     /// The database user's password, made before the data are.
     pub(crate) fn password(&self) -> Result<String, ClusterError> {
         let path = self.data_dir.join("postgres.password");
-        let known = if path.exists() {
-            fs::read_to_string(&path).at(&path)?
-        } else {
-            String::new()
-        };
+        let known =
+            if path.exists() { fs::read_to_string(&path).at(&path)? } else { String::new() };
         if !known.is_empty() {
             return Ok(known);
         }
@@ -143,10 +136,7 @@ impl Place {
 /// Root may work in a user's data directory: what lies there must not lead elsewhere.
 fn ours() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options
-        .create(true)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits());
+    options.create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
     options
 }
 
@@ -154,9 +144,7 @@ fn ours() -> OpenOptions {
 fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
     remove_if_there(path)?;
     let mut file = ours().create_new(true).write(true).open(path).at(path)?;
-    file.write_all(secret.as_bytes())
-        .and_then(|()| file.sync_all())
-        .at(path)?;
+    file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).at(path)?;
     Ok(file)
 }
 
@@ -181,19 +169,13 @@ fn make_folder(folder: &Path, mode: u32) -> Result<(), ClusterError> {
     if folder.is_dir() {
         return Ok(());
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(folder)
-        .at(folder)?;
+    DirBuilder::new().recursive(true).mode(mode).create(folder).at(folder)?;
     fs::set_permissions(folder, Permissions::from_mode(mode)).at(folder)
 }
 
 /// The one secret that the cluster makes: 192 bits from the operating system.
 fn random_password() -> std::io::Result<String> {
     let mut bytes = [0; 24];
-    SysRng
-        .try_fill_bytes(&mut bytes)
-        .map_err(std::io::Error::other)?;
+    SysRng.try_fill_bytes(&mut bytes).map_err(std::io::Error::other)?;
     Ok(hex::encode(bytes))
 }

@@ -23,9 +23,7 @@ impl Postmaster {
     /// The server, if it is ready and takes connections.
     pub(crate) fn answering(place: &Place) -> Option<Self> {
         let ready = Self::read(&place.data()).filter(|postmaster| postmaster.ready)?;
-        UnixStream::connect(ready.sockets.join(SOCKET))
-            .ok()
-            .map(|_| ready)
+        UnixStream::connect(ready.sockets.join(SOCKET)).ok().map(|_| ready)
     }
 
     fn read(data: &Path) -> Option<Self> {
@@ -71,10 +69,7 @@ pub(crate) fn stop_orphan(place: &Place) {
     let data = place.data();
     let orphan = Postmaster::read(&data).filter(|orphan| orphan.is_running(&data));
     if let Some(orphan) = orphan {
-        tracing::warn!(
-            pid = orphan.pid,
-            "stopping a PostgreSQL server that has lost its guard"
-        );
+        tracing::warn!(pid = orphan.pid, "stopping a PostgreSQL server that has lost its guard");
         // It may have ended by itself meanwhile; the caller looks again.
         let _ = kill(Pid::from_raw(orphan.pid), Signal::SIGINT);
     }

@@ -35,10 +35,7 @@ pub struct Programs {
 impl Programs {
     /// The programs in a folder, if both are there and new enough.
     fn in_folder(folder: PathBuf) -> Option<Self> {
-        let output = Command::new(folder.join("postgres"))
-            .arg("--version")
-            .output()
-            .ok()?;
+        let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
         let version = major_version(&String::from_utf8_lossy(&output.stdout))?;
         let usable = version >= OLDEST_VERSION && folder.join("initdb").is_file();
         usable.then_some(Self { folder, version })
@@ -64,21 +61,11 @@ pub(crate) fn find_for(
     let made_by = made_by.and_then(|version| version.trim().parse::<u32>().ok());
     let rank = |programs: &Programs| {
         let fits = made_by.is_none_or(|made_by| made_by == programs.version);
-        (
-            fits,
-            account.can_enter(&programs.folder).is_ok(),
-            programs.version,
-        )
+        (fits, account.can_enter(&programs.folder).is_ok(), programs.version)
     };
-    let best = found(pg_bin)?
-        .into_iter()
-        .max_by_key(rank)
-        .ok_or(ClusterError::NoPrograms)?;
+    let best = found(pg_bin)?.into_iter().max_by_key(rank).ok_or(ClusterError::NoPrograms)?;
     match made_by.filter(|made_by| *made_by != best.version) {
-        Some(made_by) => Err(ClusterError::WrongVersion {
-            made_by,
-            found: best.version,
-        }),
+        Some(made_by) => Err(ClusterError::WrongVersion { made_by, found: best.version }),
         None => account.can_enter(&best.folder).map(|()| best),
     }
 }
@@ -89,19 +76,13 @@ fn found(pg_bin: Option<&Path>) -> Result<Vec<Programs>, ClusterError> {
     };
     let folder = pg_bin.canonicalize().ok();
     let programs = folder.and_then(Programs::in_folder);
-    programs
-        .map(|programs| vec![programs])
-        .ok_or_else(|| ClusterError::NoProgramsIn(pg_bin.into()))
+    programs.map(|programs| vec![programs]).ok_or_else(|| ClusterError::NoProgramsIn(pg_bin.into()))
 }
 
 /// The folders that really hold an `initdb`: programs on the PATH are often links.
 fn distinct(places: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
-    let real = places
-        .into_iter()
-        .filter_map(|place| place.join("initdb").canonicalize().ok());
-    let folders: BTreeSet<_> = real
-        .filter_map(|initdb| Some(initdb.parent()?.into()))
-        .collect();
+    let real = places.into_iter().filter_map(|place| place.join("initdb").canonicalize().ok());
+    let folders: BTreeSet<_> = real.filter_map(|initdb| Some(initdb.parent()?.into())).collect();
     folders.into_iter()
 }
 
@@ -122,11 +103,7 @@ fn places() -> Vec<PathBuf> {
 /// `15` of `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`, `18` of `postgres (PostgreSQL) 18beta1`.
 fn major_version(said: &str) -> Option<u32> {
     let number = said.strip_prefix("postgres (PostgreSQL) ")?;
-    number
-        .split(|character: char| !character.is_ascii_digit())
-        .next()?
-        .parse()
-        .ok()
+    number.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -135,10 +112,7 @@ mod tests {
 
     #[test]
     fn the_major_version_is_the_first_number() {
-        assert_eq!(
-            major_version("postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)\n"),
-            Some(15)
-        );
+        assert_eq!(major_version("postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)\n"), Some(15));
         assert_eq!(major_version("postgres (PostgreSQL) 18beta1\n"), Some(18));
         assert_eq!(major_version("postgres (EnterpriseDB) 15.8\n"), None);
         assert_eq!(major_version(""), None);

@@ -38,11 +38,7 @@ pub(crate) async fn join_or_start(place: &Place, config: &Config) -> Result<Serv
         let unwatched = match lifeline::take(&place.lifeline())? {
             Taken::Held(hold) => {
                 if let Some(postmaster) = Postmaster::answering(place) {
-                    return Ok(Server {
-                        hold,
-                        guard: None,
-                        sockets: postmaster.sockets,
-                    });
+                    return Ok(Server { hold, guard: None, sockets: postmaster.sockets });
                 }
                 false
             }
@@ -73,29 +69,17 @@ async fn start(place: &Place, config: &Config, log: File) -> Result<Server, Clus
     let mut said = File::open(place.log()).at(&place.log())?;
     said.seek(SeekFrom::End(0)).at(&place.log())?;
     let mut command = guard(place, &programs, &sockets);
-    command
-        .env("INITDB_SYNC", sync_option(config.durability))
-        .args(settings(config, &sockets));
-    command
-        .stdin(watched)
-        .stdout(log.try_clone().at(&place.log())?)
-        .stderr(log);
+    command.env("INITDB_SYNC", sync_option(config.durability)).args(settings(config, &sockets));
+    command.stdin(watched).stdout(log.try_clone().at(&place.log())?).stderr(log);
     let mut guard = Command::from(command).spawn().at(Path::new("/bin/sh"))?;
     while Postmaster::answering(place).is_none() {
         if guard.try_wait().at(Path::new("/bin/sh"))?.is_some() {
-            return Err(ClusterError::DidNotStart {
-                said: last_lines(said),
-                log: place.log(),
-            });
+            return Err(ClusterError::DidNotStart { said: last_lines(said), log: place.log() });
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
     tracing::info!(data_dir = %place.data_dir.display(), "started the private PostgreSQL cluster");
-    Ok(Server {
-        hold,
-        guard: Some(guard),
-        sockets,
-    })
+    Ok(Server { hold, guard: Some(guard), sockets })
 }
 
 /// The guard in a process group of its own, so that Ctrl-C reaches us first.
@@ -109,13 +93,8 @@ fn guard(place: &Place, programs: &Programs, sockets: &Path) -> std::process::Co
     command.env("POSTGRES", programs.folder.join("postgres"));
     command.env("STOP", if kept { "INT" } else { "QUIT" });
     command.env("SOCKETS", if own_sockets { Path::new("") } else { sockets });
-    command.env(
-        "TEMPORARY",
-        if kept { Path::new("") } else { &place.data_dir },
-    );
-    command
-        .args(["-c", GUARD, "firmforms-postgres"])
-        .process_group(0);
+    command.env("TEMPORARY", if kept { Path::new("") } else { &place.data_dir });
+    command.args(["-c", GUARD, "firmforms-postgres"]).process_group(0);
     command
 }
 
@@ -136,23 +115,11 @@ fn settings(config: &Config, sockets: &Path) -> Vec<String> {
         "unix_socket_permissions=0700".to_owned(),
     ];
     if config.durability == Durability::ForTests {
-        let careless = [
-            "fsync=off",
-            "synchronous_commit=off",
-            "full_page_writes=off",
-        ];
+        let careless = ["fsync=off", "synchronous_commit=off", "full_page_writes=off"];
         settings.extend(careless.map(str::to_owned));
     }
-    settings.extend(
-        config
-            .settings
-            .iter()
-            .map(|(name, value)| format!("{name}={value}")),
-    );
-    settings
-        .into_iter()
-        .flat_map(|setting| ["-c".to_owned(), setting])
-        .collect()
+    settings.extend(config.settings.iter().map(|(name, value)| format!("{name}={value}")));
+    settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
 }
 
 /// Where the socket goes: the account's folder, or a short one when the socket's path would be too
@@ -174,9 +141,6 @@ fn last_lines(mut log: File) -> String {
     let mut text = Vec::new();
     let _ = log.read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join(" | ")
 }

@@ -4,10 +4,10 @@
 //! is in flight, when its lease ends (its answer, if it comes, is recorded before that).
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, DeliveryEvent, Outcome, record};
+use domain::delivery::{Attempt, CancelCause, DeliveryEvent, Outcome, UnknownCause, record};
 use domain::time::Timestamp;
-use eventstore::NewEvent;
 use eventstore::worker::{Step, Worker};
+use eventstore::{AppendError, NewEvent};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -49,8 +49,8 @@ impl Worker for Cancel {
         let left = take_left(connection, &lane_ids, now.get()).await?;
         let per_lane = self.courier.settings.per_lane;
         lanes::reschedule(connection, &lane_ids, per_lane, now.get()).await?;
-        let events = left.iter().flat_map(|row| row.cancelled(now)).collect();
-        appending.append(events).await?;
+        let events: Result<Vec<_>, _> = left.iter().map(|row| row.cancelled(now)).collect();
+        appending.append(events?).await?;
         appending.commit().await?;
         Ok(Step::Busy)
     }
@@ -105,22 +105,22 @@ async fn take_left(
 }
 
 impl Left {
-    /// What its end looks like: cancelled, after the try that nobody recorded, if there was one.
-    fn cancelled(&self, now: Timestamp) -> Vec<NewEvent> {
-        let Ok(cause) = self.cancel_cause.parse::<CancelCause>() else {
-            return Vec::new();
-        };
-        let events = match self.leased_at {
-            None => vec![DeliveryEvent::DeliveryCancelled { cause }],
+    /// What its end looks like: cancelled; with the try that nobody recorded, if there was one.
+    fn cancelled(&self, now: Timestamp) -> Result<NewEvent, AppendError> {
+        let cause: CancelCause = self
+            .cancel_cause
+            .parse()
+            .map_err(|error: UnknownCause| AppendError::Unreadable(error.to_string()))?;
+        let event = match self.leased_at {
+            None => DeliveryEvent::DeliveryCancelled { cause },
             Some(started_at) => record(self.interrupted(started_at, now), Some(cause)),
         };
-        let context = system(self.firm_id, self.delivery_id, now);
-        NewEvent::after(
-            self.sequence,
-            &self.delivery_id.to_string(),
-            &context,
-            events,
-        )
+        Ok(NewEvent {
+            aggregate_id: self.delivery_id.to_string(),
+            sequence: self.sequence + 1,
+            event: event.into(),
+            context: system(self.firm_id, self.delivery_id, now),
+        })
     }
 
     fn interrupted(&self, started_at: DateTime<Utc>, now: Timestamp) -> Attempt {
@@ -137,6 +137,7 @@ impl Left {
             body_id: self.body_id,
             body_sha256: self.body_sha256.as_ref().map(hex::encode),
             answer_sha256: None,
+            cancelled: None,
         }
     }
 }

@@ -16,13 +16,14 @@ use eventstore::{Appending, NewEvent};
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::{DataKey, Subject};
 
 use crate::compose::{Composed, compose};
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
 
-/// A try that was claimed and must be sent now.
-#[derive(Debug, Clone)]
+/// A try that was claimed and must be sent now. Not `Debug`: it holds what people answered.
+#[derive(Clone)]
 pub struct Claimed {
     /// The delivery.
     pub delivery_id: Uuid,
@@ -32,6 +33,10 @@ pub struct Claimed {
     pub firm_id: Uuid,
     /// The trigger.
     pub trigger: Trigger,
+    /// Whose data it carries.
+    pub subject: Subject,
+    /// That subject's key, while there is one.
+    pub key: Option<DataKey>,
     /// 1 for the first try.
     pub number: u32,
     /// The fencing token.
@@ -49,7 +54,7 @@ pub struct Claimed {
 }
 
 /// The bytes of a delivery, the same on every try.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FrozenBody {
     /// Its id in the vault.
     pub body_id: Uuid,
@@ -78,13 +83,18 @@ pub(crate) struct Leased {
     pub(crate) interrupted_at: Option<DateTime<Utc>>,
 }
 
+impl Leased {
+    pub(crate) const fn subject(&self) -> Subject {
+        Subject { firm_id: self.firm_id, response_id: self.response_id }
+    }
+}
+
 /// Claims up to `limit` tries; an empty answer means that nothing is due.
 ///
 /// # Errors
 /// [`DeliveryError`]; nothing is claimed then.
 pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, DeliveryError> {
     let now = courier.clock.now();
-    let claimed = Instant::now();
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
     let lane_ids = lock_due_lanes(connection, now.get(), limit).await?;
@@ -96,11 +106,9 @@ pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, Deli
     lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now.get()).await?;
     let mut composed = compose(courier, connection, &leased, now).await?;
     append_interrupted(&mut appending, over.iter().chain(&leased), now).await?;
+    let claimed = Instant::now();
     appending.commit().await?;
-    Ok(leased
-        .iter()
-        .filter_map(|row| to_claimed(row, &mut composed, (now, claimed)))
-        .collect())
+    Ok(leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect())
 }
 
 async fn lock_due_lanes(
@@ -109,10 +117,9 @@ async fn lock_due_lanes(
     limit: usize,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
-        "select l.lane_id from lanes l
-           join firms f on f.firm_id = l.firm_id and f.status = 'active'
-          where l.due_at <= $1 and l.cancel_cause is null
-          order by l.due_at limit $2 for update of l skip locked",
+        "select lane_id from lanes
+          where due_at <= $1 and cancel_cause is null and not paused
+          order by due_at limit $2 for update skip locked",
     )
     .bind(now)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -201,6 +208,7 @@ async fn append_interrupted(
                 body_id: row.body_id,
                 body_sha256: row.body_sha256.as_ref().map(hex::encode),
                 answer_sha256: None,
+                cancelled: None,
             };
             Some(NewEvent {
                 aggregate_id: row.delivery_id.to_string(),
@@ -236,15 +244,13 @@ fn to_claimed(
         hook_id: row.lane_id,
         firm_id: row.firm_id,
         trigger: row.trigger.parse().ok()?,
+        subject: row.subject(),
+        key: composed.keys.get(&row.subject()).cloned(),
         number: u32::try_from(row.tries).ok()?,
         lease: row.lease,
         claimed_at,
         claimed,
-        target: composed
-            .targets
-            .get(&row.lane_id)
-            .cloned()
-            .unwrap_or_default(),
+        target: composed.targets.get(&row.lane_id).cloned().unwrap_or_default(),
         secret: composed.secrets.get(&row.firm_id).cloned(),
         body: composed.bodies.remove(&row.delivery_id),
     })
@@ -255,17 +261,17 @@ pub(crate) fn tries() -> i32 {
     i32::try_from(Schedule::RestHook.tries()).unwrap_or(i32::MAX)
 }
 
-/// When the next lane of an active firm is due, if any is.
+/// When the next lane is due, if any is.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn next_due(courier: &Courier) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar(
-        "select min(l.due_at) from lanes l
-           join firms f on f.firm_id = l.firm_id and f.status = 'active'
-          where l.due_at is not null and l.cancel_cause is null",
+        "select due_at from lanes
+          where due_at is not null and cancel_cause is null and not paused
+          order by due_at limit 1",
     )
-    .fetch_one(courier.store.pool())
+    .fetch_optional(courier.store.pool())
     .await
 }
 

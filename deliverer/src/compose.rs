@@ -2,6 +2,7 @@
 //! section EventPayload), and frozen: later tries send the same bytes.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use domain::payload::{EventPayload, FormPart, PayloadSource};
@@ -21,6 +22,8 @@ use crate::settings::{Courier, DeliveryError};
 
 /// What the claimed deliveries need.
 pub(crate) struct Composed {
+    /// By subject.
+    pub(crate) keys: DataKeys,
     /// By delivery.
     pub(crate) bodies: HashMap<Uuid, FrozenBody>,
     /// By firm.
@@ -37,22 +40,17 @@ pub(crate) async fn compose(
 ) -> Result<Composed, DeliveryError> {
     let firm_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.firm_id));
     let hook_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.lane_id));
-    let subjects: Vec<Subject> = distinct(leased.iter().map(subject));
+    let subjects: Vec<Subject> = distinct(leased.iter().map(Leased::subject));
     let keys = courier.keyring.find(&subjects).await?;
     let secrets = secrets::read(connection, courier.keyring.wrapping(), &firm_ids).await?;
     let targets = hooks::targets(connection, &hook_ids).await?;
     let mut bodies = thaw(connection, &keys, leased).await?;
     bodies.extend(freeze(courier, connection, &keys, leased, now).await?);
     Ok(Composed {
+        keys,
         bodies,
-        secrets: secrets
-            .into_iter()
-            .map(|(firm, secret)| (firm, secret.secret))
-            .collect(),
-        targets: targets
-            .into_iter()
-            .map(|(hook, target)| (hook, target.into()))
-            .collect(),
+        secrets: secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect(),
+        targets: targets.into_iter().map(|(hook, target)| (hook, target.into())).collect(),
     })
 }
 
@@ -67,10 +65,8 @@ async fn thaw(
         return Ok(HashMap::new());
     }
     let bodies = bodies::read(connection, keys, &body_ids).await?;
-    let frozen: HashMap<Uuid, FrozenBody> = bodies
-        .into_iter()
-        .map(|body| (body.body_id, to_frozen(body)))
-        .collect();
+    let frozen: HashMap<Uuid, FrozenBody> =
+        bodies.into_iter().map(|body| (body.body_id, to_frozen(body))).collect();
     Ok(leased
         .iter()
         .filter_map(|row| Some((row.delivery_id, frozen.get(&row.body_id?)?.clone())))
@@ -93,20 +89,15 @@ async fn freeze(
     let mut built: HashMap<Uuid, Body> = HashMap::new();
     for row in &first {
         if !built.contains_key(&row.occurrence_id)
-            && let Some(bytes) = sources.build(row)
+            && let Some(bytes) = build_safely(&sources, row)
         {
-            built.insert(
-                row.occurrence_id,
-                body(courier.entropy.id(), subject(row), bytes),
-            );
+            built.insert(row.occurrence_id, body(courier.entropy.id(), row.subject(), bytes));
         }
     }
     let bodies: Vec<Body> = built.values().cloned().collect();
     bodies::put(connection, keys, &bodies, now.get(), &*courier.entropy).await?;
-    let frozen: HashMap<Uuid, FrozenBody> = built
-        .into_iter()
-        .map(|(occurrence_id, body)| (occurrence_id, to_frozen(body)))
-        .collect();
+    let frozen: HashMap<Uuid, FrozenBody> =
+        built.into_iter().map(|(occurrence_id, body)| (occurrence_id, to_frozen(body))).collect();
     let of_deliveries: HashMap<Uuid, FrozenBody> = first
         .iter()
         .filter_map(|row| Some((row.delivery_id, frozen.get(&row.occurrence_id)?.clone())))
@@ -126,20 +117,25 @@ async fn note_bodies(
     )
     .bind(frozen.keys().copied().collect::<Vec<_>>())
     .bind(frozen.values().map(|body| body.body_id).collect::<Vec<_>>())
-    .bind(
-        frozen
-            .values()
-            .map(|body| body.sha256.to_vec())
-            .collect::<Vec<_>>(),
-    )
+    .bind(frozen.values().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
 }
 
+/// Builds a body; one that cannot be built, or panics, costs its own delivery a try and no other
+/// anything (case E10).
+fn build_safely(sources: &Sources, row: &Leased) -> Option<Vec<u8>> {
+    let built = catch_unwind(AssertUnwindSafe(|| sources.build(row))).ok().flatten();
+    if built.is_none() {
+        tracing::error!(delivery_id = %row.delivery_id, "a body could not be built");
+    }
+    built
+}
+
 /// What payloads are built from.
 struct Sources {
-    responses: HashMap<Uuid, Response>,
+    responses: HashMap<Subject, Response>,
     forms: HashMap<(Uuid, Uuid), FormRow>,
 }
 
@@ -149,7 +145,7 @@ impl Sources {
         keys: &DataKeys,
         rows: &[&Leased],
     ) -> Result<Self, DeliveryError> {
-        let wanted: HashSet<Subject> = rows.iter().map(|row| subject(row)).collect();
+        let wanted: HashSet<Subject> = rows.iter().map(|row| row.subject()).collect();
         let keys = keys
             .iter()
             .filter(|(subject, _)| wanted.contains(subject))
@@ -159,16 +155,13 @@ impl Sources {
         let form_ids = distinct(rows.iter().map(|row| (row.firm_id, row.form_id)));
         let forms = forms::find_all(connection, &form_ids).await?;
         Ok(Self {
-            responses: responses.into_iter().map(|r| (r.response_id, r)).collect(),
-            forms: forms
-                .into_iter()
-                .map(|form| ((form.firm_id, form.form_id), form))
-                .collect(),
+            responses: responses.into_iter().map(|r| (r.subject(), r)).collect(),
+            forms: forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect(),
         })
     }
 
     fn build(&self, row: &Leased) -> Option<Vec<u8>> {
-        let response = self.responses.get(&row.response_id)?;
+        let response = self.responses.get(&row.subject())?;
         let form = self.forms.get(&(row.firm_id, row.form_id))?;
         let payload = EventPayload::of(PayloadSource {
             trigger: row.trigger.parse().ok()?,
@@ -188,27 +181,11 @@ impl Sources {
 }
 
 fn body(body_id: Uuid, subject: Subject, bytes: Vec<u8>) -> Body {
-    Body {
-        body_id,
-        subject,
-        sha256: Sha256::digest(&bytes).into(),
-        bytes,
-    }
+    Body { body_id, subject, sha256: Sha256::digest(&bytes).into(), bytes }
 }
 
 fn to_frozen(body: Body) -> FrozenBody {
-    FrozenBody {
-        body_id: body.body_id,
-        sha256: body.sha256,
-        bytes: Bytes::from(body.bytes),
-    }
-}
-
-fn subject(row: &Leased) -> Subject {
-    Subject {
-        firm_id: row.firm_id,
-        response_id: row.response_id,
-    }
+    FrozenBody { body_id: body.body_id, sha256: body.sha256, bytes: Bytes::from(body.bytes) }
 }
 
 fn distinct<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Vec<T> {

@@ -43,10 +43,11 @@ pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
     Ok(finished.len())
 }
 
-/// Sends until `stop`, then finishes what is out.
+/// Sends until `stop`, then finishes what is out. Ends early if answers cannot be recorded any
+/// more: what is sent and not recorded is sent again.
 pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
     let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
-    let recorder = tokio::spawn(record_all(courier.clone(), inbox));
+    let mut recorder = tokio::spawn(record_all(courier.clone(), inbox));
     let sender = Sender {
         permits: Arc::new(Semaphore::new(courier.settings.permits)),
         tasks: TaskTracker::new(),
@@ -54,7 +55,13 @@ pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
         courier,
     };
     let tasks = sender.tasks.clone();
-    run(sender, nudge.subscribe(), stop).await;
+    tokio::select! {
+        () = run(sender, nudge.subscribe(), stop) => {}
+        _ = &mut recorder => {
+            tracing::error!("the recorder ended: nothing more is sent");
+            return;
+        }
+    }
     tasks.close();
     tasks.wait().await;
     if let Err(error) = recorder.await {
@@ -117,21 +124,14 @@ impl Sender {
         };
         let wait = due_at - self.courier.clock.now().get();
         // A due lane that was not claimed is held by another process.
-        let wait = wait
-            .to_std()
-            .unwrap_or_default()
-            .max(Duration::from_millis(20));
+        let wait = wait.to_std().unwrap_or_default().max(Duration::from_millis(20));
         Ok(Step::IdleFor(wait))
     }
 }
 
 async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
     let exchange = send(courier, &claimed).await;
-    Finished {
-        claimed,
-        exchange,
-        finished_at: courier.clock.now(),
-    }
+    Finished { claimed, exchange, finished_at: courier.clock.now() }
 }
 
 /// Records until all senders are gone.
@@ -144,16 +144,34 @@ async fn record_all(courier: Courier, mut inbox: mpsc::Receiver<Answered>) {
     }
 }
 
+/// Records a batch. While the database is away, the batch waits; one answer that it refuses for good
+/// is found by halving, and given up alone.
 async fn record_surely(courier: &Courier, finished: &[Finished]) {
-    for _ in 0..RECORD_TRIES {
-        match record(courier, finished).await {
-            Ok(()) => return,
-            Err(error) => tracing::warn!(%error, "could not record answers; will try again"),
+    let mut halves = vec![finished];
+    while let Some(batch) = halves.pop() {
+        match record_patiently(courier, batch).await {
+            Ok(()) => {}
+            Err(_) if batch.len() > 1 => {
+                halves.extend([&batch[batch.len() / 2..], &batch[..batch.len() / 2]]);
+            }
+            Err(error) => {
+                let delivery_id = batch.first().map(|one| one.claimed.delivery_id);
+                tracing::error!(?delivery_id, %error, "an answer was not recorded; its lease will end");
+            }
         }
-        tokio::time::sleep(RECORD_AGAIN).await;
     }
-    tracing::error!(
-        answers = finished.len(),
-        "answers were not recorded; their leases will end"
-    );
+}
+
+async fn record_patiently(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
+    let mut tries = 1;
+    loop {
+        match record(courier, batch).await {
+            Err(error) if error.may_pass() && tries < RECORD_TRIES => {
+                tracing::warn!(%error, "could not record answers; will try again");
+                tokio::time::sleep(RECORD_AGAIN).await;
+                tries += 1;
+            }
+            recorded => return recorded,
+        }
+    }
 }

@@ -53,20 +53,10 @@ impl Worker for FanOut {
             return Ok(Step::IDLE);
         };
         let upcasters = self.courier.store.upcasters();
-        let events = tail::read(
-            appending.connection(),
-            &upcasters,
-            after,
-            look.settled,
-            READ,
-        )
-        .await?;
+        let events =
+            tail::read(appending.connection(), &upcasters, after, look.settled, READ).await?;
         let Some(last) = events.last() else {
-            return Ok(if look.more {
-                Step::IdleFor(UNSETTLED)
-            } else {
-                Step::IDLE
-            });
+            return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };
         let matches = Matches::of(&mut appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
@@ -94,10 +84,7 @@ impl FanOut {
                 let context = Context {
                     recorded_at: now,
                     actor: Actor::System,
-                    ..occurrence
-                        .recorded
-                        .context
-                        .caused_by(occurrence.recorded.event_id)
+                    ..occurrence.recorded.context.caused_by(occurrence.recorded.event_id)
                 };
                 occurrence.delivery_to(*hook_id, context)
             })
@@ -121,11 +108,7 @@ impl<'a> Occurred<'a> {
     fn of(recorded: &'a RecordedEvent) -> Option<Self> {
         match (&recorded.event, recorded.aggregate_id.parse()) {
             (Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)), Ok(id)) => {
-                Some(Self {
-                    id,
-                    recorded,
-                    happening,
-                })
+                Some(Self { id, recorded, happening })
             }
             _ => None,
         }
@@ -172,10 +155,7 @@ impl<'a> Matches<'a> {
         let occurred: Vec<_> = events.iter().filter_map(Occurred::of).collect();
         let matchable: Vec<_> = occurred.iter().map(Occurred::matchable).collect();
         if matchable.is_empty() {
-            return Ok(Self {
-                pairs: Vec::new(),
-                reached: None,
-            });
+            return Ok(Self { pairs: Vec::new(), reached: None });
         }
         let mut matched = matching(appending.connection(), &matchable).await?;
         let reached = cut(&mut matched, QUEUE);
@@ -183,10 +163,7 @@ impl<'a> Matches<'a> {
         let pairs = matched
             .into_iter()
             .filter_map(|(position, hook_id)| {
-                while rest
-                    .peek()
-                    .is_some_and(|occurred| occurred.recorded.position < position)
-                {
+                while rest.peek().is_some_and(|occurred| occurred.recorded.position < position) {
                     rest.next();
                 }
                 rest.peek().map(|occurred| (*occurred, hook_id))
@@ -283,10 +260,7 @@ mod tests {
     use super::*;
 
     fn pairs(positions: &[i64]) -> Vec<(i64, Uuid)> {
-        positions
-            .iter()
-            .map(|position| (*position, Uuid::nil()))
-            .collect()
+        positions.iter().map(|position| (*position, Uuid::nil())).collect()
     }
 
     #[test]

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
+use vault::answers::{self, Answer};
 
 use crate::claim::{Claimed, system};
 use crate::lanes;
@@ -22,7 +23,7 @@ use crate::outgoing::Exchange;
 use crate::settings::{Courier, DeliveryError};
 
 /// A try that was sent.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Finished {
     /// The try.
     pub claimed: Claimed,
@@ -44,18 +45,13 @@ pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), Deliver
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
     lock_quotas(connection, &batch).await?;
-    let lane_ids: Vec<Uuid> = batch
-        .iter()
-        .map(|finished| finished.claimed.hook_id)
-        .collect();
-    let mut lanes = lock_lanes(connection, &lane_ids).await?;
-    let rows = lock_rows(connection, &batch).await?;
+    let mut lanes = lock_lanes(connection, &batch).await?;
+    let lane_ids: Vec<Uuid> = lanes.keys().copied().collect();
+    let rows = held_rows(connection, &batch).await?;
     let mut ledger = Ledger::default();
     for finished in batch {
         let claimed = &finished.claimed;
-        let held = rows
-            .get(&claimed.delivery_id)
-            .filter(|row| row.lease == claimed.lease);
+        let held = rows.get(&claimed.delivery_id).filter(|row| row.lease == claimed.lease);
         if let (Some(row), Some(lane)) = (held, lanes.get_mut(&claimed.hook_id)) {
             ledger.enter(courier, finished, row, lane);
         }
@@ -87,14 +83,6 @@ async fn lock_quotas(
 /// 410 Gone (contract, section Retries).
 const GONE: u16 = 410;
 
-#[derive(FromRow)]
-struct LaneRow {
-    lane_id: Uuid,
-    cancel_cause: Option<String>,
-    gone: Option<Json<GoneAnswer>>,
-    sequence: i64,
-}
-
 /// A lane while a batch is entered.
 struct Lane {
     subscription: Option<Subscription>,
@@ -102,32 +90,41 @@ struct Lane {
     sequence: i64,
 }
 
+#[derive(FromRow)]
+struct LaneRow {
+    lane_id: Uuid,
+    cancel_cause: Option<String>,
+    gone: Option<Json<GoneAnswer>>,
+}
+
+impl LaneRow {
+    fn open(self, sequence: i64) -> Lane {
+        let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
+        let live = Subscription::live(self.gone.map(|Json(gone)| gone));
+        Lane { subscription: withdrawn.is_none().then_some(live), withdrawn, sequence }
+    }
+}
+
+/// Locks the batch's lanes, then asks where their streams end: in that order, or a recorder that
+/// waited for another would follow an old end.
 async fn lock_lanes(
     connection: &mut PgConnection,
-    lane_ids: &[Uuid],
+    batch: &[&Finished],
 ) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
+    let lane_ids: Vec<Uuid> = batch.iter().map(|finished| finished.claimed.hook_id).collect();
     let rows: Vec<LaneRow> = sqlx::query_as(
-        "select l.lane_id, l.cancel_cause, l.gone, h.sequence
-           from lanes l join hooks h on h.hook_id = l.lane_id
-          where l.lane_id = any($1) order by l.lane_id for update of l",
+        "select lane_id, cancel_cause, gone from lanes
+          where lane_id = any($1) order by lane_id for update",
     )
-    .bind(lane_ids)
-    .fetch_all(connection)
+    .bind(&lane_ids)
+    .fetch_all(&mut *connection)
     .await?;
+    let ends = projector::hooks::sequences(connection, &lane_ids).await?;
     Ok(rows
         .into_iter()
-        .map(|row| {
-            let withdrawn = row.cancel_cause.and_then(|cause| cause.parse().ok());
-            let live = Subscription::live(row.gone.map(|Json(gone)| gone));
-            let subscription = withdrawn.is_none().then_some(live);
-            (
-                row.lane_id,
-                Lane {
-                    subscription,
-                    withdrawn,
-                    sequence: row.sequence,
-                },
-            )
+        .filter_map(|row| {
+            let end = *ends.get(&row.lane_id)?;
+            Some((row.lane_id, row.open(end)))
         })
         .collect())
 }
@@ -139,14 +136,12 @@ struct Row {
     sequence: i64,
 }
 
-async fn lock_rows(
+/// The rows these tries hold; the lanes' locks keep them as they are.
+async fn held_rows(
     connection: &mut PgConnection,
     batch: &[&Finished],
 ) -> Result<HashMap<Uuid, Row>, sqlx::Error> {
-    let ids: Vec<Uuid> = batch
-        .iter()
-        .map(|finished| finished.claimed.delivery_id)
-        .collect();
+    let ids: Vec<Uuid> = batch.iter().map(|finished| finished.claimed.delivery_id).collect();
     let rows: Vec<Row> = sqlx::query_as(
         "select delivery_id, lease, sequence from outbox
           where delivery_id = any($1) and leased_at is not null",
@@ -159,38 +154,36 @@ async fn lock_rows(
 
 /// What a batch leads to.
 #[derive(Default)]
-struct Ledger {
+struct Ledger<'a> {
     events: Vec<NewEvent>,
     ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
-    answers: Vec<(Uuid, i32, Uuid, String)>,
+    answers: Vec<Answer<'a>>,
 }
 
-impl Ledger {
-    fn enter(&mut self, courier: &Courier, finished: &Finished, row: &Row, lane: &mut Lane) {
+impl<'a> Ledger<'a> {
+    fn enter(&mut self, courier: &Courier, finished: &'a Finished, row: &Row, lane: &mut Lane) {
         let claimed = &finished.claimed;
         let answer = kept_answer(finished);
         let attempt = attempt(courier, finished, answer.as_deref());
         let next_try_at = attempt.next_try_at.filter(|_| lane.withdrawn.is_none());
         match next_try_at {
-            Some(at) => self
-                .due_again
-                .push((claimed.delivery_id, at.get(), row.sequence + 1)),
+            Some(at) => self.due_again.push((claimed.delivery_id, at.get(), row.sequence + 1)),
             None => self.ended.push(claimed.delivery_id),
         }
-        if let Some(text) = answer {
+        if let (Some(text), Some(key)) = (answer, &claimed.key) {
             let number = i32::try_from(claimed.number).unwrap_or(i32::MAX);
-            self.answers
-                .push((claimed.delivery_id, number, claimed.firm_id, text));
+            let (delivery_id, subject) = (claimed.delivery_id, claimed.subject);
+            self.answers.push(Answer { delivery_id, number, subject, key, text });
         }
         let outcome = attempt.outcome;
         let context = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
-        self.events.extend(NewEvent::after(
-            row.sequence,
-            &claimed.delivery_id.to_string(),
-            &context,
-            after_try(attempt, lane.withdrawn),
-        ));
+        self.events.push(NewEvent {
+            aggregate_id: claimed.delivery_id.to_string(),
+            sequence: row.sequence + 1,
+            event: after_try(attempt, lane.withdrawn).into(),
+            context,
+        });
         self.count_gone(finished, outcome, lane);
     }
 
@@ -199,9 +192,9 @@ impl Ledger {
     fn count_gone(&mut self, finished: &Finished, outcome: Outcome, lane: &mut Lane) {
         let claimed = &finished.claimed;
         let command = match (outcome, finished.exchange.answer.status()) {
-            (Outcome::Delivered, _) => SubscriptionCommand::RecordAnswered {
-                delivery_id: claimed.delivery_id,
-            },
+            (Outcome::Delivered, _) => {
+                SubscriptionCommand::RecordAnswered { delivery_id: claimed.delivery_id }
+            }
             (Outcome::Failed, Some(GONE)) => SubscriptionCommand::RecordGone(GoneAnswer {
                 delivery_id: claimed.delivery_id,
                 status: GONE,
@@ -245,34 +238,20 @@ impl Ledger {
             .execute(&mut *connection)
             .await?;
         put_due_again(connection, &self.due_again).await?;
-        keep_answers(connection, &self.answers, courier.clock.now().get()).await?;
+        let now = courier.clock.now().get();
+        answers::put(connection, &self.answers, now, &*courier.entropy).await?;
         Ok(())
     }
 }
 
 /// What came of a try, as history keeps it.
 fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Attempt {
-    let Finished {
-        claimed,
-        exchange,
-        finished_at,
-    } = finished;
-    let asked = exchange
-        .retry_after
-        .as_deref()
-        .and_then(|value| retry_after(value, finished_at.get()));
-    let Conclusion { outcome, wait } = conclude(
-        Schedule::RestHook,
-        claimed.number,
-        &exchange.answer,
-        asked,
-        0.0,
-    );
-    let error = exchange
-        .answer
-        .status()
-        .is_none()
-        .then(|| exchange.answer.code().to_owned());
+    let Finished { claimed, exchange, finished_at } = finished;
+    let asked =
+        exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
+    let Conclusion { outcome, wait } =
+        conclude(Schedule::RestHook, claimed.number, &exchange.answer, asked, 0.0);
+    let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
     Attempt {
         number: claimed.number,
         started_at: claimed.claimed_at,
@@ -287,6 +266,7 @@ fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Atte
         body_id: claimed.body.as_ref().map(|body| body.body_id),
         body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),
         answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
+        cancelled: None,
     }
 }
 
@@ -296,11 +276,7 @@ fn kept_answer(finished: &Finished) -> Option<String> {
     if snippet.is_empty() {
         return None;
     }
-    let secret = finished
-        .claimed
-        .secret
-        .as_ref()
-        .map(|secret| secret.as_str());
+    let secret = finished.claimed.secret.as_ref().map(|secret| secret.as_str());
     Some(clean_answer(snippet, secret.as_slice()))
 }
 
@@ -319,45 +295,7 @@ async fn put_due_again(
     )
     .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
-    .bind(
-        due_again
-            .iter()
-            .map(|(.., sequence)| *sequence)
-            .collect::<Vec<_>>(),
-    )
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn keep_answers(
-    connection: &mut PgConnection,
-    answers: &[(Uuid, i32, Uuid, String)],
-    at: DateTime<Utc>,
-) -> Result<(), sqlx::Error> {
-    if answers.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into answers (delivery_id, number, firm_id, answer, received_at)
-         select t.*, $5 from unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[]) t
-             on conflict do nothing",
-    )
-    .bind(answers.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(
-        answers
-            .iter()
-            .map(|(_, number, ..)| *number)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        answers
-            .iter()
-            .map(|(_, _, firm_id, _)| *firm_id)
-            .collect::<Vec<_>>(),
-    )
-    .bind(answers.iter().map(|(.., text)| text).collect::<Vec<_>>())
-    .bind(at)
+    .bind(due_again.iter().map(|(.., sequence)| *sequence).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

@@ -40,11 +40,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            permits: 256,
-            per_lane: 32,
-            scale: TimeScale::REAL,
-        }
+        Self { permits: 256, per_lane: 32, scale: TimeScale::REAL }
     }
 }
 
@@ -98,6 +94,33 @@ pub enum DeliveryError {
     Tail(#[from] eventstore::tail::TailError),
 }
 
+impl DeliveryError {
+    /// Whether it may pass by itself: a lost race, or a database that is away. What the database
+    /// refuses, it refuses again.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Append(AppendError::Conflict) => true,
+            Self::Append(AppendError::Database(error))
+            | Self::Vault(VaultError::Database(error)) => is_away(error),
+            Self::Append(
+                AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_),
+            )
+            | Self::Vault(VaultError::Broken(_) | VaultError::Unreadable(_))
+            | Self::Tail(_) => false,
+        }
+    }
+}
+
+/// Everything but the answer of a database that is well: SQLSTATE classes 22, 23 and 42 are about
+/// the statement itself.
+fn is_away(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_none_or(|error| {
+        let code = error.code().unwrap_or_default();
+        !["22", "23", "42"].iter().any(|class| code.starts_with(class))
+    })
+}
+
 impl From<sqlx::Error> for DeliveryError {
     fn from(error: sqlx::Error) -> Self {
         Self::Append(error.into())
@@ -116,11 +139,6 @@ mod tests {
         let fast = TimeScale::new(60.0).unwrap();
         assert_eq!(fast.wait(minute), Duration::from_secs(1));
         assert_eq!(fast.lease(), Duration::from_secs(25));
-        assert!(
-            [0.0, 0.5, -1.0, f64::NAN, 1e9]
-                .map(TimeScale::new)
-                .iter()
-                .all(Option::is_none)
-        );
+        assert!([0.0, 0.5, -1.0, f64::NAN, 1e9].map(TimeScale::new).iter().all(Option::is_none));
     }
 }

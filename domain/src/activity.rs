@@ -69,8 +69,18 @@ pub enum NotAnActivity {
     #[error("type: `{0}` is not a type of activity")]
     UnknownType(String),
     /// The data does not fit the type.
-    #[error("data.{0}")]
+    #[error("{}", in_data(.0))]
     Data(#[from] NotADocument),
+}
+
+/// What is wrong, and with which part of `data` if with one.
+fn in_data(wrong: &NotADocument) -> String {
+    match wrong {
+        NotADocument::Missing(_) | NotADocument::Malformed { .. } | NotADocument::Unknown(_) => {
+            format!("data.{wrong}")
+        }
+        NotADocument::TooLarge(_) => format!("data: {wrong}"),
+    }
 }
 
 impl Activity {
@@ -104,10 +114,7 @@ impl Activity {
 }
 
 const fn firm(change: FirmChange) -> Activity {
-    Activity::Firm {
-        change,
-        reply_to: None,
-    }
+    Activity::Firm { change, reply_to: None }
 }
 
 fn firm_opened(mut data: Object) -> Result<Activity, NotADocument> {
@@ -117,26 +124,16 @@ fn firm_opened(mut data: Object) -> Result<Activity, NotADocument> {
         plan: plan(Object(data.required("plan")?))?,
         brand,
     };
-    data.end(Activity::Firm {
-        change,
-        reply_to: Some(reply_to),
-    })
+    data.end(Activity::Firm { change, reply_to: Some(reply_to) })
 }
 
 fn firm_changed(mut data: Object) -> Result<Activity, NotADocument> {
-    let branded = data
-        .optional::<Option<Map<_, _>>>("brand")?
-        .map(Object)
-        .map(brand)
-        .transpose()?;
+    let branded =
+        data.optional::<Option<Map<_, _>>>("brand")?.map(Object).map(brand).transpose()?;
     let (brand, reply_to) = branded.unzip();
     let change = FirmChange::Changed {
         name: data.optional("name")?,
-        plan: data
-            .optional::<Option<Map<_, _>>>("plan")?
-            .map(Object)
-            .map(plan)
-            .transpose()?,
+        plan: data.optional::<Option<Map<_, _>>>("plan")?.map(Object).map(plan).transpose()?,
         brand,
         invites_enabled: data.optional("invites_enabled")?,
     };
@@ -144,17 +141,12 @@ fn firm_changed(mut data: Object) -> Result<Activity, NotADocument> {
 }
 
 fn plan(mut data: Object) -> Result<Plan, NotADocument> {
-    let plan = Plan {
-        leads_in_full: data.required("leads_in_full")?,
-    };
+    let plan = Plan { leads_in_full: data.required("leads_in_full")? };
     data.end(plan)
 }
 
 fn brand(mut data: Object) -> Result<(Brand, Option<String>), NotADocument> {
-    let brand = Brand {
-        color: data.optional("color")?,
-        logo_url: data.optional("logo_url")?,
-    };
+    let brand = Brand { color: data.optional("color")?, logo_url: data.optional("logo_url")? };
     let reply_to = data.optional("reply_to")?;
     data.end((brand, reply_to))
 }
@@ -206,12 +198,7 @@ fn response(mut data: Object, time: &'static str) -> Result<ResponseReport, NotA
     let Id(form_id) = data.required("form_id")?;
     let at = data.required(time)?;
     let document = ResponseDocument::read(data.0)?;
-    Ok(ResponseReport {
-        response_id,
-        form_id,
-        at,
-        document,
-    })
+    Ok(ResponseReport { response_id, form_id, at, document })
 }
 
 #[cfg(test)]
@@ -222,22 +209,14 @@ mod tests {
     const ID: &str = "00000000-0000-4000-8000-000000000001";
 
     fn read(kind: &str, data: Value) -> Result<Activity, String> {
-        let Value::Object(data) = data else {
-            panic!("an object")
-        };
+        let Value::Object(data) = data else { panic!("an object") };
         Activity::read(kind, data).map_err(|error| error.to_string())
     }
 
     #[test]
     fn each_kind_is_read() {
         let member = json!({"member_id": ID, "role": "admin"});
-        assert!(
-            read(
-                "firm.opened",
-                json!({"name": "A", "plan": {"leads_in_full": true}})
-            )
-            .is_ok()
-        );
+        assert!(read("firm.opened", json!({"name": "A", "plan": {"leads_in_full": true}})).is_ok());
         assert!(read("firm.changed", json!({"invites_enabled": false})).is_ok());
         assert!(read("firm.closed", json!({})).is_ok());
         assert!(read("member.joined", member).is_ok());
@@ -251,10 +230,8 @@ mod tests {
     fn the_reply_address_is_kept_apart_from_the_brand() {
         let data = json!({"name": "A", "plan": {"leads_in_full": false},
                           "brand": {"color": "#123456", "reply_to": "hello@example.com"}});
-        let Ok(Activity::Firm {
-            change: FirmChange::Opened { brand, .. },
-            reply_to,
-        }) = read("firm.opened", data)
+        let Ok(Activity::Firm { change: FirmChange::Opened { brand, .. }, reply_to }) =
+            read("firm.opened", data)
         else {
             panic!("a firm")
         };
@@ -265,24 +242,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_not_quoted() {
         let wrong = |kind, data| read(kind, data).unwrap_err();
-        assert_eq!(
-            wrong("firm.sold", json!({})),
-            "type: `firm.sold` is not a type of activity"
-        );
+        assert_eq!(wrong("firm.sold", json!({})), "type: `firm.sold` is not a type of activity");
         assert_eq!(wrong("member.left", json!({})), "data.member_id: missing");
         assert_eq!(
             wrong("member.left", json!({"member_id": ID, "age": 3})),
             "data.age: unknown field"
         );
-        assert_eq!(
-            wrong("firm.closed", json!({"why": "x"})),
-            "data.why: unknown field"
-        );
+        assert_eq!(wrong("firm.closed", json!({"why": "x"})), "data.why: unknown field");
         let secret = wrong("member.left", json!({"member_id": "ann@example.com"}));
-        assert!(
-            secret.starts_with("data.member_id: ") && !secret.contains("ann@"),
-            "{secret}"
-        );
+        assert!(secret.starts_with("data.member_id: ") && !secret.contains("ann@"), "{secret}");
         let saved = json!({"response_id": ID, "form_id": ID, "saved_at": "yesterday"});
         assert!(wrong("response.saved", saved).starts_with("data.saved_at: "));
     }

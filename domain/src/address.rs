@@ -33,12 +33,8 @@ const V4_PRIVATE: [Ipv4Net; 16] = [
 const V6_GLOBAL: Ipv6Net = v6([0x2000, 0], 3);
 
 /// Ranges inside [`V6_GLOBAL`] that are not public all the same (ruling 16).
-const V6_PRIVATE: [Ipv6Net; 4] = [
-    v6([0x2001, 0], 23),
-    v6([0x2001, 0xdb8], 32),
-    v6([0x2002, 0], 16),
-    v6([0x3fff, 0], 20),
-];
+const V6_PRIVATE: [Ipv6Net; 4] =
+    [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
 
 const fn v4(octets: [u8; 4], prefix: u8) -> Ipv4Net {
     let [a, b, c, d] = octets;

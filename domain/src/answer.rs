@@ -165,10 +165,12 @@ impl RedirectFault {
 /// our secrets. These are anything written like a key or signing secret, and the texts given.
 #[must_use]
 pub fn clean_answer(bytes: &[u8], secrets: &[&str]) -> String {
-    let mut cleaned = secrets.iter().filter(|secret| !secret.is_empty()).fold(
-        String::from_utf8_lossy(bytes).into_owned(),
-        |text, secret| text.replace(secret, MASK),
-    );
+    let mut cleaned = secrets
+        .iter()
+        .filter(|secret| !secret.is_empty())
+        .fold(String::from_utf8_lossy(bytes).into_owned(), |text, secret| {
+            text.replace(secret, MASK)
+        });
     for prefix in [SECRET_PREFIX, API_KEY_PREFIX] {
         cleaned = mask_secrets(&cleaned, prefix);
     }
@@ -193,9 +195,5 @@ fn mask_secrets(text: &str, prefix: &str) -> String {
 }
 
 fn harmless(c: char) -> char {
-    if c.is_control() && !matches!(c, '\n' | '\t') {
-        char::REPLACEMENT_CHARACTER
-    } else {
-        c
-    }
+    if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c }
 }

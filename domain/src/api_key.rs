@@ -40,11 +40,7 @@ impl ApiKey {
     /// # Errors
     /// [`NotAKey`] unless it is exactly a text that [`ApiKey::from_bytes`] makes.
     pub fn parse(text: &str) -> Result<Self, NotAKey> {
-        if text::is_secret(API_KEY_PREFIX, text) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(NotAKey)
-        }
+        if text::is_secret(API_KEY_PREFIX, text) { Ok(Self(text.to_owned())) } else { Err(NotAKey) }
     }
 
     /// The whole text, for the one answer that shows it.
@@ -83,10 +79,7 @@ mod tests {
     fn a_key_is_its_prefix_and_43_characters() {
         assert_eq!(ApiKey::from_bytes([0; 32]).as_str(), ZEROS);
         let key = ApiKey::from_bytes([0xfb; 32]);
-        assert_eq!(
-            key.as_str(),
-            "ffk_-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_s"
-        );
+        assert_eq!(key.as_str(), "ffk_-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_s");
         assert_eq!(ApiKey::parse(key.as_str()), Ok(key));
     }
 

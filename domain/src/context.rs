@@ -86,10 +86,7 @@ impl Context {
     /// The same context, with the event that caused the next one.
     #[must_use]
     pub fn caused_by(&self, event_id: Uuid) -> Self {
-        Self {
-            causation_id: Some(event_id),
-            ..self.clone()
-        }
+        Self { causation_id: Some(event_id), ..self.clone() }
     }
 
     /// The metadata column: all but the firm and the instant, which have columns of their own.
@@ -154,9 +151,7 @@ fn required<T: FromStr>(
     map: &HashMap<String, String>,
     name: &'static str,
 ) -> Result<T, NotAContext> {
-    map.get(name)
-        .and_then(|text| text.parse().ok())
-        .ok_or(NotAContext(name))
+    map.get(name).and_then(|text| text.parse().ok()).ok_or(NotAContext(name))
 }
 
 /// Metadata without a part that every event has.
@@ -192,16 +187,8 @@ mod tests {
 
     #[test]
     fn a_missing_or_malformed_part_is_named() {
-        assert_eq!(
-            Context::from_map(&HashMap::new()),
-            Err(NotAContext("firm_id"))
-        );
-        for text in [
-            "",
-            "key",
-            "key:x",
-            "moon:00000000-0000-0000-0000-000000000001",
-        ] {
+        assert_eq!(Context::from_map(&HashMap::new()), Err(NotAContext("firm_id")));
+        for text in ["", "key", "key:x", "moon:00000000-0000-0000-0000-000000000001"] {
             assert!(text.parse::<Actor>().is_err(), "{text}");
         }
     }

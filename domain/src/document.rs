@@ -297,10 +297,7 @@ impl Object {
             .remove(field)
             .map(serde_json::from_value)
             .transpose()
-            .map_err(|error| NotADocument::Malformed {
-                field,
-                reason: without_value(&error),
-            })
+            .map_err(|error| NotADocument::Malformed { field, reason: without_value(&error) })
     }
 
     pub(crate) fn end<T>(self, whole: T) -> Result<T, NotADocument> {
@@ -311,12 +308,53 @@ impl Object {
     }
 }
 
-/// serde quotes the offending value between "invalid …" and ", expected …": personal data, which
-/// must not reach a log (case H4).
+/// serde quotes the offending value between "invalid …" or "unknown variant …" and ", expected …":
+/// personal data, which must not reach a log (case H4). What was expected is a type's own words.
 fn without_value(error: &serde_json::Error) -> String {
     let message = error.to_string();
+    let quotes = message.starts_with("invalid ") || message.starts_with("unknown variant ");
     match message.rsplit_once(", expected ") {
-        Some((_, expected)) if message.starts_with("invalid ") => format!("expected {expected}"),
+        Some((_, expected)) if quotes => format!("expected {expected}"),
         _ => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firm::Role;
+    use crate::form::FormStatus;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn refused<T: DeserializeOwned>(value: Value) -> String {
+        let mut object = Object(Map::from_iter([("field".to_owned(), value)]));
+        match object.required::<T>("field") {
+            Ok(_) => panic!("it was read"),
+            Err(why) => why.to_string(),
+        }
+    }
+
+    #[rstest]
+    #[case(json!("ann@example.com"))]
+    #[case(json!("ann, expected one of `us`"))]
+    #[case(json!({"ann@example.com": null}))]
+    #[case(json!("Owner"))]
+    fn h4_a_word_that_is_none_of_ours_is_not_quoted(#[case] value: Value) {
+        assert_eq!(
+            refused::<Role>(value.clone()),
+            "field: expected one of `owner`, `admin`, `member`"
+        );
+        assert_eq!(refused::<FormStatus>(value), "field: expected `draft` or `published`");
+    }
+
+    #[test]
+    fn h4_a_value_of_another_type_is_not_quoted() {
+        assert_eq!(refused::<String>(json!(1_234)), "field: expected a string");
+        assert_eq!(refused::<bool>(json!("ann")), "field: expected a boolean");
+        assert_eq!(refused::<u32>(json!(-5)), "field: expected u32");
+        for value in [json!(1_234), json!([1_234]), json!({"owner": 1_234})] {
+            assert!(!refused::<Role>(value).contains("1234"));
+        }
     }
 }

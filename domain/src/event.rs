@@ -189,27 +189,15 @@ mod tests {
             time: "2026-11-01T00:00:00.000Z".parse().unwrap(),
         });
         let payload = event.to_payload().unwrap();
-        assert_eq!(
-            payload,
-            json!({"FirmClosed": {"time": "2026-11-01T00:00:00.000Z"}})
-        );
-        assert_eq!(
-            Event::from_payload("Firm", "FirmClosed", payload).unwrap(),
-            event
-        );
+        assert_eq!(payload, json!({"FirmClosed": {"time": "2026-11-01T00:00:00.000Z"}}));
+        assert_eq!(Event::from_payload("Firm", "FirmClosed", payload).unwrap(), event);
     }
 
     #[test]
     fn an_unknown_stream_event_or_shape_is_refused() {
-        let unknown = |kind, name, payload| {
-            Event::from_payload(kind, name, payload)
-                .unwrap_err()
-                .to_string()
-        };
-        assert_eq!(
-            unknown("Moon", "Rose", json!({})),
-            "unknown kind of stream `Moon`"
-        );
+        let unknown =
+            |kind, name, payload| Event::from_payload(kind, name, payload).unwrap_err().to_string();
+        assert_eq!(unknown("Moon", "Rose", json!({})), "unknown kind of stream `Moon`");
         assert!(
             unknown("Firm", "FirmSold", json!({"FirmSold": {}}))
                 .starts_with("unknown event or shape")
@@ -219,9 +207,6 @@ mod tests {
                 .starts_with("unknown event or shape")
         );
         let closed = json!({"FirmClosed": {"time": "2026-11-01T00:00:00.000Z"}});
-        assert_eq!(
-            unknown("Firm", "FirmOpened", closed),
-            "the payload is not a `FirmOpened`"
-        );
+        assert_eq!(unknown("Firm", "FirmOpened", closed), "the payload is not a `FirmOpened`");
     }
 }

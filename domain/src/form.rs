@@ -150,13 +150,7 @@ pub enum FormEvent {
     },
 }
 
-domain_event!(FormEvent {
-    FormCreated,
-    FormChanged,
-    FormPublished,
-    FormUnpublished,
-    FormDeleted
-});
+domain_event!(FormEvent { FormCreated, FormChanged, FormPublished, FormUnpublished, FormDeleted });
 aggregate!(Form, FormCommand, FormEvent, FormRejection);
 
 /// Why a report about a form was refused.
@@ -177,11 +171,7 @@ impl Form {
     /// [`FormRejection`] says why nothing happens.
     pub fn decide(
         &self,
-        FormCommand::Report {
-            firm_id,
-            time,
-            change,
-        }: &FormCommand,
+        FormCommand::Report { firm_id, time, change }: &FormCommand,
     ) -> Result<Vec<FormEvent>, FormRejection> {
         let creates = matches!(change, FormChange::Created(_));
         let news = match self.firm_id {
@@ -190,11 +180,7 @@ impl Form {
             None => true,
             Some(_) => !creates && !self.deleted && self.time.is_none_or(|newest| newest < *time),
         };
-        Ok(if news {
-            vec![form_event(*firm_id, *time, change)]
-        } else {
-            Vec::new()
-        })
+        Ok(if news { vec![form_event(*firm_id, *time, change)] } else { Vec::new() })
     }
 
     fn absorb(&mut self, event: &FormEvent) {
@@ -216,11 +202,7 @@ impl Form {
 
 fn form_event(firm_id: Uuid, time: Timestamp, change: &FormChange) -> FormEvent {
     match change.clone() {
-        FormChange::Created(details) => FormEvent::FormCreated {
-            firm_id,
-            details,
-            time,
-        },
+        FormChange::Created(details) => FormEvent::FormCreated { firm_id, details, time },
         FormChange::Changed(edit) => FormEvent::FormChanged { edit, time },
         FormChange::Published => FormEvent::FormPublished { time },
         FormChange::Unpublished => FormEvent::FormUnpublished { time },
@@ -237,9 +219,7 @@ mod tests {
     const OTHER: Uuid = Uuid::from_u128(2);
 
     fn at(second: u32) -> Timestamp {
-        format!("2026-11-01T00:00:{second:02}.000Z")
-            .parse()
-            .unwrap()
+        format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
     }
 
     fn details() -> FormDetails {
@@ -254,19 +234,11 @@ mod tests {
     }
 
     fn created() -> FormEvent {
-        FormEvent::FormCreated {
-            firm_id: FIRM,
-            details: details(),
-            time: at(1),
-        }
+        FormEvent::FormCreated { firm_id: FIRM, details: details(), time: at(1) }
     }
 
     fn report(firm_id: Uuid, second: u32, change: FormChange) -> FormCommand {
-        FormCommand::Report {
-            firm_id,
-            time: at(second),
-            change,
-        }
+        FormCommand::Report { firm_id, time: at(second), change }
     }
 
     fn given(events: Vec<FormEvent>) -> AggregateTestExecutor<Form> {
@@ -276,12 +248,8 @@ mod tests {
     #[test]
     fn a_form_is_created_once() {
         let create = FormChange::Created(details());
-        given(vec![])
-            .when(report(FIRM, 1, create.clone()))
-            .then_expect_events(vec![created()]);
-        given(vec![created()])
-            .when(report(FIRM, 2, create))
-            .then_expect_events(vec![]);
+        given(vec![]).when(report(FIRM, 1, create.clone())).then_expect_events(vec![created()]);
+        given(vec![created()]).when(report(FIRM, 2, create)).then_expect_events(vec![]);
     }
 
     #[test]

@@ -13,11 +13,7 @@ const HYPHENATED_LEN: usize = 36;
 /// Reads a hyphenated UUID, in either case. The nil id is an id: it is simply unknown.
 #[must_use]
 pub fn parse_id(text: &str) -> Option<Uuid> {
-    if text.len() == HYPHENATED_LEN {
-        Uuid::try_parse(text).ok()
-    } else {
-        None
-    }
+    if text.len() == HYPHENATED_LEN { Uuid::try_parse(text).ok() } else { None }
 }
 
 /// An id in JSON: read by [`parse_id`]'s rule, written lower-case and hyphenated.
@@ -72,10 +68,7 @@ mod tests {
 
     #[test]
     fn the_nil_id_is_an_id() {
-        assert_eq!(
-            parse_id("00000000-0000-0000-0000-000000000000"),
-            Some(Uuid::nil())
-        );
+        assert_eq!(parse_id("00000000-0000-0000-0000-000000000000"), Some(Uuid::nil()));
     }
 
     #[rstest]

@@ -73,10 +73,7 @@ pub enum KeyEvent {
     },
 }
 
-domain_event!(KeyEvent {
-    KeyCreated,
-    KeyRevoked
-});
+domain_event!(KeyEvent { KeyCreated, KeyRevoked });
 aggregate!(Key, KeyCommand, KeyEvent, KeyRejection);
 
 /// Why a command on a key was refused.
@@ -97,20 +94,14 @@ impl Key {
     /// [`KeyRejection`] says why nothing happens.
     pub fn decide(&self, command: &KeyCommand) -> Result<Vec<KeyEvent>, KeyRejection> {
         match (command, self.life) {
-            (
-                KeyCommand::Create {
-                    member_id,
-                    name,
-                    prefix,
-                    sha256,
-                },
-                Life::Unknown,
-            ) => Ok(vec![KeyEvent::KeyCreated {
-                member_id: *member_id,
-                name: name.clone(),
-                prefix: prefix.clone(),
-                sha256: sha256.clone(),
-            }]),
+            (KeyCommand::Create { member_id, name, prefix, sha256 }, Life::Unknown) => {
+                Ok(vec![KeyEvent::KeyCreated {
+                    member_id: *member_id,
+                    name: name.clone(),
+                    prefix: prefix.clone(),
+                    sha256: sha256.clone(),
+                }])
+            }
             (KeyCommand::Create { .. }, Life::Active | Life::Revoked) => Err(KeyRejection::Exists),
             (KeyCommand::Revoke { reason }, Life::Active) => {
                 Ok(vec![KeyEvent::KeyRevoked { reason: *reason }])
@@ -147,12 +138,8 @@ mod tests {
         Key::default().decide(&create()).unwrap().remove(0)
     }
 
-    const REVOKE: KeyCommand = KeyCommand::Revoke {
-        reason: RevocationReason::Requested,
-    };
-    const REVOKED: KeyEvent = KeyEvent::KeyRevoked {
-        reason: RevocationReason::Requested,
-    };
+    const REVOKE: KeyCommand = KeyCommand::Revoke { reason: RevocationReason::Requested };
+    const REVOKED: KeyEvent = KeyEvent::KeyRevoked { reason: RevocationReason::Requested };
 
     #[test]
     fn a_new_key_is_created() {

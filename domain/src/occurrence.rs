@@ -14,10 +14,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x6f2d_5b1e_9c0a_4e8b_a7d3_1f64_20c9_8e5
 /// The id of an occurrence: the same for every report of it.
 #[must_use]
 pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
-    Uuid::new_v5(
-        &NAMESPACE,
-        format!("v1|{firm_id}|{}|{key}", trigger.key()).as_bytes(),
-    )
+    Uuid::new_v5(&NAMESPACE, format!("v1|{firm_id}|{}|{key}", trigger.key()).as_bytes())
 }
 
 /// The id of the one delivery of an occurrence to a subscription.

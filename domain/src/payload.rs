@@ -146,13 +146,7 @@ impl EventPayload {
 
 impl ResponsePart {
     fn of(source: &PayloadSource<'_>) -> Self {
-        let PayloadSource {
-            trigger,
-            response_id,
-            submitted_at,
-            document,
-            ..
-        } = *source;
+        let PayloadSource { trigger, response_id, submitted_at, document, .. } = *source;
         let ending = match trigger {
             Trigger::PartialSubmission => "",
             _ => &document.ending,

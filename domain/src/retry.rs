@@ -17,11 +17,8 @@ const HEADER_MAX: usize = 64;
 const JITTER: f64 = 0.2;
 
 /// The three forms of an HTTP date (RFC 9110, section 5.6.7).
-const HTTP_DATES: [&str; 3] = [
-    "%a, %d %b %Y %H:%M:%S GMT",
-    "%A, %d-%b-%y %H:%M:%S GMT",
-    "%a %b %e %H:%M:%S %Y",
-];
+const HTTP_DATES: [&str; 3] =
+    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
 /// Seconds between the tries of a REST hook: 1, 2, 4, 8, 16, 32, 60 minutes.
 const REST_HOOK_WAITS: [u64; 7] = [60, 120, 240, 480, 960, 1_920, 3_600];
@@ -124,9 +121,7 @@ mod tests {
     }
 
     fn schedule(schedule: Schedule, jitter: f64) -> Vec<Duration> {
-        (1..=schedule.tries())
-            .map_while(|tries| schedule.wait_after(tries, None, jitter))
-            .collect()
+        (1..=schedule.tries()).map_while(|tries| schedule.wait_after(tries, None, jitter)).collect()
     }
 
     #[test]
@@ -155,10 +150,7 @@ mod tests {
     #[test]
     fn d7_the_last_try_has_no_wait() {
         assert_eq!(Schedule::RestHook.wait_after(8, Some(secs(5)), 0.0), None);
-        assert_eq!(
-            Schedule::WorkflowStep.wait_after(5, Some(secs(5)), 0.0),
-            None
-        );
+        assert_eq!(Schedule::WorkflowStep.wait_after(5, Some(secs(5)), 0.0), None);
         assert_eq!(Schedule::RestHook.wait_after(u32::MAX, None, 0.0), None);
     }
 
@@ -194,10 +186,7 @@ mod tests {
     fn d8_retry_after(#[case] value: &str, #[case] read: Option<u64>, #[case] wait: u64) {
         let read_now = retry_after(value, now());
         assert_eq!(read_now, read.map(secs));
-        assert_eq!(
-            Schedule::RestHook.wait_after(1, read_now, 0.0),
-            Some(secs(wait))
-        );
+        assert_eq!(Schedule::RestHook.wait_after(1, read_now, 0.0), Some(secs(wait)));
     }
 
     #[test]

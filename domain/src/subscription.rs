@@ -114,12 +114,7 @@ domain_event!(SubscriptionEvent {
     TargetAnswered,
     SubscriptionRemoved,
 });
-aggregate!(
-    Subscription,
-    SubscriptionCommand,
-    SubscriptionEvent,
-    SubscriptionRejection
-);
+aggregate!(Subscription, SubscriptionCommand, SubscriptionEvent, SubscriptionRejection);
 
 /// Why a command on a subscription was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -136,10 +131,7 @@ impl Subscription {
     /// A live subscription whose last finished delivery ended so: what its lane remembers.
     #[must_use]
     pub const fn live(gone: Option<GoneAnswer>) -> Self {
-        Self {
-            life: Life::Live,
-            gone,
-        }
+        Self { life: Life::Live, gone }
     }
 
     /// Decides what a command leads to.
@@ -152,12 +144,7 @@ impl Subscription {
     ) -> Result<Vec<SubscriptionEvent>, SubscriptionRejection> {
         match (command, self.life) {
             (
-                SubscriptionCommand::Create {
-                    key_id,
-                    trigger,
-                    target_url,
-                    form_id,
-                },
+                SubscriptionCommand::Create { key_id, trigger, target_url, form_id },
                 Life::Unknown,
             ) => Ok(vec![SubscriptionEvent::SubscriptionCreated {
                 key_id: *key_id,
@@ -239,9 +226,7 @@ mod tests {
     }
 
     fn answered(n: u128) -> SubscriptionEvent {
-        SubscriptionEvent::TargetAnswered {
-            delivery_id: Uuid::from_u128(n),
-        }
+        SubscriptionEvent::TargetAnswered { delivery_id: Uuid::from_u128(n) }
     }
 
     fn removed(reason: RemovalReason, evidence: Vec<GoneAnswer>) -> SubscriptionEvent {
@@ -254,19 +239,13 @@ mod tests {
 
     #[test]
     fn it_is_removed_once_with_its_reason() {
-        let remove = SubscriptionCommand::Remove {
-            reason: RemovalReason::DeletedByKey,
-        };
+        let remove = SubscriptionCommand::Remove { reason: RemovalReason::DeletedByKey };
         let gone_for_good = removed(RemovalReason::DeletedByKey, vec![]);
-        given(vec![created()])
-            .when(remove.clone())
-            .then_expect_events(vec![gone_for_good.clone()]);
+        given(vec![created()]).when(remove.clone()).then_expect_events(vec![gone_for_good.clone()]);
         given(vec![created(), gone_for_good])
             .when(remove.clone())
             .then_expect_error(SubscriptionRejection::NotLive);
-        given(vec![])
-            .when(remove)
-            .then_expect_error(SubscriptionRejection::NotLive);
+        given(vec![]).when(remove).then_expect_error(SubscriptionRejection::NotLive);
     }
 
     #[test]
@@ -288,23 +267,15 @@ mod tests {
 
     #[test]
     fn d9_a_success_in_between_resets_the_count() {
-        given(vec![
-            created(),
-            SubscriptionEvent::TargetGone(gone(1)),
-            answered(2),
-        ])
-        .when(SubscriptionCommand::RecordGone(gone(3)))
-        .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(3))]);
+        given(vec![created(), SubscriptionEvent::TargetGone(gone(1)), answered(2)])
+            .when(SubscriptionCommand::RecordGone(gone(3)))
+            .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(3))]);
     }
 
     #[test]
     fn a_success_without_a_410_before_it_is_no_event() {
-        let success = SubscriptionCommand::RecordAnswered {
-            delivery_id: Uuid::from_u128(2),
-        };
-        given(vec![created()])
-            .when(success.clone())
-            .then_expect_events(vec![]);
+        let success = SubscriptionCommand::RecordAnswered { delivery_id: Uuid::from_u128(2) };
+        given(vec![created()]).when(success.clone()).then_expect_events(vec![]);
         given(vec![created(), SubscriptionEvent::TargetGone(gone(1))])
             .when(success)
             .then_expect_events(vec![answered(2)]);
@@ -312,11 +283,8 @@ mod tests {
 
     #[test]
     fn d10_a_third_410_after_the_removal_changes_nothing() {
-        given(vec![
-            created(),
-            removed(RemovalReason::TargetGone, vec![gone(1), gone(2)]),
-        ])
-        .when(SubscriptionCommand::RecordGone(gone(3)))
-        .then_expect_error(SubscriptionRejection::NotLive);
+        given(vec![created(), removed(RemovalReason::TargetGone, vec![gone(1), gone(2)])])
+            .when(SubscriptionCommand::RecordGone(gone(3)))
+            .then_expect_error(SubscriptionRejection::NotLive);
     }
 }

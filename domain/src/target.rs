@@ -96,12 +96,7 @@ impl Target {
         if BAD_PORTS.contains(&port) {
             return Err(TargetRefusal::BadPort(port));
         }
-        Ok(Self {
-            text: text.to_owned(),
-            url,
-            host,
-            port,
-        })
+        Ok(Self { text: text.to_owned(), url, host, port })
     }
 
     /// Follows a `Location`: joined by the URL parser, then checked like any target
@@ -182,10 +177,7 @@ fn check_text(text: &str, allowed: &AllowedTargets) -> Result<(), TargetRefusal>
     if text.chars().count() > TARGET_MAX_CHARS {
         return Err(TargetRefusal::TooLong);
     }
-    if text
-        .chars()
-        .any(|c| c.is_whitespace() || c.is_control() || c == '\\')
-    {
+    if text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '\\') {
         return Err(TargetRefusal::ForbiddenCharacter);
     }
     let rest = text
@@ -205,8 +197,7 @@ fn drop_trailing_dot(url: &mut Url) -> Result<(), TargetRefusal> {
         return Ok(());
     };
     let name = name.to_owned();
-    url.set_host(Some(&name))
-        .map_err(|_| TargetRefusal::NotAUrl)
+    url.set_host(Some(&name)).map_err(|_| TargetRefusal::NotAUrl)
 }
 
 fn classify(url: &Url, allowed: &AllowedTargets) -> Result<TargetHost, TargetRefusal> {
@@ -233,26 +224,16 @@ fn classify_name(name: &str, allowed: &AllowedTargets) -> Result<TargetHost, Tar
     let public = if is_or_below(name, "localhost") {
         allowed.opens_loopback()
     } else {
-        name.contains('.')
-            && !PRIVATE_SUFFIXES
-                .iter()
-                .any(|suffix| is_or_below(name, suffix))
+        name.contains('.') && !PRIVATE_SUFFIXES.iter().any(|suffix| is_or_below(name, suffix))
     };
-    if public {
-        Ok(TargetHost::Name(name.to_owned()))
-    } else {
-        Err(TargetRefusal::PrivateName)
-    }
+    if public { Ok(TargetHost::Name(name.to_owned())) } else { Err(TargetRefusal::PrivateName) }
 }
 
 fn is_label(label: &str) -> bool {
     (1..=LABEL_MAX).contains(&label.len())
-        && label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 fn is_or_below(name: &str, suffix: &str) -> bool {
-    name.strip_suffix(suffix)
-        .is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    name.strip_suffix(suffix).is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }

@@ -34,10 +34,7 @@ mod tests {
         for byte in [0, 1, 0x7f, 0xff] {
             let text = secret("x_", [byte; 32]);
             assert_eq!(text.len(), 2 + SECRET_CHARS);
-            assert!(
-                is_secret("x_", &text) && text[2..].chars().all(is_secret_char),
-                "{text}"
-            );
+            assert!(is_secret("x_", &text) && text[2..].chars().all(is_secret_char), "{text}");
             assert!(!is_secret("y_", &text));
         }
     }

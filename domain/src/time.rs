@@ -81,9 +81,7 @@ impl FromStr for Timestamp {
         if text.get(17..19) == Some("60") {
             return Err(NotATimestamp::LeapSecond);
         }
-        let at = DateTime::parse_from_rfc3339(text)
-            .map_err(|_| NotATimestamp::Malformed)?
-            .to_utc();
+        let at = DateTime::parse_from_rfc3339(text).map_err(|_| NotATimestamp::Malformed)?.to_utc();
         if (0..=9999).contains(&at.year()) {
             Ok(Self::new(at))
         } else {
@@ -115,13 +113,10 @@ fn has_rfc_3339_shape(text: &[u8]) -> bool {
 /// Whether the text has a digit wherever the pattern has one, and its very characters elsewhere.
 fn fits(text: &[u8], pattern: &[u8]) -> bool {
     text.len() == pattern.len()
-        && text
-            .iter()
-            .zip(pattern)
-            .all(|(byte, expected)| match expected {
-                b'0' => byte.is_ascii_digit(),
-                _ => byte == expected,
-            })
+        && text.iter().zip(pattern).all(|(byte, expected)| match expected {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == expected,
+        })
 }
 
 #[cfg(test)]
@@ -143,10 +138,7 @@ mod tests {
     fn a25_always_milliseconds_in_utc(#[case] text: &str, #[case] written: &str) {
         let at: Timestamp = text.parse().unwrap();
         assert_eq!(at.to_string(), written);
-        assert_eq!(
-            serde_json::to_string(&at).unwrap(),
-            format!("\"{written}\"")
-        );
+        assert_eq!(serde_json::to_string(&at).unwrap(), format!("\"{written}\""));
     }
 
     #[rstest]
@@ -185,35 +177,21 @@ mod tests {
 
     #[test]
     fn leap_seconds_are_refused_by_name() {
-        assert_eq!(
-            "2016-12-31T23:59:60Z".parse::<Timestamp>(),
-            Err(NotATimestamp::LeapSecond)
-        );
+        assert_eq!("2016-12-31T23:59:60Z".parse::<Timestamp>(), Err(NotATimestamp::LeapSecond));
         let error = serde_json::from_str::<Timestamp>("\"2016-12-31T23:59:60Z\"").unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("a timestamp cannot name a leap second")
-        );
+        assert!(error.to_string().starts_with("a timestamp cannot name a leap second"));
     }
 
     #[test]
     fn an_offset_may_not_lead_out_of_the_four_digit_years() {
         for text in ["9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+00:01"] {
-            assert_eq!(
-                text.parse::<Timestamp>(),
-                Err(NotATimestamp::YearOutOfRange),
-                "{text}"
-            );
+            assert_eq!(text.parse::<Timestamp>(), Err(NotATimestamp::YearOutOfRange), "{text}");
         }
     }
 
     #[test]
     fn what_is_finer_than_a_millisecond_is_cut() {
         let at = DateTime::from_timestamp_nanos(1_999_999);
-        assert_eq!(
-            Timestamp::new(at).get(),
-            DateTime::from_timestamp_nanos(1_000_000)
-        );
+        assert_eq!(Timestamp::new(at).get(), DateTime::from_timestamp_nanos(1_000_000));
     }
 }

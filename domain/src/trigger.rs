@@ -143,10 +143,7 @@ impl FromStr for Trigger {
     type Err = UnknownTrigger;
 
     fn from_str(key: &str) -> Result<Self, UnknownTrigger> {
-        Self::ALL
-            .into_iter()
-            .find(|trigger| trigger.key() == key)
-            .ok_or(UnknownTrigger)
+        Self::ALL.into_iter().find(|trigger| trigger.key() == key).ok_or(UnknownTrigger)
     }
 }
 
@@ -186,31 +183,19 @@ mod tests {
 
     #[test]
     fn a6_keys_are_exact() {
-        for key in [
-            "",
-            "Form_Submitted",
-            "form_submitted ",
-            "form-submitted",
-            "FormSubmitted",
-        ] {
+        for key in ["", "Form_Submitted", "form_submitted ", "form-submitted", "FormSubmitted"] {
             assert_eq!(key.parse::<Trigger>(), Err(UnknownTrigger), "{key}");
         }
     }
 
     #[test]
     fn only_lead_hot_depends_on_the_plan() {
-        let full = Plan {
-            leads_in_full: true,
-        };
+        let full = Plan { leads_in_full: true };
         let withheld: Vec<_> = Trigger::ALL
             .into_iter()
             .filter(|trigger| !trigger.offered_to(Plan::default()))
             .collect();
         assert_eq!(withheld, [Trigger::LeadHot]);
-        assert!(
-            Trigger::ALL
-                .into_iter()
-                .all(|trigger| trigger.offered_to(full))
-        );
+        assert!(Trigger::ALL.into_iter().all(|trigger| trigger.offered_to(full)));
     }
 }

@@ -31,11 +31,7 @@ impl NewEvent {
     /// The id the event will have.
     #[must_use]
     pub fn id(&self) -> Uuid {
-        event_id(
-            self.event.aggregate_type(),
-            &self.aggregate_id,
-            self.sequence,
-        )
+        event_id(self.event.aggregate_type(), &self.aggregate_id, self.sequence)
     }
 
     /// Numbers the events that a command led to, after the last one of their stream.
@@ -62,20 +58,12 @@ impl NewEvent {
             .map_err(|error| unreadable(error.to_string()))?;
         let context =
             Context::from_map(&metadata).map_err(|error| unreadable(error.to_string()))?;
-        let body = Event::from_payload(
-            &event.aggregate_type,
-            &event.event_type,
-            event.payload.clone(),
-        )
-        .map_err(|error| unreadable(error.to_string()))?;
+        let body =
+            Event::from_payload(&event.aggregate_type, &event.event_type, event.payload.clone())
+                .map_err(|error| unreadable(error.to_string()))?;
         let sequence =
             i64::try_from(event.sequence).map_err(|error| unreadable(error.to_string()))?;
-        Ok(Self {
-            aggregate_id: event.aggregate_id.clone(),
-            sequence,
-            event: body,
-            context,
-        })
+        Ok(Self { aggregate_id: event.aggregate_id.clone(), sequence, event: body, context })
     }
 }
 
@@ -195,9 +183,7 @@ impl Columns {
     fn of(events: &[NewEvent]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
         for event in events {
-            columns
-                .push(event)
-                .map_err(|error| AppendError::Unreadable(error.to_string()))?;
+            columns.push(event).map_err(|error| AppendError::Unreadable(error.to_string()))?;
         }
         Ok(columns)
     }

@@ -33,34 +33,20 @@ impl Clock {
     /// A clock that stands still until it is moved: for tests.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Self {
-        Self(Arc::new(RwLock::new(Reading {
-            at: at.get(),
-            taken: Instant::now(),
-            runs: false,
-        })))
+        Self(Arc::new(RwLock::new(Reading { at: at.get(), taken: Instant::now(), runs: false })))
     }
 
     /// The time now, in whole milliseconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let reading = *self
-            .0
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let passed = if reading.runs {
-            reading.taken.elapsed()
-        } else {
-            Duration::ZERO
-        };
+        let reading = *self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let passed = if reading.runs { reading.taken.elapsed() } else { Duration::ZERO };
         Timestamp::from(reading.at + TimeDelta::from_std(passed).unwrap_or(TimeDelta::MAX))
     }
 
     /// Moves a standing clock on: for tests.
     pub fn advance(&self, by: Duration) {
-        let mut reading = self
-            .0
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut reading = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         reading.at += TimeDelta::from_std(by).unwrap_or(TimeDelta::MAX);
     }
 
@@ -70,10 +56,7 @@ impl Clock {
             tokio::time::sleep(MEASURE_EVERY).await;
             match measure(&pool).await {
                 Ok(reading) => {
-                    *self
-                        .0
-                        .write()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner) = reading;
+                    *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = reading;
                 }
                 Err(error) => tracing::warn!(%error, "could not read the database's clock"),
             }
@@ -84,9 +67,7 @@ impl Clock {
 /// The database's time at the middle of the question.
 async fn measure(pool: &PgPool) -> Result<Reading, sqlx::Error> {
     let asked = Instant::now();
-    let at: DateTime<Utc> = sqlx::query_scalar("select clock_timestamp()")
-        .fetch_one(pool)
-        .await?;
+    let at: DateTime<Utc> = sqlx::query_scalar("select clock_timestamp()").fetch_one(pool).await?;
     let half = asked.elapsed() / 2;
     Ok(Reading {
         at: at + TimeDelta::from_std(half).unwrap_or_default(),

@@ -27,17 +27,11 @@ impl From<sqlx::Error> for AppendError {
     /// violated constraint is a defect, not a conflict.
     fn from(error: sqlx::Error) -> Self {
         let conflict =
-            error
-                .as_database_error()
-                .is_some_and(|error| match error.code().as_deref() {
-                    Some("23505") => error.constraint() == Some("events_pkey"),
-                    Some("40001" | "40P01") => true,
-                    Some(_) | None => false,
-                });
-        if conflict {
-            Self::Conflict
-        } else {
-            Self::Database(error)
-        }
+            error.as_database_error().is_some_and(|error| match error.code().as_deref() {
+                Some("23505") => error.constraint() == Some("events_pkey"),
+                Some("40001" | "40P01") => true,
+                Some(_) | None => false,
+            });
+        if conflict { Self::Conflict } else { Self::Database(error) }
     }
 }

@@ -50,10 +50,7 @@ impl Fence {
     /// A fence on this pool.
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
-        Self {
-            pool,
-            state: Arc::default(),
-        }
+        Self { pool, state: Arc::default() }
     }
 
     /// Looks how far the log is settled now.
@@ -64,29 +61,25 @@ impl Fence {
         let mut state = self.state.lock().await;
         if state.pending.is_none() {
             let height = self.height().await?;
-            if height <= state.settled {
-                return Ok(Look {
-                    settled: state.settled,
-                    more: false,
-                });
+            if height < state.settled {
+                tracing::error!(
+                    height,
+                    settled = state.settled,
+                    "the log is shorter than it was: the database lost its tail"
+                );
+                *state = State::default();
             }
-            state.pending = Some(Pending {
-                height,
-                xid: self.draw_xid().await?,
-            });
+            if height <= state.settled {
+                return Ok(Look { settled: state.settled, more: false });
+            }
+            state.pending = Some(Pending { height, xid: self.draw_xid().await? });
         }
         if let Some(pending) = state.pending
             && self.oldest_running().await? >= pending.xid
         {
-            *state = State {
-                settled: pending.height,
-                pending: None,
-            };
+            *state = State { settled: pending.height, pending: None };
         }
-        Ok(Look {
-            settled: state.settled,
-            more: state.pending.is_some(),
-        })
+        Ok(Look { settled: state.settled, more: state.pending.is_some() })
     }
 
     /// Looks again, for a moment, while the newest appends are still under way.
@@ -114,9 +107,7 @@ impl Fence {
     }
 
     async fn draw_xid(&self) -> Result<i64, sqlx::Error> {
-        sqlx::query_scalar("select pg_current_xact_id()::text::bigint")
-            .fetch_one(&self.pool)
-            .await
+        sqlx::query_scalar("select pg_current_xact_id()::text::bigint").fetch_one(&self.pool).await
     }
 
     async fn oldest_running(&self) -> Result<i64, sqlx::Error> {

@@ -26,7 +26,7 @@ pub use digest::digest;
 pub use error::AppendError;
 pub use fence::Fence;
 pub use load::{StreamName, load_many};
-pub use nudge::{Nudge, relay};
+pub use nudge::{Nudge, announce, relay};
 pub use pool::{connect, migrate};
 pub use store::{Appending, Store, WithAppend};
 pub use upcast::Upcasters;

@@ -25,10 +25,8 @@ pub async fn load_many(
     upcasters: &Upcasters,
     streams: &[StreamName],
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let (kinds, ids): (Vec<&str>, Vec<&str>) = streams
-        .iter()
-        .map(|stream| (stream.aggregate_type, stream.aggregate_id.as_str()))
-        .unzip();
+    let (kinds, ids): (Vec<&str>, Vec<&str>) =
+        streams.iter().map(|stream| (stream.aggregate_type, stream.aggregate_id.as_str())).unzip();
     let rows: Vec<StoredEvent> = sqlx::query_as(
         "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
                 payload, metadata, firm_id, event_id, recorded_at

@@ -27,10 +27,7 @@ pub struct Nudge {
 
 impl Default for Nudge {
     fn default() -> Self {
-        Self {
-            local: watch::Sender::new(0),
-            any: watch::Sender::new(0),
-        }
+        Self { local: watch::Sender::new(0), any: watch::Sender::new(0) }
     }
 }
 
@@ -60,12 +57,17 @@ pub async fn relay(pool: PgPool, nudge: Nudge) {
     tokio::join!(tell(&pool, &nudge), hear(&pool, &nudge));
 }
 
+/// Tells the other processes once; they look by themselves if it fails.
+pub async fn announce(pool: &PgPool) {
+    if let Err(error) = pool.execute("notify firmforms_log").await {
+        tracing::debug!(%error, "could not tell the other processes");
+    }
+}
+
 async fn tell(pool: &PgPool, nudge: &Nudge) {
     let mut local = nudge.local.subscribe();
     while local.changed().await.is_ok() {
-        if let Err(error) = pool.execute("notify firmforms_log").await {
-            tracing::debug!(%error, "could not tell the other processes");
-        }
+        announce(pool).await;
         tokio::time::sleep(COALESCE).await;
     }
 }

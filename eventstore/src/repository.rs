@@ -37,9 +37,7 @@ impl PersistedEventRepository for Repository {
         aggregate_id: &str,
         last_sequence: usize,
     ) -> Result<Vec<SerializedEvent>, PersistenceError> {
-        self.reads
-            .get_last_events::<A>(aggregate_id, last_sequence)
-            .await
+        self.reads.get_last_events::<A>(aggregate_id, last_sequence).await
     }
 
     /// There are none: streams are short, and the library's snapshots apply events twice.
@@ -60,11 +58,7 @@ impl PersistedEventRepository for Repository {
             .map(NewEvent::from_serialized)
             .collect::<Result<Vec<_>, _>>()
             .map_err(persistence_error)?;
-        self.store
-            .append(events)
-            .await
-            .map(|_| ())
-            .map_err(persistence_error)
+        self.store.append(events).await.map(|_| ()).map_err(persistence_error)
     }
 
     async fn stream_events<A: Aggregate>(
@@ -76,9 +70,7 @@ impl PersistedEventRepository for Repository {
 
     /// Refused: the library's stream ends early, as if whole, when the database fails.
     async fn stream_all_events<A: Aggregate>(&self) -> Result<ReplayStream, PersistenceError> {
-        Err(PersistenceError::UnknownError(
-            "replay reads the tail, not this stream".into(),
-        ))
+        Err(PersistenceError::UnknownError("replay reads the tail, not this stream".into()))
     }
 }
 

@@ -50,11 +50,14 @@ impl Store {
     /// A store on this pool, with the tables that change with it.
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
-        Self {
-            pool,
-            with_append: with_append.into(),
-            nudge: Nudge::default(),
-        }
+        Self { pool, with_append: with_append.into(), nudge: Nudge::default() }
+    }
+
+    /// The same log by another pool, so that workers and callers cannot take each other's
+    /// connections.
+    #[must_use]
+    pub fn by(&self, pool: PgPool) -> Self {
+        Self { pool, ..self.clone() }
     }
 
     /// The pool it works on.
@@ -81,10 +84,7 @@ impl Store {
     /// [`AppendError::Database`].
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
         let transaction = self.pool.begin().await?;
-        Ok(Appending {
-            store: self,
-            transaction,
-        })
+        Ok(Appending { store: self, transaction })
     }
 
     /// Appends in a transaction of its own: all of it or nothing.

@@ -63,10 +63,8 @@ pub async fn take_checkpoint(
     name: &str,
 ) -> Result<Option<i64>, sqlx::Error> {
     let locked = "select position from checkpoints where name = $1 for update skip locked";
-    if let Some(position) = sqlx::query_scalar(locked)
-        .bind(name)
-        .fetch_optional(&mut *connection)
-        .await?
+    if let Some(position) =
+        sqlx::query_scalar(locked).bind(name).fetch_optional(&mut *connection).await?
     {
         return Ok(Some(position));
     }
@@ -74,10 +72,7 @@ pub async fn take_checkpoint(
         .bind(name)
         .execute(&mut *connection)
         .await?;
-    sqlx::query_scalar(locked)
-        .bind(name)
-        .fetch_optional(connection)
-        .await
+    sqlx::query_scalar(locked).bind(name).fetch_optional(connection).await
 }
 
 /// Moves a locked checkpoint.
@@ -115,8 +110,7 @@ pub(crate) struct StoredEvent {
 impl StoredEvent {
     pub(crate) fn read(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
         let position = self.position;
-        self.try_read(upcasters)
-            .map_err(|why| TailError::Unreadable { position, why })
+        self.try_read(upcasters).map_err(|why| TailError::Unreadable { position, why })
     }
 
     fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {

@@ -19,7 +19,7 @@ create table events (
 );
 comment on table events is 'The append-only log. Everything else follows from it.';
 comment on column events.position is 'Place in the log; drawn after the transaction id, see events_draw_xid.';
-comment on column events.payload is 'json, not jsonb: the bytes that were digested are the bytes that are kept.';
+comment on column events.payload is 'json, not jsonb: kept as it was written, numbers and all.';
 comment on column events.digest is 'SHA-256 over the canonical bytes (RFC 8785) of the other columns but position.';
 
 -- A transaction draws its id before its first position, so that a reader can tell from transaction

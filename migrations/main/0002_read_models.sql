@@ -73,8 +73,10 @@ create table hooks (
 );
 comment on table hooks is 'Subscriptions, removed ones too: their life in the log is from created_position to removed_position.';
 comment on column hooks.sequence is 'The last event of its stream, for the next one to follow.';
-create index hooks_key_idx on hooks (key_id, created_at desc, hook_id desc) where removed_at is null;
-create index hooks_match_idx on hooks (firm_id, trigger, created_position);
+create index hooks_key_idx on hooks (key_id, created_position desc) where removed_at is null;
+-- Ends with the end of its life, so that those removed long ago are not read.
+create index hooks_match_idx on hooks
+    (firm_id, trigger, (coalesce(removed_position, 9223372036854775807)));
 
 create table quotas (
     firm_id uuid    not null,

@@ -25,6 +25,17 @@ create table bodies (
 );
 comment on table bodies is 'What was sent, frozen at the first try, as ciphertext under the key of the response.';
 
+create table answers (
+    delivery_id uuid        not null,
+    number      integer     not null,
+    firm_id     uuid        not null,
+    response_id uuid        not null,
+    answer      bytea       not null,
+    received_at timestamptz not null,
+    constraint answers_pkey primary key (delivery_id, number)
+);
+comment on table answers is 'The first KiB of what a receiver said, as ciphertext under the key of the response.';
+
 create table webhook_secrets (
     firm_id    uuid        not null,
     secret     bytea       not null,

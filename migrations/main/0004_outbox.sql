@@ -3,15 +3,19 @@ create table lanes (
     lane_id      uuid        not null,
     firm_id      uuid        not null,
     due_at       timestamptz,
+    paused       boolean     not null default false,
     cancel_cause text,
     gone         jsonb,
     constraint lanes_pkey primary key (lane_id)
 );
 comment on table lanes is 'One per subscription: claim and removal lock it, so the order of their commits decides.';
 comment on column lanes.due_at is 'When its next work is due; null when there is none.';
+comment on column lanes.paused is 'Set while its firm is suspended: nothing is claimed.';
 comment on column lanes.cancel_cause is 'Set when its subscription was removed: what is left is cancelled with this cause.';
 comment on column lanes.gone is 'The last delivery that ended with 410, if none succeeded since.';
-create index lanes_due_idx on lanes (due_at) where due_at is not null and cancel_cause is null;
+create index lanes_due_idx on lanes (due_at)
+    where due_at is not null and cancel_cause is null and not paused;
+create index lanes_firm_idx on lanes (firm_id);
 create index lanes_closed_idx on lanes (due_at) where due_at is not null and cancel_cause is not null;
 
 create table outbox (
@@ -39,27 +43,4 @@ comment on column outbox.sequence is 'The last event of its stream, for the next
 comment on column outbox.lease is 'Fencing token: grows with each claim.';
 comment on column outbox.leased_at is 'When the running try was claimed; null between tries.';
 create index outbox_lane_idx on outbox (lane_id, due_at, position);
-
-create table answers (
-    delivery_id uuid        not null,
-    number      integer     not null,
-    firm_id     uuid        not null,
-    answer      text        not null,
-    received_at timestamptz not null,
-    constraint answers_pkey primary key (delivery_id, number)
-);
-comment on table answers is 'The first KiB of what a receiver said: foreign text, kept out of the log, read only by operators.';
-
--- The door for the product and for operators.
-create table tokens (
-    token_id   uuid        not null,
-    name       text        not null,
-    role       text        not null,
-    sha256     bytea       not null,
-    created_at timestamptz not null,
-    revoked_at timestamptz,
-    constraint tokens_pkey primary key (token_id),
-    constraint tokens_sha256_key unique (sha256),
-    constraint tokens_role_check check (role in ('product', 'operator', 'auditor'))
-);
-comment on table tokens is 'Bearer tokens of the internal door, by their SHA-256.';
+create index outbox_leased_idx on outbox (lane_id, due_at) where leased_at is not null;

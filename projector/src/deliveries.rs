@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, Consignment, DeliveryEvent, Hop};
+use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, Hop};
 use domain::event::Event;
 use eventstore::RecordedEvent;
 use futures::future::BoxFuture;
@@ -72,6 +72,7 @@ impl<'a> Batch<'a> {
                 self.attempts.push((id, recorded.context.firm_id, attempt));
                 let state = self.states.entry(id).or_default();
                 state.state = attempt.state_after().name();
+                state.cause = attempt.cancelled.map(CancelCause::name);
                 state.next_try_at = attempt.next_try_at.map(domain::time::Timestamp::get);
                 if let (Some(id), Some(sha256)) = (attempt.body_id, &attempt.body_sha256) {
                     state.body = Some((id, sha256.clone()));
@@ -104,38 +105,13 @@ async fn insert_queued(
                      created_at)",
     )
     .bind(queued.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(
-        queued
-            .iter()
-            .map(|(_, recorded, _)| recorded.context.firm_id)
-            .collect::<Vec<_>>(),
-    )
+    .bind(queued.iter().map(|(_, recorded, _)| recorded.context.firm_id).collect::<Vec<_>>())
     .bind(queued.iter().map(|(.., c)| c.hook_id).collect::<Vec<_>>())
-    .bind(
-        queued
-            .iter()
-            .map(|(.., c)| c.occurrence_id)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        queued
-            .iter()
-            .map(|(.., c)| c.trigger.key())
-            .collect::<Vec<_>>(),
-    )
+    .bind(queued.iter().map(|(.., c)| c.occurrence_id).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., c)| c.trigger.key()).collect::<Vec<_>>())
     .bind(queued.iter().map(|(.., c)| c.form_id).collect::<Vec<_>>())
-    .bind(
-        queued
-            .iter()
-            .map(|(.., c)| c.response_id)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        queued
-            .iter()
-            .map(|(_, r, _)| r.context.recorded_at.get())
-            .collect::<Vec<_>>(),
-    )
+    .bind(queued.iter().map(|(.., c)| c.response_id).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(_, r, _)| r.context.recorded_at.get()).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -157,27 +133,14 @@ async fn insert_attempts(
                               $10::jsonb[])",
     )
     .bind(attempts.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(
-        attempts
-            .iter()
-            .map(|(_, firm_id, _)| *firm_id)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        each()
-            .map(|a| i32::try_from(a.number).unwrap_or(i32::MAX))
-            .collect::<Vec<_>>(),
-    )
+    .bind(attempts.iter().map(|(_, firm_id, _)| *firm_id).collect::<Vec<_>>())
+    .bind(each().map(|a| i32::try_from(a.number).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .bind(each().map(|a| a.started_at.get()).collect::<Vec<_>>())
     .bind(each().map(|a| a.finished_at.get()).collect::<Vec<_>>())
     .bind(each().map(|a| a.outcome.name()).collect::<Vec<_>>())
     .bind(each().map(|a| a.status.map(i32::from)).collect::<Vec<_>>())
     .bind(each().map(|a| a.error.as_deref()).collect::<Vec<_>>())
-    .bind(
-        each()
-            .map(|a| a.retry_after_seconds.map(u64::cast_signed))
-            .collect::<Vec<_>>(),
-    )
+    .bind(each().map(|a| a.retry_after_seconds.map(u64::cast_signed)).collect::<Vec<_>>())
     .bind(each().map(|a| Json(&a.hops)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
@@ -205,18 +168,8 @@ async fn update_states(
     .bind(states.values().map(|s| s.state).collect::<Vec<_>>())
     .bind(states.values().map(|s| s.cause).collect::<Vec<_>>())
     .bind(states.values().map(|s| s.next_try_at).collect::<Vec<_>>())
-    .bind(
-        states
-            .values()
-            .map(|s| s.body.as_ref().map(|(id, _)| *id))
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        states
-            .values()
-            .map(|s| s.body.as_ref().map(|(_, sha)| sha))
-            .collect::<Vec<_>>(),
-    )
+    .bind(states.values().map(|s| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

@@ -35,16 +35,10 @@ async fn apply(
     event: &FirmEvent,
 ) -> Result<(), sqlx::Error> {
     match event {
-        FirmEvent::FirmOpened {
-            name, plan, brand, ..
-        } => open(connection, firm_id, name, *plan, brand).await,
-        FirmEvent::FirmChanged {
-            name,
-            plan,
-            brand,
-            invites_enabled,
-            ..
-        } => {
+        FirmEvent::FirmOpened { name, plan, brand, .. } => {
+            open(connection, firm_id, name, *plan, brand).await
+        }
+        FirmEvent::FirmChanged { name, plan, brand, invites_enabled, .. } => {
             let plan = plan.map(|plan| plan.leads_in_full);
             let brand = brand.as_ref().map(Json);
             sqlx::query(
@@ -64,12 +58,12 @@ async fn apply(
         FirmEvent::FirmSuspended { .. } => enter(connection, firm_id, FirmStatus::Suspended).await,
         FirmEvent::FirmResumed { .. } => enter(connection, firm_id, FirmStatus::Active).await,
         FirmEvent::FirmClosed { .. } => enter(connection, firm_id, FirmStatus::Closed).await,
-        FirmEvent::MemberJoined {
-            member_id, role, ..
-        } => put_member(connection, (firm_id, *member_id), Some(*role), Some(true)).await,
-        FirmEvent::MemberRoleChanged {
-            member_id, role, ..
-        } => put_member(connection, (firm_id, *member_id), Some(*role), None).await,
+        FirmEvent::MemberJoined { member_id, role, .. } => {
+            put_member(connection, (firm_id, *member_id), Some(*role), Some(true)).await
+        }
+        FirmEvent::MemberRoleChanged { member_id, role, .. } => {
+            put_member(connection, (firm_id, *member_id), Some(*role), None).await
+        }
         FirmEvent::MemberDisabled { member_id, .. } => {
             put_member(connection, (firm_id, *member_id), None, Some(false)).await
         }
@@ -206,14 +200,20 @@ pub async fn lock_members(
     Ok(())
 }
 
-/// Whether this firm is known.
+/// Those of these firms that are known, closed ones too.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn exists(pool: &PgPool, firm_id: Uuid) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("select exists (select 1 from firms where firm_id = $1)")
-        .bind(firm_id)
-        .fetch_one(pool)
+pub async fn known(
+    connection: &mut PgConnection,
+    firm_ids: &[Uuid],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    if firm_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_scalar("select firm_id from firms where firm_id = any($1)")
+        .bind(firm_ids)
+        .fetch_all(connection)
         .await
 }
 

@@ -37,11 +37,7 @@ pub struct Follower<P> {
 impl<P: Projection> Follower<P> {
     /// A follower of this log.
     pub const fn new(store: Store, fence: Fence, projection: P) -> Self {
-        Self {
-            store,
-            fence,
-            projection,
-        }
+        Self { store, fence, projection }
     }
 }
 
@@ -58,11 +54,7 @@ impl<P: Projection> Worker for Follower<P> {
         let upcasters = self.store.upcasters();
         let events = tail::read(&mut transaction, &upcasters, after, look.settled, BATCH).await?;
         let Some(last) = events.last() else {
-            return Ok(if look.more {
-                Step::IdleFor(UNSETTLED)
-            } else {
-                Step::IDLE
-            });
+            return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };
         self.projection.apply(&mut transaction, &events).await?;
         tail::move_checkpoint(&mut transaction, P::NAME, last.position).await?;

@@ -39,10 +39,7 @@ async fn apply(
     form: (Uuid, Uuid),
     event: &FormEvent,
 ) -> Result<(), sqlx::Error> {
-    let status = |status| FormEdit {
-        status: Some(status),
-        ..FormEdit::default()
-    };
+    let status = |status| FormEdit { status: Some(status), ..FormEdit::default() };
     match event {
         FormEvent::FormCreated { details, .. } => create(connection, form, details).await,
         FormEvent::FormChanged { edit, .. } => change(connection, form, edit).await,
@@ -167,6 +164,28 @@ pub async fn find(
     .bind(firm_id)
     .bind(form_id)
     .fetch_optional(pool)
+    .await
+}
+
+/// Those of these forms (of a firm) that are known, deleted ones too.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn known(
+    connection: &mut PgConnection,
+    forms: &[(Uuid, Uuid)],
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    if forms.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (firm_ids, form_ids): (Vec<Uuid>, Vec<Uuid>) = forms.iter().copied().unzip();
+    sqlx::query_as(
+        "select firm_id, form_id from forms
+          where (firm_id, form_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(form_ids)
+    .fetch_all(connection)
     .await
 }
 

@@ -1,5 +1,7 @@
 //! Subscriptions, removed ones too: their life in the log is from one position to another.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::subscription::{RemovalReason, SubscriptionEvent};
@@ -60,12 +62,7 @@ async fn create(
     event: &SubscriptionEvent,
     recorded: &RecordedEvent,
 ) -> Result<(), sqlx::Error> {
-    let SubscriptionEvent::SubscriptionCreated {
-        key_id,
-        trigger,
-        target_url,
-        form_id,
-    } = event
+    let SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id } = event
     else {
         return Ok(());
     };
@@ -140,7 +137,7 @@ pub async fn list_for_key(pool: &PgPool, key_id: Uuid) -> Result<Vec<HookRow>, s
     sqlx::query_as(
         "select hook_id, trigger, target_url, form_id, created_at from hooks
           where key_id = $1 and removed_at is null
-          order by created_at desc, hook_id desc",
+          order by created_position desc",
     )
     .bind(key_id)
     .fetch_all(pool)
@@ -240,7 +237,7 @@ pub async fn matching(
            join hooks h on h.firm_id = o.firm_id and h.trigger = o.trigger
             and (h.form_id is null or h.form_id = o.form_id)
             and h.created_position < o.position
-            and (h.removed_position is null or h.removed_position > o.position)
+            and coalesce(h.removed_position, 9223372036854775807) > o.position
           order by o.position, h.hook_id",
     )
     .bind(occurrences.iter().map(|o| o.position).collect::<Vec<_>>())
@@ -249,6 +246,22 @@ pub async fn matching(
     .bind(occurrences.iter().map(|o| o.form_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
+}
+
+/// The last event of the streams of these subscriptions.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sequences(
+    connection: &mut PgConnection,
+    hook_ids: &[Uuid],
+) -> Result<HashMap<Uuid, i64>, sqlx::Error> {
+    let rows: Vec<(Uuid, i64)> =
+        sqlx::query_as("select hook_id, sequence from hooks where hook_id = any($1)")
+            .bind(hook_ids)
+            .fetch_all(connection)
+            .await?;
+    Ok(rows.into_iter().collect())
 }
 
 /// Where these subscriptions' deliveries go.

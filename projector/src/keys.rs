@@ -38,12 +38,7 @@ async fn apply(
 ) -> Result<(), AppendError> {
     let at = recorded.context.recorded_at.get();
     match event {
-        KeyEvent::KeyCreated {
-            member_id,
-            name,
-            prefix,
-            sha256,
-        } => {
+        KeyEvent::KeyCreated { member_id, name, prefix, sha256 } => {
             let sha256 =
                 hex::decode(sha256).map_err(|error| AppendError::Unreadable(error.to_string()))?;
             sqlx::query(

@@ -2,15 +2,16 @@
 //!
 //! Those in [`guards`] and [`tables`] change in the transaction of the append: the very next request
 //! must see them. [`deliveries`] follows a moment later, by [`follow::Follower`].
-//! Nothing here sends anything, and no read model reads the clock: time is the event's.
+//! Nothing here sends anything, and no read model reads the clock: time is the event's. What is
+//! kept for a time only, which is no read model, goes by [`housekeeping`].
 
 mod actors;
-pub mod answers;
 pub mod deliveries;
 pub mod firms;
 pub mod follow;
 pub mod forms;
 pub mod hooks;
+pub mod housekeeping;
 pub mod keys;
 pub mod quotas;
 pub mod reports;

@@ -36,11 +36,7 @@ impl WithAppend for Quotas {
 /// A count that would grow past its limit is full; one that would fall below nothing gives back what
 /// somebody else just gave back.
 const fn refusal(quota: Quota, change: i32) -> AppendError {
-    if change > 0 {
-        AppendError::QuotaFull(quota)
-    } else {
-        AppendError::Conflict
-    }
+    if change > 0 { AppendError::QuotaFull(quota) } else { AppendError::Conflict }
 }
 
 /// Changes a count, within its limits.

@@ -29,6 +29,9 @@ pub async fn remember(
     reports: &[ReportId],
     at: DateTime<Utc>,
 ) -> Result<Vec<ReportId>, sqlx::Error> {
+    if reports.is_empty() {
+        return Ok(Vec::new());
+    }
     sqlx::query_as(
         "insert into activity_seen (firm_id, source, id, seen_at)
          select firm_id, source, id, $4
@@ -37,24 +40,9 @@ pub async fn remember(
              on conflict (firm_id, source, id) do nothing
          returning firm_id, source, id",
     )
-    .bind(
-        reports
-            .iter()
-            .map(|report| report.firm_id)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        reports
-            .iter()
-            .map(|report| report.source.as_str())
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        reports
-            .iter()
-            .map(|report| report.id.as_str())
-            .collect::<Vec<_>>(),
-    )
+    .bind(reports.iter().map(|report| report.firm_id).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.source.as_str()).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.id.as_str()).collect::<Vec<_>>())
     .bind(at)
     .fetch_all(connection)
     .await

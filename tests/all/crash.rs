@@ -18,19 +18,17 @@ fn firmforms(database: &TestDatabase) -> Command {
     command
         .env_clear()
         .env("DATABASE_URL", database.main.to_url_lossy().as_str())
-        .env(
-            "FIRMFORMS_KEYRING_URL",
-            database.keyring.to_url_lossy().as_str(),
-        )
+        .env("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().as_str())
         .env("FIRMFORMS_WRAPPING_KEY", "07".repeat(32))
         .kill_on_drop(true);
     command
 }
 
-/// A deliverer whose waits pass sixty times faster; its lease is 25 s.
-async fn start_deliverer(database: &TestDatabase) -> Child {
+/// A service on free ports whose waits pass sixty times faster; its lease is 25 s.
+async fn serve(database: &TestDatabase) -> Child {
     let mut child = firmforms(database)
-        .args(["serve", "--role", "deliverer", "--time-scale", "60"])
+        .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
+        .args(["--time-scale", "60"])
         .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
         .stderr(Stdio::piped())
         .spawn()
@@ -42,15 +40,13 @@ async fn start_deliverer(database: &TestDatabase) -> Child {
             return child;
         }
     }
-    panic!("the deliverer did not start: {:?}", child.wait().await);
+    panic!("the service did not start: {:?}", child.wait().await);
 }
 
 /// A world on the real clock, with a subscription and so many responses submitted.
 async fn submitted(receiver: &Receiver, count: usize) -> World {
     let database = TestDatabase::new().await;
-    let clock = Clock::of_database(&connect(database.main.clone(), 1))
-        .await
-        .unwrap();
+    let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
     let world = World::at(database, clock).await;
     let firm = world.firm().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -67,41 +63,39 @@ async fn submitted(receiver: &Receiver, count: usize) -> World {
     world
 }
 
-/// Waits until the outbox is empty: everything that was queued has come to its end.
+/// Waits until everything has come to its end, in the outbox and in history.
 async fn until_settled(world: &World) {
     let done = async {
         loop {
-            let (queued, left): (i64, i64) = sqlx::query_as(
-                "select (select count(*) from events where event_type = 'DeliveryQueued'),
+            let (ended, left): (i64, i64) = sqlx::query_as(
+                "select (select count(*) from deliveries where state <> 'pending'),
                         (select count(*) from outbox)",
             )
             .fetch_one(world.pool())
             .await
             .unwrap();
-            if left == 0 && queued == i64::try_from(DELIVERIES).unwrap() {
+            if left == 0 && ended == i64::try_from(DELIVERIES).unwrap() {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(120), done)
-        .await
-        .unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(120), done).await.unwrap();
 }
 
-/// E4, E5, P5–P12 at random: `kill -9` in the middle of 1,000 deliveries.
+/// E4 and E5, P6–P12 at random: `kill -9` of `serve` in the middle of 1,000 deliveries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e5_a_killed_deliverer_loses_nothing_and_repeats_only_the_same_bytes() {
+async fn e5_a_killed_service_loses_nothing_and_repeats_only_the_same_bytes() {
     let receiver = Receiver::start().await;
     let world = submitted(&receiver, DELIVERIES).await;
     let mut killed = 0;
     for arrived in [200, 600] {
-        let mut deliverer = start_deliverer(&world.database).await;
+        let mut service = serve(&world.database).await;
         receiver.wait_for(arrived).await;
-        deliverer.kill().await.unwrap();
+        service.kill().await.unwrap();
         killed += 1;
     }
-    let _deliverer = start_deliverer(&world.database).await;
+    let _service = serve(&world.database).await;
     until_settled(&world).await;
 
     let mut copies: BTreeMap<String, Vec<_>> = BTreeMap::new();
@@ -112,13 +106,9 @@ async fn e5_a_killed_deliverer_loses_nothing_and_repeats_only_the_same_bytes() {
     assert_eq!(copies.len(), DELIVERIES, "none lost");
     let repeated: Vec<_> = copies.values().filter(|bodies| bodies.len() > 1).collect();
     for bodies in &repeated {
-        assert!(
-            bodies.iter().all(|body| body == &bodies[0]),
-            "repeats are the same bytes"
-        );
+        assert!(bodies.iter().all(|body| body == &bodies[0]), "repeats are the same bytes");
         assert!(bodies.len() <= 1 + killed, "repeats come from kills alone");
     }
-    world.project().await;
     let states: Vec<(String, i64)> =
         sqlx::query_as("select state, count(*) from deliveries group by state")
             .fetch_all(world.pool())
@@ -138,12 +128,12 @@ async fn e5_a_killed_deliverer_loses_nothing_and_repeats_only_the_same_bytes() {
 
 /// E25, the foundation's part: a signal ends the process with 0 and repeats nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e25_a_stopped_deliverer_finishes_what_is_out() {
+async fn e25_a_stopped_service_finishes_what_is_out() {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     let receiver = Receiver::start().await;
     let world = submitted(&receiver, DELIVERIES).await;
-    let mut first = start_deliverer(&world.database).await;
+    let mut first = serve(&world.database).await;
     receiver.wait_for(100).await;
     let pid = i32::try_from(first.id().unwrap()).unwrap();
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
@@ -153,17 +143,31 @@ async fn e25_a_stopped_deliverer_finishes_what_is_out() {
         .await
         .unwrap();
     assert_eq!(leased, 0, "everything that was claimed was recorded");
-    let _second = start_deliverer(&world.database).await;
+    let _second = serve(&world.database).await;
     until_settled(&world).await;
     let ids: std::collections::BTreeSet<Uuid> = receiver
         .received()
         .iter()
         .map(|request| request.header("x-service-delivery").parse().unwrap())
         .collect();
-    assert_eq!(
-        (receiver.received().len(), ids.len()),
-        (DELIVERIES, DELIVERIES)
-    );
+    assert_eq!((receiver.received().len(), ids.len()), (DELIVERIES, DELIVERIES));
+}
+
+/// Two processes with two wrapping keys would each write what the other cannot read.
+#[tokio::test]
+async fn another_wrapping_key_is_refused_at_the_start() {
+    let database = TestDatabase::new().await;
+    let migrate = |key: &str| {
+        let mut command = firmforms(&database);
+        command.arg("migrate").env("FIRMFORMS_WRAPPING_KEY", key.repeat(32));
+        command.output()
+    };
+    assert!(migrate("07").await.unwrap().status.success());
+    assert!(migrate("07").await.unwrap().status.success());
+    let other = migrate("08").await.unwrap();
+    assert!(!other.status.success());
+    let said = String::from_utf8(other.stderr).unwrap();
+    assert!(said.contains("the keyring was made with another wrapping key"), "{said}");
 }
 
 async fn refusal(arguments: &[&str], environment: &[(&str, &str)]) -> String {
@@ -182,17 +186,11 @@ async fn refusal(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 async fn a_bad_setting_is_refused_in_one_clear_line() {
     let main = ("DATABASE_URL", "postgres://localhost/x");
     let alone = refusal(&["migrate"], &[main]).await;
-    assert!(
-        alone.contains("set FIRMFORMS_KEYRING_URL to another database"),
-        "{alone}"
-    );
+    assert!(alone.contains("set FIRMFORMS_KEYRING_URL to another database"), "{alone}");
     let same = [main, ("FIRMFORMS_KEYRING_URL", "postgres://localhost/x")];
     assert_eq!(refusal(&["migrate"], &same).await, alone);
-    let scaled = refusal(
-        &["serve", "--time-scale", "60"],
-        &[("FIRMFORMS_WRAPPING_KEY", "00")],
-    )
-    .await;
+    let scaled =
+        refusal(&["serve", "--time-scale", "60"], &[("FIRMFORMS_WRAPPING_KEY", "00")]).await;
     assert_eq!(scaled.lines().count(), 1, "{scaled}");
     let key = [
         main,
@@ -200,14 +198,9 @@ async fn a_bad_setting_is_refused_in_one_clear_line() {
         ("FIRMFORMS_WRAPPING_KEY", "0f"),
     ];
     let short = refusal(&["migrate"], &key).await;
-    assert_eq!(
-        short,
-        "firmforms: FIRMFORMS_WRAPPING_KEY: not 64 hexadecimal digits\n"
-    );
-    let nowhere = [
-        ("FIRMFORMS_PG_SEARCH", "none"),
-        ("FIRMFORMS_DATA_DIR", "/tmp/firmforms-nowhere"),
-    ];
+    assert_eq!(short, "firmforms: FIRMFORMS_WRAPPING_KEY: not 64 hexadecimal digits\n");
+    let nowhere =
+        [("FIRMFORMS_PG_SEARCH", "none"), ("FIRMFORMS_DATA_DIR", "/tmp/firmforms-nowhere")];
     let programs = refusal(&["migrate"], &nowhere).await;
     assert_eq!(programs.lines().count(), 1, "{programs}");
     assert!(programs.contains("postgresql"), "{programs}");

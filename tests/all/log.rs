@@ -47,10 +47,8 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -63,28 +61,14 @@ async fn hostile_writer(store: Store, number: u64) -> i64 {
     for _ in 0..TRANSACTIONS {
         let mut appending = store.begin().await.unwrap();
         if dice.roll(3) == 0 {
-            appending
-                .connection()
-                .execute("select pg_current_xact_id()")
-                .await
-                .unwrap();
-            appending
-                .connection()
-                .execute("select pg_sleep(0.003)")
-                .await
-                .unwrap();
+            appending.connection().execute("select pg_current_xact_id()").await.unwrap();
+            appending.connection().execute("select pg_sleep(0.003)").await.unwrap();
         }
         let count = i64::try_from(1 + dice.roll(3)).unwrap();
-        let events = (1..=count)
-            .map(|place| event(stream, sequence + place))
-            .collect();
+        let events = (1..=count).map(|place| event(stream, sequence + place)).collect();
         appending.append(events).await.unwrap();
         if dice.roll(4) == 0 {
-            appending
-                .connection()
-                .execute("select pg_sleep(0.01)")
-                .await
-                .unwrap();
+            appending.connection().execute("select pg_sleep(0.01)").await.unwrap();
         }
         if dice.roll(5) == 0 {
             continue;
@@ -124,19 +108,13 @@ async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> 
         let finished = done.load(Ordering::Acquire);
         let look = fence.look().await.unwrap();
         let mut connection = pool.acquire().await.unwrap();
-        let events = tail::read(&mut connection, &upcasters, last, look.settled, 50)
-            .await
-            .unwrap();
+        let events = tail::read(&mut connection, &upcasters, last, look.settled, 50).await.unwrap();
         match events.last() {
             Some(event) => last = event.position,
             None if finished && !look.more => return seen,
             None => tokio::task::yield_now().await,
         }
-        seen.extend(
-            events
-                .into_iter()
-                .map(|e| (e.position, e.aggregate_id, e.sequence)),
-        );
+        seen.extend(events.into_iter().map(|e| (e.position, e.aggregate_id, e.sequence)));
     }
 }
 
@@ -154,28 +132,18 @@ async fn hostile_writers_lose_nothing_below_the_fence_and_something_without() {
     done.store(true, Ordering::Release);
     let seen = fenced.await.unwrap();
 
-    assert!(
-        seen.is_sorted_by(|a, b| a.0 < b.0),
-        "in the order of the log, each once"
-    );
+    assert!(seen.is_sorted_by(|a, b| a.0 < b.0), "in the order of the log, each once");
     let mut streams: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for (_, stream, sequence) in seen {
         streams.entry(stream).or_default().push(sequence);
     }
     for (number, count) in (1_u128..).zip(&written) {
         let whole: Vec<i64> = (1..=*count).collect();
-        assert_eq!(
-            streams[&Uuid::from_u128(number).to_string()],
-            whole,
-            "stream {number}"
-        );
+        assert_eq!(streams[&Uuid::from_u128(number).to_string()], whole, "stream {number}");
     }
     let total = usize::try_from(written.iter().sum::<i64>()).unwrap();
     let plain = plain.await.unwrap();
-    assert!(
-        plain < total,
-        "a plain cursor saw {plain} of {total}: the writers were not hostile"
-    );
+    assert!(plain < total, "a plain cursor saw {plain} of {total}: the writers were not hostile");
 }
 
 async fn store() -> Store {
@@ -190,53 +158,28 @@ async fn a_taken_place_is_a_conflict_and_nothing_of_the_append_stays() {
     let refused = store.append(vec![event(two, 1), event(one, 1)]).await;
     assert!(matches!(refused, Err(AppendError::Conflict)), "{refused:?}");
     let mut appending = store.begin().await.unwrap();
-    let new = appending
-        .append_new(vec![event(one, 1), event(two, 1)])
-        .await
-        .unwrap();
-    assert_eq!(
-        new.iter()
-            .map(|e| e.aggregate_id.clone())
-            .collect::<Vec<_>>(),
-        [two.to_string()]
-    );
+    let new = appending.append_new(vec![event(one, 1), event(two, 1)]).await.unwrap();
+    assert_eq!(new.iter().map(|e| e.aggregate_id.clone()).collect::<Vec<_>>(), [two.to_string()]);
 }
 
 #[tokio::test]
 async fn positions_follow_the_order_of_the_append() {
     let store = store().await;
-    let events = (1..=200)
-        .rev()
-        .map(|n| event(Uuid::from_u128(n), 1))
-        .collect::<Vec<_>>();
+    let events = (1..=200).rev().map(|n| event(Uuid::from_u128(n), 1)).collect::<Vec<_>>();
     let recorded = store.append(events.clone()).await.unwrap();
     assert!(recorded.is_sorted_by_key(|event| event.position));
-    assert!(
-        recorded
-            .iter()
-            .map(|e| &e.aggregate_id)
-            .eq(events.iter().map(|e| &e.aggregate_id))
-    );
+    assert!(recorded.iter().map(|e| &e.aggregate_id).eq(events.iter().map(|e| &e.aggregate_id)));
 }
 
 /// G1, as owner
 #[tokio::test]
 async fn the_log_cannot_be_changed() {
     let store = store().await;
-    store
-        .append(vec![event(Uuid::from_u128(1), 1)])
-        .await
-        .unwrap();
-    for statement in [
-        "update events set event_type = 'x'",
-        "delete from events",
-        "truncate events",
-    ] {
+    store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
+    for statement in ["update events set event_type = 'x'", "delete from events", "truncate events"]
+    {
         let error = store.pool().execute(statement).await.unwrap_err();
-        let code = error
-            .as_database_error()
-            .and_then(|error| error.code())
-            .unwrap();
+        let code = error.as_database_error().and_then(|error| error.code()).unwrap();
         assert_eq!(code, "42501", "{statement}: {error}");
     }
 }
@@ -244,10 +187,7 @@ async fn the_log_cannot_be_changed() {
 #[tokio::test]
 async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
     let store = store().await;
-    store
-        .append(vec![event(Uuid::from_u128(1), 1)])
-        .await
-        .unwrap();
+    store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     let (canonical, digest): (String, Vec<u8>) = sqlx::query_as(
         r#"select format('{"aggregate_id":%s,"aggregate_type":%s,"event_id":%s,"event_type":%s,"event_version":%s,"firm_id":%s,"metadata":%s,"payload":%s,"recorded_at":"2026-11-01T12:00:00.000Z","sequence":%s}',
                 to_json(aggregate_id), to_json(aggregate_type), to_json(event_id), to_json(event_type),
@@ -269,10 +209,7 @@ async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
 #[tokio::test]
 async fn an_unknown_event_stops_the_tail_loudly() {
     let store = store().await;
-    store
-        .append(vec![event(Uuid::from_u128(1), 1)])
-        .await
-        .unwrap();
+    store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     sqlx::query(
         "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
                              payload, metadata, firm_id, event_id, recorded_at, digest)
@@ -294,10 +231,7 @@ async fn an_unknown_event_stops_the_tail_loudly() {
 async fn one_list_of_upcasters_serves_the_tail() {
     use cqrs_es::persist::SemanticVersionEventUpcaster;
     let store = store().await;
-    store
-        .append(vec![event(Uuid::from_u128(1), 1)])
-        .await
-        .unwrap();
+    store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     let upcaster = SemanticVersionEventUpcaster::new(
         "FirmSuspended",
         "2.0",
@@ -305,12 +239,7 @@ async fn one_list_of_upcasters_serves_the_tail() {
     );
     let upcasters = Upcasters::new(vec![Box::new(upcaster)]);
     let mut connection = store.pool().acquire().await.unwrap();
-    let read = tail::read(&mut connection, &upcasters, 0, i64::MAX, 10)
-        .await
-        .unwrap();
+    let read = tail::read(&mut connection, &upcasters, 0, i64::MAX, 10).await.unwrap();
     let time = "2020-01-01T00:00:00.000Z".parse().unwrap();
-    assert_eq!(
-        read[0].event,
-        Event::from(FirmEvent::FirmSuspended { time })
-    );
+    assert_eq!(read[0].event, Event::from(FirmEvent::FirmSuspended { time }));
 }

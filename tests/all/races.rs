@@ -21,18 +21,14 @@ async fn create_hook(
     hook_id: Uuid,
     context: Context,
 ) -> Result<(), CommandError<SubscriptionRejection>> {
-    let Actor::Key(key_id) = context.actor else {
-        panic!("a key creates hooks")
-    };
+    let Actor::Key(key_id) = context.actor else { panic!("a key creates hooks") };
     let create = SubscriptionCommand::Create {
         key_id,
         trigger: Trigger::FormSubmitted,
         target_url: "https://example.com/hook".into(),
         form_id: None,
     };
-    store
-        .execute::<Subscription>(&hook_id.to_string(), create, &context)
-        .await
+    store.execute::<Subscription>(&hook_id.to_string(), create, &context).await
 }
 
 fn by_key(world: &World, firm: &Firm, key_id: Uuid) -> Context {
@@ -45,12 +41,8 @@ async fn of_racing_commands_on_one_stream_one_wins_and_the_others_see_it() {
     let firm = world.firm().await;
     let store = &world.service().store;
     let hook_id = world.id();
-    create_hook(store, hook_id, by_key(&world, &firm, firm.key_id))
-        .await
-        .unwrap();
-    let remove = SubscriptionCommand::Remove {
-        reason: RemovalReason::DeletedByKey,
-    };
+    create_hook(store, hook_id, by_key(&world, &firm, firm.key_id)).await.unwrap();
+    let remove = SubscriptionCommand::Remove { reason: RemovalReason::DeletedByKey };
     let context = by_key(&world, &firm, firm.key_id);
     let id = hook_id.to_string();
     let removals =
@@ -58,10 +50,7 @@ async fn of_racing_commands_on_one_stream_one_wins_and_the_others_see_it() {
             .await;
     assert_eq!(removals.iter().filter(|removal| removal.is_ok()).count(), 1);
     for removal in removals.into_iter().filter_map(Result::err) {
-        let lost = matches!(
-            removal,
-            CommandError::Rejected(SubscriptionRejection::NotLive)
-        );
+        let lost = matches!(removal, CommandError::Rejected(SubscriptionRejection::NotLive));
         assert!(lost, "{removal}");
     }
 }
@@ -71,15 +60,18 @@ async fn racing_commands_that_all_hold_all_happen() {
     let world = World::new().await;
     let firm = world.firm().await;
     let store = &world.service().store;
-    let context = world.service().context(firm.id, Actor::System);
-    let join = |n: u128| FirmCommand::ReportMember {
-        member_id: Uuid::from_u128(n),
-        time: world.clock.now(),
-        change: MemberChange::Joined(Role::Member),
-    };
     let id = firm.id.to_string();
-    let joins =
-        join_all((1..=4).map(|n| store.execute::<FirmAggregate>(&id, join(n), &context))).await;
+    let joins = join_all((1..=6).map(|n| {
+        let context = world.service().context(firm.id, Actor::System);
+        let join = FirmCommand::ReportMember {
+            member_id: Uuid::from_u128(n),
+            time: world.clock.now(),
+            change: MemberChange::Joined(Role::Member),
+        };
+        let id = &id;
+        async move { store.execute::<FirmAggregate>(id, join, &context).await }
+    }))
+    .await;
     assert!(joins.iter().all(Result::is_ok), "{joins:?}");
 }
 
@@ -88,9 +80,7 @@ async fn racing_commands_that_all_hold_all_happen() {
 async fn b9_of_150_racing_creates_exactly_100_have_a_place() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let other = keys::create(world.service(), firm.id, firm.owner, "Other")
-        .await
-        .unwrap();
+    let other = keys::create(world.service(), firm.id, firm.owner, "Other").await.unwrap();
     let store = &world.service().store;
     let creates = join_all((0..150).map(|n| {
         let key_id = if n % 2 == 0 { firm.key_id } else { other.id };
@@ -99,10 +89,7 @@ async fn b9_of_150_racing_creates_exactly_100_have_a_place() {
     .await;
     assert_eq!(creates.iter().filter(|create| create.is_ok()).count(), 100);
     for create in creates.into_iter().filter_map(Result::err) {
-        let full = matches!(
-            create,
-            CommandError::Append(AppendError::QuotaFull(Quota::Hooks))
-        );
+        let full = matches!(create, CommandError::Append(AppendError::QuotaFull(Quota::Hooks)));
         assert!(full, "{create}");
     }
     let live: i64 = sqlx::query_scalar("select count(*) from hooks where removed_at is null")
@@ -111,17 +98,11 @@ async fn b9_of_150_racing_creates_exactly_100_have_a_place() {
         .unwrap();
     assert_eq!(live, 100);
 
-    let hooks = world
-        .call(&firm.key, "GET", "/hooks", serde_json::Value::Null)
-        .await;
+    let hooks = world.call(&firm.key, "GET", "/hooks", serde_json::Value::Null).await;
     let one = hooks.body[0]["id"].as_str().unwrap();
-    let deleted = world
-        .call(&firm.key, "DELETE", &format!("/hooks/{one}"), ().into())
-        .await;
+    let deleted = world.call(&firm.key, "DELETE", &format!("/hooks/{one}"), ().into()).await;
     assert_eq!(deleted.status, 200);
-    create_hook(store, world.id(), by_key(&world, &firm, other.id))
-        .await
-        .unwrap();
+    create_hook(store, world.id(), by_key(&world, &firm, other.id)).await.unwrap();
 }
 
 /// B10
@@ -131,20 +112,12 @@ async fn b10_of_racing_keys_exactly_25_have_a_place_and_a_revoked_one_gives_its_
     let firm = world.firm().await;
     let made =
         join_all((0..30).map(|_| keys::create(world.service(), firm.id, firm.owner, "k"))).await;
-    assert_eq!(
-        made.iter().filter(|key| key.is_ok()).count(),
-        24,
-        "the firm had one"
-    );
+    assert_eq!(made.iter().filter(|key| key.is_ok()).count(), 24, "the firm had one");
     for refused in made.into_iter().filter_map(Result::err) {
         assert!(matches!(refused, api::Error::TooManyKeys), "{refused:?}");
     }
-    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System)
-        .await
-        .unwrap();
-    keys::create(world.service(), firm.id, firm.owner, "one more")
-        .await
-        .unwrap();
+    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
+    keys::create(world.service(), firm.id, firm.owner, "one more").await.unwrap();
 }
 
 /// B4: 1,000 seeds
@@ -157,9 +130,8 @@ async fn b4_no_hook_of_a_revoked_key_lives_after_create_raced_revoke() {
         let races = (0..20_u64).map(|place| {
             let (world, firm, seed) = (&world, &firm, round * 20 + place);
             async move {
-                let key = keys::create(world.service(), firm.id, firm.owner, "racer")
-                    .await
-                    .unwrap();
+                let key =
+                    keys::create(world.service(), firm.id, firm.owner, "racer").await.unwrap();
                 let store = &world.service().store;
                 let delay = |by: u64| tokio::time::sleep(Duration::from_micros(by));
                 let create = async {
@@ -187,14 +159,8 @@ async fn b4_no_hook_of_a_revoked_key_lives_after_create_raced_revoke() {
     .fetch_one(world.pool())
     .await
     .unwrap();
-    assert_eq!(
-        alive, 0,
-        "{created_first} creates came first, {revoked_first} revocations"
-    );
-    assert!(
-        created_first > 0 && revoked_first > 0,
-        "{created_first}:{revoked_first} is no race"
-    );
+    assert_eq!(alive, 0, "{created_first} creates came first, {revoked_first} revocations");
+    assert!(created_first > 0 && revoked_first > 0, "{created_first}:{revoked_first} is no race");
 }
 
 /// E20, in one process: four claimers on one outbox
@@ -203,9 +169,7 @@ async fn e20_racing_claimers_send_each_delivery_once() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for place in 0..10 {
-        world
-            .subscribe(&firm, &receiver.url(&format!("/{place}")))
-            .await;
+        world.subscribe(&firm, &receiver.url(&format!("/{place}"))).await;
     }
     for _ in 0..30 {
         world.submit(&firm).await;

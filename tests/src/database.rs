@@ -35,10 +35,7 @@ pub async fn own_cluster() -> Templates {
     let main = connect(cluster.connect("template_main"), 1);
     migrate(&main).await.unwrap();
     main.close().await;
-    let keyring = Keyring::new(
-        connect(cluster.connect("template_keyring"), 1),
-        wrapping_key(),
-    );
+    let keyring = Keyring::new(connect(cluster.connect("template_keyring"), 1), wrapping_key());
     keyring.migrate().await.unwrap();
     keyring.close().await;
     Templates { cluster }

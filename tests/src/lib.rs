@@ -1,10 +1,7 @@
 //! The harness of the tests: one private cluster per run, one pair of databases per test, the real
 //! doors and workers on them, and receivers on real sockets.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod database;
 mod receiver;

@@ -27,9 +27,7 @@ impl Received {
     /// A header's text; empty when it is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// The body as JSON.
@@ -52,11 +50,7 @@ impl Reply {
     #[must_use]
     pub fn status(status: u16) -> Self {
         let status = StatusCode::from_u16(status).unwrap();
-        Self {
-            status,
-            headers: HeaderMap::new(),
-            body: b"",
-        }
+        Self { status, headers: HeaderMap::new(), body: b"" }
     }
 
     /// The same with a header.
@@ -98,10 +92,7 @@ impl Receiver {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Shared {
-            script: Arc::default(),
-            count: watch::Sender::new(0),
-        };
+        let shared = Shared { script: Arc::default(), count: watch::Sender::new(0) };
         let router = Router::new().fallback(receive).with_state(shared.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, shared }
@@ -141,10 +132,7 @@ async fn receive(
     let reply = {
         let mut script = shared.script.lock().unwrap();
         script.received.push(Received { uri, headers, body });
-        script
-            .replies
-            .pop_front()
-            .unwrap_or_else(|| Reply::status(200))
+        script.replies.pop_front().unwrap_or_else(|| Reply::status(200))
     };
     shared.count.send_modify(|count| *count += 1);
     (reply.status, reply.headers, reply.body)

@@ -103,20 +103,10 @@ impl World {
         let settings = (allowed, base_url, Settings::default());
         let system = System::assemble(store, keyring, clock.clone(), settings).unwrap();
         let service = &system.service;
-        let token = tokens::create(service, "tests", tokens::Role::Product)
-            .await
-            .unwrap()
-            .token;
+        let token = tokens::create(service, "tests", tokens::Role::Product).await.unwrap().token;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
-        Self {
-            database,
-            clock,
-            public,
-            internal,
-            token,
-            system,
-        }
+        Self { database, clock, public, internal, token, system }
     }
 
     /// What the doors work with.
@@ -153,25 +143,13 @@ impl World {
                     "firm.opened",
                     json!({"name": "Harrow Lane", "plan": {"leads_in_full": true}}),
                 ),
-                activity(
-                    id,
-                    "member.joined",
-                    json!({"member_id": owner, "role": "owner"}),
-                ),
+                activity(id, "member.joined", json!({"member_id": owner, "role": "owner"})),
                 activity(id, "form.created", form_data(form)),
             ])
             .await;
         assert_eq!(answer.status, 202, "{}", answer.body);
-        let key = keys::create(self.service(), id, owner, "Zapier")
-            .await
-            .unwrap();
-        Firm {
-            id,
-            owner,
-            form,
-            key_id: key.id,
-            key: key.key.as_str().to_owned(),
-        }
+        let key = keys::create(self.service(), id, owner, "Zapier").await.unwrap();
+        Firm { id, owner, form, key_id: key.id, key: key.key.as_str().to_owned() }
     }
 
     /// Reports activity by the internal door.
@@ -187,11 +165,7 @@ impl World {
     /// Reports a submitted response; returns its id.
     pub async fn submit(&self, firm: &Firm) -> Uuid {
         let response_id = self.id();
-        let event = activity(
-            firm.id,
-            "response.submitted",
-            response_data(response_id, firm.form),
-        );
+        let event = activity(firm.id, "response.submitted", response_data(response_id, firm.form));
         let answer = self.report(&[event]).await;
         assert_eq!(answer.status, 202, "{}", answer.body);
         response_id
@@ -199,11 +173,7 @@ impl World {
 
     /// Calls the public door with a key; `null` sends no body.
     pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> Answer {
-        let body = if body.is_null() {
-            Body::empty()
-        } else {
-            Body::from(body.to_string())
-        };
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder()
             .method(method)
             .uri(format!("/api/v1{path}"))
@@ -226,10 +196,7 @@ impl World {
     /// Sends any request to the internal door, with the world's token unless it has its own.
     pub async fn internal(&self, mut request: Request<Body>) -> Answer {
         let token = format!("Bearer {}", self.token).parse().unwrap();
-        request
-            .headers_mut()
-            .entry("authorization")
-            .or_insert(token);
+        request.headers_mut().entry("authorization").or_insert(token);
         answer(&self.internal, request).await
     }
 
@@ -243,11 +210,7 @@ impl World {
 
     /// Fans out everything there is.
     pub async fn fan_out(&self) {
-        drain(FanOut::new(
-            self.courier().clone(),
-            self.system.fence.clone(),
-        ))
-        .await;
+        drain(FanOut::new(self.courier().clone(), self.system.fence.clone())).await;
     }
 
     /// Cancels what is left of removed subscriptions.
@@ -290,43 +253,23 @@ impl World {
                 .fetch_one(self.pool())
                 .await
                 .unwrap();
-        let tries = projector::deliveries::attempts(self.pool(), delivery_id)
-            .await
-            .unwrap();
-        (
-            state,
-            tries.into_iter().map(|attempt| attempt.outcome).collect(),
-        )
+        let tries = projector::deliveries::attempts(self.pool(), delivery_id).await.unwrap();
+        (state, tries.into_iter().map(|attempt| attempt.outcome).collect())
     }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
 /// write to the same cluster) are waited for.
 async fn drain<W: Worker>(mut worker: W) {
-    while worker
-        .step()
-        .await
-        .map_err(|error| error.to_string())
-        .unwrap()
-        != Step::IDLE
-    {}
+    while worker.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
 }
 
 async fn answer(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
-    let body = if bytes.is_empty() {
-        Value::Null
-    } else {
-        serde_json::from_slice(&bytes).unwrap()
-    };
-    Answer {
-        status: parts.status,
-        headers: parts.headers,
-        bytes,
-        body,
-    }
+    let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
+    Answer { status: parts.status, headers: parts.headers, bytes, body }
 }
 
 /// A CloudEvent at noon, with an id of its own.

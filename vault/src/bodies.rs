@@ -64,15 +64,16 @@ struct Row {
     ciphertext: Vec<u8>,
 }
 
-/// The bodies with these ids whose key is among `keys`.
+/// The bodies with these ids that a key among `keys` opens; a damaged one is left out, so that it
+/// holds up no other.
 ///
 /// # Errors
-/// [`VaultError`].
+/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
     body_ids: &[Uuid],
-) -> Result<Vec<Body>, VaultError> {
+) -> Result<Vec<Body>, sqlx::Error> {
     let rows: Vec<Row> = sqlx::query_as(
         "select body_id, firm_id, response_id, sha256, ciphertext from bodies
           where body_id = any($1)",
@@ -80,22 +81,20 @@ pub async fn read(
     .bind(body_ids)
     .fetch_all(connection)
     .await?;
-    let mut bodies = Vec::with_capacity(rows.len());
-    for row in rows {
-        let subject = Subject {
-            firm_id: row.firm_id,
-            response_id: row.response_id,
-        };
-        if let Some(key) = keys.get(&subject) {
-            let sha256 = <[u8; 32]>::try_from(row.sha256).map_err(|_| Broken)?;
-            let bytes = key.open(PURPOSE, &row.ciphertext)?;
-            bodies.push(Body {
-                body_id: row.body_id,
-                subject,
-                sha256,
-                bytes,
-            });
-        }
+    Ok(rows.iter().filter_map(|row| open(row, keys)).collect())
+}
+
+fn open(row: &Row, keys: &DataKeys) -> Option<Body> {
+    let (firm_id, response_id) = (row.firm_id, row.response_id);
+    let subject = Subject { firm_id, response_id };
+    let opened = keys.get(&subject)?.open(PURPOSE, &row.ciphertext);
+    if opened.is_err() {
+        tracing::error!(body_id = %row.body_id, "a body is damaged");
     }
-    Ok(bodies)
+    Some(Body {
+        body_id: row.body_id,
+        subject,
+        sha256: row.sha256.as_slice().try_into().ok()?,
+        bytes: opened.ok()?,
+    })
 }

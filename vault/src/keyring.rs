@@ -7,7 +7,8 @@ use sqlx::migrate::{MigrateError, Migrator};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::seal::{DataKey, WrappingKey};
+use crate::responses::{VaultError, unless_broken};
+use crate::seal::{Broken, DataKey, WrappingKey};
 
 /// Whose data a key is for: a response of a firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,6 +18,12 @@ pub struct Subject {
     /// The response.
     pub response_id: Uuid,
 }
+
+/// Firm, response, and the response's wrapped data key.
+type Row = (Uuid, Uuid, Vec<u8>);
+
+/// What is sealed to tell one wrapping key from another.
+const CHECK: &[u8] = b"wrapping key";
 
 /// The data keys of some subjects.
 pub type DataKeys = HashMap<Subject, DataKey>;
@@ -71,14 +78,10 @@ impl Keyring {
         let (firm_ids, response_ids) = columns(&subjects);
         let wrapped = subjects
             .iter()
-            .map(|subject| {
-                self.wrapping
-                    .0
-                    .seal(&purpose(subject), &entropy.secret(), entropy)
-            })
+            .map(|subject| self.wrapping.0.seal(&purpose(subject), &entropy.secret(), entropy))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(protocol)?;
-        let rows = sqlx::query_as(
+            .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        let rows: Vec<Row> = sqlx::query_as(
             "insert into data_keys as k (firm_id, subject_id, wrapped)
              select * from unnest($1::uuid[], $2::uuid[], $3::bytea[])
                  on conflict (firm_id, subject_id) do update set wrapped = k.wrapped
@@ -89,16 +92,17 @@ impl Keyring {
         .bind(wrapped)
         .fetch_all(&self.pool)
         .await?;
-        self.unwrap(rows)
+        Ok(self.unwrap(&rows))
     }
 
-    /// The keys of these subjects, where there is one.
+    /// The keys of these subjects, where there is one; a damaged one is left out, so that it holds
+    /// up no other.
     ///
     /// # Errors
     /// If the database does not answer.
     pub async fn find(&self, subjects: &[Subject]) -> Result<DataKeys, sqlx::Error> {
         let (firm_ids, response_ids) = columns(subjects);
-        let rows = sqlx::query_as(
+        let rows: Vec<Row> = sqlx::query_as(
             "select firm_id, subject_id, wrapped from data_keys
               where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
@@ -106,45 +110,53 @@ impl Keyring {
         .bind(response_ids)
         .fetch_all(&self.pool)
         .await?;
-        self.unwrap(rows)
+        Ok(self.unwrap(&rows))
     }
 
-    fn unwrap(&self, rows: Vec<(Uuid, Uuid, Vec<u8>)>) -> Result<DataKeys, sqlx::Error> {
-        rows.into_iter()
-            .map(|(firm_id, response_id, wrapped)| {
-                let subject = Subject {
-                    firm_id,
-                    response_id,
-                };
-                let bytes = self
-                    .wrapping
-                    .0
-                    .open(&purpose(&subject), &wrapped)
-                    .map_err(protocol)?;
-                let bytes = <[u8; 32]>::try_from(bytes).map_err(|_| protocol(crate::Broken))?;
-                Ok((subject, DataKey::new(&bytes)))
+    /// A wrapped key that does not open is damaged: left out and said so.
+    fn unwrap(&self, rows: &[Row]) -> DataKeys {
+        rows.iter()
+            .filter_map(|(firm_id, response_id, wrapped)| {
+                let subject = Subject { firm_id: *firm_id, response_id: *response_id };
+                Some((subject, unless_broken(self.open(&subject, wrapped), *response_id)?))
             })
             .collect()
+    }
+
+    fn open(&self, subject: &Subject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
+        let bytes = self.wrapping.0.open(&purpose(subject), wrapped)?;
+        Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| Broken)?))
+    }
+
+    /// Makes sure that this is the wrapping key the keyring was made with: some data key must open,
+    /// and a sealed word, written once.
+    ///
+    /// # Errors
+    /// [`VaultError::Broken`] for another key.
+    pub async fn check_wrapping_key(&self, entropy: &dyn Entropy) -> Result<(), VaultError> {
+        let some: Option<Row> =
+            sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit 1")
+                .fetch_optional(&self.pool)
+                .await?;
+        if let Some((firm_id, response_id, wrapped)) = some {
+            self.open(&Subject { firm_id, response_id }, &wrapped)?;
+        }
+        let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy)?;
+        sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
+            .bind(sealed)
+            .execute(&self.pool)
+            .await?;
+        let sealed: Vec<u8> =
+            sqlx::query_scalar("select sealed from wrapping_check").fetch_one(&self.pool).await?;
+        self.wrapping.0.open(CHECK, &sealed)?;
+        Ok(())
     }
 }
 
 fn columns(subjects: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
-    subjects
-        .iter()
-        .map(|subject| (subject.firm_id, subject.response_id))
-        .unzip()
+    subjects.iter().map(|subject| (subject.firm_id, subject.response_id)).unzip()
 }
 
 fn purpose(subject: &Subject) -> Vec<u8> {
-    [
-        b"data key",
-        subject.firm_id.as_bytes().as_slice(),
-        subject.response_id.as_bytes(),
-    ]
-    .concat()
-}
-
-/// A wrapped key that does not open is a damaged or foreign keyring: an error of the store.
-fn protocol(error: crate::Broken) -> sqlx::Error {
-    sqlx::Error::Decode(Box::new(error))
+    [b"data key", subject.firm_id.as_bytes().as_slice(), subject.response_id.as_bytes()].concat()
 }

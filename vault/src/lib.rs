@@ -5,6 +5,7 @@
 //! keyring, a database of its own: dropping one row there makes every copy undecipherable, in
 //! backups of the main database too. This crate alone reads and writes the vault's tables.
 
+pub mod answers;
 pub mod bodies;
 mod entropy;
 mod keyring;

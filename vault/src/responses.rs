@@ -32,10 +32,7 @@ impl Response {
     /// Whose key seals it.
     #[must_use]
     pub const fn subject(&self) -> Subject {
-        Subject {
-            firm_id: self.firm_id,
-            response_id: self.response_id,
-        }
+        Subject { firm_id: self.firm_id, response_id: self.response_id }
     }
 }
 
@@ -65,14 +62,14 @@ pub async fn put(
     keys: &DataKeys,
     responses: &[Response],
     entropy: &dyn Entropy,
-) -> Result<Vec<Uuid>, VaultError> {
+) -> Result<Vec<Subject>, VaultError> {
     let mut sealed = Vec::with_capacity(responses.len());
     for response in responses {
         let bytes = serde_json::to_vec(&response.document)?;
         let key = keys.get(&response.subject()).ok_or(Broken)?;
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
-    let news = sqlx::query_scalar(
+    let news: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
                               $5::timestamptz[], $6::bytea[])
@@ -81,7 +78,7 @@ pub async fn put(
                 submitted_at = excluded.submitted_at, document = excluded.document
           where r.submitted_at is null
             and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
-         returning response_id",
+         returning firm_id, response_id",
     )
     .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
     .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
@@ -91,7 +88,7 @@ pub async fn put(
     .bind(sealed)
     .fetch_all(connection)
     .await?;
-    Ok(news)
+    Ok(news.into_iter().map(|(firm_id, response_id)| Subject { firm_id, response_id }).collect())
 }
 
 #[derive(FromRow)]
@@ -104,18 +101,17 @@ struct Row {
     document: Vec<u8>,
 }
 
-/// The responses of these subjects that are there and whose key is among `keys`.
+/// The responses of the subjects of `keys` that are there; a damaged one is left out, so that it
+/// holds up no other.
 ///
 /// # Errors
-/// [`VaultError`].
+/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
-) -> Result<Vec<Response>, VaultError> {
-    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = keys
-        .keys()
-        .map(|subject| (subject.firm_id, subject.response_id))
-        .unzip();
+) -> Result<Vec<Response>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
+        keys.keys().map(|subject| (subject.firm_id, subject.response_id)).unzip();
     let rows: Vec<Row> = sqlx::query_as(
         "select firm_id, response_id, form_id, saved_at, submitted_at, document from responses
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
@@ -124,24 +120,23 @@ pub async fn read(
     .bind(response_ids)
     .fetch_all(connection)
     .await?;
-    rows.iter().map(|row| open(row, keys)).collect()
+    Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.response_id)).collect())
+}
+
+/// What was read, or a line in the process's log that names what was not; never what it holds.
+pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<T> {
+    read.inspect_err(|_| tracing::error!(%id, "the vault holds what cannot be read")).ok()
 }
 
 fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
-    let subject = Subject {
-        firm_id: row.firm_id,
-        response_id: row.response_id,
-    };
-    let bytes = keys
-        .get(&subject)
-        .ok_or(Broken)?
-        .open(PURPOSE, &row.document)?;
+    let subject = Subject { firm_id: row.firm_id, response_id: row.response_id };
+    let key = keys.get(&subject).ok_or(Broken)?;
     Ok(Response {
         firm_id: row.firm_id,
         response_id: row.response_id,
         form_id: row.form_id,
         saved_at: row.saved_at,
         submitted_at: row.submitted_at,
-        document: serde_json::from_slice(&bytes)?,
+        document: serde_json::from_slice(&key.open(PURPOSE, &row.document)?)?,
     })
 }

@@ -34,10 +34,7 @@ impl DataKey {
         let mut sealed = vec![0; NONCE];
         entropy.fill(&mut sealed);
         let nonce = XNonce::try_from(sealed.as_slice()).map_err(|_| Broken)?;
-        let payload = Payload {
-            msg: bytes,
-            aad: purpose,
-        };
+        let payload = Payload { msg: bytes, aad: purpose };
         sealed.extend(self.0.encrypt(&nonce, payload).map_err(|_| Broken)?);
         Ok(sealed)
     }
@@ -49,15 +46,7 @@ impl DataKey {
     pub fn open(&self, purpose: &[u8], sealed: &[u8]) -> Result<Vec<u8>, Broken> {
         let (nonce, bytes) = sealed.split_at_checked(NONCE).ok_or(Broken)?;
         let nonce = XNonce::try_from(nonce).map_err(|_| Broken)?;
-        self.0
-            .decrypt(
-                &nonce,
-                Payload {
-                    msg: bytes,
-                    aad: purpose,
-                },
-            )
-            .map_err(|_| Broken)
+        self.0.decrypt(&nonce, Payload { msg: bytes, aad: purpose }).map_err(|_| Broken)
     }
 }
 
@@ -84,9 +73,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens_with_the_same_key_and_purpose_only() {
-        let sealed = key(1)
-            .seal(b"body", "né".as_bytes(), &SystemEntropy)
-            .unwrap();
+        let sealed = key(1).seal(b"body", "né".as_bytes(), &SystemEntropy).unwrap();
         assert_eq!(key(1).open(b"body", &sealed).unwrap(), "né".as_bytes());
         assert_eq!(key(2).open(b"body", &sealed), Err(Broken));
         assert_eq!(key(1).open(b"document", &sealed), Err(Broken));

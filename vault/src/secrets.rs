@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::responses::VaultError;
+use crate::responses::{VaultError, unless_broken};
 use crate::seal::{Broken, WrappingKey};
 
 /// A firm's signing secret, and since when it signs.
@@ -32,11 +32,8 @@ pub async fn make(
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
     let secret = WebhookSecret::from_bytes(entropy.secret());
-    let sealed = wrapping.0.seal(
-        &purpose(b"secret", firm_id),
-        secret.as_str().as_bytes(),
-        entropy,
-    )?;
+    let sealed =
+        wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)?;
     sqlx::query(
         "insert into webhook_secrets (firm_id, secret, rotated_at) values ($1, $2, $3)
              on conflict (firm_id) do nothing",
@@ -49,7 +46,7 @@ pub async fn make(
     Ok(())
 }
 
-/// The signing secrets of these firms.
+/// The signing secrets of these firms, as far as they can be read.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -64,14 +61,19 @@ pub async fn read(
     .bind(firm_ids)
     .fetch_all(connection)
     .await?;
-    rows.into_iter()
-        .map(|(firm_id, sealed, rotated_at)| {
-            let bytes = wrapping.0.open(&purpose(b"secret", firm_id), &sealed)?;
-            let text = String::from_utf8(bytes).map_err(|_| Broken)?;
-            let secret = WebhookSecret::parse(&text).map_err(|_| Broken)?;
-            Ok((firm_id, FirmSecret { secret, rotated_at }))
+    Ok(rows
+        .into_iter()
+        .filter_map(|(firm_id, sealed, rotated_at)| {
+            let secret = unless_broken(open(wrapping, firm_id, &sealed), firm_id)?;
+            Some((firm_id, FirmSecret { secret, rotated_at }))
         })
-        .collect()
+        .collect())
+}
+
+fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Result<WebhookSecret, VaultError> {
+    let bytes = wrapping.0.open(&purpose(b"secret", firm_id), sealed)?;
+    let text = String::from_utf8(bytes).map_err(|_| Broken)?;
+    Ok(WebhookSecret::parse(&text).map_err(|_| Broken)?)
 }
 
 /// Keeps a firm's reply address; nothing clears it.
@@ -92,9 +94,7 @@ pub async fn put_contact(
             .await?;
         return Ok(());
     };
-    let sealed = wrapping
-        .0
-        .seal(&purpose(b"contact", firm_id), reply_to.as_bytes(), entropy)?;
+    let sealed = wrapping.0.seal(&purpose(b"contact", firm_id), reply_to.as_bytes(), entropy)?;
     sqlx::query(
         "insert into firm_contacts (firm_id, contact) values ($1, $2)
              on conflict (firm_id) do update set contact = excluded.contact",

@@ -5,10 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-const LIMIT: Limit = Limit {
-    bytes: 8,
-    time: Duration::from_secs(1),
-};
+const LIMIT: Limit = Limit { bytes: 8, time: Duration::from_secs(1) };
 
 /// What the headers alone are answered with, before any body.
 async fn check(lines: &[(&'static str, &str)]) -> Result<Vec<u8>, BodyError> {
@@ -66,13 +63,8 @@ fn a1_what_is_not_an_object(#[case] json: &str) {
 #[case::a3_inside(r#"{"hidden":{"a":1,"a":2}}"#)]
 #[case::a3_inside_an_array(r#"{"x":[{"y":[{"a":1,"a":2}]}]}"#)]
 fn a2_a3_a_property_twice(#[case] json: &str) {
-    let Err(BodyError::Malformed(why)) = strict(json.as_bytes()) else {
-        panic!("taken")
-    };
-    assert!(
-        why.starts_with("a property is there twice at line 1 column "),
-        "{why}"
-    );
+    let Err(BodyError::Malformed(why)) = strict(json.as_bytes()) else { panic!("taken") };
+    assert!(why.starts_with("a property is there twice at line 1 column "), "{why}");
 }
 
 #[test]
@@ -107,11 +99,7 @@ fn a10_a_whole_pair_is_kept() {
 
 #[test]
 fn a10_what_is_not_utf_8() {
-    for bytes in [
-        b"\xff\xfe{}".as_slice(),
-        b"{\"a\":\"\xff\"}",
-        b"{\"a\":\"\xed\xa0\x80\"}",
-    ] {
+    for bytes in [b"\xff\xfe{}".as_slice(), b"{\"a\":\"\xff\"}", b"{\"a\":\"\xed\xa0\x80\"}"] {
         assert_eq!(strict(bytes), Err(BodyError::NotUtf8));
     }
 }
@@ -122,17 +110,9 @@ fn a10_what_is_not_utf_8() {
 #[case::levels_200(199, false)]
 #[case::levels_30_000(30_000, false)]
 fn a9_nesting_is_bounded(#[case] arrays: usize, #[case] taken: bool) {
-    let json = format!(
-        r#"{{"ignored":{}{}}}"#,
-        "[".repeat(arrays),
-        "]".repeat(arrays)
-    );
+    let json = format!(r#"{{"ignored":{}{}}}"#, "[".repeat(arrays), "]".repeat(arrays));
     assert_eq!(strict(json.as_bytes()).is_ok(), taken);
-    let objects = format!(
-        "{}1{}",
-        r#"{"a":"#.repeat(arrays + 1),
-        "}".repeat(arrays + 1)
-    );
+    let objects = format!("{}1{}", r#"{"a":"#.repeat(arrays + 1), "}".repeat(arrays + 1));
     assert_eq!(strict(objects.as_bytes()).is_ok(), taken);
 }
 
@@ -153,12 +133,8 @@ fn a_name_of_the_librarys_own_is_a_name_like_others() {
 
 #[test]
 fn errors_quote_nothing_of_the_body() {
-    for json in [
-        r#"{"a":"canary","a":1}"#,
-        r#"{"a":"canary\u0000"}"#,
-        r#"{"canary" 1}"#,
-        "canary",
-    ] {
+    for json in [r#"{"a":"canary","a":1}"#, r#"{"a":"canary\u0000"}"#, r#"{"canary" 1}"#, "canary"]
+    {
         let error = strict(json.as_bytes()).unwrap_err();
         assert!(!error.to_string().contains("canary"), "{error}");
     }
@@ -214,9 +190,7 @@ async fn a7_not_a_byte_past_the_limit(
     #[case] chunks: Vec<&'static str>,
     #[case] expected: Result<Vec<u8>, BodyError>,
 ) {
-    let chunks = chunks
-        .into_iter()
-        .map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
+    let chunks = chunks.into_iter().map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
     let body = Body::from_stream(stream::iter(chunks));
     assert_eq!(read(&HeaderMap::new(), body, LIMIT).await, expected);
 }
@@ -238,14 +212,8 @@ async fn a7_a_length_past_the_limit_is_not_read_at_all() {
 #[tokio::test]
 async fn a22_a_body_that_does_not_come_is_not_waited_for() {
     let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-    let limit = Limit {
-        time: Duration::ZERO,
-        ..LIMIT
-    };
-    assert_eq!(
-        read(&HeaderMap::new(), never, limit).await,
-        Err(BodyError::TooSlow)
-    );
+    let limit = Limit { time: Duration::ZERO, ..LIMIT };
+    assert_eq!(read(&HeaderMap::new(), never, limit).await, Err(BodyError::TooSlow));
 }
 
 #[tokio::test]
@@ -259,28 +227,13 @@ async fn a_broken_body_is_refused() {
 fn a5_fields_are_taken_by_type_and_refused_by_name() {
     let map = strict(br#"{"s":"x","null":null,"n":5,"id":"abc"}"#).unwrap();
     assert_eq!(string(&mut map.clone(), "s"), Ok("x".to_owned()));
-    assert_eq!(
-        string(&mut map.clone(), "gone"),
-        Err(FieldError::Missing("gone"))
-    );
-    assert_eq!(
-        string(&mut map.clone(), "null"),
-        Err(FieldError::NotAString("null"))
-    );
+    assert_eq!(string(&mut map.clone(), "gone"), Err(FieldError::Missing("gone")));
+    assert_eq!(string(&mut map.clone(), "null"), Err(FieldError::NotAString("null")));
     assert_eq!(optional_string(&mut map.clone(), "gone"), Ok(None));
-    assert_eq!(
-        optional_string(&mut map.clone(), "n"),
-        Err(FieldError::NotAString("n"))
-    );
+    assert_eq!(optional_string(&mut map.clone(), "n"), Err(FieldError::NotAString("n")));
     assert_eq!(optional_id(&mut map.clone(), "null"), Ok(None));
     assert_eq!(optional_id(&mut map.clone(), "gone"), Ok(None));
-    assert_eq!(
-        optional_id(&mut map.clone(), "n"),
-        Err(FieldError::NotAnId("n"))
-    );
-    assert_eq!(
-        id(&mut map.clone(), "gone"),
-        Err(FieldError::Missing("gone"))
-    );
+    assert_eq!(optional_id(&mut map.clone(), "n"), Err(FieldError::NotAnId("n")));
+    assert_eq!(id(&mut map.clone(), "gone"), Err(FieldError::Missing("gone")));
     assert_eq!(id(&mut map.clone(), "id"), Err(FieldError::NotAnId("id")));
 }

@@ -62,9 +62,7 @@ pub(crate) async fn delete(service: &Service, caller: &Caller, hook_id: Uuid) ->
     if !hooks::is_of_key(service.store.pool(), caller.key_id, hook_id).await? {
         return Err(Error::NotFound);
     }
-    let remove = SubscriptionCommand::Remove {
-        reason: RemovalReason::DeletedByKey,
-    };
+    let remove = SubscriptionCommand::Remove { reason: RemovalReason::DeletedByKey };
     service
         .store
         .execute::<Subscription>(&hook_id.to_string(), remove, &caller.context(service))
@@ -81,9 +79,7 @@ fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
 
 /// As text, without asking DNS: that is asked at every delivery.
 fn check_target(target_url: &str, allowed: &AllowedTargets) -> Result<(), Error> {
-    Target::parse(target_url, allowed)
-        .map(drop)
-        .map_err(Error::InvalidTarget)
+    Target::parse(target_url, allowed).map(drop).map_err(Error::InvalidTarget)
 }
 
 async fn check_form(
@@ -119,24 +115,12 @@ mod tests {
 
     #[test]
     fn a6_a_trigger_must_exist_and_be_in_the_plan() {
-        let all = Plan {
-            leads_in_full: true,
-        };
+        let all = Plan { leads_in_full: true };
         assert_eq!(offered("lead_hot", all), Ok(Trigger::LeadHot));
-        assert_eq!(
-            offered("lead_hot", Plan::default()),
-            Err(Error::UnknownTrigger)
-        );
-        assert_eq!(
-            offered("form_submitted", Plan::default()),
-            Ok(Trigger::FormSubmitted)
-        );
+        assert_eq!(offered("lead_hot", Plan::default()), Err(Error::UnknownTrigger));
+        assert_eq!(offered("form_submitted", Plan::default()), Ok(Trigger::FormSubmitted));
         for unknown in ["", "Form_Submitted", "form_submitted ", "nothing"] {
-            assert_eq!(
-                offered(unknown, all),
-                Err(Error::UnknownTrigger),
-                "{unknown}"
-            );
+            assert_eq!(offered(unknown, all), Err(Error::UnknownTrigger), "{unknown}");
         }
     }
 
@@ -145,28 +129,16 @@ mod tests {
         let check = |target: &str| check_target(target, &AllowedTargets::default());
         let long = |chars: usize| format!("https://a.example/{}", "é".repeat(chars - 18));
         assert_eq!(check(&long(2_000)), Ok(()));
-        assert_eq!(
-            check(&long(2_001)),
-            Err(Error::InvalidTarget(TargetRefusal::TooLong))
-        );
-        assert_eq!(
-            check(""),
-            Err(Error::InvalidTarget(TargetRefusal::NotHttps))
-        );
-        assert!(matches!(
-            check("https://127.0.0.1/"),
-            Err(Error::InvalidTarget(_))
-        ));
+        assert_eq!(check(&long(2_001)), Err(Error::InvalidTarget(TargetRefusal::TooLong)));
+        assert_eq!(check(""), Err(Error::InvalidTarget(TargetRefusal::NotHttps)));
+        assert!(matches!(check("https://127.0.0.1/"), Err(Error::InvalidTarget(_))));
     }
 
     #[test]
     fn what_a_command_met_is_a_code() {
         let rejected = |rejection| not_done(CommandError::Rejected(rejection));
         assert_eq!(rejected(SubscriptionRejection::NotLive), Error::NotFound);
-        assert!(matches!(
-            rejected(SubscriptionRejection::Exists),
-            Error::Internal(_)
-        ));
+        assert!(matches!(rejected(SubscriptionRejection::Exists), Error::Internal(_)));
         let full = CommandError::Append(AppendError::QuotaFull(Quota::Hooks));
         assert_eq!(not_done(full), Error::TooManyHooks);
         let revoked = CommandError::Append(AppendError::ActorInactive);

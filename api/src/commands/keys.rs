@@ -51,19 +51,9 @@ pub async fn create(
     let context = service.context(firm_id, Actor::Member(member_id));
     let key = ApiKey::from_bytes(service.entropy.secret());
     let (id, created_at) = (service.entropy.id(), context.recorded_at);
-    let made = CreatedKey {
-        id,
-        key,
-        name,
-        member_id,
-        created_at,
-    };
+    let made = CreatedKey { id, key, name, member_id, created_at };
     let command = made.command();
-    match service
-        .store
-        .execute::<Key>(&id.to_string(), command, &context)
-        .await
-    {
+    match service.store.execute::<Key>(&id.to_string(), command, &context).await {
         Ok(()) => Ok(made),
         Err(error) => Err(not_created(service, firm_id, error).await),
     }
@@ -87,9 +77,7 @@ impl CreatedKey {
 /// `firm_not_found`.
 pub async fn list(service: &Service, firm_id: Uuid) -> Result<Vec<KeyRow>, Error> {
     let pool = service.store.pool();
-    firms::is_active(pool, firm_id)
-        .await?
-        .ok_or(Error::FirmNotFound)?;
+    firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
     Ok(keys::list(pool, firm_id).await?)
 }
 
@@ -104,13 +92,9 @@ pub async fn revoke(
     actor: Actor,
 ) -> Result<(), Error> {
     let context = service.context(firm_id, actor);
-    let seed = key_id.to_string();
-    let revoked = retry_conflicts(&seed, || try_revoke(service, key_id, &context)).await?;
-    if revoked {
-        Ok(())
-    } else {
-        Err(Error::NotFound)
-    }
+    let seed = context.correlation_id;
+    let revoked = retry_conflicts(seed, || try_revoke(service, key_id, &context)).await?;
+    if revoked { Ok(()) } else { Err(Error::NotFound) }
 }
 
 /// The key is locked before its subscriptions are listed: none is made with it after that.
@@ -145,9 +129,7 @@ pub(crate) fn revocation(
         context: context.clone(),
     };
     let caused = context.caused_by(revoked.id());
-    let removed = hooks
-        .iter()
-        .map(|hook| removal(&caused, hook, RemovalReason::KeyRevoked));
+    let removed = hooks.iter().map(|hook| removal(&caused, hook, RemovalReason::KeyRevoked));
     std::iter::once(revoked).chain(removed).collect()
 }
 
@@ -156,11 +138,7 @@ pub(crate) fn removal(context: &Context, hook: &LiveHook, reason: RemovalReason)
     NewEvent {
         aggregate_id: hook.hook_id.to_string(),
         sequence: hook.sequence + 1,
-        event: SubscriptionEvent::SubscriptionRemoved {
-            reason,
-            evidence: Vec::new(),
-        }
-        .into(),
+        event: SubscriptionEvent::SubscriptionRemoved { reason, evidence: Vec::new() }.into(),
         context: context.clone(),
     }
 }
@@ -185,10 +163,9 @@ async fn require_active(service: &Service, firm_id: Uuid) -> Result<(), Error> {
 /// A firm that was suspended in between and a member who does not manage look alike to the store.
 async fn not_created(service: &Service, firm_id: Uuid, error: CommandError<KeyRejection>) -> Error {
     match error {
-        CommandError::Append(AppendError::ActorInactive) => require_active(service, firm_id)
-            .await
-            .err()
-            .unwrap_or(Error::NotAManager),
+        CommandError::Append(AppendError::ActorInactive) => {
+            require_active(service, firm_id).await.err().unwrap_or(Error::NotAManager)
+        }
         CommandError::Append(error) => error.into(),
         // Two random ids are never the same.
         CommandError::Rejected(KeyRejection::Exists | KeyRejection::NotActive) => {
@@ -215,12 +192,7 @@ mod tests {
 
     fn hook(n: u128, sequence: i64) -> LiveHook {
         let (firm_id, key_id) = (Uuid::from_u128(1), Uuid::from_u128(3));
-        LiveHook {
-            hook_id: Uuid::from_u128(n),
-            firm_id,
-            key_id,
-            sequence,
-        }
+        LiveHook { hook_id: Uuid::from_u128(n), firm_id, key_id, sequence }
     }
 
     #[test]
@@ -237,23 +209,15 @@ mod tests {
         let key_id = Uuid::from_u128(3);
         let reason = RevocationReason::Requested;
         let events = revocation(&context(), key_id, reason, &[hook(4, 1), hook(5, 3)]);
-        let [revoked, first, second] = &events[..] else {
-            panic!("three events")
-        };
+        let [revoked, first, second] = &events[..] else { panic!("three events") };
         assert_eq!(revoked.event, Event::from(KeyEvent::KeyRevoked { reason }));
-        assert_eq!(
-            (revoked.aggregate_id.as_str(), revoked.sequence),
-            (&*key_id.to_string(), 2)
-        );
+        assert_eq!((revoked.aggregate_id.as_str(), revoked.sequence), (&*key_id.to_string(), 2));
         assert_eq!(revoked.context, context());
         assert_eq!((first.sequence, second.sequence), (2, 4));
         for removed in [first, second] {
             assert_eq!(removed.context.causation_id, Some(revoked.id()));
             let reason = RemovalReason::KeyRevoked;
-            let expected = SubscriptionEvent::SubscriptionRemoved {
-                reason,
-                evidence: vec![],
-            };
+            let expected = SubscriptionEvent::SubscriptionRemoved { reason, evidence: vec![] };
             assert_eq!(removed.event, Event::from(expected));
         }
     }

@@ -7,7 +7,6 @@ use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
 use eventstore::{AppendError, CommandError};
 use uuid::Uuid;
-use vault::responses::VaultError;
 use vault::secrets;
 
 use crate::error::Error;
@@ -39,14 +38,10 @@ pub async fn reveal(
         .map_err(not_revealed)?;
     let mut connection = service.store.pool().acquire().await?;
     let secret = secrets::read(&mut connection, service.keyring.wrapping(), &[firm_id])
-        .await
-        .map_err(unreadable)?
+        .await?
         .remove(&firm_id)
         .ok_or_else(|| Error::Internal(format!("firm {firm_id} has no webhook secret")))?;
-    Ok(RevealedSecret {
-        secret: secret.secret,
-        rotated_at: secret.rotated_at.into(),
-    })
+    Ok(RevealedSecret { secret: secret.secret, rotated_at: secret.rotated_at.into() })
 }
 
 fn not_revealed(error: CommandError<FirmRejection>) -> Error {
@@ -54,12 +49,5 @@ fn not_revealed(error: CommandError<FirmRejection>) -> Error {
         CommandError::Rejected(FirmRejection::Unknown) => Error::FirmNotFound,
         CommandError::Append(AppendError::ActorInactive) => Error::NotAManager,
         CommandError::Append(error) => error.into(),
-    }
-}
-
-fn unreadable(error: VaultError) -> Error {
-    match error {
-        VaultError::Database(error) => error.into(),
-        VaultError::Broken(_) | VaultError::Unreadable(_) => Error::Internal(error.to_string()),
     }
 }

@@ -83,10 +83,7 @@ impl Holder {
 pub async fn create(service: &Service, name: &str, role: Role) -> Result<CreatedToken, Error> {
     let name = super::keys::label(name)?;
     let (id, created_at) = (service.entropy.id(), service.clock.now());
-    let token = format!(
-        "{TOKEN_PREFIX}{}",
-        URL_SAFE_NO_PAD.encode(service.entropy.secret())
-    );
+    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(service.entropy.secret()));
     let new = NewToken {
         token_id: id,
         name: &name,
@@ -95,13 +92,7 @@ pub async fn create(service: &Service, name: &str, role: Role) -> Result<Created
         created_at: created_at.get(),
     };
     tokens::insert(service.store.pool(), &new).await?;
-    Ok(CreatedToken {
-        id,
-        token,
-        name,
-        role,
-        created_at,
-    })
+    Ok(CreatedToken { id, token, name, role, created_at })
 }
 
 /// All tokens, revoked ones too, newest first.
@@ -138,9 +129,7 @@ pub async fn authenticate(service: &Service, token: &str) -> Result<Option<Holde
     else {
         return Ok(None);
     };
-    let role = role
-        .parse()
-        .map_err(|error: NotARole| Error::Internal(error.to_string()))?;
+    let role = role.parse().map_err(|error: NotARole| Error::Internal(error.to_string()))?;
     Ok(Some(Holder { token_id, role }))
 }
 
@@ -173,20 +162,13 @@ impl FromStr for Role {
     type Err = NotARole;
 
     fn from_str(name: &str) -> Result<Self, NotARole> {
-        Self::ALL
-            .into_iter()
-            .find(|role| role.name() == name)
-            .ok_or(NotARole)
+        Self::ALL.into_iter().find(|role| role.name() == name).ok_or(NotARole)
     }
 }
 
 impl fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CreatedToken({}, {}, {:?})",
-            self.id, self.name, self.role
-        )
+        write!(f, "CreatedToken({}, {}, {:?})", self.id, self.name, self.role)
     }
 }
 
@@ -199,13 +181,9 @@ mod tests {
         let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode([0xfb; 32]));
         assert_eq!(token.len(), 47);
         assert!(is_token(&token));
-        for other in [
-            "",
-            "fft_",
-            &token[..46],
-            &format!("{token}A"),
-            &token.replace("fft_", "ffk_"),
-        ] {
+        for other in
+            ["", "fft_", &token[..46], &format!("{token}A"), &token.replace("fft_", "ffk_")]
+        {
             assert!(!is_token(other), "{other}");
         }
     }

@@ -6,13 +6,13 @@ use domain::activity::BATCH_MAX_EVENTS;
 use domain::context::{Actor, Context};
 use domain::event::Event;
 use eventstore::{AppendError, Appending, NewEvent, load_many, retry_conflicts};
-use projector::{firms, hooks, keys, reports};
+use projector::{firms, forms, hooks, keys, reports};
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::{DataKeys, Subject, responses, secrets};
 
-use super::batch::{Changing, report_ids, streams, subjects};
+use super::batch::{Changing, Named, report_ids, streams, subjects};
 use super::cloudevents::CloudEvent;
 use super::consequences::{Condemned, with_consequences};
 use super::error::IntakeError;
@@ -44,22 +44,17 @@ pub async fn accept(
     }
     let keys = keys(service, &subjects(&batch)).await?;
     let context = service.context(Uuid::nil(), actor);
-    let seed = context.correlation_id.to_string();
-    let intake = Intake {
-        service,
-        batch,
-        keys,
-        context,
-    };
-    retry_conflicts(&seed, || intake.attempt()).await
+    let seed = context.correlation_id;
+    let intake = Intake { service, batch, keys, context };
+    retry_conflicts(seed, || intake.attempt()).await
 }
 
 /// The keyring is a database of its own: a key without data does no harm, data without one would.
-async fn keys(service: &Service, subjects: &[Subject]) -> Result<DataKeys, sqlx::Error> {
+async fn keys(service: &Service, subjects: &[Subject]) -> Result<DataKeys, IntakeError> {
     if subjects.is_empty() {
         return Ok(DataKeys::new());
     }
-    service.keyring.make(subjects, &*service.entropy).await
+    Ok(service.keyring.make(subjects, &*service.entropy).await?)
 }
 
 struct Intake<'a> {
@@ -78,15 +73,10 @@ impl Intake<'_> {
         let events = with_consequences(&mut plan, &condemned, &self.context);
         let recorded = append(&mut appending, events).await?;
         self.keep_of_firms(appending.connection(), &plan).await?;
-        let duplicates = plan.duplicates
-            + self
-                .keep(appending.connection(), plan.responses, &recorded)
-                .await?;
+        let duplicates =
+            plan.duplicates + self.keep(appending.connection(), plan.responses, &recorded).await?;
         appending.commit().await?;
-        Ok(Accepted {
-            accepted: self.batch.len() - duplicates,
-            duplicates,
-        })
+        Ok(Accepted { accepted: self.batch.len() - duplicates, duplicates })
     }
 
     /// Locks before it loads: then nothing of these firms can change before the commit.
@@ -94,9 +84,18 @@ impl Intake<'_> {
         let at = self.context.recorded_at.get();
         let fresh = reports::remember(connection, &report_ids(&self.batch), at).await?;
         lock(connection, Changing::by(&self.batch)).await?;
-        let upcasters = self.service.store.upcasters();
-        let events = load_many(connection, &upcasters, &streams(&self.batch)).await?;
-        Ok(plan(&self.batch, fresh, Known::of(events), &self.context)?)
+        let known = self.known(connection).await?;
+        Ok(plan(&self.batch, fresh, known, &self.context)?)
+    }
+
+    async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
+        let (streams, upcasters) = (streams(&self.batch), self.service.store.upcasters());
+        let events = if streams.is_empty() {
+            Vec::new()
+        } else {
+            load_many(connection, &upcasters, &streams).await?
+        };
+        Ok(Known::of(events, there(connection, Named::by(&self.batch)).await?))
     }
 
     async fn keep_of_firms(
@@ -128,26 +127,32 @@ impl Intake<'_> {
         let all: usize = reported.values().map(|reported| reported.reports).sum();
         let (put, reports): (Vec<_>, Vec<_>) = reported
             .into_values()
-            .filter(|reported| {
-                reported
-                    .submission
-                    .is_none_or(|event| recorded.contains(&event))
-            })
+            .filter(|reported| reported.submission.is_none_or(|event| recorded.contains(&event)))
             .map(|reported| (reported.response, reported.reports))
             .unzip();
         if put.is_empty() {
             return Ok(all);
         }
         let news = responses::put(connection, &self.keys, &put, &*self.service.entropy).await?;
-        let news: HashSet<Uuid> = news.into_iter().collect();
+        let news: HashSet<Subject> = news.into_iter().collect();
         let accepted: usize = put
             .iter()
             .zip(reports)
-            .filter(|(response, _)| news.contains(&response.response_id))
+            .filter(|(response, _)| news.contains(&response.subject()))
             .map(|(_, reports)| reports)
             .sum();
         Ok(all - accepted)
     }
+}
+
+/// Those of them that are there, be they closed or deleted by now.
+async fn there(connection: &mut PgConnection, named: Named) -> Result<Named, sqlx::Error> {
+    let (firm_ids, pairs): (Vec<_>, Vec<_>) =
+        (named.firms.into_iter().collect(), named.forms.into_iter().collect());
+    Ok(Named {
+        firms: firms::known(connection, &firm_ids).await?.into_iter().collect(),
+        forms: forms::known(connection, &pairs).await?.into_iter().collect(),
+    })
 }
 
 /// In the order of locks: firms, then members.
@@ -156,11 +161,7 @@ async fn lock(connection: &mut PgConnection, changing: Changing) -> Result<(), s
         firms::lock(connection, &changing.firms.into_iter().collect::<Vec<_>>()).await?;
     }
     if !changing.members.is_empty() {
-        firms::lock_members(
-            connection,
-            &changing.members.into_iter().collect::<Vec<_>>(),
-        )
-        .await?;
+        firms::lock_members(connection, &changing.members.into_iter().collect::<Vec<_>>()).await?;
     }
     Ok(())
 }
@@ -196,9 +197,5 @@ async fn append(
         .collect();
     let recorded = appending.append_new(events).await?;
     let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
-    if required.is_subset(&recorded) {
-        Ok(recorded)
-    } else {
-        Err(AppendError::Conflict)
-    }
+    if required.is_subset(&recorded) { Ok(recorded) } else { Err(AppendError::Conflict) }
 }

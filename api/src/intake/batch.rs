@@ -1,5 +1,5 @@
 //! What of a batch must be known before it is decided: whose data it holds, which reports it may
-//! repeat, which rows it changes and which streams it speaks of.
+//! repeat, which rows it changes, which streams it decides about and what it only names.
 
 use std::collections::BTreeSet;
 
@@ -43,29 +43,48 @@ impl Changing {
     }
 }
 
-/// The streams that deciding about a batch needs.
+/// The streams whose next events a batch decides: those of what it reports the state of. What happens
+/// needs none, so that a response costs the same however long its firm's stream is.
 pub(super) fn streams(batch: &[CloudEvent]) -> Vec<StreamName> {
-    let mut streams = BTreeSet::new();
-    for event in batch {
-        streams.insert(stream::<Firm>(event.firm_id));
-        match &event.activity {
-            Activity::Form { form_id, .. } => {
-                streams.insert(stream::<Form>(*form_id));
-            }
-            Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
-                streams.insert(stream::<Form>(report.form_id));
-            }
-            Activity::Firm { .. } | Activity::Member { .. } => {}
-        }
-    }
+    let streams: BTreeSet<_> = batch
+        .iter()
+        .filter_map(|event| match &event.activity {
+            Activity::Firm { .. } | Activity::Member { .. } => Some(stream::<Firm>(event.firm_id)),
+            Activity::Form { form_id, .. } => Some(stream::<Form>(*form_id)),
+            Activity::ResponseSaved(_) | Activity::ResponseSubmitted(_) => None,
+        })
+        .collect();
     streams.into_iter().collect()
 }
 
-fn stream<A: Aggregate>(id: Uuid) -> StreamName {
-    StreamName {
-        aggregate_type: A::TYPE,
-        aggregate_id: id.to_string(),
+/// Firms, and forms of firms, that a batch names without deciding about them: they must be there.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) firms: BTreeSet<Uuid>,
+    pub(super) forms: BTreeSet<(Uuid, Uuid)>,
+}
+
+impl Named {
+    pub(super) fn by(batch: &[CloudEvent]) -> Self {
+        let mut named = Self::default();
+        for event in batch {
+            match &event.activity {
+                Activity::Firm { .. } | Activity::Member { .. } => {}
+                Activity::Form { .. } => {
+                    named.firms.insert(event.firm_id);
+                }
+                Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
+                    named.firms.insert(event.firm_id);
+                    named.forms.insert((event.firm_id, report.form_id));
+                }
+            }
+        }
+        named
     }
+}
+
+fn stream<A: Aggregate>(id: Uuid) -> StreamName {
+    StreamName { aggregate_type: A::TYPE, aggregate_id: id.to_string() }
 }
 
 /// Whose data the batch holds.
@@ -74,10 +93,7 @@ pub(super) fn subjects(batch: &[CloudEvent]) -> Vec<Subject> {
         .iter()
         .filter_map(|event| match &event.activity {
             Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
-                Some(Subject {
-                    firm_id: event.firm_id,
-                    response_id: report.response_id,
-                })
+                Some(Subject { firm_id: event.firm_id, response_id: report.response_id })
             }
             Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. } => None,
         })

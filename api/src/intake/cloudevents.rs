@@ -46,9 +46,7 @@ impl Format {
     /// The format that a `Content-Type` names, if it is one of the three, in UTF-8.
     #[must_use]
     pub fn of_content_type(content_type: &str) -> Option<Self> {
-        let mut parts = content_type
-            .split(';')
-            .map(|part| part.trim().to_ascii_lowercase());
+        let mut parts = content_type.split(';').map(|part| part.trim().to_ascii_lowercase());
         let essence = parts.next().unwrap_or_default();
         let mut charsets =
             parts.filter_map(|part| part.strip_prefix("charset=").map(str::to_owned));
@@ -82,11 +80,7 @@ pub fn parse(format: Format, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError
     if items.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    items
-        .into_iter()
-        .enumerate()
-        .map(|(index, item)| item.read(index))
-        .collect()
+    items.into_iter().enumerate().map(|(index, item)| item.read(index)).collect()
 }
 
 /// One event, not yet read.
@@ -112,13 +106,7 @@ fn array(text: &str) -> Result<Vec<Item<'_>>, IntakeError> {
             error.column()
         ))
     })?;
-    Ok(items
-        .into_iter()
-        .map(|item| Item {
-            line: None,
-            text: item.get(),
-        })
-        .collect())
+    Ok(items.into_iter().map(|item| Item { line: None, text: item.get() }).collect())
 }
 
 /// Blank lines are no events.
@@ -127,10 +115,7 @@ fn lines(text: &str) -> Vec<Item<'_>> {
         .zip(text.split('\n'))
         .filter(|(_, text)| !text.trim_ascii().is_empty())
         .take(BATCH_MAX_EVENTS + 1)
-        .map(|(line, text)| Item {
-            line: Some(line),
-            text,
-        })
+        .map(|(line, text)| Item { line: Some(line), text })
         .collect()
 }
 
@@ -146,21 +131,13 @@ fn read(text: &str) -> Result<CloudEvent, String> {
     let id = name(&mut attributes, "id")?;
     let source = name(&mut attributes, "source")?;
     let kind = required(&mut attributes, "type")?;
-    let time = required(&mut attributes, "time")?
-        .parse()
-        .map_err(|error| format!("time: {error}"))?;
+    let time =
+        required(&mut attributes, "time")?.parse().map_err(|error| format!("time: {error}"))?;
     let firm_id = parse_id(&required(&mut attributes, "firmid")?)
         .ok_or_else(|| "firmid: not a hyphenated UUID".to_owned())?;
     let activity =
         Activity::read(&kind, data(&mut attributes)?).map_err(|error| error.to_string())?;
-    Ok(CloudEvent {
-        firm_id,
-        source,
-        id,
-        time,
-        activity,
-        line: None,
-    })
+    Ok(CloudEvent { firm_id, source, id, time, activity, line: None })
 }
 
 fn name(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, String> {

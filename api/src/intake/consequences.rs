@@ -32,10 +32,7 @@ pub(super) fn with_consequences(
     condemned: &Condemned,
     context: &Context,
 ) -> Vec<NewEvent> {
-    let mut consequences = Consequences {
-        context,
-        by_cause: HashMap::new(),
-    };
+    let mut consequences = Consequences { context, by_cause: HashMap::new() };
     consequences.revoke(&plan.unmanaging, condemned);
     consequences.close(&plan.closed, condemned);
     let mut by_cause = consequences.by_cause;
@@ -74,16 +71,8 @@ impl Consequences<'_> {
 
     /// A subscription goes once: those that go with their key are not removed again.
     fn close(&mut self, closed: &BTreeMap<Uuid, Uuid>, condemned: &Condemned) {
-        let gone: HashSet<Uuid> = condemned
-            .hooks_of_keys
-            .iter()
-            .map(|hook| hook.hook_id)
-            .collect();
-        for hook in condemned
-            .hooks_of_firms
-            .iter()
-            .filter(|hook| !gone.contains(&hook.hook_id))
-        {
+        let gone: HashSet<Uuid> = condemned.hooks_of_keys.iter().map(|hook| hook.hook_id).collect();
+        for hook in condemned.hooks_of_firms.iter().filter(|hook| !gone.contains(&hook.hook_id)) {
             let Some(cause) = closed.get(&hook.firm_id) else {
                 continue;
             };
@@ -94,10 +83,7 @@ impl Consequences<'_> {
     }
 
     fn context_of(&self, firm_id: Uuid, cause: Uuid) -> Context {
-        Context {
-            firm_id,
-            ..self.context.caused_by(cause)
-        }
+        Context { firm_id, ..self.context.caused_by(cause) }
     }
 }
 

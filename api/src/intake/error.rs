@@ -25,9 +25,9 @@ pub enum IntakeError {
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The vault did not take it.
-    #[error(transparent)]
-    Vault(VaultError),
+    /// The vault could not seal it; its database's errors are [`Self::Append`], like the log's.
+    #[error("the vault: {0}")]
+    Vault(String),
 }
 
 /// An event that is refused, and where it stands.
@@ -86,7 +86,72 @@ impl From<VaultError> for IntakeError {
     fn from(error: VaultError) -> Self {
         match error {
             VaultError::Database(error) => error.into(),
-            VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Vault(error),
+            VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Vault(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::error::Error as StdError;
+
+    use rstest::rstest;
+    use sqlx::error::{DatabaseError, ErrorKind};
+
+    use super::*;
+    use crate::error::Error;
+
+    /// What PostgreSQL says with this SQLSTATE.
+    #[derive(Debug, thiserror::Error)]
+    #[error("SQLSTATE {0}")]
+    struct Said(&'static str);
+
+    impl DatabaseError for Said {
+        fn message(&self) -> &str {
+            self.0
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.into())
+        }
+
+        fn as_error(&self) -> &(dyn StdError + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn StdError + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn StdError + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Other
+        }
+    }
+
+    #[rstest]
+    #[case::deadlock("40P01", true)]
+    #[case::serialization("40001", true)]
+    #[case::terminated("57P01", false)]
+    fn what_the_vaults_database_says_is_503_and_a_lost_race_is_tried_again(
+        #[case] sqlstate: &'static str,
+        #[case] again: bool,
+    ) {
+        let said = || sqlx::Error::Database(Box::new(Said(sqlstate)));
+        for error in [IntakeError::from(VaultError::Database(said())), said().into()] {
+            assert_eq!(error.is_conflict(), again);
+            assert!(matches!(error.into(), Error::Unavailable(_)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sealed_is_a_defect() {
+        let error = IntakeError::from(VaultError::Broken(vault::Broken));
+        assert!(!error.is_conflict());
+        assert!(matches!(error.into(), Error::Internal(_)));
     }
 }

@@ -1,5 +1,6 @@
-//! The streams a batch speaks of, as aggregates in memory: loaded once, then carried forward by
-//! each decision, so that a report can build on one before it in the same batch.
+//! What is known of the firms and forms a batch speaks of. The streams it decides about are
+//! aggregates in memory: loaded once, then carried forward by each decision, so that a report can
+//! build on one before it in the same batch. Of what it only names, the tables told what is there.
 
 use std::collections::HashMap;
 
@@ -11,9 +12,12 @@ use domain::form::{Form, FormRejection};
 use eventstore::{NewEvent, RecordedEvent};
 use uuid::Uuid;
 
+use super::batch::Named;
+
 /// The firms and forms a batch speaks of.
 #[derive(Default)]
 pub(super) struct Known {
+    there: Named,
     firms: HashMap<Uuid, Stream<Firm>>,
     forms: HashMap<Uuid, Stream<Form>>,
 }
@@ -27,9 +31,9 @@ pub(super) struct Stream<A> {
 }
 
 impl Known {
-    /// What these events, each stream's in order, come to.
-    pub(super) fn of(events: Vec<RecordedEvent>) -> Self {
-        let mut known = Self::default();
+    /// What these events, each stream's in order, come to, and what else is there.
+    pub(super) fn of(events: Vec<RecordedEvent>, there: Named) -> Self {
+        let mut known = Self { there, ..Self::default() };
         for recorded in events {
             let (sequence, firm_id) = (recorded.sequence, recorded.context.firm_id);
             let Ok(id) = recorded.aggregate_id.parse() else {
@@ -56,22 +60,23 @@ impl Known {
     }
 
     /// Refuses what is reported of a firm that is not known.
-    pub(super) fn require_firm(&mut self, firm_id: Uuid) -> Result<(), FirmRejection> {
-        match self.firm(firm_id).firm_id {
-            Some(_) => Ok(()),
-            None => Err(FirmRejection::Unknown),
+    pub(super) fn require_firm(&self, firm_id: Uuid) -> Result<(), FirmRejection> {
+        let opened = self.firms.get(&firm_id).is_some_and(|firm| firm.firm_id.is_some());
+        if opened || self.there.firms.contains(&firm_id) {
+            Ok(())
+        } else {
+            Err(FirmRejection::Unknown)
         }
     }
 
-    /// Refuses what is reported of a form that is not this firm's.
-    pub(super) fn require_form(
-        &mut self,
-        firm_id: Uuid,
-        form_id: Uuid,
-    ) -> Result<(), FormRejection> {
-        match self.form(form_id).firm_id {
-            Some(owner) if owner == firm_id => Ok(()),
-            Some(_) | None => Err(FormRejection::Unknown),
+    /// Refuses what is reported of a form that is not this firm's. A deleted form still takes
+    /// responses.
+    pub(super) fn require_form(&self, firm_id: Uuid, form_id: Uuid) -> Result<(), FormRejection> {
+        let created = self.forms.get(&form_id).is_some_and(|form| form.firm_id == Some(firm_id));
+        if created || self.there.forms.contains(&(firm_id, form_id)) {
+            Ok(())
+        } else {
+            Err(FormRejection::Unknown)
         }
     }
 }
@@ -93,12 +98,7 @@ impl<A: Aggregate> Stream<A> {
     where
         Event: From<A::Event>,
     {
-        let new = NewEvent::after(
-            self.last_sequence,
-            &id.to_string(),
-            context,
-            decided.clone(),
-        );
+        let new = NewEvent::after(self.last_sequence, &id.to_string(), context, decided.clone());
         for (event, new) in decided.into_iter().zip(&new) {
             self.take(new.sequence, context.firm_id, event);
         }

@@ -57,22 +57,13 @@ pub(super) fn plan(
     context: &Context,
 ) -> Result<Plan, BadEvent> {
     let fresh = fresh.into_iter().collect();
-    let mut planner = Planner {
-        fresh,
-        known,
-        context,
-        plan: Plan::default(),
-    };
+    let mut planner = Planner { fresh, known, context, plan: Plan::default() };
     for (index, event) in batch.iter().enumerate() {
         match planner.take(event) {
             Ok(Verdict::News) => {}
             Ok(Verdict::Duplicate) => planner.plan.duplicates += 1,
             Err(why) => {
-                return Err(BadEvent {
-                    index,
-                    line: event.line,
-                    why,
-                });
+                return Err(BadEvent { index, line: event.line, why });
             }
         }
     }
@@ -108,10 +99,7 @@ impl Planner<'_> {
         change: &FirmChange,
         reply_to: Option<&Option<String>>,
     ) -> Result<Verdict, String> {
-        let command = FirmCommand::ReportFirm {
-            time: event.time,
-            change: change.clone(),
-        };
+        let command = FirmCommand::ReportFirm { time: event.time, change: change.clone() };
         let new = self.decide_firm(event.firm_id, &command)?;
         let Some(first) = new.first() else {
             return Ok(Verdict::Duplicate);
@@ -137,24 +125,13 @@ impl Planner<'_> {
         member_id: Uuid,
         change: MemberChange,
     ) -> Result<Verdict, String> {
-        let command = FirmCommand::ReportMember {
-            member_id,
-            time: event.time,
-            change,
-        };
+        let command = FirmCommand::ReportMember { member_id, time: event.time, change };
         let new = self.decide_firm(event.firm_id, &command)?;
         if let Some(first) = new.first()
-            && !self
-                .known
-                .firm(event.firm_id)
-                .aggregate
-                .is_manager(member_id)
+            && !self.known.firm(event.firm_id).aggregate.is_manager(member_id)
         {
             let member = (event.firm_id, member_id);
-            self.plan
-                .unmanaging
-                .entry(member)
-                .or_insert_with(|| first.id());
+            self.plan.unmanaging.entry(member).or_insert_with(|| first.id());
         }
         Ok(self.append(new))
     }
@@ -166,10 +143,8 @@ impl Planner<'_> {
     ) -> Result<Vec<NewEvent>, String> {
         let context = self.context_of(firm_id);
         let firm = self.known.firm(firm_id);
-        let decided: Vec<FirmEvent> = firm
-            .aggregate
-            .decide(command)
-            .map_err(|why| why.to_string())?;
+        let decided: Vec<FirmEvent> =
+            firm.aggregate.decide(command).map_err(|why| why.to_string())?;
         Ok(firm.extend(firm_id, &context, decided))
     }
 
@@ -180,20 +155,11 @@ impl Planner<'_> {
         change: &FormChange,
     ) -> Result<Verdict, String> {
         let (firm_id, time) = (event.firm_id, event.time);
-        self.known
-            .require_firm(firm_id)
-            .map_err(|why| why.to_string())?;
-        let command = FormCommand::Report {
-            firm_id,
-            time,
-            change: change.clone(),
-        };
+        self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
+        let command = FormCommand::Report { firm_id, time, change: change.clone() };
         let context = self.context_of(firm_id);
         let form = self.known.form(form_id);
-        let decided = form
-            .aggregate
-            .decide(&command)
-            .map_err(|why| why.to_string())?;
+        let decided = form.aggregate.decide(&command).map_err(|why| why.to_string())?;
         let new = form.extend(form_id, &context, decided);
         Ok(self.append(new))
     }
@@ -205,12 +171,8 @@ impl Planner<'_> {
         submitted_at: Option<Timestamp>,
     ) -> Result<Verdict, String> {
         let firm_id = event.firm_id;
-        self.known
-            .require_firm(firm_id)
-            .map_err(|why| why.to_string())?;
-        self.known
-            .require_form(firm_id, report.form_id)
-            .map_err(|why| why.to_string())?;
+        self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
+        self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
         let reported = Reported::new(firm_id, report, submitted_at);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
@@ -220,10 +182,7 @@ impl Planner<'_> {
             return Ok(Verdict::Duplicate);
         };
         if let Some(at) = submitted_at {
-            let context = Context {
-                firm_id,
-                ..self.context.clone()
-            };
+            let context = Context { firm_id, ..self.context.clone() };
             let recorded = submission(&context, report, at);
             news.submission = Some(recorded.id());
             self.plan.events.push(recorded);
@@ -232,20 +191,13 @@ impl Planner<'_> {
     }
 
     fn append(&mut self, new: Vec<NewEvent>) -> Verdict {
-        let verdict = if new.is_empty() {
-            Verdict::Duplicate
-        } else {
-            Verdict::News
-        };
+        let verdict = if new.is_empty() { Verdict::Duplicate } else { Verdict::News };
         self.plan.events.extend(new);
         verdict
     }
 
     fn context_of(&self, firm_id: Uuid) -> Context {
-        Context {
-            firm_id,
-            ..self.context.clone()
-        }
+        Context { firm_id, ..self.context.clone() }
     }
 }
 

@@ -35,11 +35,7 @@ impl Reported {
             submitted_at: submitted_at.map(Timestamp::get),
             document: report.document.clone(),
         };
-        Self {
-            response,
-            reports: 1,
-            submission: None,
-        }
+        Self { response, reports: 1, submission: None }
     }
 
     /// Takes in the next report of the same response; nothing, if that is no news.

@@ -54,14 +54,8 @@ impl FromRequestParts<Service> for Reader {
 
 async fn admit(headers: &HeaderMap, service: &Service, roles: &[Role]) -> Result<Holder, Error> {
     let token = bearer(headers).ok_or(Error::NoToken)?;
-    let holder = tokens::authenticate(service, token)
-        .await?
-        .ok_or(Error::NoToken)?;
-    if roles.contains(&holder.role) {
-        Ok(holder)
-    } else {
-        Err(Error::Forbidden)
-    }
+    let holder = tokens::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+    if roles.contains(&holder.role) { Ok(holder) } else { Err(Error::Forbidden) }
 }
 
 /// The token, in the one header it may be in, there once.
@@ -91,12 +85,7 @@ mod tests {
     fn a_token_is_sent_once_as_bearer() {
         assert_eq!(read(&["Bearer fft_a"]).as_deref(), Some("fft_a"));
         assert_eq!(read(&["bearer fft_a"]).as_deref(), Some("fft_a"));
-        for other in [
-            &[][..],
-            &["fft_a"],
-            &["Basic fft_a"],
-            &["Bearer a", "Bearer a"],
-        ] {
+        for other in [&[][..], &["fft_a"], &["Basic fft_a"], &["Bearer a", "Bearer a"]] {
             assert_eq!(read(other), None, "{other:?}");
         }
     }

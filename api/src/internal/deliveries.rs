@@ -1,14 +1,17 @@
 //! `/internal/v1/firms/{firm}/deliveries`: what was sent, and what came of it.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use domain::delivery::Hop;
 use domain::time::Timestamp;
 use projector::deliveries::{self, AttemptRow, DeliveryRow};
-use projector::{answers, firms};
+use projector::firms;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use vault::{Subject, answers};
 
 use super::List;
 use super::caller::Reader;
@@ -66,17 +69,10 @@ pub(super) async fn list(
     State(service): State<Service>,
     page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<List<Delivery>>, Error> {
-    let limit = page
-        .ok()
-        .and_then(|Query(page)| page.limit())
-        .ok_or_else(Page::invalid)?;
+    let limit = page.ok().and_then(|Query(page)| page.limit()).ok_or_else(Page::invalid)?;
     let pool = service.store.pool();
-    firms::is_active(pool, firm_id)
-        .await?
-        .ok_or(Error::FirmNotFound)?;
-    Ok(Json(List::of(
-        deliveries::list(pool, firm_id, limit).await?,
-    )))
+    firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
+    Ok(Json(List::of(deliveries::list(pool, firm_id, limit).await?)))
 }
 
 /// Shows one with all its attempts; what receivers said only to operators.
@@ -88,19 +84,14 @@ pub(super) async fn show(
 ) -> Result<Json<Delivery>, Error> {
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
     let pool = service.store.pool();
-    let row = deliveries::find(pool, firm_id, delivery_id)
-        .await?
-        .ok_or(Error::DeliveryNotFound)?;
+    let row = deliveries::find(pool, firm_id, delivery_id).await?.ok_or(Error::DeliveryNotFound)?;
     let attempts = deliveries::attempts(pool, delivery_id).await?;
     let answers = if reader.sees_answers() {
-        answers::of_delivery(pool, delivery_id).await?
+        answers_to(&service, firm_id, &row).await?
     } else {
-        Vec::new()
+        HashMap::new()
     };
-    Ok(Json(Delivery {
-        attempts: Some(with_answers(attempts, &answers)),
-        ..row.into()
-    }))
+    Ok(Json(Delivery { attempts: Some(with_answers(attempts, answers)), ..row.into() }))
 }
 
 impl Page {
@@ -113,13 +104,19 @@ impl Page {
     }
 }
 
-fn with_answers(attempts: Vec<AttemptRow>, answers: &[(i32, String)]) -> Vec<Attempt> {
-    let answer = |number| {
-        answers
-            .iter()
-            .find(|(answered, _)| *answered == number)
-            .map(|(_, answer)| answer.clone())
-    };
+/// What receivers said, as far as it can be read: where the response is erased, its key is gone.
+async fn answers_to(
+    service: &Service,
+    firm_id: Uuid,
+    row: &DeliveryRow,
+) -> Result<HashMap<i32, String>, Error> {
+    let subject = Subject { firm_id, response_id: row.response_id };
+    let keys = service.keyring.find(&[subject]).await?;
+    let mut connection = service.store.pool().acquire().await?;
+    Ok(answers::read(&mut connection, &keys, row.delivery_id).await?)
+}
+
+fn with_answers(attempts: Vec<AttemptRow>, mut answers: HashMap<i32, String>) -> Vec<Attempt> {
     attempts
         .into_iter()
         .map(|row| Attempt {
@@ -131,7 +128,7 @@ fn with_answers(attempts: Vec<AttemptRow>, answers: &[(i32, String)]) -> Vec<Att
             error: row.error,
             retry_after_seconds: row.retry_after_seconds,
             hops: row.hops.0,
-            answer: answer(row.number),
+            answer: answers.remove(&row.number),
         })
         .collect()
 }
@@ -185,8 +182,8 @@ mod tests {
             retry_after_seconds: None,
             hops: Column(Vec::new()),
         };
-        let answers = [(2, "down".to_owned())];
-        let attempts = with_answers(vec![attempt(1), attempt(2)], &answers);
+        let answers = HashMap::from([(2, "down".to_owned())]);
+        let attempts = with_answers(vec![attempt(1), attempt(2)], answers);
         assert_eq!(attempts[0].answer, None);
         assert_eq!(attempts[1].answer.as_deref(), Some("down"));
     }

@@ -49,11 +49,7 @@ pub(super) async fn create(
     let member_id = body::id(&mut fields, "member_id")?;
     let name = body::string(&mut fields, "name")?;
     let created = keys::create(&service, firm_id, member_id, &name).await?;
-    Ok((
-        StatusCode::CREATED,
-        [(CACHE_CONTROL, "no-store")],
-        Json(created.into()),
-    ))
+    Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(created.into())))
 }
 
 /// Lists the firm's keys, revoked ones too.
@@ -134,10 +130,7 @@ mod tests {
         );
         let text = created.key.as_str().to_owned();
         let json = |key: Key| serde_json::to_string(&key).unwrap();
-        assert_eq!(
-            json(created.into()),
-            format!(r#"{shared},"key":"{text}"}}"#)
-        );
+        assert_eq!(json(created.into()), format!(r#"{shared},"key":"{text}"}}"#));
         assert_eq!(json(row.into()), format!("{shared}}}"));
     }
 }

@@ -27,9 +27,7 @@ pub fn router(service: Service) -> Router {
         .route("/webhook-secret", get(secrets::reveal))
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show));
-    let v1 = Router::new()
-        .route("/activity", post(activity::report))
-        .nest("/firms/{firm}", firm);
+    let v1 = Router::new().route("/activity", post(activity::report)).nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)
         .route("/livez", get(health::live))
@@ -57,10 +55,7 @@ struct List<T> {
 
 impl<T> List<T> {
     fn of(rows: Vec<impl Into<T>>) -> Self {
-        Self {
-            items: rows.into_iter().map(Into::into).collect(),
-            next: None,
-        }
+        Self { items: rows.into_iter().map(Into::into).collect(), next: None }
     }
 }
 

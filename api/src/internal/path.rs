@@ -26,10 +26,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Firm {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
-        id(parts, state, "firm")
-            .await
-            .map(Self)
-            .ok_or(Error::FirmNotFound)
+        id(parts, state, "firm").await.map(Self).ok_or(Error::FirmNotFound)
     }
 }
 
@@ -43,8 +40,5 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
 
 async fn id<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<Uuid> {
     let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
-    params
-        .iter()
-        .find(|(param, _)| *param == name)
-        .and_then(|(_, text)| parse_id(text))
+    params.iter().find(|(param, _)| *param == name).and_then(|(_, text)| parse_id(text))
 }

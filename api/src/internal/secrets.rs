@@ -28,9 +28,6 @@ pub(super) async fn reveal(
 ) -> Result<([(HeaderName, &'static str); 1], Json<Secret>), Error> {
     let revealed = secrets::reveal(&service, firm_id, caller.actor()).await?;
     let secret = revealed.secret.as_str().to_owned();
-    let secret = Secret {
-        secret,
-        rotated_at: revealed.rotated_at,
-    };
+    let secret = Secret { secret, rotated_at: revealed.rotated_at };
     Ok(([(CACHE_CONTROL, "no-store")], Json(secret)))
 }

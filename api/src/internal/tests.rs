@@ -28,12 +28,9 @@ const ROUTES: [(Method, &str); 7] = [
 
 /// No server listens where the pool points to.
 fn door() -> Router {
-    let nowhere = PgConnectOptions::new_without_pgpass()
-        .host("127.0.0.1")
-        .port(1);
-    let pool = PgPoolOptions::new()
-        .acquire_timeout(Duration::from_millis(100))
-        .connect_lazy_with(nowhere);
+    let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
+    let pool =
+        PgPoolOptions::new().acquire_timeout(Duration::from_millis(100)).connect_lazy_with(nowhere);
     router(Service {
         store: Store::new(pool.clone(), Vec::new()),
         keyring: Keyring::new(pool, WrappingKey::new(&[0; 32])),
@@ -49,32 +46,20 @@ async fn call(method: &Method, path: &str, token: Option<&str>) -> (u16, Value) 
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let response = door()
-        .oneshot(request.body(Body::empty()).unwrap())
-        .await
-        .unwrap();
+    let response = door().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, 64 << 10).await.unwrap();
-    (
-        parts.status.as_u16(),
-        serde_json::from_slice(&body).unwrap(),
-    )
+    (parts.status.as_u16(), serde_json::from_slice(&body).unwrap())
 }
 
 #[tokio::test]
 async fn without_a_token_or_with_a_malformed_one_every_route_is_401() {
     for (method, path) in ROUTES {
-        for token in [
-            None,
-            Some("fft_AAA"),
-            Some("ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
-        ] {
+        for token in
+            [None, Some("fft_AAA"), Some("ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")]
+        {
             let (status, body) = call(&method, path, token).await;
-            assert_eq!(
-                (status, &body["code"]),
-                (401, &"unauthorized".into()),
-                "{method} {path}"
-            );
+            assert_eq!((status, &body["code"]), (401, &"unauthorized".into()), "{method} {path}");
         }
     }
 }
@@ -83,11 +68,7 @@ async fn without_a_token_or_with_a_malformed_one_every_route_is_401() {
 async fn e11_without_a_database_a_token_is_503_and_the_service_lives_but_is_not_ready() {
     for (method, path) in ROUTES {
         let (status, body) = call(&method, path, Some(TOKEN)).await;
-        assert_eq!(
-            (status, &body["code"]),
-            (503, &"unavailable".into()),
-            "{method} {path}"
-        );
+        assert_eq!((status, &body["code"]), (503, &"unavailable".into()), "{method} {path}");
     }
     assert_eq!(call(&Method::GET, "/livez", None).await.0, 200);
     assert_eq!(call(&Method::GET, "/readyz", None).await.0, 503);
@@ -95,13 +76,7 @@ async fn e11_without_a_database_a_token_is_503_and_the_service_lives_but_is_not_
 
 #[tokio::test]
 async fn unknown_routes_and_wrong_methods_are_told() {
-    assert_eq!(
-        call(&Method::GET, "/internal/v1/nothing", None).await.0,
-        404
-    );
-    assert_eq!(
-        call(&Method::GET, "/internal/v1/activity", None).await.0,
-        405
-    );
+    assert_eq!(call(&Method::GET, "/internal/v1/nothing", None).await.0, 404);
+    assert_eq!(call(&Method::GET, "/internal/v1/activity", None).await.0, 405);
     assert_eq!(call(&Method::GET, "/api/v1/me", None).await.0, 404);
 }

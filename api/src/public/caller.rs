@@ -57,9 +57,7 @@ impl Caller {
             key_prefix: row.key_prefix,
             firm_id: row.firm_id,
             firm_name: row.firm_name,
-            plan: Plan {
-                leads_in_full: row.leads_in_full,
-            },
+            plan: Plan { leads_in_full: row.leads_in_full },
         })
     }
 }
@@ -86,20 +84,14 @@ pub(super) mod tests {
 
     #[test]
     fn b5_a_key_of_an_inactive_firm_calls_for_nobody() {
-        let inactive = CallerRow {
-            firm_active: false,
-            ..row()
-        };
+        let inactive = CallerRow { firm_active: false, ..row() };
         assert_eq!(Caller::of_active_firm(inactive), Err(Error::FirmInactive));
     }
 
     #[test]
     fn the_plan_is_the_firms() {
         assert!(!caller().plan.leads_in_full);
-        let paid = CallerRow {
-            leads_in_full: true,
-            ..row()
-        };
+        let paid = CallerRow { leads_in_full: true, ..row() };
         assert!(Caller::of_active_firm(paid).unwrap().plan.leads_in_full);
     }
 }

@@ -27,11 +27,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Option<&'a str>> {
 
 fn bearer_key(value: &str) -> Option<ApiKey> {
     let (scheme, key) = value.split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") {
-        ApiKey::parse(key).ok()
-    } else {
-        None
-    }
+    if scheme.eq_ignore_ascii_case("bearer") { ApiKey::parse(key).ok() } else { None }
 }
 
 #[cfg(test)]
@@ -99,10 +95,7 @@ mod tests {
 
     #[test]
     fn b1_a_value_of_10_kb_is_no_key() {
-        assert_eq!(
-            read(&[("authorization", &format!("Bearer {}", "A".repeat(10_000)))]),
-            None
-        );
+        assert_eq!(read(&[("authorization", &format!("Bearer {}", "A".repeat(10_000)))]), None);
     }
 
     #[rstest]

@@ -73,10 +73,7 @@ mod tests {
             slug: "intake".into(),
             url: "https://forms.example/f/intake".into(),
             status: "draft".into(),
-            hidden_fields: Column(vec![HiddenField {
-                key: "ref".into(),
-                label: "Ref".into(),
-            }]),
+            hidden_fields: Column(vec![HiddenField { key: "ref".into(), label: "Ref".into() }]),
             created_at: "2026-11-01T10:00:00Z".parse::<Timestamp>().unwrap().get(),
         };
         assert_eq!(

@@ -69,19 +69,15 @@ fn parse(mut body: Map<String, Value>) -> Result<NewHook, Error> {
     let trigger = body::optional_string(&mut body, "trigger")?;
     let event = body::optional_string(&mut body, "event")?;
     let form_id = body::optional_id(&mut body, "form_id")?;
-    Ok(NewHook {
-        target_url,
-        trigger: one_of(trigger, event)?,
-        form_id,
-    })
+    Ok(NewHook { target_url, trigger: one_of(trigger, event)?, form_id })
 }
 
 /// `event` stands in for `trigger`; both must then say the same (ruling 9).
 fn one_of(trigger: Option<String>, event: Option<String>) -> Result<String, Error> {
     match (trigger, event) {
-        (Some(trigger), Some(event)) if trigger != event => Err(Error::invalid(
-            "`trigger` and `event` name different triggers",
-        )),
+        (Some(trigger), Some(event)) if trigger != event => {
+            Err(Error::invalid("`trigger` and `event` name different triggers"))
+        }
         (Some(trigger), _) => Ok(trigger),
         (None, Some(event)) => Ok(event),
         (None, None) => Err(Error::invalid("`trigger` is missing")),
@@ -143,38 +139,17 @@ mod tests {
 
     #[rstest]
     #[case(r#"{"target_url":"u"}"#, "`trigger` is missing")]
-    #[case(
-        r#"{"target_url":"u","trigger":"a","event":"b"}"#,
-        "name different triggers"
-    )]
-    #[case(
-        r#"{"target_url":"u","trigger":"a","event":null}"#,
-        "`event` must be a string"
-    )]
+    #[case(r#"{"target_url":"u","trigger":"a","event":"b"}"#, "name different triggers")]
+    #[case(r#"{"target_url":"u","trigger":"a","event":null}"#, "`event` must be a string")]
     #[case(r#"{"target_url":"u","trigger":null}"#, "`trigger` must be a string")]
     #[case(r#"{"target_url":"u","trigger":["x"]}"#, "`trigger` must be a string")]
-    #[case(
-        r#"{"target_url":"u","trigger":"a","event":5}"#,
-        "`event` must be a string"
-    )]
+    #[case(r#"{"target_url":"u","trigger":"a","event":5}"#, "`event` must be a string")]
     #[case(r#"{"trigger":"a"}"#, "`target_url` is missing")]
-    #[case(
-        r#"{"target_url":null,"trigger":"a"}"#,
-        "`target_url` must be a string"
-    )]
+    #[case(r#"{"target_url":null,"trigger":"a"}"#, "`target_url` must be a string")]
     #[case(r#"{"target_url":5,"trigger":"a"}"#, "`target_url` must be a string")]
-    #[case(
-        r#"{"target_url":"u","trigger":"a","form_id":""}"#,
-        "`form_id` must be a"
-    )]
-    #[case(
-        r#"{"target_url":"u","trigger":"a","form_id":"abc"}"#,
-        "`form_id` must be a"
-    )]
-    #[case(
-        r#"{"target_url":"u","trigger":"a","form_id":5}"#,
-        "`form_id` must be a"
-    )]
+    #[case(r#"{"target_url":"u","trigger":"a","form_id":""}"#, "`form_id` must be a")]
+    #[case(r#"{"target_url":"u","trigger":"a","form_id":"abc"}"#, "`form_id` must be a")]
+    #[case(r#"{"target_url":"u","trigger":"a","form_id":5}"#, "`form_id` must be a")]
     #[case(
         r#"{"target_url":"u","trigger":"a","form_id":"{0b7a4c7e-93a1-4a65-8c0c-2f1f3a9d5e01}"}"#,
         "`form_id` must be a"
@@ -202,9 +177,6 @@ mod tests {
                 r#""created_at":"2026-11-01T10:00:00.000Z"}"#,
             )
         );
-        assert_eq!(
-            serde_json::to_string(&Done { ok: true }).unwrap(),
-            r#"{"ok":true}"#
-        );
+        assert_eq!(serde_json::to_string(&Done { ok: true }).unwrap(), r#"{"ok":true}"#);
     }
 }

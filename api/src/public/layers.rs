@@ -32,10 +32,7 @@ async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
 }
 
 async fn limit_head(request: Request, next: Next) -> Response {
-    let target = request
-        .uri()
-        .path_and_query()
-        .map_or(0, |target| target.as_str().len());
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if fits(target, request.headers()) {
         next.run(request).await
     } else {
@@ -44,17 +41,12 @@ async fn limit_head(request: Request, next: Next) -> Response {
 }
 
 fn fits(target: usize, headers: &HeaderMap) -> bool {
-    let bytes: usize = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len())
-        .sum();
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     headers.len() <= HEADER_LINES && target + bytes <= HEAD_BYTES
 }
 
 async fn mark(mut response: Response) -> Response {
-    response
-        .headers_mut()
-        .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -66,12 +58,7 @@ mod tests {
     fn headers(lines: usize, bytes: usize) -> HeaderMap {
         let name = HeaderName::from_static("x-test");
         (0..lines)
-            .map(|_| {
-                (
-                    name.clone(),
-                    HeaderValue::from_str(&"a".repeat(bytes)).unwrap(),
-                )
-            })
+            .map(|_| (name.clone(), HeaderValue::from_str(&"a".repeat(bytes)).unwrap()))
             .collect()
     }
 

@@ -34,15 +34,8 @@ pub(super) async fn show(caller: Caller) -> Json<Me> {
 impl From<Caller> for Me {
     fn from(caller: Caller) -> Self {
         Self {
-            firm: Firm {
-                id: caller.firm_id,
-                name: caller.firm_name,
-            },
-            key: Key {
-                id: caller.key_id,
-                name: caller.key_name,
-                prefix: caller.key_prefix,
-            },
+            firm: Firm { id: caller.firm_id, name: caller.firm_name },
+            key: Key { id: caller.key_id, name: caller.key_name, prefix: caller.key_prefix },
         }
     }
 }

@@ -19,12 +19,9 @@ use super::*;
 const KEY: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 fn service() -> Service {
-    let nowhere = PgConnectOptions::new_without_pgpass()
-        .host("127.0.0.1")
-        .port(1);
-    let pool = PgPoolOptions::new()
-        .acquire_timeout(Duration::from_millis(100))
-        .connect_lazy_with(nowhere);
+    let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
+    let pool =
+        PgPoolOptions::new().acquire_timeout(Duration::from_millis(100)).connect_lazy_with(nowhere);
     Service {
         store: Store::new(pool.clone(), Vec::new()),
         keyring: Keyring::new(pool, WrappingKey::new(&[0; 32])),
@@ -74,16 +71,9 @@ const ROUTES: [(Method, &str); 13] = [
 async fn b1_without_a_key_every_route_is_401() {
     let door = router(service());
     for (method, path) in ROUTES {
-        for path in [
-            path.to_owned(),
-            format!("{path}?api_key={KEY}&x-api-key={KEY}"),
-        ] {
+        for path in [path.to_owned(), format!("{path}?api_key={KEY}&x-api-key={KEY}")] {
             let (status, code, _) = call(door.clone(), request(method.clone(), &path, None)).await;
-            assert_eq!(
-                (status, code.as_str()),
-                (401, "unauthorized"),
-                "{method} {path}"
-            );
+            assert_eq!((status, code.as_str()), (401, "unauthorized"), "{method} {path}");
         }
     }
 }
@@ -94,11 +84,7 @@ async fn b2_a_malformed_key_is_401_without_a_look_up() {
     for (method, path) in ROUTES {
         let malformed = request(method.clone(), path, Some("ffk_AAA"));
         let (status, code, _) = call(door.clone(), malformed).await;
-        assert_eq!(
-            (status, code.as_str()),
-            (401, "unauthorized"),
-            "{method} {path}"
-        );
+        assert_eq!((status, code.as_str()), (401, "unauthorized"), "{method} {path}");
     }
 }
 
@@ -108,17 +94,13 @@ async fn e11_without_a_database_a_key_is_503() {
     for (method, path) in ROUTES {
         let (status, code, answer) =
             call(door.clone(), request(method.clone(), path, Some(KEY))).await;
-        assert_eq!(
-            (status, code.as_str()),
-            (503, "unavailable"),
-            "{method} {path}"
-        );
+        assert_eq!((status, code.as_str()), (503, "unavailable"), "{method} {path}");
         assert_eq!(answer.headers()["retry-after"], "1");
     }
 }
 
 #[tokio::test]
-async fn a22_a_head_of_101_lines_is_431() {
+async fn a_head_of_101_lines_that_reaches_the_router_is_431() {
     let mut request = request(Method::GET, "/api/v1/me", Some(KEY));
     for _ in 0..100 {
         request.headers_mut().append("x-test", "a".parse().unwrap());
@@ -146,14 +128,9 @@ async fn a20_a_wrong_method_is_405_with_allow(#[case] path: &str, #[case] allow:
     async fn wrong() -> Error {
         Error::MethodNotAllowed
     }
-    let routes = Router::new()
-        .route("/one", get(done))
-        .route("/two", get(done).post(done));
-    let door = layers::around(
-        Router::new()
-            .nest("/api/v1", routes)
-            .method_not_allowed_fallback(wrong),
-    );
+    let routes = Router::new().route("/one", get(done)).route("/two", get(done).post(done));
+    let door =
+        layers::around(Router::new().nest("/api/v1", routes).method_not_allowed_fallback(wrong));
     let path = format!("/api/v1{path}");
     let (status, code, answer) = call(door, request(Method::PUT, &path, None)).await;
     assert_eq!((status, code.as_str()), (405, "invalid_request"));

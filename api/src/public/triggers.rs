@@ -41,22 +41,13 @@ mod tests {
 
     fn keys(leads_in_full: bool) -> Vec<&'static str> {
         let plan = Plan { leads_in_full };
-        offers(plan, "https://forms.example/api/v1")
-            .iter()
-            .map(|offer| offer.key)
-            .collect()
+        offers(plan, "https://forms.example/api/v1").iter().map(|offer| offer.key).collect()
     }
 
     #[test]
     fn the_list_follows_the_plan() {
         assert_eq!(keys(true), Trigger::ALL.map(Trigger::key));
-        assert_eq!(
-            keys(false),
-            Trigger::ALL[..9]
-                .iter()
-                .map(|t| t.key())
-                .collect::<Vec<_>>()
-        );
+        assert_eq!(keys(false), Trigger::ALL[..9].iter().map(|t| t.key()).collect::<Vec<_>>());
     }
 
     #[test]

@@ -29,10 +29,7 @@ use crate::{doors, ingest, serve};
 use receiver::Receiver;
 
 /// Databases of its own, new at each run.
-const DEMO: Names = Names {
-    main: "firmforms_demo",
-    keyring: "firmforms_demo_keyring",
-};
+const DEMO: Names = Names { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
 
 /// How long the deliveries may take before the demo has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,10 +59,10 @@ pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
     let doors = doors::open(public, internal).await?;
     let base_url = format!("http://{}/api/v1", doors.public_addr);
     let system = start(place, base_url).await?;
-    story::opened(&system, started);
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, Role::All, &stop);
     doors.serve(&system.service, &stop, &mut tasks);
+    story::opened(&system, started);
     let told = tell(&system, &activity, (&mut tasks, &stop, started)).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
         story::try_it(&system.service.base_url, subscribers);
@@ -101,20 +98,13 @@ async fn tell(
     activity: &Activity,
     (tasks, stop, started): (&mut JoinSet<()>, &CancellationToken, Instant),
 ) -> anyhow::Result<Vec<Subscriber>> {
-    let split = activity
-        .text
-        .split_inclusive('\n')
-        .take(activity.responses_from)
-        .map(str::len)
-        .sum();
+    let split =
+        activity.text.split_inclusive('\n').take(activity.responses_from).map(str::len).sum();
     let (state, responses) = activity.text.split_at(split);
     let known = ingest::lines(&system.service, BufReader::new(state.as_bytes())).await?;
     story::reported("firms, members and forms", &known);
     let subscribers = subscribers(system, activity).await?;
-    let secrets = subscribers
-        .iter()
-        .map(|s| (s.firm_id, s.secret.clone()))
-        .collect();
+    let secrets = subscribers.iter().map(|s| (s.firm_id, s.secret.clone())).collect();
     let receiver = Receiver::new(secrets, system.service.clock.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -126,14 +116,8 @@ async fn tell(
     let taken = ingest::lines(&system.service, BufReader::new(responses.as_bytes())).await?;
     story::reported("responses, saved and submitted", &taken);
     let expected = activity.submitted.len();
-    if tokio::time::timeout(PATIENCE, receiver.wait_for(expected))
-        .await
-        .is_err()
-    {
-        bail!(
-            "{} of {expected} deliveries arrived",
-            receiver.arrived().len()
-        );
+    if tokio::time::timeout(PATIENCE, receiver.wait_for(expected)).await.is_err() {
+        bail!("{} of {expected} deliveries arrived", receiver.arrived().len());
     }
     story::settled(system, expected).await?;
     let arrived = receiver.arrived();
@@ -172,10 +156,7 @@ async fn subscribe(
     let body = json!({"trigger": "form_submitted", "target_url": target});
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (
-            HeaderName::from_static("x-api-key"),
-            HeaderValue::try_from(&subscriber.key)?,
-        ),
+        (HeaderName::from_static("x-api-key"), HeaderValue::try_from(&subscriber.key)?),
     ]);
     let request = Request {
         target: format!("{}/hooks", system.service.base_url),
@@ -224,8 +205,7 @@ impl Activity {
         match event["type"].as_str() {
             Some("firm.opened") => {
                 let name = data["name"].as_str().unwrap_or_default().to_owned();
-                self.owners
-                    .extend(firm.map(|firm| (firm, (name, Uuid::nil()))));
+                self.owners.extend(firm.map(|firm| (firm, (name, Uuid::nil()))));
             }
             Some("member.joined") if data["role"] == "owner" => {
                 let owner = firm.and_then(|firm| self.owners.get_mut(&firm));
@@ -236,8 +216,6 @@ impl Activity {
             Some("response.submitted") => self.submitted.extend(id(&data["response_id"])),
             _ => {}
         }
-        event["type"]
-            .as_str()
-            .is_some_and(|kind| kind.starts_with("response."))
+        event["type"].as_str().is_some_and(|kind| kind.starts_with("response."))
     }
 }

@@ -30,10 +30,7 @@ pub(super) struct Arrived {
 
 impl Arrived {
     pub(super) fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
@@ -49,25 +46,15 @@ pub(super) struct Receiver {
 impl Receiver {
     pub(super) fn new(secrets: BTreeMap<Uuid, String>, clock: Clock) -> Self {
         let count = watch::Sender::new(0);
-        Self {
-            secrets: Arc::new(secrets),
-            clock,
-            arrived: Arc::default(),
-            count,
-        }
+        Self { secrets: Arc::new(secrets), clock, arrived: Arc::default(), count }
     }
 
     pub(super) fn router(&self) -> Router {
-        Router::new()
-            .route("/hooks/{firm}", post(receive))
-            .with_state(self.clone())
+        Router::new().route("/hooks/{firm}", post(receive)).with_state(self.clone())
     }
 
     pub(super) fn arrived(&self) -> Vec<Arrived> {
-        self.arrived
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) async fn wait_for(&self, count: usize) {
@@ -82,49 +69,23 @@ async fn receive(
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    let header = headers
-        .get("x-service-signature")
-        .and_then(|value| value.to_str().ok());
+    let header = headers.get("x-service-signature").and_then(|value| value.to_str().ok());
     let now = receiver.clock.now().get().timestamp();
     let genuine = match (header, receiver.secrets.get(&firm_id)) {
-        (Some(header), Some(secret)) => verify(
-            SignedRequest {
-                header,
-                body: &body,
-            },
-            secret,
-            now,
-        )
-        .is_ok(),
+        (Some(header), Some(secret)) => {
+            verify(SignedRequest { header, body: &body }, secret, now).is_ok()
+        }
         _ => false,
     };
-    let arrived = Arrived {
-        firm_id,
-        headers,
-        body,
-        genuine,
-        at: Instant::now(),
-    };
-    receiver
-        .arrived
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(arrived);
+    let arrived = Arrived { firm_id, headers, body, genuine, at: Instant::now() };
+    receiver.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(arrived);
     receiver.count.send_modify(|count| *count += 1);
-    if genuine {
-        StatusCode::NO_CONTENT
-    } else {
-        StatusCode::UNAUTHORIZED
-    }
+    if genuine { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
 }
 
 /// The signature as `openssl dgst` makes it; none when there is no openssl.
 pub(super) async fn openssl_signature(arrived: &Arrived, secret: &str) -> Option<String> {
-    let t = arrived
-        .header("x-service-signature")
-        .strip_prefix("t=")?
-        .split(',')
-        .next()?;
+    let t = arrived.header("x-service-signature").strip_prefix("t=")?.split(',').next()?;
     let mut openssl = Command::new("openssl")
         .args(["dgst", "-sha256", "-hmac", secret])
         .stdin(Stdio::piped())
@@ -133,10 +94,7 @@ pub(super) async fn openssl_signature(arrived: &Arrived, secret: &str) -> Option
         .spawn()
         .ok()?;
     let mut stdin = openssl.stdin.take()?;
-    stdin
-        .write_all(&[t.as_bytes(), b".", &arrived.body].concat())
-        .await
-        .ok()?;
+    stdin.write_all(&[t.as_bytes(), b".", &arrived.body].concat()).await.ok()?;
     drop(stdin);
     let output = openssl.wait_with_output().await.ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -15,18 +15,12 @@ use super::{PATIENCE, Subscriber};
 use crate::wiring::System;
 
 pub(super) fn opened(system: &System, started: Instant) {
-    println!(
-        "PostgreSQL and both doors are up after {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
+    println!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
     println!("  public    {}", system.service.base_url);
 }
 
 pub(super) fn reported(what: &str, accepted: &Accepted) {
-    let Accepted {
-        accepted,
-        duplicates,
-    } = accepted;
+    let Accepted { accepted, duplicates } = accepted;
     println!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
 }
 
@@ -49,11 +43,7 @@ pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<
             return Ok(());
         }
         if Instant::now() > until {
-            bail!(
-                "{} deliveries in history, {} of them pending",
-                pending.0,
-                pending.1
-            );
+            bail!("{} deliveries in history, {} of them pending", pending.0, pending.1);
         }
         let moment = Duration::from_millis(20);
         drop(tokio::time::timeout(moment, nudge.changed()).await);
@@ -66,10 +56,7 @@ pub(super) async fn arrived(
     subscribers: &[Subscriber],
     (started, reported): (Instant, Instant),
 ) -> anyhow::Result<()> {
-    let ids: BTreeSet<&str> = arrived
-        .iter()
-        .map(|one| one.header("x-service-delivery"))
-        .collect();
+    let ids: BTreeSet<&str> = arrived.iter().map(|one| one.header("x-service-delivery")).collect();
     let genuine = arrived.iter().filter(|one| one.genuine).count();
     println!(
         "\n{} deliveries arrived, {} different, {genuine} signatures good",
@@ -78,16 +65,11 @@ pub(super) async fn arrived(
     );
     let mut by_openssl = 0;
     for one in arrived {
-        let secret = subscribers
-            .iter()
-            .find(|subscriber| subscriber.firm_id == one.firm_id);
+        let secret = subscribers.iter().find(|subscriber| subscriber.firm_id == one.firm_id);
         let Some(subscriber) = secret else { continue };
         match openssl_signature(one, &subscriber.secret).await {
             Some(signature) if signature == one.header("x-service-signature") => by_openssl += 1,
-            Some(_) => bail!(
-                "openssl dgst disagrees about {}",
-                one.header("x-service-delivery")
-            ),
+            Some(_) => bail!("openssl dgst disagrees about {}", one.header("x-service-delivery")),
             None => {}
         }
     }
@@ -127,23 +109,16 @@ pub(super) async fn one_delivery(system: &System, arrived: &[Arrived]) -> anyhow
     println!("\nIts history:\n");
     if let Some(delivery) = deliveries::find(system.pool(), shown.firm_id, id).await? {
         println!("  delivery {id}: {}", delivery.state);
-        println!(
-            "  sha256 of the body {}",
-            delivery.body_sha256.unwrap_or_default()
-        );
+        println!("  sha256 of the body {}", delivery.body_sha256.unwrap_or_default());
     }
     for attempt in deliveries::attempts(system.pool(), id).await? {
-        let status = attempt
-            .status
-            .map_or_else(String::new, |status| status.to_string());
+        let status = attempt.status.map_or_else(String::new, |status| status.to_string());
         let took = attempt.finished_at - attempt.started_at;
         println!(
             "  try {}: {} {status} at {}, {} ms after its claim",
             attempt.number,
             attempt.outcome,
-            attempt
-                .started_at
-                .to_rfc3339_opts(SecondsFormat::Millis, true),
+            attempt.started_at.to_rfc3339_opts(SecondsFormat::Millis, true),
             took.num_milliseconds()
         );
     }

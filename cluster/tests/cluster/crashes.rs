@@ -54,15 +54,9 @@ async fn a_server_that_lost_its_guard_is_replaced() {
     owner.answer();
     let postmaster = postmaster(folder.path());
     let is_shell = |pid: &i32| name(*pid).is_some_and(|name| name == "sh");
-    servants_of(folder.path())
-        .into_iter()
-        .filter(is_shell)
-        .for_each(kill_9);
+    servants_of(folder.path()).into_iter().filter(is_shell).for_each(kill_9);
     owner.kill_9();
-    assert!(
-        servants_of(folder.path()).contains(&postmaster),
-        "the server is still there"
-    );
+    assert!(servants_of(folder.path()).contains(&postmaster), "the server is still there");
 
     let again = open(folder.path()).await;
     run(&again, "select 1").await.unwrap();

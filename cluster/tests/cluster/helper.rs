@@ -25,10 +25,7 @@ pub(crate) fn is_root() -> bool {
 
 /// A folder that the server's account can enter.
 pub(crate) fn folder() -> TempDir {
-    tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o711))
-        .tempdir()
-        .unwrap()
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o711)).tempdir().unwrap()
 }
 
 /// The programs that whoever runs the tests wants.
@@ -62,10 +59,7 @@ pub(crate) async fn run(cluster: &Cluster, sql: &str) -> Result<u64, sqlx::Error
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(
-            begun.elapsed() < DEADLINE,
-            "not within {DEADLINE:?}: {what}"
-        );
+        assert!(begun.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -73,16 +67,11 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 /// The processes that have a folder in their command line or their environment, without ourselves
 /// and other users of the cluster.
 pub(crate) fn servants_of(data_dir: &Path) -> Vec<i32> {
-    let folder = data_dir
-        .join("postgres")
-        .into_os_string()
-        .into_string()
-        .unwrap();
+    let folder = data_dir.join("postgres").into_os_string().into_string().unwrap();
     let mentions = |pid: i32| {
         let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let text = [read("cmdline"), read("environ")].concat();
-        text.windows(folder.len())
-            .any(|part| part == folder.as_bytes())
+        text.windows(folder.len()).any(|part| part == folder.as_bytes())
     };
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -98,12 +87,7 @@ pub(crate) fn assert_ended(data_dir: &Path) {
 
 /// What a living process is called.
 pub(crate) fn name(pid: i32) -> Option<String> {
-    Some(
-        fs::read_to_string(format!("/proc/{pid}/comm"))
-            .ok()?
-            .trim()
-            .to_owned(),
-    )
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())
 }
 
 pub(crate) fn kill_9(pid: i32) {
@@ -137,10 +121,7 @@ impl Process {
             fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         }
         let mut command = Command::new(copy);
-        command
-            .uid(nobody.uid.as_raw())
-            .gid(nobody.gid.as_raw())
-            .current_dir("/");
+        command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw()).current_dir("/");
         command.env("HOME", home);
         Self::start(command, data_dir)
     }
@@ -148,9 +129,7 @@ impl Process {
     /// The same where no programs can be found.
     pub(crate) fn spawn_without_programs(data_dir: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .env("FIRMFORMS_PG_SEARCH", "none")
-            .env_remove("FIRMFORMS_PG_BIN");
+        command.env("FIRMFORMS_PG_SEARCH", "none").env_remove("FIRMFORMS_PG_BIN");
         Self::start(command, data_dir)
     }
 
@@ -162,18 +141,9 @@ impl Process {
     }
 
     fn start(mut command: Command, data_dir: &str) -> Self {
-        command.args([
-            "--exact",
-            "helper::another_process",
-            "--nocapture",
-            "--test-threads=1",
-        ]);
+        command.args(["--exact", "helper::another_process", "--nocapture", "--test-threads=1"]);
         command.env("CLUSTER_TEST_DATA_DIR", data_dir);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let commands = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (sender, answers) = channel();
@@ -184,11 +154,7 @@ impl Process {
                 }
             }
         });
-        Self {
-            child,
-            commands,
-            answers,
-        }
+        Self { child, commands, answers }
     }
 
     /// Waits for its next answer; the first is the data directory, or why it could not be opened.

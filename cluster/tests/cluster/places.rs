@@ -27,12 +27,7 @@ async fn an_ordinary_user_has_a_cluster_too_and_root_joins_it() {
     }
     let home = folder();
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
-    chown(
-        home.path(),
-        Some(nobody.uid.as_raw()),
-        Some(nobody.gid.as_raw()),
-    )
-    .unwrap();
+    chown(home.path(), Some(nobody.uid.as_raw()), Some(nobody.gid.as_raw())).unwrap();
     let data_dir = home.path().join("data");
     let mut user = Process::spawn_as_nobody(home.path(), data_dir.to_str().unwrap());
     assert_eq!(user.answer(), data_dir.to_str().unwrap());
@@ -46,14 +41,8 @@ async fn an_ordinary_user_has_a_cluster_too_and_root_joins_it() {
     assert_ended(&data_dir);
 
     let root = open(&data_dir).await;
-    let owner = fs::metadata(format!("/proc/{}", postmaster(&data_dir)))
-        .unwrap()
-        .uid();
-    assert_eq!(
-        owner,
-        nobody.uid.as_raw(),
-        "root starts it as the user whose it is"
-    );
+    let owner = fs::metadata(format!("/proc/{}", postmaster(&data_dir))).unwrap().uid();
+    assert_eq!(owner, nobody.uid.as_raw(), "root starts it as the user whose it is");
     let mut user = Process::spawn_as_nobody(home.path(), data_dir.to_str().unwrap());
     assert_eq!(user.answer(), data_dir.to_str().unwrap());
     root.stop().await.unwrap();
@@ -76,10 +65,7 @@ async fn a_cluster_of_another_user_is_refused() {
     let said = user.answer();
     assert_eq!(
         said,
-        format!(
-            "{} belongs to user id 1: run as that user or as root",
-            theirs.display()
-        )
+        format!("{} belongs to user id 1: run as that user or as root", theirs.display())
     );
 }
 
@@ -91,10 +77,7 @@ async fn a_long_path_has_its_socket_in_a_short_folder() {
     let joined = open(&data_dir).await;
     run(&joined, "select 1").await.unwrap();
     let short = cluster.connect("postgres").get_socket().cloned().unwrap();
-    assert!(
-        short.to_string_lossy().starts_with("/tmp/firmforms-"),
-        "{short:?}"
-    );
+    assert!(short.to_string_lossy().starts_with("/tmp/firmforms-"), "{short:?}");
     joined.stop().await.unwrap();
     cluster.stop().await.unwrap();
     assert!(!short.exists());
@@ -110,10 +93,7 @@ async fn a_folder_that_the_account_cannot_enter_is_named() {
     fs::create_dir(&shut).unwrap();
     fs::set_permissions(&shut, Permissions::from_mode(0o700)).unwrap();
     let said = refusal(&config(&shut.join("data"))).await;
-    assert!(
-        said.contains(&format!("cannot enter {}: allow it", shut.display())),
-        "{said}"
-    );
+    assert!(said.contains(&format!("cannot enter {}: allow it", shut.display())), "{said}");
 }
 
 #[tokio::test]
@@ -134,10 +114,7 @@ async fn data_of_another_version_are_refused() {
     open(folder.path()).await.stop().await.unwrap();
     fs::write(folder.path().join("postgres/data/PG_VERSION"), "14\n").unwrap();
     let said = refusal(&config(folder.path())).await;
-    assert!(
-        said.starts_with("the data was made by PostgreSQL 14, and only "),
-        "{said}"
-    );
+    assert!(said.starts_with("the data was made by PostgreSQL 14, and only "), "{said}");
 }
 
 #[tokio::test]
@@ -147,10 +124,7 @@ async fn a_lost_password_is_not_replaced() {
     let password = folder.path().join("postgres.password");
     fs::remove_file(&password).unwrap();
     let said = refusal(&config(folder.path())).await;
-    assert!(
-        said.starts_with(&format!("{} is missing", password.display())),
-        "{said}"
-    );
+    assert!(said.starts_with(&format!("{} is missing", password.display())), "{said}");
     assert!(!password.exists());
 }
 

@@ -67,9 +67,7 @@ fn whoever_joined_keeps_the_server_when_its_starter_is_killed() {
     second.kill_9();
     assert_eq!(third.ask("select * from t"), "1");
     third.kill_9();
-    eventually("the server ends with its last user", || {
-        servants_of(folder.path()).is_empty()
-    });
+    eventually("the server ends with its last user", || servants_of(folder.path()).is_empty());
 }
 
 /// The server may be stopping for the one while the other joins.
@@ -90,26 +88,12 @@ async fn joining_while_the_last_user_leaves_never_joins_a_dying_server() {
 async fn nobody_else_can_enter() {
     let folder = folder();
     let cluster = open(folder.path()).await;
-    let mode = |name| {
-        folder
-            .path()
-            .join(name)
-            .metadata()
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777
-    };
+    let mode = |name| folder.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("postgres"), 0o700);
     assert_eq!(mode("postgres.password"), 0o600);
     assert_eq!(mode("postgres.log"), 0o600);
     let stranger = cluster.connect("postgres").password("guess");
     let refused = sqlx::ConnectOptions::connect(&stranger).await.unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("password authentication failed"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("password authentication failed"), "{refused}");
     cluster.stop().await.unwrap();
 }

@@ -10,14 +10,10 @@ use crate::helper::{Process, assert_ended, eventually, pg_bin, run, servants_of}
 
 #[tokio::test]
 async fn stopped_it_is_gone() {
-    let cluster = Cluster::temporary(pg_bin(), &[("shared_buffers", "16MB")])
-        .await
-        .unwrap();
+    let cluster = Cluster::temporary(pg_bin(), &[("shared_buffers", "16MB")]).await.unwrap();
     let data_dir = cluster.data_dir().to_owned();
     cluster.ensure_database("template").await.unwrap();
-    run(&cluster, r#"create database copy template "template""#)
-        .await
-        .unwrap();
+    run(&cluster, r#"create database copy template "template""#).await.unwrap();
     cluster.stop().await.unwrap();
     assert!(!data_dir.exists());
     assert_ended(&data_dir);
@@ -29,9 +25,7 @@ fn when_its_process_is_killed_it_goes() {
     let data_dir = process.answer();
     process.kill_9();
     let data_dir = Path::new(&data_dir);
-    eventually("the folder goes", || {
-        !data_dir.exists() && servants_of(data_dir).is_empty()
-    });
+    eventually("the folder goes", || !data_dir.exists() && servants_of(data_dir).is_empty());
 }
 
 #[test]
@@ -40,13 +34,7 @@ fn when_its_process_is_killed_while_it_is_being_made_it_goes() {
     // As /tmp is: the account removes what it owns.
     fs::set_permissions(here.path(), Permissions::from_mode(0o1777)).unwrap();
     let mut process = Process::spawn_with_temp_dir(here.path());
-    let made = || {
-        fs::read_dir(here.path())
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path())
-            .next()
-    };
+    let made = || fs::read_dir(here.path()).unwrap().flatten().map(|entry| entry.path()).next();
     eventually("it is being made", || {
         made().is_some_and(|dir| dir.join("postgres/data.new").exists())
     });
@@ -56,14 +44,8 @@ fn when_its_process_is_killed_while_it_is_being_made_it_goes() {
 
 #[tokio::test]
 async fn a_start_that_fails_leaves_nothing() {
-    let refused = Cluster::temporary(pg_bin(), &[("no_such_setting", "1")])
-        .await
-        .unwrap_err();
+    let refused = Cluster::temporary(pg_bin(), &[("no_such_setting", "1")]).await.unwrap_err();
     let said = refused.to_string();
-    let log = said
-        .split("(log: ")
-        .nth(1)
-        .unwrap()
-        .trim_end_matches("/postgres.log)");
+    let log = said.split("(log: ").nth(1).unwrap().trim_end_matches("/postgres.log)");
     eventually("the folder goes", || !Path::new(log).exists());
 }

@@ -13,10 +13,7 @@ pub(super) fn network_error(error: &reqwest::Error) -> NetworkError {
         NetworkError::Timeout
     } else if error.is_connect() {
         NetworkError::Connect
-    } else if causes(error)
-        .filter_map(<dyn Error>::downcast_ref)
-        .any(hyper::Error::is_parse)
-    {
+    } else if causes(error).filter_map(<dyn Error>::downcast_ref).any(hyper::Error::is_parse) {
         NetworkError::Protocol
     } else {
         NetworkError::Reset
@@ -29,10 +26,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
 
 /// An I/O error keeps the error it wraps out of `source`.
 fn next<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    match error
-        .downcast_ref::<io::Error>()
-        .and_then(io::Error::get_ref)
-    {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(wrapped) => Some(wrapped),
         None => error.source(),
     }

@@ -48,11 +48,7 @@ struct Kept {
 
 impl Clients {
     pub(super) fn new(tls: ClientConfig, connect: Duration) -> Self {
-        Self {
-            tls,
-            connect,
-            kept: Mutex::default(),
-        }
+        Self { tls, connect, kept: Mutex::default() }
     }
 
     /// The client that dials this address, and nothing else, for this target.
@@ -69,13 +65,7 @@ impl Clients {
         }
         let client = self.make(key.at)?;
         make_room(&mut kept, now);
-        kept.insert(
-            key,
-            Kept {
-                client: client.clone(),
-                used: now,
-            },
-        );
+        kept.insert(key, Kept { client: client.clone(), used: now });
         Ok(client)
     }
 
@@ -103,11 +93,7 @@ impl Key {
             TargetHost::Ip(_) => None,
         };
         let https = target.url().scheme() == "https";
-        Self {
-            https,
-            name,
-            at: SocketAddr::new(address, target.port()),
-        }
+        Self { https, name, at: SocketAddr::new(address, target.port()) }
     }
 }
 
@@ -136,19 +122,12 @@ mod tests {
     use super::*;
 
     fn clients() -> Clients {
-        Clients::new(
-            super::super::tls::config(&[]).unwrap(),
-            Duration::from_secs(5),
-        )
+        Clients::new(super::super::tls::config(&[]).unwrap(), Duration::from_secs(5))
     }
 
     fn key(port: u16) -> Key {
         let at = SocketAddr::from(([9, 9, 9, 9], port));
-        Key {
-            https: true,
-            name: None,
-            at,
-        }
+        Key { https: true, name: None, at }
     }
 
     #[tokio::test]
@@ -159,13 +138,7 @@ mod tests {
         for port in 0..=MAX_CLIENTS as u16 {
             let used = start + Duration::from_millis(port.into());
             make_room(&mut kept, used);
-            kept.insert(
-                key(port),
-                Kept {
-                    client: client.clone(),
-                    used,
-                },
-            );
+            kept.insert(key(port), Kept { client: client.clone(), used });
         }
         assert_eq!(kept.len(), MAX_CLIENTS);
         assert!(!kept.contains_key(&key(0)) && kept.contains_key(&key(1)));

@@ -49,23 +49,11 @@ impl Exchange {
             Verdict::Delivered | Verdict::Failed => None,
         };
         let snippet = snippet::read(response, body).await;
-        Self {
-            answer,
-            retry_after,
-            hops,
-            snippet,
-            connected: true,
-        }
+        Self { answer, retry_after, hops, snippet, connected: true }
     }
 
     pub(super) fn failed(answer: Answer, hops: Vec<Hop>, connected: bool) -> Self {
-        Self {
-            answer,
-            retry_after: None,
-            hops,
-            snippet: Vec::new(),
-            connected,
-        }
+        Self { answer, retry_after: None, hops, snippet: Vec::new(), connected }
     }
 }
 

@@ -41,23 +41,11 @@ impl Leg {
         agent: &HeaderValue,
     ) -> Result<Self, Answer> {
         let target = Target::parse(&request.target, allowed).map_err(Answer::Refused)?;
-        let Request {
-            method,
-            mut headers,
-            body,
-            ..
-        } = request;
-        headers
-            .entry(ACCEPT)
-            .or_insert(HeaderValue::from_static("*/*"));
+        let Request { method, mut headers, body, .. } = request;
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         headers.entry(USER_AGENT).or_insert_with(|| agent.clone());
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        Ok(Self {
-            target,
-            method,
-            headers,
-            body,
-        })
+        Ok(Self { target, method, headers, body })
     }
 
     /// The request in the client's words.
@@ -75,14 +63,8 @@ impl Leg {
         location: &[u8],
         allowed: &AllowedTargets,
     ) -> Result<Self, RedirectFault> {
-        let target = self
-            .target
-            .join(location, allowed)
-            .map_err(RedirectFault::Refused)?;
-        let mut next = Self {
-            target,
-            ..self.clone()
-        };
+        let target = self.target.join(location, allowed).map_err(RedirectFault::Refused)?;
+        let mut next = Self { target, ..self.clone() };
         if status == StatusCode::SEE_OTHER {
             next.become_a_get();
         }
@@ -122,10 +104,7 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn from(first: Leg) -> Self {
-        Self {
-            passed: Vec::new(),
-            now: first,
-        }
+        Self { passed: Vec::new(), now: first }
     }
 
     /// Moves on to where the answer leads.
@@ -138,19 +117,13 @@ impl Chain {
         headers: &HeaderMap,
         allowed: &AllowedTargets,
     ) -> Result<(), RedirectFault> {
-        let next = self
-            .now
-            .redirected(status, only_location(headers)?, allowed)?;
+        let next = self.now.redirected(status, only_location(headers)?, allowed)?;
         let last = std::mem::replace(&mut self.now, next);
         self.passed.push(last);
         if self.passed.iter().any(|leg| leg.is_same_request(&self.now)) {
             return Err(RedirectFault::Loop);
         }
-        if self.passed.len() > MAX_REDIRECTS {
-            Err(RedirectFault::TooMany)
-        } else {
-            Ok(())
-        }
+        if self.passed.len() > MAX_REDIRECTS { Err(RedirectFault::TooMany) } else { Ok(()) }
     }
 }
 

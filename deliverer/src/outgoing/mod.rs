@@ -61,11 +61,7 @@ impl Outgoing {
         let tls = tls::config(&config.extra_roots)?;
         let resolver = Resolver::new(config.names, config.budget.dns);
         let clients = Clients::new(tls, config.budget.connect);
-        Ok(Self(Arc::new(Parts {
-            config,
-            resolver,
-            clients,
-        })))
+        Ok(Self(Arc::new(Parts { config, resolver, clients })))
     }
 
     /// Makes one try. Ends within the budget, however the receiver behaves.
@@ -87,10 +83,7 @@ impl Outgoing {
     /// Whether DNS proves that the target cannot be delivered to: it answered, and every address
     /// is private. Silence and failure prove nothing (ruling 17).
     pub async fn is_proven_private(&self, target: &Target) -> bool {
-        matches!(
-            self.0.addresses(target).await,
-            Err(NetworkError::TargetRefusedByDns)
-        )
+        matches!(self.0.addresses(target).await, Err(NetworkError::TargetRefusedByDns))
     }
 }
 
@@ -150,9 +143,5 @@ impl Parts {
 }
 
 fn unsent(target: &Target) -> Hop {
-    Hop {
-        url: target.masked(),
-        address: None,
-        status: None,
-    }
+    Hop { url: target.masked(), address: None, status: None }
 }

@@ -40,11 +40,7 @@ pub(super) struct Resolver {
 
 impl Resolver {
     pub(super) fn new(names: Names, within: Duration) -> Self {
-        Self {
-            hosts: Hosts::from_system().unwrap_or_default(),
-            dns: dns(names, within),
-            within,
-        }
+        Self { hosts: Hosts::from_system().unwrap_or_default(), dns: dns(names, within), within }
     }
 
     /// The addresses of a name that may be dialled, in the order to try them.
@@ -74,10 +70,7 @@ impl Resolver {
     fn in_hosts_file(&self, name: &Name) -> Vec<IpAddr> {
         [RecordType::A, RecordType::AAAA]
             .into_iter()
-            .filter_map(|kind| {
-                self.hosts
-                    .lookup_static_host(&Query::query(name.clone(), kind))
-            })
+            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
             .flat_map(|found| {
                 found
                     .answers()
@@ -96,11 +89,7 @@ fn vet(mut answers: Vec<IpAddr>, allowed: &AllowedTargets) -> Result<Vec<IpAddr>
     }
     answers.retain(|ip| allowed.permits(*ip));
     answers.truncate(MAX_ADDRESSES);
-    if answers.is_empty() {
-        Err(NetworkError::TargetRefusedByDns)
-    } else {
-        Ok(answers)
-    }
+    if answers.is_empty() { Err(NetworkError::TargetRefusedByDns) } else { Ok(answers) }
 }
 
 fn dns(names: Names, within: Duration) -> Option<TokioResolver> {
@@ -147,11 +136,7 @@ mod tests {
     fn knowing(hosts_file: &str) -> Resolver {
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(hosts_file.as_bytes()).unwrap();
-        Resolver {
-            hosts,
-            dns: None,
-            within: Duration::ZERO,
-        }
+        Resolver { hosts, dns: None, within: Duration::ZERO }
     }
 
     async fn vetted(resolver: &Resolver, name: &str) -> Result<Vec<IpAddr>, NetworkError> {
@@ -169,10 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_name_server_every_look_up_fails_and_nothing_else_does() {
-        assert_eq!(
-            vetted(&knowing(""), "a.example").await,
-            Err(NetworkError::Dns)
-        );
+        assert_eq!(vetted(&knowing(""), "a.example").await, Err(NetworkError::Dns));
     }
 
     #[test]

@@ -44,10 +44,7 @@ impl Wire {
         if bytes.is_empty() {
             return reqwest::Body::from(bytes);
         }
-        reqwest::Body::wrap(Carried {
-            bytes,
-            wire: self.clone(),
-        })
+        reqwest::Body::wrap(Carried { bytes, wire: self.clone() })
     }
 }
 

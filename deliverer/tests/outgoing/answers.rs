@@ -76,9 +76,7 @@ async fn thinking_for(millis: u64) -> Exchange {
         let _ = talk.say(OK).await;
     })
     .await;
-    client_within(headers_within(1_000))
-        .send(delivery(receiver.url("/in")))
-        .await
+    client_within(headers_within(1_000)).send(delivery(receiver.url("/in"))).await
 }
 
 #[tokio::test]
@@ -117,9 +115,7 @@ async fn d2_an_endless_body_delivers_at_its_headers_and_is_dropped() {
 async fn d2_a_dripping_body_delivers_and_is_given_its_time() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
-        let _ = talk
-            .say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n")
-            .await;
+        let _ = talk.say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n").await;
         while talk.say("x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -136,9 +132,7 @@ async fn d2_a_dripping_body_delivers_and_is_given_its_time() {
 async fn d2_a_body_cut_off_is_still_an_answer() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
-        let _ = talk
-            .say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort")
-            .await;
+        let _ = talk.say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort").await;
     })
     .await;
     let exchange = send(receiver.url("/in")).await;
@@ -169,9 +163,7 @@ async fn d5_foreign_bytes_come_back_as_they_are() {
 #[tokio::test]
 async fn d6_d8_retry_after_is_handed_on_from_answers_that_are_retried() {
     let asking = |status: u16, header: &str| {
-        told(format!(
-            "HTTP/1.1 {status} X\r\n{header}content-length: 0\r\n\r\n"
-        ))
+        told(format!("HTTP/1.1 {status} X\r\n{header}content-length: 0\r\n\r\n"))
     };
     for status in [408, 425, 429, 500, 503, 599] {
         let exchange = asking(status, "retry-after: 7200\r\n").await;
@@ -179,18 +171,11 @@ async fn d6_d8_retry_after_is_handed_on_from_answers_that_are_retried() {
         assert_eq!(exchange.retry_after.as_deref(), Some("7200"), "{status}");
     }
     for status in [200, 400, 404, 410, 413, 451] {
-        assert_eq!(
-            asking(status, "retry-after: 7200\r\n").await.retry_after,
-            None,
-            "{status}"
-        );
+        assert_eq!(asking(status, "retry-after: 7200\r\n").await.retry_after, None, "{status}");
     }
     let two = asking(503, "retry-after: 1\r\nretry-after: 1\r\n").await;
     assert_eq!((two.answer, two.retry_after), (Answer::Status(503), None));
-    assert_eq!(
-        asking(503, "retry-after: caf\u{e9}\r\n").await.retry_after,
-        None
-    );
+    assert_eq!(asking(503, "retry-after: caf\u{e9}\r\n").await.retry_after, None);
 }
 
 #[tokio::test]
@@ -198,10 +183,7 @@ async fn an_answer_that_is_read_whole_leaves_its_connection_open() {
     let receiver = Receiver::saying("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello").await;
     let client = client();
     for _ in 0..3 {
-        assert_eq!(
-            client.send(delivery(receiver.url("/in"))).await.snippet,
-            b"hello"
-        );
+        assert_eq!(client.send(delivery(receiver.url("/in"))).await.snippet, b"hello");
     }
     assert_eq!(receiver.connections().await, 1);
 }

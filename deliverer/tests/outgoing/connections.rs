@@ -15,12 +15,7 @@ use crate::support::{OK, client, client_asking, config, delivery};
 fn client_of_all_loopback(dns: &NameServer) -> Outgoing {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
     let names = Names::Nameserver(dns.at);
-    Outgoing::new(OutgoingConfig {
-        allowed,
-        names,
-        ..config()
-    })
-    .unwrap()
+    Outgoing::new(OutgoingConfig { allowed, names, ..config() }).unwrap()
 }
 
 #[tokio::test]
@@ -30,10 +25,7 @@ async fn a_connection_is_kept_and_used_again() {
     let client = client_asking(dns.at);
     let target = format!("http://hooks.example:{}/in", receiver.at.port());
     for _ in 0..10 {
-        assert_eq!(
-            client.send(delivery(&target)).await.answer,
-            Answer::Status(200)
-        );
+        assert_eq!(client.send(delivery(&target)).await.answer, Answer::Status(200));
     }
     assert_eq!(receiver.connections().await, 1);
     assert_eq!(dns.asked("hooks.example"), 10);
@@ -46,10 +38,7 @@ async fn a_connection_kept_to_one_name_is_not_used_for_another() {
     let client = client_asking(dns.at);
     for name in ["a.example", "b.example", "a.example"] {
         let target = format!("http://{name}:{}/in", receiver.at.port());
-        assert_eq!(
-            client.send(delivery(target)).await.answer,
-            Answer::Status(200)
-        );
+        assert_eq!(client.send(delivery(target)).await.answer, Answer::Status(200));
     }
     assert_eq!(receiver.connections().await, 2);
 }
@@ -66,10 +55,7 @@ async fn c21_a_name_that_moves_is_met_where_it_is_now() {
     let client = client_of_all_loopback(&dns);
     let target = format!("http://hooks.example:{}/in", old.at.port());
     for _ in 0..3 {
-        assert_eq!(
-            client.send(delivery(&target)).await.answer,
-            Answer::Status(200)
-        );
+        assert_eq!(client.send(delivery(&target)).await.answer, Answer::Status(200));
     }
     assert_eq!((old.seen().len(), new.seen().len()), (1, 2));
 }
@@ -115,10 +101,7 @@ async fn what_is_late_before_it_starts_is_not_sent_on_a_kept_connection_either()
     let receiver = Receiver::saying(OK).await;
     let client = client();
     let mut request = delivery(receiver.url("/in"));
-    assert_eq!(
-        client.send(request.clone()).await.answer,
-        Answer::Status(200)
-    );
+    assert_eq!(client.send(request.clone()).await.answer, Answer::Status(200));
     request.connect_by = Some(Instant::now());
     assert_eq!(client.send(request).await.answer, Answer::NeverSent);
     assert_eq!(receiver.seen().len(), 1);

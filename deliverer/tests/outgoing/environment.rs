@@ -28,10 +28,7 @@ async fn run_inside(test: &'static str, variables: Vec<(&'static str, String)>) 
     };
     let output = tokio::task::spawn_blocking(run).await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test]
@@ -40,14 +37,8 @@ async fn c21_a_proxy_is_not_asked() {
         return delivers_by_address_and_by_name().await;
     }
     let proxy = Receiver::saying(OK).await;
-    let names = [
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-    ];
+    let names =
+        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
     let variables = names.map(|name| (name, format!("http://{}", proxy.at)));
     run_inside("environment::c21_a_proxy_is_not_asked", variables.into()).await;
     assert_eq!(proxy.connections().await, 0);
@@ -89,11 +80,7 @@ async fn trusts_nobody_but_its_own_roots() {
 /// The machine's own resolver, whatever it is: a name that cannot exist is a failed look-up.
 #[tokio::test]
 async fn the_system_resolver_fails_closed() {
-    let client = Outgoing::new(OutgoingConfig {
-        names: Names::System,
-        ..config()
-    })
-    .unwrap();
+    let client = Outgoing::new(OutgoingConfig { names: Names::System, ..config() }).unwrap();
     let exchange = client.send(delivery("https://nowhere.invalid/")).await;
     assert_eq!(exchange.answer, NetworkError::Dns.into());
 }

@@ -40,18 +40,9 @@ async fn d3_a_hundred_thousand_continues_are_no_answer_and_no_harm() {
 #[tokio::test]
 async fn d3_too_many_or_too_long_headers_are_no_http() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(5_000));
-    assert_eq!(
-        told(many, 1, "").await.answer,
-        NetworkError::Protocol.into()
-    );
-    let long = format!(
-        "HTTP/1.1 200 OK\r\na: {}\r\n\r\n",
-        "b".repeat(2 * 1024 * 1024)
-    );
-    assert_eq!(
-        told(long, 1, "").await.answer,
-        NetworkError::Protocol.into()
-    );
+    assert_eq!(told(many, 1, "").await.answer, NetworkError::Protocol.into());
+    let long = format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(2 * 1024 * 1024));
+    assert_eq!(told(long, 1, "").await.answer, NetworkError::Protocol.into());
 }
 
 #[tokio::test]
@@ -124,10 +115,7 @@ async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
 #[tokio::test]
 async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
     let (listener, _queued) = black_hole().await;
-    let client = client_within(Budget {
-        connect: Duration::from_millis(300),
-        ..budget()
-    });
+    let client = client_within(Budget { connect: Duration::from_millis(300), ..budget() });
     let target = format!("http://{}/in", listener.local_addr().unwrap());
     let start = Instant::now();
     let exchange = client.send(delivery(target)).await;
@@ -169,9 +157,6 @@ async fn d12_a_receiver_that_stops_talking_is_a_network_error() {
             talk.linger().await;
         })
         .await;
-        assert_eq!(
-            send(receiver.url("/in")).await.answer,
-            NetworkError::Reset.into()
-        );
+        assert_eq!(send(receiver.url("/in")).await.answer, NetworkError::Reset.into());
     }
 }

@@ -43,12 +43,7 @@ async fn is_refused(reply: Reply) {
 
 #[tokio::test]
 async fn c13_only_private_answers_are_refused() {
-    is_refused(Reply::Addresses(parsed(&[
-        "127.0.0.2",
-        "10.0.0.1",
-        "fd00::1",
-    ])))
-    .await;
+    is_refused(Reply::Addresses(parsed(&["127.0.0.2", "10.0.0.1", "fd00::1"]))).await;
 }
 
 #[tokio::test]
@@ -67,15 +62,9 @@ async fn c13_private_answers_are_dropped_and_the_public_one_is_dialled() {
 
 #[tokio::test]
 async fn c13_without_an_answer_nothing_is_dialled() {
-    for reply in [
-        Reply::Addresses(Vec::new()),
-        Reply::ServFail,
-        Reply::NxDomain,
-    ] {
+    for reply in [Reply::Addresses(Vec::new()), Reply::ServFail, Reply::NxDomain] {
         let dns = NameServer::always(reply.clone()).await;
-        let exchange = client_asking(dns.at)
-            .send(delivery("http://hooks.example/in"))
-            .await;
+        let exchange = client_asking(dns.at).send(delivery("http://hooks.example/in")).await;
         assert_eq!(exchange.answer, NO_ADDRESS, "{reply:?}");
         assert_eq!(exchange.answer.verdict(), Verdict::Retry);
         assert!(!exchange.connected);
@@ -85,53 +74,32 @@ async fn c13_without_an_answer_nothing_is_dialled() {
 #[tokio::test]
 async fn c13_a_silent_name_server_is_given_its_time_and_no_more() {
     let dns = NameServer::always(Reply::Silence).await;
-    let budget = Budget {
-        dns: Duration::from_millis(300),
-        ..budget()
-    };
+    let budget = Budget { dns: Duration::from_millis(300), ..budget() };
     let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig {
-        budget,
-        names,
-        ..config()
-    })
-    .unwrap();
+    let client = Outgoing::new(OutgoingConfig { budget, names, ..config() }).unwrap();
     let start = Instant::now();
     let exchange = client.send(delivery("http://hooks.example/in")).await;
     assert_eq!(exchange.answer, NO_ADDRESS);
     assert!((300..4_000).contains(&start.elapsed().as_millis()));
-    assert!(
-        dns.asked("hooks.example") > 1,
-        "a lost question is asked again"
-    );
+    assert!(dns.asked("hooks.example") > 1, "a lost question is asked again");
 }
 
 /// 127.0.0.1 to 127.0.3.232: nobody listens but on the one that is told.
 async fn of_a_thousand(listening: &str) -> Answer {
     let receiver = Receiver::listening(&format!("{listening}:0"), |_| OK.to_owned()).await;
     let first = u32::from(Ipv4Addr::LOCALHOST);
-    let all = (first..first + 1_000)
-        .map(|ip| IpAddr::V4(ip.into()))
-        .collect();
+    let all = (first..first + 1_000).map(|ip| IpAddr::V4(ip.into())).collect();
     let dns = NameServer::always(Reply::Addresses(all)).await;
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
     let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig {
-        allowed,
-        names,
-        ..config()
-    })
-    .unwrap();
+    let client = Outgoing::new(OutgoingConfig { allowed, names, ..config() }).unwrap();
     client.send(delivery(named(&receiver))).await.answer
 }
 
 #[tokio::test]
 async fn c13_of_a_thousand_addresses_eight_are_tried() {
     assert_eq!(of_a_thousand("127.0.0.8").await, Answer::Status(200));
-    assert_eq!(
-        of_a_thousand("127.0.0.9").await,
-        Answer::NetworkError(NetworkError::Connect)
-    );
+    assert_eq!(of_a_thousand("127.0.0.9").await, Answer::NetworkError(NetworkError::Connect));
 }
 
 #[tokio::test]
@@ -140,29 +108,17 @@ async fn c14_of_a_thousand_rebindings_none_reaches_the_private_listener() {
     let at = format!("127.0.0.2:{}", public.at.port());
     let private = Receiver::listening(&at, |_| OK.to_owned()).await;
     let turn = |_: &str, nth: usize| {
-        let address = if nth.is_multiple_of(2) {
-            "127.0.0.1"
-        } else {
-            "127.0.0.2"
-        };
+        let address = if nth.is_multiple_of(2) { "127.0.0.1" } else { "127.0.0.2" };
         Reply::Addresses(parsed(&[address]))
     };
     let dns = NameServer::start(turn).await;
     let client = client_asking(dns.at);
     for nth in 0..1_000 {
         let exchange = client.send(delivery(named(&public))).await;
-        let public = if nth % 2 == 0 {
-            Answer::Status(200)
-        } else {
-            REFUSED_BY_DNS
-        };
+        let public = if nth % 2 == 0 { Answer::Status(200) } else { REFUSED_BY_DNS };
         assert_eq!(exchange.answer, public, "send {nth}");
     }
-    assert_eq!(
-        dns.asked("hooks.example"),
-        1_000,
-        "one look-up for each send"
-    );
+    assert_eq!(dns.asked("hooks.example"), 1_000, "one look-up for each send");
     assert_eq!(public.seen().len(), 500);
     assert_eq!(private.connections().await, 0);
 }
@@ -175,14 +131,8 @@ async fn c15_c21_a_kept_connection_is_not_used_once_its_name_leads_elsewhere() {
     };
     let dns = NameServer::start(turned).await;
     let client = client_asking(dns.at);
-    assert_eq!(
-        client.send(delivery(named(&receiver))).await.answer,
-        Answer::Status(200)
-    );
-    assert_eq!(
-        client.send(delivery(named(&receiver))).await.answer,
-        REFUSED_BY_DNS
-    );
+    assert_eq!(client.send(delivery(named(&receiver))).await.answer, Answer::Status(200));
+    assert_eq!(client.send(delivery(named(&receiver))).await.answer, REFUSED_BY_DNS);
     assert_eq!(receiver.seen().len(), 1);
 }
 
@@ -190,21 +140,14 @@ async fn c15_c21_a_kept_connection_is_not_used_once_its_name_leads_elsewhere() {
 async fn c21_an_address_written_out_is_checked_and_never_looked_up() {
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let client = client_asking(dns.at);
-    for target in [
-        "http://127.0.0.2/",
-        "http://2130706434/",
-        "http://[::ffff:7f00:2]/",
-    ] {
+    for target in ["http://127.0.0.2/", "http://2130706434/", "http://[::ffff:7f00:2]/"] {
         let exchange = client.send(delivery(target)).await;
         assert!(matches!(exchange.answer, Answer::Refused(_)), "{target}");
         assert_eq!(exchange.answer.verdict(), Verdict::Failed);
         assert!(exchange.hops.is_empty());
     }
     let receiver = Receiver::saying(OK).await;
-    assert_eq!(
-        client.send(delivery(receiver.url("/"))).await.answer,
-        Answer::Status(200)
-    );
+    assert_eq!(client.send(delivery(receiver.url("/"))).await.answer, Answer::Status(200));
     assert_eq!(dns.asked("127.0.0.1"), 0);
 }
 
@@ -217,11 +160,7 @@ async fn c12_only_an_answer_that_is_all_private_is_proof() {
     };
     assert!(proven(Reply::Addresses(parsed(&["10.0.0.1", "fd00::1"]))).await);
     assert!(!proven(Reply::Addresses(parsed(&["10.0.0.1", "9.9.9.9"]))).await);
-    for nothing in [
-        Reply::Addresses(Vec::new()),
-        Reply::ServFail,
-        Reply::NxDomain,
-    ] {
+    for nothing in [Reply::Addresses(Vec::new()), Reply::ServFail, Reply::NxDomain] {
         assert!(!proven(nothing).await);
     }
 }

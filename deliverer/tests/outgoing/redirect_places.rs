@@ -16,11 +16,7 @@ const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 async fn after(words: impl Into<String>) -> (Exchange, Receiver) {
     let words = words.into();
     let rule = move |seen: &Seen| {
-        if seen.path() == "/in" {
-            words.clone()
-        } else {
-            OK.to_owned()
-        }
+        if seen.path() == "/in" { words.clone() } else { OK.to_owned() }
     };
     let receiver = Receiver::answering(rule).await;
     (send(receiver.url("/in")).await, receiver)
@@ -31,20 +27,14 @@ async fn sent_on(to: &str, dns: &NameServer) -> Vec<Answer> {
     let authority = Authority::new();
     let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()], false);
     let names = Names::Nameserver(dns.at);
-    let config = OutgoingConfig {
-        allowed,
-        names,
-        ..authority.trusted()
-    };
+    let config = OutgoingConfig { allowed, names, ..authority.trusted() };
     let client = Outgoing::new(config).unwrap();
     let mut answers = Vec::new();
     for status in REDIRECTS {
         let words = redirect(status, to);
         let server = authority.server(&["127.0.0.1"]);
         let receiver = Receiver::answering_tls(server, move |_| words.clone()).await;
-        let exchange = client
-            .send(delivery(format!("https://{}/in", receiver.at)))
-            .await;
+        let exchange = client.send(delivery(format!("https://{}/in", receiver.at))).await;
         assert_eq!(exchange.hops[0].status, Some(status));
         answers.push(exchange.answer);
     }
@@ -68,10 +58,7 @@ async fn c16_a_redirect_to_a_private_address_is_not_followed() {
             let Answer::RedirectInvalid(RedirectFault::Refused(why)) = &answer else {
                 panic!("{to}: {answer:?}");
             };
-            assert!(
-                matches!(why, TargetRefusal::PrivateAddress(_)),
-                "{to}: {why:?}"
-            );
+            assert!(matches!(why, TargetRefusal::PrivateAddress(_)), "{to}: {why:?}");
             assert_eq!(answer.verdict(), Verdict::Failed);
         }
     }
@@ -83,10 +70,7 @@ async fn c16_a_redirect_to_plain_http_is_not_followed() {
     let plain = Receiver::saying(OK).await;
     let dns = NameServer::always(Reply::Silence).await;
     for answer in sent_on(&plain.url("/"), &dns).await {
-        assert_eq!(
-            answer,
-            RedirectFault::Refused(TargetRefusal::NotHttps).into()
-        );
+        assert_eq!(answer, RedirectFault::Refused(TargetRefusal::NotHttps).into());
     }
     assert_eq!(plain.connections().await, 0);
 }
@@ -119,19 +103,13 @@ async fn c17_a_location_is_joined_to_where_it_was_said() {
         (format!("http://{at}?a=%0d%0ab"), "/?a=%0d%0ab"),
         (format!("http://{at}/new#part"), "/new"),
     ] {
-        assert_eq!(
-            after(redirect(307, &location)).await.0.answer,
-            Answer::Status(200)
-        );
+        assert_eq!(after(redirect(307, &location)).await.0.answer, Answer::Status(200));
         assert_eq!(other.seen().last().unwrap().path(), path, "{location}");
     }
     let (exchange, receiver) = after(redirect(307, "../new?a=b")).await;
     assert_eq!(exchange.answer, Answer::Status(200));
     assert_eq!(receiver.seen()[1].path(), "/new?a=b");
-    assert!(
-        !exchange.hops[1].url.contains("a=b"),
-        "a query is masked in the history"
-    );
+    assert!(!exchange.hops[1].url.contains("a=b"), "a query is masked in the history");
 }
 
 #[tokio::test]
@@ -163,15 +141,9 @@ async fn c17_a_location_that_is_no_target_fails_at_once() {
 #[tokio::test]
 async fn c17_exactly_one_location_is_needed() {
     let none = "HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n";
-    assert_eq!(
-        after(none).await.0.answer,
-        RedirectFault::MissingLocation.into()
-    );
+    assert_eq!(after(none).await.0.answer, RedirectFault::MissingLocation.into());
     let two = "HTTP/1.1 302 Found\r\nlocation: /a\r\nlocation: /a\r\ncontent-length: 0\r\n\r\n";
-    assert_eq!(
-        after(two).await.0.answer,
-        RedirectFault::SeveralLocations.into()
-    );
+    assert_eq!(after(two).await.0.answer, RedirectFault::SeveralLocations.into());
 }
 
 #[tokio::test]
@@ -185,17 +157,11 @@ async fn c17_a_location_that_is_folded_or_broken_is_no_http() {
 #[tokio::test]
 async fn c17_a_redirect_may_lead_from_an_address_to_a_name() {
     let receiver = Receiver::saying(OK).await;
-    let to = redirect(
-        307,
-        &format!("http://hooks.example:{}/new", receiver.at.port()),
-    );
+    let to = redirect(307, &format!("http://hooks.example:{}/new", receiver.at.port()));
     let first = Receiver::saying(to).await;
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let names = Names::Nameserver(dns.at);
     let client = Outgoing::new(OutgoingConfig { names, ..config() }).unwrap();
-    assert_eq!(
-        client.send(delivery(first.url("/in"))).await.answer,
-        Answer::Status(200)
-    );
+    assert_eq!(client.send(delivery(first.url("/in"))).await.answer, Answer::Status(200));
     assert_eq!(receiver.only().header("x-service-signature"), None);
 }

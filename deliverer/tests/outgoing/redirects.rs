@@ -9,13 +9,8 @@ use crate::support::receiver::{Receiver, Seen, Talk};
 use crate::support::{BODY, OK, client, client_within, delivery, headers_within, redirect, send};
 
 /// What another host is told, and what HTTP itself needs.
-const FOR_ANOTHER_HOST: [&str; 5] = [
-    "accept",
-    "content-length",
-    "content-type",
-    "host",
-    "user-agent",
-];
+const FOR_ANOTHER_HOST: [&str; 5] =
+    ["accept", "content-length", "content-type", "host", "user-agent"];
 
 /// Sends `/n` on to `/n-1`, and takes what comes to `/0`.
 fn countdown(seen: &Seen) -> String {
@@ -33,11 +28,7 @@ async fn c18_five_redirects_are_followed() {
     let statuses: Vec<_> = exchange.hops.iter().filter_map(|hop| hop.status).collect();
     assert_eq!(statuses, [307, 307, 307, 307, 307, 200]);
     assert_eq!(exchange.hops[5].url, receiver.url("/0"));
-    assert_eq!(
-        receiver.connections().await,
-        1,
-        "one origin, one connection"
-    );
+    assert_eq!(receiver.connections().await, 1, "one origin, one connection");
 }
 
 #[tokio::test]
@@ -59,10 +50,7 @@ async fn c18_a_circle_fails_at_once() {
     assert_eq!(receiver.seen().len(), 2);
 
     let itself = Receiver::answering(|_| redirect(302, "#again")).await;
-    assert_eq!(
-        send(itself.url("/a")).await.answer,
-        RedirectFault::Loop.into()
-    );
+    assert_eq!(send(itself.url("/a")).await.answer, RedirectFault::Loop.into());
     assert_eq!(itself.seen().len(), 1);
 }
 
@@ -78,26 +66,16 @@ async fn c18_a_chain_has_one_budget() {
     })
     .await;
     let start = Instant::now();
-    let exchange = client_within(headers_within(500))
-        .send(delivery(slow.url("/5")))
-        .await;
+    let exchange = client_within(headers_within(500)).send(delivery(slow.url("/5"))).await;
     assert_eq!(exchange.answer, NetworkError::Timeout.into());
     assert!((500..4_000).contains(&start.elapsed().as_millis()));
-    assert_eq!(
-        exchange.hops.last().unwrap().status,
-        None,
-        "the hop it ended in is told"
-    );
+    assert_eq!(exchange.hops.last().unwrap().status, None, "the hop it ended in is told");
 }
 
 #[tokio::test]
 async fn c19_the_same_host_is_told_everything() {
     let onward = |seen: &Seen| {
-        if seen.path() == "/in" {
-            redirect(308, "/new")
-        } else {
-            OK.to_owned()
-        }
+        if seen.path() == "/in" { redirect(308, "/new") } else { OK.to_owned() }
     };
     let receiver = Receiver::answering(onward).await;
     assert_eq!(send(receiver.url("/in")).await.answer, Answer::Status(200));
@@ -110,31 +88,21 @@ async fn c19_the_same_host_is_told_everything() {
 async fn c19_another_host_is_told_three_headers_and_a_hop_back_no_more() {
     let home = Receiver::answering(|seen| {
         // Where the other host is, the first path says.
-        let other = seen
-            .path()
-            .strip_prefix("/to/")
-            .map(|at| format!("http://{at}/in"));
+        let other = seen.path().strip_prefix("/to/").map(|at| format!("http://{at}/in"));
         other.map_or_else(|| OK.to_owned(), |other| redirect(307, &other))
     })
     .await;
     let back = redirect(307, &home.url("/back"));
     let other = Receiver::saying(back).await;
     let mut request = delivery(home.url(&format!("/to/{}", other.at)));
-    let secrets = [
-        ("authorization", "Bearer x"),
-        ("x-extra", "y"),
-        ("cookie", "a=b"),
-    ];
+    let secrets = [("authorization", "Bearer x"), ("x-extra", "y"), ("cookie", "a=b")];
     for (name, value) in secrets {
         let value = HeaderValue::from_static(value);
         request.headers.insert(HeaderName::from_static(name), value);
     }
     assert_eq!(client().send(request).await.answer, Answer::Status(200));
     assert_eq!(other.only().names(), FOR_ANOTHER_HOST);
-    assert_eq!(
-        other.only().header("host"),
-        Some(other.at.to_string().as_str())
-    );
+    assert_eq!(other.only().header("host"), Some(other.at.to_string().as_str()));
     let [first, again] = <[Seen; 2]>::try_from(home.seen()).unwrap();
     assert!(first.names().len() > FOR_ANOTHER_HOST.len());
     assert_eq!(again.names(), FOR_ANOTHER_HOST);
@@ -144,11 +112,7 @@ async fn c19_another_host_is_told_three_headers_and_a_hop_back_no_more() {
 /// The method and body of what follows a redirect of this status.
 async fn after(status: u16) -> Seen {
     let turn = move |seen: &Seen| {
-        if seen.path() == "/in" {
-            redirect(status, "/new")
-        } else {
-            OK.to_owned()
-        }
+        if seen.path() == "/in" { redirect(status, "/new") } else { OK.to_owned() }
     };
     let receiver = Receiver::answering(turn).await;
     assert_eq!(send(receiver.url("/in")).await.answer, Answer::Status(200));
@@ -178,11 +142,7 @@ async fn c20_a_303_becomes_a_get_without_a_body() {
 #[tokio::test]
 async fn c20_a_303_to_the_same_place_is_no_circle() {
     let receiver = Receiver::answering(|seen| {
-        if seen.line.starts_with("POST") {
-            redirect(303, "/in")
-        } else {
-            OK.to_owned()
-        }
+        if seen.line.starts_with("POST") { redirect(303, "/in") } else { OK.to_owned() }
     })
     .await;
     assert_eq!(send(receiver.url("/in")).await.answer, Answer::Status(200));

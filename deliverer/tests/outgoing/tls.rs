@@ -48,20 +48,10 @@ async fn c22_a_name_that_is_proven_is_delivered_to() {
     let receiver = Receiver::answering_tls(server, |_| OK.to_owned()).await;
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig {
-        names,
-        ..authority.trusted()
-    })
-    .unwrap();
+    let client = Outgoing::new(OutgoingConfig { names, ..authority.trusted() }).unwrap();
     let to = |name: &str| delivery(format!("https://{name}:{}/in", receiver.at.port()));
-    assert_eq!(
-        client.send(to("hooks.example")).await.answer,
-        Answer::Status(200)
-    );
-    assert_eq!(
-        client.send(to("hooks.example.")).await.answer,
-        Answer::Status(200)
-    );
+    assert_eq!(client.send(to("hooks.example")).await.answer, Answer::Status(200));
+    assert_eq!(client.send(to("hooks.example.")).await.answer, Answer::Status(200));
     assert_eq!(client.send(to("other.example")).await.answer, NOT_PROVEN);
 }
 
@@ -81,11 +71,7 @@ async fn c22_a_certificate_that_has_run_out_is_refused() {
 #[tokio::test]
 async fn c22_a_certificate_for_another_name_is_refused() {
     let authority = Authority::new();
-    is_not_proven(
-        &authority,
-        authority.server(&["127.0.0.2", "hooks.example"]),
-    )
-    .await;
+    is_not_proven(&authority, authority.server(&["127.0.0.2", "hooks.example"])).await;
 }
 
 #[tokio::test]
@@ -95,23 +81,16 @@ async fn c22_an_old_version_is_refused() {
         talk.linger().await;
     })
     .await;
-    let exchange = client()
-        .send(delivery(format!("https://{}/", receiver.at)))
-        .await;
+    let exchange = client().send(delivery(format!("https://{}/", receiver.at))).await;
     assert_eq!(exchange.answer, NOT_PROVEN);
 }
 
 #[tokio::test]
 async fn c22_a_handshake_that_stalls_ends_with_the_time_to_connect() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
-    let client = client_within(Budget {
-        connect: Duration::from_millis(200),
-        ..budget()
-    });
+    let client = client_within(Budget { connect: Duration::from_millis(200), ..budget() });
     let start = Instant::now();
-    let exchange = client
-        .send(delivery(format!("https://{}/", receiver.at)))
-        .await;
+    let exchange = client.send(delivery(format!("https://{}/", receiver.at))).await;
     assert_eq!(exchange.answer, Answer::NetworkError(NetworkError::Timeout));
     assert!(!exchange.connected);
     assert!((200..4_000).contains(&start.elapsed().as_millis()));
@@ -131,8 +110,5 @@ async fn d15_a_server_that_speaks_http_2_only_is_a_network_error() {
     })
     .await;
     let exchange = client().send(delivery(settings.url("/"))).await;
-    assert_eq!(
-        exchange.answer,
-        Answer::NetworkError(NetworkError::Protocol)
-    );
+    assert_eq!(exchange.answer, Answer::NetworkError(NetworkError::Protocol));
 }

@@ -105,6 +105,8 @@ pub struct Attempt {
     pub body_sha256: Option<String>,
     /// SHA-256 of the kept piece of the answer, lower-case hex.
     pub answer_sha256: Option<String>,
+    /// Why the delivery was taken back while the try was under way, if it was and did not arrive.
+    pub cancelled: Option<CancelCause>,
 }
 
 impl Attempt {
@@ -112,6 +114,7 @@ impl Attempt {
     #[must_use]
     pub const fn state_after(&self) -> DeliveryState {
         match self.outcome {
+            _ if self.cancelled.is_some() => DeliveryState::Cancelled,
             Outcome::Delivered => DeliveryState::Delivered,
             Outcome::Failed => DeliveryState::Failed,
             Outcome::Retry => DeliveryState::Pending,
@@ -163,15 +166,10 @@ impl std::str::FromStr for CancelCause {
     type Err = UnknownCause;
 
     fn from_str(text: &str) -> Result<Self, UnknownCause> {
-        [
-            Self::SubscriptionDeleted,
-            Self::KeyRevoked,
-            Self::TargetGone,
-            Self::FirmClosed,
-        ]
-        .into_iter()
-        .find(|cause| cause.name() == text)
-        .ok_or(UnknownCause)
+        [Self::SubscriptionDeleted, Self::KeyRevoked, Self::TargetGone, Self::FirmClosed]
+            .into_iter()
+            .find(|cause| cause.name() == text)
+            .ok_or(UnknownCause)
     }
 }
 

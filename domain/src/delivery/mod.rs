@@ -66,11 +66,7 @@ pub enum DeliveryEvent {
     },
 }
 
-domain_event!(DeliveryEvent {
-    DeliveryQueued,
-    DeliveryAttempted,
-    DeliveryCancelled
-});
+domain_event!(DeliveryEvent { DeliveryQueued, DeliveryAttempted, DeliveryCancelled });
 aggregate!(Delivery, DeliveryCommand, DeliveryEvent, DeliveryRejection);
 
 /// Why a command on a delivery was refused.
@@ -104,35 +100,27 @@ pub fn conclude(
     retry_after: Option<Duration>,
     jitter: f64,
 ) -> Conclusion {
-    let ended = |outcome| Conclusion {
-        outcome,
-        wait: None,
-    };
+    let ended = |outcome| Conclusion { outcome, wait: None };
     match answer.verdict() {
         Verdict::Delivered => ended(Outcome::Delivered),
         Verdict::Failed => ended(Outcome::Failed),
         Verdict::Retry => match schedule.wait_after(number, retry_after, jitter) {
-            Some(wait) => Conclusion {
-                outcome: Outcome::Retry,
-                wait: Some(wait),
-            },
+            Some(wait) => Conclusion { outcome: Outcome::Retry, wait: Some(wait) },
             None => ended(Outcome::Failed),
         },
     }
 }
 
 /// What a recorded try leads to. One that was under way when its subscription was removed is
-/// delivered if it arrived, and cancelled otherwise; it is never tried again (ruling 29).
+/// delivered if it arrived, and cancelled otherwise; it is never tried again (ruling 29). One event
+/// says both: it is at no moment failed.
 #[must_use]
-pub fn record(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> Vec<DeliveryEvent> {
-    let cause = withdrawn.filter(|_| attempt.outcome != Outcome::Delivered);
-    if cause.is_some() {
+pub fn record(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> DeliveryEvent {
+    attempt.cancelled = withdrawn.filter(|_| attempt.outcome != Outcome::Delivered);
+    if attempt.cancelled.is_some() {
         attempt.next_try_at = None;
     }
-    let cancelled = cause.map(|cause| DeliveryEvent::DeliveryCancelled { cause });
-    std::iter::once(DeliveryEvent::DeliveryAttempted(attempt))
-        .chain(cancelled)
-        .collect()
+    DeliveryEvent::DeliveryAttempted(attempt)
 }
 
 impl Delivery {
@@ -153,7 +141,7 @@ impl Delivery {
                 if attempt.number != self.tries + 1 {
                     return Err(DeliveryRejection::OutOfOrder);
                 }
-                Ok(record(attempt.clone(), *withdrawn))
+                Ok(vec![record(attempt.clone(), *withdrawn)])
             }
             (DeliveryCommand::Cancel { cause }, Some(DeliveryState::Pending)) => {
                 Ok(vec![DeliveryEvent::DeliveryCancelled { cause: *cause }])

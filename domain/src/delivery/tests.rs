@@ -35,14 +35,12 @@ fn attempt(number: u32, outcome: Outcome) -> Attempt {
         body_id: None,
         body_sha256: None,
         answer_sha256: None,
+        cancelled: None,
     }
 }
 
 fn try_of(attempt: Attempt) -> DeliveryCommand {
-    DeliveryCommand::Record {
-        attempt,
-        withdrawn: None,
-    }
+    DeliveryCommand::Record { attempt, withdrawn: None }
 }
 
 fn attempted(number: u32, outcome: Outcome) -> DeliveryEvent {
@@ -55,12 +53,8 @@ fn given(events: Vec<DeliveryEvent>) -> AggregateTestExecutor<Delivery> {
 
 #[test]
 fn it_is_queued_once() {
-    given(vec![])
-        .when(queue())
-        .then_expect_events(vec![queued()]);
-    given(vec![queued()])
-        .when(queue())
-        .then_expect_events(vec![]);
+    given(vec![]).when(queue()).then_expect_events(vec![queued()]);
+    given(vec![queued()]).when(queue()).then_expect_events(vec![]);
 }
 
 #[test]
@@ -86,10 +80,7 @@ fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
         let withdrawn = Some(CancelCause::SubscriptionDeleted);
         let mut delivery = Delivery::default();
         delivery.absorb(&queued());
-        let command = DeliveryCommand::Record {
-            attempt: attempt(1, outcome),
-            withdrawn,
-        };
+        let command = DeliveryCommand::Record { attempt: attempt(1, outcome), withdrawn };
         for event in delivery.decide(&command).unwrap() {
             delivery.absorb(&event);
         }
@@ -97,37 +88,21 @@ fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
     };
     assert_eq!(after(Outcome::Delivered), Some(DeliveryState::Delivered));
     for outcome in [Outcome::Retry, Outcome::Failed, Outcome::Interrupted] {
-        assert_eq!(
-            after(outcome),
-            Some(DeliveryState::Cancelled),
-            "{outcome:?}"
-        );
+        assert_eq!(after(outcome), Some(DeliveryState::Cancelled), "{outcome:?}");
     }
 }
 
 #[test]
 fn only_a_pending_one_is_cancelled() {
-    let cancel = DeliveryCommand::Cancel {
-        cause: CancelCause::KeyRevoked,
-    };
-    let cancelled = DeliveryEvent::DeliveryCancelled {
-        cause: CancelCause::KeyRevoked,
-    };
-    given(vec![queued()])
-        .when(cancel.clone())
-        .then_expect_events(vec![cancelled.clone()]);
-    for end in [
-        attempted(1, Outcome::Delivered),
-        attempted(1, Outcome::Failed),
-        cancelled,
-    ] {
+    let cancel = DeliveryCommand::Cancel { cause: CancelCause::KeyRevoked };
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked };
+    given(vec![queued()]).when(cancel.clone()).then_expect_events(vec![cancelled.clone()]);
+    for end in [attempted(1, Outcome::Delivered), attempted(1, Outcome::Failed), cancelled] {
         given(vec![queued(), end])
             .when(cancel.clone())
             .then_expect_error(DeliveryRejection::NotPending);
     }
-    given(vec![])
-        .when(cancel)
-        .then_expect_error(DeliveryRejection::NotPending);
+    given(vec![]).when(cancel).then_expect_error(DeliveryRejection::NotPending);
 }
 
 #[test]

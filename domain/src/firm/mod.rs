@@ -168,11 +168,9 @@ impl Firm {
             {
                 Err(FirmRejection::Unknown)
             }
-            FirmCommand::ReportMember {
-                member_id,
-                time,
-                change,
-            } => Ok(self.report_member(*member_id, *time, *change)),
+            FirmCommand::ReportMember { member_id, time, change } => {
+                Ok(self.report_member(*member_id, *time, *change))
+            }
             FirmCommand::RevealSecret => Ok(vec![FirmEvent::SecretRevealed {}]),
         }
     }
@@ -199,11 +197,7 @@ impl Firm {
                 !opens && self.time.is_none_or(|newest| newest < time)
             }
         };
-        Ok(if news {
-            vec![firm_event(time, change)]
-        } else {
-            Vec::new()
-        })
+        Ok(if news { vec![firm_event(time, change)] } else { Vec::new() })
     }
 
     fn report_member(
@@ -212,24 +206,14 @@ impl Firm {
         time: Timestamp,
         change: MemberChange,
     ) -> Vec<FirmEvent> {
-        if self
-            .members
-            .get(&member_id)
-            .is_some_and(|known| known.time >= time)
-        {
+        if self.members.get(&member_id).is_some_and(|known| known.time >= time) {
             return Vec::new();
         }
         vec![match change {
-            MemberChange::Joined(role) => FirmEvent::MemberJoined {
-                member_id,
-                role,
-                time,
-            },
-            MemberChange::RoleChanged(role) => FirmEvent::MemberRoleChanged {
-                member_id,
-                role,
-                time,
-            },
+            MemberChange::Joined(role) => FirmEvent::MemberJoined { member_id, role, time },
+            MemberChange::RoleChanged(role) => {
+                FirmEvent::MemberRoleChanged { member_id, role, time }
+            }
             MemberChange::Disabled => FirmEvent::MemberDisabled { member_id, time },
             MemberChange::Enabled => FirmEvent::MemberEnabled { member_id, time },
             MemberChange::Left => FirmEvent::MemberLeft { member_id, time },
@@ -244,25 +228,11 @@ impl Firm {
             FirmEvent::FirmChanged { time, .. } => self.time = Some(*time),
             FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, *time),
             FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, *time),
-            FirmEvent::MemberJoined {
-                member_id,
-                role,
-                time,
-            } => {
-                self.members.insert(
-                    *member_id,
-                    Member {
-                        role: Some(*role),
-                        active: true,
-                        time: *time,
-                    },
-                );
+            FirmEvent::MemberJoined { member_id, role, time } => {
+                self.members
+                    .insert(*member_id, Member { role: Some(*role), active: true, time: *time });
             }
-            FirmEvent::MemberRoleChanged {
-                member_id,
-                role,
-                time,
-            } => {
+            FirmEvent::MemberRoleChanged { member_id, role, time } => {
                 self.member(*member_id, *time).role = Some(*role);
             }
             FirmEvent::MemberDisabled { member_id, time } => {
@@ -272,11 +242,7 @@ impl Firm {
                 self.member(*member_id, *time).active = true;
             }
             FirmEvent::MemberLeft { member_id, time } => {
-                *self.member(*member_id, *time) = Member {
-                    role: None,
-                    active: false,
-                    time: *time,
-                };
+                *self.member(*member_id, *time) = Member { role: None, active: false, time: *time };
             }
             FirmEvent::SecretRevealed {} => {}
         }
@@ -288,11 +254,8 @@ impl Firm {
     }
 
     fn member(&mut self, member_id: Uuid, time: Timestamp) -> &mut Member {
-        let member = self.members.entry(member_id).or_insert(Member {
-            role: None,
-            active: true,
-            time,
-        });
+        let member =
+            self.members.entry(member_id).or_insert(Member { role: None, active: true, time });
         member.time = time;
         member
     }
@@ -300,24 +263,12 @@ impl Firm {
 
 fn firm_event(time: Timestamp, change: &FirmChange) -> FirmEvent {
     match change.clone() {
-        FirmChange::Opened { name, plan, brand } => FirmEvent::FirmOpened {
-            name,
-            plan,
-            brand,
-            time,
-        },
-        FirmChange::Changed {
-            name,
-            plan,
-            brand,
-            invites_enabled,
-        } => FirmEvent::FirmChanged {
-            name,
-            plan,
-            brand,
-            invites_enabled,
-            time,
-        },
+        FirmChange::Opened { name, plan, brand } => {
+            FirmEvent::FirmOpened { name, plan, brand, time }
+        }
+        FirmChange::Changed { name, plan, brand, invites_enabled } => {
+            FirmEvent::FirmChanged { name, plan, brand, invites_enabled, time }
+        }
         FirmChange::Suspended => FirmEvent::FirmSuspended { time },
         FirmChange::Resumed => FirmEvent::FirmResumed { time },
         FirmChange::Closed => FirmEvent::FirmClosed { time },

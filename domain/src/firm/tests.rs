@@ -6,35 +6,24 @@ use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 const ANN: Uuid = Uuid::from_u128(7);
 
 fn at(second: u32) -> Timestamp {
-    format!("2026-11-01T00:00:{second:02}.000Z")
-        .parse()
-        .unwrap()
+    format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
 }
 
 fn opened() -> FirmEvent {
     FirmEvent::FirmOpened {
         name: "Firm".into(),
-        plan: Plan {
-            leads_in_full: true,
-        },
+        plan: Plan { leads_in_full: true },
         brand: Brand::default(),
         time: at(1),
     }
 }
 
 fn report(second: u32, change: FirmChange) -> FirmCommand {
-    FirmCommand::ReportFirm {
-        time: at(second),
-        change,
-    }
+    FirmCommand::ReportFirm { time: at(second), change }
 }
 
 fn member(second: u32, change: MemberChange) -> FirmCommand {
-    FirmCommand::ReportMember {
-        member_id: ANN,
-        time: at(second),
-        change,
-    }
+    FirmCommand::ReportMember { member_id: ANN, time: at(second), change }
 }
 
 fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
@@ -45,17 +34,11 @@ fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
 fn a_firm_opens_once() {
     let open = FirmChange::Opened {
         name: "Firm".into(),
-        plan: Plan {
-            leads_in_full: true,
-        },
+        plan: Plan { leads_in_full: true },
         brand: Brand::default(),
     };
-    given(vec![])
-        .when(report(1, open.clone()))
-        .then_expect_events(vec![opened()]);
-    given(vec![opened()])
-        .when(report(2, open))
-        .then_expect_events(vec![]);
+    given(vec![]).when(report(1, open.clone())).then_expect_events(vec![opened()]);
+    given(vec![opened()]).when(report(2, open)).then_expect_events(vec![]);
 }
 
 #[test]
@@ -81,30 +64,20 @@ fn closing_is_final() {
 
 #[test]
 fn nothing_is_reported_of_an_unknown_firm() {
-    for command in [
-        report(1, FirmChange::Suspended),
-        member(1, MemberChange::Left),
-        FirmCommand::RevealSecret,
-    ] {
-        given(vec![])
-            .when(command)
-            .then_expect_error(FirmRejection::Unknown);
+    for command in
+        [report(1, FirmChange::Suspended), member(1, MemberChange::Left), FirmCommand::RevealSecret]
+    {
+        given(vec![]).when(command).then_expect_error(FirmRejection::Unknown);
     }
 }
 
 #[test]
 fn each_member_has_its_own_newest_report() {
-    let joined = FirmEvent::MemberJoined {
-        member_id: ANN,
-        role: Role::Admin,
-        time: at(3),
-    };
+    let joined = FirmEvent::MemberJoined { member_id: ANN, role: Role::Admin, time: at(3) };
     given(vec![opened(), FirmEvent::FirmSuspended { time: at(9) }])
         .when(member(3, MemberChange::Joined(Role::Admin)))
         .then_expect_events(vec![joined.clone()]);
-    given(vec![opened(), joined])
-        .when(member(2, MemberChange::Left))
-        .then_expect_events(vec![]);
+    given(vec![opened(), joined]).when(member(2, MemberChange::Left)).then_expect_events(vec![]);
 }
 
 #[test]

@@ -54,25 +54,18 @@ fn v6_is_public(bits: u128) -> bool {
 }
 
 fn v4_expected(bits: u32) -> bool {
-    !V4_NOT_PUBLIC
-        .iter()
-        .any(|(first, last)| (v4(first)..=v4(last)).contains(&bits))
+    !V4_NOT_PUBLIC.iter().any(|(first, last)| (v4(first)..=v4(last)).contains(&bits))
 }
 
 fn v6_expected(bits: u128) -> bool {
-    !V6_NOT_PUBLIC
-        .iter()
-        .any(|(first, last)| (v6(first)..=v6(last)).contains(&bits))
+    !V6_NOT_PUBLIC.iter().any(|(first, last)| (v6(first)..=v6(last)).contains(&bits))
 }
 
 #[test]
 fn c7_every_ipv4_border() {
     for (first, last) in V4_NOT_PUBLIC.map(|(first, last)| (v4(first), v4(last))) {
         assert!(!v4_is_public(first) && !v4_is_public(last));
-        for outside in [first.checked_sub(1), last.checked_add(1)]
-            .into_iter()
-            .flatten()
-        {
+        for outside in [first.checked_sub(1), last.checked_add(1)].into_iter().flatten() {
             assert_eq!(v4_is_public(outside), v4_expected(outside), "{outside:#x}");
         }
     }
@@ -82,10 +75,7 @@ fn c7_every_ipv4_border() {
 fn c7_every_ipv6_border() {
     for (first, last) in V6_NOT_PUBLIC.map(|(first, last)| (v6(first), v6(last))) {
         assert!(!v6_is_public(first) && !v6_is_public(last));
-        for outside in [first.checked_sub(1), last.checked_add(1)]
-            .into_iter()
-            .flatten()
-        {
+        for outside in [first.checked_sub(1), last.checked_add(1)].into_iter().flatten() {
             assert_eq!(v6_is_public(outside), v6_expected(outside), "{outside:#x}");
         }
     }

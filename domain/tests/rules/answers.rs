@@ -17,10 +17,7 @@ fn d1_any_2xx_is_delivered(#[values(200, 201, 202, 204, 206, 299)] status: u16) 
 #[rstest]
 fn d1_no_final_status_is_a_protocol_error(#[values(0, 100, 101, 199, 600, 666, 999)] status: u16) {
     let answer = Answer::Status(status);
-    assert_eq!(
-        (answer.verdict(), answer.code()),
-        (Verdict::Retry, "protocol")
-    );
+    assert_eq!((answer.verdict(), answer.code()), (Verdict::Retry, "protocol"));
 }
 
 #[rstest]
@@ -50,11 +47,7 @@ fn c20_a_final_redirect_fails_at_once(#[values(300, 301, 304, 305, 308, 399)] st
 #[case(NetworkError::Timeout.into(), Verdict::Retry, "timeout")]
 #[case(NetworkError::Protocol.into(), Verdict::Retry, "protocol")]
 #[case(NetworkError::Reset.into(), Verdict::Retry, "reset")]
-#[case(
-    Answer::Refused(TargetRefusal::PrivateName),
-    Verdict::Failed,
-    "target_refused"
-)]
+#[case(Answer::Refused(TargetRefusal::PrivateName), Verdict::Failed, "target_refused")]
 #[case(RedirectFault::MissingLocation.into(), Verdict::Failed, "redirect_invalid")]
 #[case(RedirectFault::SeveralLocations.into(), Verdict::Failed, "redirect_invalid")]
 #[case(
@@ -113,28 +106,18 @@ fn d5_anything_written_like_a_secret_is_masked() {
 #[test]
 fn d5_a_secret_that_holds_a_prefix_is_masked_whole() {
     let key = format!("ffk_{}ffk_{}", "a".repeat(10), "b".repeat(29));
-    assert_eq!(
-        clean_answer(format!("<{key}>").as_bytes(), &[]),
-        "<[masked]>"
-    );
+    assert_eq!(clean_answer(format!("<{key}>").as_bytes(), &[]), "<[masked]>");
 }
 
 #[test]
 fn d5_the_given_secrets_are_masked() {
     let echo = b"t=5,v1=abcdef Bearer xyz";
-    assert_eq!(
-        clean_answer(echo, &["abcdef", "", "Bearer xyz"]),
-        "t=5,v1=[masked] [masked]"
-    );
+    assert_eq!(clean_answer(echo, &["abcdef", "", "Bearer xyz"]), "t=5,v1=[masked] [masked]");
 }
 
 #[test]
 fn d5_a_secret_is_masked_before_the_text_is_cut() {
-    let text = format!(
-        "{}{}",
-        "x".repeat(ANSWER_KEPT_BYTES - 20),
-        secret().as_str()
-    );
+    let text = format!("{}{}", "x".repeat(ANSWER_KEPT_BYTES - 20), secret().as_str());
     let kept = clean_answer(text.as_bytes(), &[]);
     assert!(kept.ends_with("x[masked]"), "{kept}");
 }
@@ -142,10 +125,7 @@ fn d5_a_secret_is_masked_before_the_text_is_cut() {
 #[test]
 fn d5_one_kib_at_most_at_a_character_border() {
     assert_eq!(clean_answer(&[b'a'; 16_384], &[]).len(), ANSWER_KEPT_BYTES);
-    assert_eq!(
-        clean_answer("é".repeat(600).as_bytes(), &[]).len(),
-        ANSWER_KEPT_BYTES
-    );
+    assert_eq!(clean_answer("é".repeat(600).as_bytes(), &[]).len(), ANSWER_KEPT_BYTES);
     let kept = clean_answer("€".repeat(600).as_bytes(), &[]);
     assert_eq!((kept.len(), kept.chars().count()), (1_023, 341));
     assert_eq!(clean_answer(&[0; 16_384], &[]).chars().count(), 341);

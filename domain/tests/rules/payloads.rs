@@ -67,9 +67,7 @@ fn source(trigger: Trigger, document: &ResponseDocument) -> PayloadSource<'_> {
 }
 
 fn read(data: Value) -> Result<ResponseDocument, String> {
-    let Value::Object(data) = data else {
-        panic!("a test's document is an object")
-    };
+    let Value::Object(data) = data else { panic!("a test's document is an object") };
     ResponseDocument::read(data).map_err(|error| error.to_string())
 }
 
@@ -155,10 +153,7 @@ fn a_locked_report_shows_neither_summary_nor_highlights() {
 fn a_document_is_read_back_as_it_was_kept() {
     let document = document();
     let kept = serde_json::to_vec(&document).unwrap();
-    assert_eq!(
-        serde_json::from_slice::<ResponseDocument>(&kept).unwrap(),
-        document
-    );
+    assert_eq!(serde_json::from_slice::<ResponseDocument>(&kept).unwrap(), document);
     let (report, booking) = (report(true), booking());
     let again = serde_json::to_value((&report, &booking)).unwrap();
     assert_eq!(
@@ -197,9 +192,7 @@ fn a_list_is_no_document() {
 
 #[test]
 fn f9_a_document_has_a_greatest_size() {
-    let empty = serde_json::to_vec(&ResponseDocument::default())
-        .unwrap()
-        .len();
+    let empty = serde_json::to_vec(&ResponseDocument::default()).unwrap().len();
     let of = |bytes: usize| read(json!({"device": "a".repeat(bytes - empty)}));
     assert!(of(512 * 1024).is_ok());
     assert_eq!(
@@ -214,12 +207,7 @@ fn f9_a_document_has_a_greatest_size() {
 fn a_report_says_whether_it_is_locked(#[case] left_out: &str, #[case] why: &str) {
     let mut data = serde_json::to_value(report(true)).unwrap();
     data.as_object_mut().unwrap().remove(left_out);
-    assert_eq!(
-        serde_json::from_value::<ReportDocument>(data)
-            .unwrap_err()
-            .to_string(),
-        why
-    );
+    assert_eq!(serde_json::from_value::<ReportDocument>(data).unwrap_err().to_string(), why);
 }
 
 #[rstest]
@@ -230,10 +218,5 @@ fn a_report_says_whether_it_is_locked(#[case] left_out: &str, #[case] why: &str)
 fn a_booking_is_read_strictly(#[case] field: &str, #[case] value: Value, #[case] why: &str) {
     let mut data = serde_json::to_value(booking()).unwrap();
     data[field] = value;
-    assert_eq!(
-        serde_json::from_value::<Booking>(data)
-            .unwrap_err()
-            .to_string(),
-        why
-    );
+    assert_eq!(serde_json::from_value::<Booking>(data).unwrap_err().to_string(), why);
 }

@@ -26,21 +26,13 @@ fn without(attribute: &str) -> String {
 
 fn why(text: &str) -> String {
     match parse(Format::Single, text.as_bytes()) {
-        Err(IntakeError::BadEvent(BadEvent {
-            index: 0,
-            line: None,
-            why,
-        })) => why,
+        Err(IntakeError::BadEvent(BadEvent { index: 0, line: None, why })) => why,
         other => panic!("{other:?}"),
     }
 }
 
 fn places(format: Format, text: &str) -> Vec<Option<usize>> {
-    parse(format, text.as_bytes())
-        .unwrap()
-        .iter()
-        .map(|event| event.line)
-        .collect()
+    parse(format, text.as_bytes()).unwrap().iter().map(|event| event.line).collect()
 }
 
 #[test]
@@ -51,10 +43,7 @@ fn an_event_is_read() {
         source: "urn:product".into(),
         id: "1".into(),
         time: "2026-10-06T08:14:27.318Z".parse().unwrap(),
-        activity: Activity::Firm {
-            change: FirmChange::Suspended,
-            reply_to: None,
-        },
+        activity: Activity::Firm { change: FirmChange::Suspended, reply_to: None },
         line: None,
     };
     assert_eq!(events, [expected]);
@@ -64,22 +53,13 @@ fn an_event_is_read() {
 fn other_attributes_are_ignored_and_no_data_is_an_empty_object() {
     let read = |text: &str| parse(Format::Single, text.as_bytes()).unwrap();
     let plain = read(&event().to_string());
-    for attribute in [
-        "datacontenttype",
-        "subject",
-        "dataschema",
-        "traceparent",
-        "anything",
-    ] {
+    for attribute in ["datacontenttype", "subject", "dataschema", "traceparent", "anything"] {
         assert_eq!(read(&with(attribute, json!("x"))), plain, "{attribute}");
     }
     assert_eq!(read(&without("data")), plain);
     assert_eq!(read(&with("data", Value::Null)), plain);
     assert_eq!(read(&with("firmid", json!(FIRM.to_uppercase()))), plain);
-    assert_eq!(
-        read(&with("time", json!("2026-10-06T10:14:27.318+02:00"))),
-        plain
-    );
+    assert_eq!(read(&with("time", json!("2026-10-06T10:14:27.318+02:00"))), plain);
 }
 
 #[rstest]
@@ -113,22 +93,13 @@ fn what_is_wrong_is_named(#[case] text: String, #[case] expected: &str) {
 #[case(String::new(), "not valid JSON: ")]
 fn what_is_no_json_or_no_time_is_refused(#[case] text: String, #[case] expected: &str) {
     let why = why(&text);
-    assert!(
-        why.starts_with(expected) && !why.contains("yesterday"),
-        "{why}"
-    );
+    assert!(why.starts_with(expected) && !why.contains("yesterday"), "{why}");
 }
 
 #[test]
 fn names_of_1024_characters_are_read() {
     let text = with("id", json!("é".repeat(1_024)));
-    assert_eq!(
-        parse(Format::Single, text.as_bytes()).unwrap()[0]
-            .id
-            .chars()
-            .count(),
-        1_024
-    );
+    assert_eq!(parse(Format::Single, text.as_bytes()).unwrap()[0].id.chars().count(), 1_024);
 }
 
 #[test]
@@ -136,17 +107,9 @@ fn a_batch_is_an_array() {
     let two = json!([event(), event()]).to_string();
     assert_eq!(places(Format::Batch, &two), [None, None]);
     assert_eq!(places(Format::Batch, " [ ] "), []);
-    for other in [
-        event().to_string(),
-        "[{}".into(),
-        "[{}] x".into(),
-        String::new(),
-    ] {
+    for other in [event().to_string(), "[{}".into(), "[{}] x".into(), String::new()] {
         let error = parse(Format::Batch, other.as_bytes()).unwrap_err();
-        assert!(
-            matches!(error, IntakeError::NotABatch(_)),
-            "{other}: {error}"
-        );
+        assert!(matches!(error, IntakeError::NotABatch(_)), "{other}: {error}");
     }
 }
 
@@ -155,16 +118,9 @@ fn a_bad_event_is_named_by_its_index() {
     let batch = json!([event(), event(), {"specversion": "1.0"}]).to_string();
     let error = parse(Format::Batch, batch.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "event 2: id: missing");
-    let twice = format!(
-        "[{},{}]",
-        event(),
-        event().to_string().replacen('{', r#"{"id":"2","#, 1)
-    );
+    let twice = format!("[{},{}]", event(), event().to_string().replacen('{', r#"{"id":"2","#, 1));
     let error = parse(Format::Batch, twice.as_bytes()).unwrap_err();
-    assert!(
-        error.to_string().starts_with("event 1: not valid JSON: "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("event 1: not valid JSON: "), "{error}");
 }
 
 #[test]
@@ -179,23 +135,14 @@ fn lines_are_counted_with_the_blank_ones_and_events_without() {
 #[test]
 fn a_batch_has_1000_events_and_8_mib_at_most() {
     let lines = |events: usize| format!("{}\n", event()).repeat(events);
-    assert_eq!(
-        parse(Format::Lines, lines(1_000).as_bytes()).unwrap().len(),
-        1_000
-    );
+    assert_eq!(parse(Format::Lines, lines(1_000).as_bytes()).unwrap().len(), 1_000);
     let error = |format, text: String| parse(format, text.as_bytes()).unwrap_err();
-    assert!(matches!(
-        error(Format::Lines, lines(1_001)),
-        IntakeError::TooMany
-    ));
+    assert!(matches!(error(Format::Lines, lines(1_001)), IntakeError::TooMany));
     let items = format!("[{}0]", "0,".repeat(1_000));
     assert!(matches!(error(Format::Batch, items), IntakeError::TooMany));
     let blank = |bytes| " ".repeat(bytes);
     assert!(parse(Format::Lines, blank(8 << 20).as_bytes()).is_ok());
-    assert!(matches!(
-        error(Format::Lines, blank((8 << 20) + 1)),
-        IntakeError::TooLarge
-    ));
+    assert!(matches!(error(Format::Lines, blank((8 << 20) + 1)), IntakeError::TooLarge));
 }
 
 #[test]
@@ -206,10 +153,7 @@ fn what_is_not_utf_8_is_refused() {
 
 #[rstest]
 #[case("application/cloudevents+json", Some(Format::Single))]
-#[case(
-    "application/cloudevents-batch+json; charset=UTF-8",
-    Some(Format::Batch)
-)]
+#[case("application/cloudevents-batch+json; charset=UTF-8", Some(Format::Batch))]
 #[case("Application/X-NDJSON;charset=\"utf-8\"", Some(Format::Lines))]
 #[case("application/x-ndjson; charset=latin1", None)]
 #[case("application/json", None)]

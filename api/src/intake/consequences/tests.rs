@@ -20,37 +20,18 @@ fn context() -> Context {
 }
 
 fn event(sequence: i64, event: FirmEvent) -> NewEvent {
-    let context = Context {
-        firm_id: FIRM,
-        ..context()
-    };
-    NewEvent {
-        aggregate_id: FIRM.to_string(),
-        sequence,
-        event: event.into(),
-        context,
-    }
+    let context = Context { firm_id: FIRM, ..context() };
+    NewEvent { aggregate_id: FIRM.to_string(), sequence, event: event.into(), context }
 }
 
 fn hook(n: u128, key_id: Uuid) -> LiveHook {
-    LiveHook {
-        hook_id: Uuid::from_u128(n),
-        firm_id: FIRM,
-        key_id,
-        sequence: 1,
-    }
+    LiveHook { hook_id: Uuid::from_u128(n), firm_id: FIRM, key_id, sequence: 1 }
 }
 
 /// A member left, then the firm closed.
 fn plan() -> Plan {
     let time = context().recorded_at;
-    let left = event(
-        2,
-        FirmEvent::MemberLeft {
-            member_id: ANN,
-            time,
-        },
-    );
+    let left = event(2, FirmEvent::MemberLeft { member_id: ANN, time });
     let closed = event(3, FirmEvent::FirmClosed { time });
     Plan {
         unmanaging: BTreeMap::from([((FIRM, ANN), left.id())]),
@@ -64,30 +45,18 @@ fn plan() -> Plan {
 fn each_event_is_followed_by_what_it_caused() {
     let (mine, other) = (hook(4, KEY), hook(5, Uuid::from_u128(8)));
     let condemned = Condemned {
-        keys: vec![ActiveKey {
-            key_id: KEY,
-            firm_id: FIRM,
-            member_id: ANN,
-        }],
+        keys: vec![ActiveKey { key_id: KEY, firm_id: FIRM, member_id: ANN }],
         hooks_of_keys: vec![mine],
         hooks_of_firms: vec![mine, other],
     };
     let events = with_consequences(&mut plan(), &condemned, &context());
-    let [left, revoked, removed, closed, removed_too] = &events[..] else {
-        panic!("{events:?}")
-    };
+    let [left, revoked, removed, closed, removed_too] = &events[..] else { panic!("{events:?}") };
     assert_eq!(left.event.event_type(), "MemberLeft");
     assert_eq!(closed.event.event_type(), "FirmClosed");
     let reason = RevocationReason::MemberNotManager;
-    assert_eq!(
-        revoked.event,
-        Event::from(domain::key::KeyEvent::KeyRevoked { reason })
-    );
+    assert_eq!(revoked.event, Event::from(domain::key::KeyEvent::KeyRevoked { reason }));
     assert_eq!(revoked.context.causation_id, Some(left.id()));
-    let removal = |reason| SubscriptionEvent::SubscriptionRemoved {
-        reason,
-        evidence: vec![],
-    };
+    let removal = |reason| SubscriptionEvent::SubscriptionRemoved { reason, evidence: vec![] };
     assert_eq!(removed.event, removal(RemovalReason::KeyRevoked).into());
     assert_eq!(removed.aggregate_id, mine.hook_id.to_string());
     assert_eq!(removed.context.causation_id, Some(revoked.id()));

@@ -1,12 +1,12 @@
 use super::*;
-use crate::intake::batch::report_ids;
+use crate::intake::batch::{Named, report_ids, streams};
 use domain::context::Actor;
 use domain::event::Event;
 use domain::firm::{Brand, Role};
 use domain::form::{FormDetails, FormStatus};
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
 use domain::trigger::{Plan as FirmPlan, Trigger};
-use eventstore::RecordedEvent;
+use eventstore::{RecordedEvent, StreamName};
 
 const FIRM: Uuid = Uuid::from_u128(1);
 const OTHER: Uuid = Uuid::from_u128(2);
@@ -15,9 +15,7 @@ const ANN: Uuid = Uuid::from_u128(4);
 const RESPONSE: Uuid = Uuid::from_u128(5);
 
 fn at(second: u32) -> Timestamp {
-    format!("2026-11-01T00:00:{second:02}.000Z")
-        .parse()
-        .unwrap()
+    format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
 }
 
 fn context() -> Context {
@@ -33,22 +31,13 @@ fn context() -> Context {
 
 fn report(firm_id: Uuid, second: u32, activity: Activity) -> CloudEvent {
     let id = format!("{firm_id}-{second}-{activity:?}");
-    CloudEvent {
-        firm_id,
-        source: "urn:test".into(),
-        id,
-        time: at(second),
-        activity,
-        line: None,
-    }
+    CloudEvent { firm_id, source: "urn:test".into(), id, time: at(second), activity, line: None }
 }
 
 fn opened(firm_id: Uuid) -> CloudEvent {
     let change = FirmChange::Opened {
         name: "Firm".into(),
-        plan: FirmPlan {
-            leads_in_full: true,
-        },
+        plan: FirmPlan { leads_in_full: true },
         brand: Brand::default(),
     };
     let reply_to = Some(Some("hello@example.com".into()));
@@ -56,25 +45,11 @@ fn opened(firm_id: Uuid) -> CloudEvent {
 }
 
 fn firm(second: u32, change: FirmChange) -> CloudEvent {
-    report(
-        FIRM,
-        second,
-        Activity::Firm {
-            change,
-            reply_to: None,
-        },
-    )
+    report(FIRM, second, Activity::Firm { change, reply_to: None })
 }
 
 fn member(second: u32, change: MemberChange) -> CloudEvent {
-    report(
-        FIRM,
-        second,
-        Activity::Member {
-            member_id: ANN,
-            change,
-        },
-    )
+    report(FIRM, second, Activity::Member { member_id: ANN, change })
 }
 
 fn form(firm_id: Uuid) -> CloudEvent {
@@ -86,40 +61,20 @@ fn form(firm_id: Uuid) -> CloudEvent {
         hidden_fields: vec![],
         created_at: at(0),
     };
-    report(
-        firm_id,
-        2,
-        Activity::Form {
-            form_id: FORM,
-            change: FormChange::Created(details),
-        },
-    )
+    report(firm_id, 2, Activity::Form { form_id: FORM, change: FormChange::Created(details) })
 }
 
 fn response_report(second: u32) -> ResponseReport {
     let document = domain::document::ResponseDocument::default();
-    ResponseReport {
-        response_id: RESPONSE,
-        form_id: FORM,
-        at: at(second),
-        document,
-    }
+    ResponseReport { response_id: RESPONSE, form_id: FORM, at: at(second), document }
 }
 
 fn saved(second: u32) -> CloudEvent {
-    report(
-        FIRM,
-        second,
-        Activity::ResponseSaved(response_report(second)),
-    )
+    report(FIRM, second, Activity::ResponseSaved(response_report(second)))
 }
 
 fn submitted(second: u32) -> CloudEvent {
-    report(
-        FIRM,
-        second,
-        Activity::ResponseSubmitted(response_report(second)),
-    )
+    report(FIRM, second, Activity::ResponseSubmitted(response_report(second)))
 }
 
 /// A batch on an empty log, all ids new.
@@ -127,10 +82,16 @@ fn given(batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
     plan(batch, report_ids(batch), Known::default(), &context())
 }
 
-/// A batch on a log that took in another before.
+/// A batch on a log that took in another before, and on the tables that go with it.
 fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
     let log = given(before).unwrap().events;
-    let log = (1..).zip(log).map(|(position, new)| RecordedEvent {
+    let there = there(&log, Named::by(batch));
+    let known = Known::of(loaded(log, &streams(batch)), there);
+    plan(batch, report_ids(batch), known, &context())
+}
+
+fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
+    let recorded = (1..).zip(log).map(|(position, new)| RecordedEvent {
         position,
         event_id: new.id(),
         aggregate_id: new.aggregate_id,
@@ -138,19 +99,31 @@ fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadE
         event: new.event,
         context: new.context,
     });
-    plan(
-        batch,
-        report_ids(batch),
-        Known::of(log.collect()),
-        &context(),
-    )
+    recorded
+        .filter(|recorded| {
+            streams.contains(&StreamName {
+                aggregate_type: recorded.event.aggregate_type(),
+                aggregate_id: recorded.aggregate_id.clone(),
+            })
+        })
+        .collect()
+}
+
+fn there(log: &[NewEvent], mut named: Named) -> Named {
+    let has = |kind: &str, firm_id, id: Uuid| {
+        log.iter().any(|new| {
+            new.event.event_type() == kind
+                && new.context.firm_id == firm_id
+                && new.aggregate_id == id.to_string()
+        })
+    };
+    named.firms.retain(|firm_id| has("FirmOpened", *firm_id, *firm_id));
+    named.forms.retain(|(firm_id, form_id)| has("FormCreated", *firm_id, *form_id));
+    named
 }
 
 fn names(plan: &Plan) -> Vec<(&'static str, i64)> {
-    plan.events
-        .iter()
-        .map(|new| (new.event.event_type(), new.sequence))
-        .collect()
+    plan.events.iter().map(|new| (new.event.event_type(), new.sequence)).collect()
 }
 
 fn refusal(result: Result<Plan, BadEvent>) -> (usize, String) {
@@ -160,53 +133,52 @@ fn refusal(result: Result<Plan, BadEvent>) -> (usize, String) {
 
 #[test]
 fn a_report_builds_on_those_before_it_in_the_batch() {
-    let batch = [
-        opened(FIRM),
-        member(2, MemberChange::Joined(Role::Owner)),
-        form(FIRM),
-        submitted(9),
-    ];
+    let batch =
+        [opened(FIRM), member(2, MemberChange::Joined(Role::Owner)), form(FIRM), submitted(9)];
     let plan = given(&batch).unwrap();
-    let expected = [
-        ("FirmOpened", 1),
-        ("MemberJoined", 2),
-        ("FormCreated", 1),
-        ("OccurrenceRecorded", 1),
-    ];
+    let expected =
+        [("FirmOpened", 1), ("MemberJoined", 2), ("FormCreated", 1), ("OccurrenceRecorded", 1)];
     assert_eq!(names(&plan), expected);
     assert_eq!(plan.opened, [FIRM]);
     assert_eq!(plan.contacts[&FIRM].as_deref(), Some("hello@example.com"));
     assert_eq!(plan.duplicates, 0);
     assert!(plan.events.iter().all(|new| new.context.firm_id == FIRM));
-    assert!(
-        plan.events
-            .iter()
-            .all(|new| new.context.correlation_id == Uuid::from_u128(9))
-    );
+    assert!(plan.events.iter().all(|new| new.context.correlation_id == Uuid::from_u128(9)));
 }
 
 #[test]
 fn a_report_builds_on_the_log() {
-    let plan = given_after(
-        &[opened(FIRM), form(FIRM)],
-        &[firm(5, FirmChange::Suspended), submitted(9)],
-    );
-    assert_eq!(
-        names(&plan.unwrap()),
-        [("FirmSuspended", 2), ("OccurrenceRecorded", 1)]
-    );
+    let plan =
+        given_after(&[opened(FIRM), form(FIRM)], &[firm(5, FirmChange::Suspended), submitted(9)]);
+    assert_eq!(names(&plan.unwrap()), [("FirmSuspended", 2), ("OccurrenceRecorded", 1)]);
+}
+
+#[test]
+fn only_reports_of_state_need_streams() {
+    let of = |batch: &[CloudEvent]| streams(batch).len();
+    assert_eq!(of(&[saved(3), submitted(9)]), 0);
+    assert_eq!(of(&[form(FIRM), submitted(9)]), 1, "the form's");
+    let change = MemberChange::Left;
+    assert_eq!(of(&[opened(FIRM), member(2, change), submitted(9)]), 1, "the firm's");
+}
+
+#[test]
+fn a_deleted_form_still_takes_responses() {
+    let deleted = report(FIRM, 5, Activity::Form { form_id: FORM, change: FormChange::Deleted });
+    let before = [opened(FIRM), form(FIRM), deleted.clone()];
+    let plan = given_after(&before, &[submitted(9)]).unwrap();
+    assert_eq!(names(&plan), [("OccurrenceRecorded", 1)]);
+    let plan = given_after(&before[..2], &[deleted, submitted(9)]).unwrap();
+    assert_eq!(names(&plan), [("FormDeleted", 2), ("OccurrenceRecorded", 1)]);
 }
 
 #[test]
 fn what_is_not_known_is_refused_with_its_index() {
     let unknown_firm = "the firm is not known: report firm.opened first";
     let unknown_form = "the form is not known: report form.created first";
-    for first in [
-        firm(1, FirmChange::Closed),
-        member(1, MemberChange::Left),
-        form(FIRM),
-        submitted(1),
-    ] {
+    for first in
+        [firm(1, FirmChange::Closed), member(1, MemberChange::Left), form(FIRM), submitted(1)]
+    {
         assert_eq!(
             refusal(given(std::slice::from_ref(&first))),
             (0, unknown_firm.to_owned()),
@@ -218,38 +190,22 @@ fn what_is_not_known_is_refused_with_its_index() {
         assert_eq!(refused, (1, unknown_form.to_owned()));
     }
     let change = FormChange::Published;
-    let published = report(
-        FIRM,
-        3,
-        Activity::Form {
-            form_id: FORM,
-            change,
-        },
-    );
-    assert_eq!(
-        refusal(given(&[opened(FIRM), published])),
-        (1, unknown_form.to_owned())
-    );
+    let published = report(FIRM, 3, Activity::Form { form_id: FORM, change });
+    assert_eq!(refusal(given(&[opened(FIRM), published])), (1, unknown_form.to_owned()));
 }
 
 #[test]
 fn another_firms_form_is_refused() {
     let before = [opened(FIRM), opened(OTHER), form(OTHER)];
     let refused = |event| refusal(given_after(&before, &[opened(FIRM), event]));
-    assert_eq!(
-        refused(form(FIRM)),
-        (1, "the form belongs to another firm".to_owned())
-    );
+    assert_eq!(refused(form(FIRM)), (1, "the form belongs to another firm".to_owned()));
     let unknown_form = "the form is not known: report form.created first";
     assert_eq!(refused(submitted(3)), (1, unknown_form.to_owned()));
 }
 
 #[test]
 fn the_line_of_a_refused_report_is_told() {
-    let event = CloudEvent {
-        line: Some(7),
-        ..saved(1)
-    };
+    let event = CloudEvent { line: Some(7), ..saved(1) };
     assert_eq!(given(&[event]).unwrap_err().line, Some(7));
 }
 
@@ -273,13 +229,7 @@ fn a_report_that_is_not_news_is_a_duplicate() {
 #[test]
 fn a_report_that_is_not_news_changes_no_contact() {
     let plan = given_after(&[opened(FIRM)], &[opened(FIRM)]).unwrap();
-    assert_eq!(
-        plan,
-        Plan {
-            duplicates: 1,
-            ..Plan::default()
-        }
-    );
+    assert_eq!(plan, Plan { duplicates: 1, ..Plan::default() });
 }
 
 #[test]
@@ -294,14 +244,8 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
         response_id: RESPONSE,
         happened_at: at(9),
     };
-    assert_eq!(
-        recorded.event,
-        Event::from(OccurrenceEvent::OccurrenceRecorded(happening))
-    );
-    let reported = &plan.responses[&Subject {
-        firm_id: FIRM,
-        response_id: RESPONSE,
-    }];
+    assert_eq!(recorded.event, Event::from(OccurrenceEvent::OccurrenceRecorded(happening)));
+    let reported = &plan.responses[&Subject { firm_id: FIRM, response_id: RESPONSE }];
     assert_eq!(reported.submission, Some(recorded.id()));
     assert_eq!(reported.response.submitted_at, Some(at(9).get()));
 }
@@ -310,61 +254,36 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
 /// it is submitted, when it was saved, and how many reports were duplicates.
 fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let plan = given(&[&[opened(FIRM), form(FIRM)], reports].concat()).unwrap();
-    let reported = &plan.responses[&Subject {
-        firm_id: FIRM,
-        response_id: RESPONSE,
-    }];
-    assert_eq!(
-        plan.events.len() - 2,
-        usize::from(reported.submission.is_some())
-    );
+    let reported = &plan.responses[&Subject { firm_id: FIRM, response_id: RESPONSE }];
+    assert_eq!(plan.events.len() - 2, usize::from(reported.submission.is_some()));
     let saved_at = reported.response.saved_at.into();
-    (
-        reported.reports,
-        reported.submission.is_some(),
-        saved_at,
-        plan.duplicates,
-    )
+    (reported.reports, reported.submission.is_some(), saved_at, plan.duplicates)
 }
 
 #[test]
 fn a_response_is_put_once_per_batch() {
     assert_eq!(collapsed(&[saved(3)]), (1, false, at(3), 0));
     assert_eq!(collapsed(&[saved(3), saved(4)]), (2, false, at(4), 0));
-    assert_eq!(
-        collapsed(&[saved(4), saved(3), saved(4)]),
-        (1, false, at(4), 2)
-    );
+    assert_eq!(collapsed(&[saved(4), saved(3), saved(4)]), (1, false, at(4), 2));
     assert_eq!(collapsed(&[saved(3), submitted(9)]), (2, true, at(9), 0));
     assert_eq!(collapsed(&[submitted(9), saved(20)]), (1, true, at(9), 1));
-    assert_eq!(
-        collapsed(&[submitted(9), submitted(10)]),
-        (1, true, at(9), 1)
-    );
+    assert_eq!(collapsed(&[submitted(9), submitted(10)]), (1, true, at(9), 1));
 }
 
 #[test]
 fn whoever_does_not_manage_loses_the_keys_for_good() {
     use MemberChange::{Disabled, Enabled, Joined, Left, RoleChanged};
     let causes = |changes: &[MemberChange]| {
-        let reports = (2..)
-            .zip(changes)
-            .map(|(second, change)| member(second, *change));
+        let reports = (2..).zip(changes).map(|(second, change)| member(second, *change));
         let batch: Vec<_> = std::iter::once(opened(FIRM)).chain(reports).collect();
         let plan = given(&batch).unwrap();
         let cause = plan.unmanaging.get(&(FIRM, ANN)).copied();
         cause.map(|id| plan.events.iter().position(|new| new.id() == id).unwrap())
     };
     assert_eq!(causes(&[Joined(Role::Owner)]), None);
-    assert_eq!(
-        causes(&[Joined(Role::Owner), RoleChanged(Role::Admin)]),
-        None
-    );
+    assert_eq!(causes(&[Joined(Role::Owner), RoleChanged(Role::Admin)]), None);
     assert_eq!(causes(&[Joined(Role::Owner), Left]), Some(2));
-    assert_eq!(
-        causes(&[Joined(Role::Owner), RoleChanged(Role::Member)]),
-        Some(2)
-    );
+    assert_eq!(causes(&[Joined(Role::Owner), RoleChanged(Role::Member)]), Some(2));
     assert_eq!(causes(&[Joined(Role::Owner), Disabled, Enabled]), Some(2));
     assert_eq!(causes(&[Joined(Role::Owner), Disabled, Left]), Some(2));
 }
@@ -373,15 +292,7 @@ fn whoever_does_not_manage_loses_the_keys_for_good() {
 fn a_closed_firm_is_named_with_the_event_that_closed_it() {
     let plan = given_after(&[opened(FIRM)], &[firm(5, FirmChange::Closed)]).unwrap();
     assert_eq!(plan.closed, BTreeMap::from([(FIRM, plan.events[0].id())]));
-    let again = given_after(
-        &[opened(FIRM), firm(5, FirmChange::Closed)],
-        &[firm(6, FirmChange::Closed)],
-    );
-    assert_eq!(
-        again.unwrap(),
-        Plan {
-            duplicates: 1,
-            ..Plan::default()
-        }
-    );
+    let again =
+        given_after(&[opened(FIRM), firm(5, FirmChange::Closed)], &[firm(6, FirmChange::Closed)]);
+    assert_eq!(again.unwrap(), Plan { duplicates: 1, ..Plan::default() });
 }

@@ -38,10 +38,7 @@ impl Authority {
 
     /// The client's configuration with this authority beside the platform's.
     pub(crate) fn trusted(&self) -> OutgoingConfig {
-        OutgoingConfig {
-            extra_roots: vec![self.0.der().clone()],
-            ..config()
-        }
+        OutgoingConfig { extra_roots: vec![self.0.der().clone()], ..config() }
     }
 
     /// A client that trusts it.
@@ -65,8 +62,5 @@ fn params(names: &[&str]) -> CertificateParams {
 fn server(certificate: CertificateDer<'static>, key: &KeyPair) -> ServerConfig {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap()
+    ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap()
 }

@@ -21,20 +21,12 @@ pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 /// Long enough for anything that is to succeed, short enough for what is to hang.
 pub(crate) fn budget() -> Budget {
     let whole = Duration::from_secs(5);
-    Budget {
-        headers: whole,
-        dns: whole,
-        connect: whole,
-        body: Duration::from_millis(200),
-    }
+    Budget { headers: whole, dns: whole, connect: whole, body: Duration::from_millis(200) }
 }
 
 /// The same with this limit to the headers.
 pub(crate) fn headers_within(millis: u64) -> Budget {
-    Budget {
-        headers: Duration::from_millis(millis),
-        ..budget()
-    }
+    Budget { headers: Duration::from_millis(millis), ..budget() }
 }
 
 /// Opens 127.0.0.1 alone, so that 127.0.0.2 plays the private network.
@@ -54,11 +46,7 @@ pub(crate) fn client() -> Outgoing {
 
 /// A client for receivers that are reached by name.
 pub(crate) fn client_asking(name_server: SocketAddr) -> Outgoing {
-    Outgoing::new(OutgoingConfig {
-        names: Names::Nameserver(name_server),
-        ..config()
-    })
-    .unwrap()
+    Outgoing::new(OutgoingConfig { names: Names::Nameserver(name_server), ..config() }).unwrap()
 }
 
 /// A client in a hurry.
@@ -85,12 +73,7 @@ pub(crate) fn delivery(target: impl Into<String>) -> Request {
 }
 
 fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
-    let header = |&(name, value)| {
-        (
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        )
-    };
+    let header = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
     all.iter().map(header).collect()
 }
 

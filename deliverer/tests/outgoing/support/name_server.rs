@@ -46,10 +46,7 @@ impl NameServer {
         let (udp, tcp) = sockets().await;
         let at = udp.local_addr().unwrap();
         let asked = Arc::<Mutex<HashMap<String, usize>>>::default();
-        let desk = Arc::new(Desk {
-            table: Box::new(table),
-            asked: Arc::clone(&asked),
-        });
+        let desk = Arc::new(Desk { table: Box::new(table), asked: Arc::clone(&asked) });
         tokio::spawn(answer_udp(udp, Arc::clone(&desk)));
         tokio::spawn(answer_tcp(tcp, desk));
         Self { at, asked }
@@ -67,12 +64,7 @@ impl NameServer {
 
     /// How often it was asked for a name's IPv4 addresses.
     pub(crate) fn asked(&self, name: &str) -> usize {
-        self.asked
-            .lock()
-            .unwrap()
-            .get(name)
-            .copied()
-            .unwrap_or_default()
+        self.asked.lock().unwrap().get(name).copied().unwrap_or_default()
     }
 }
 
@@ -149,9 +141,7 @@ async fn answer_stream(mut stream: TcpStream, desk: Arc<Desk>) {
             continue;
         };
         let length = u16::try_from(answer.len()).unwrap();
-        let _ = stream
-            .write_all(&[&length.to_be_bytes()[..], &answer].concat())
-            .await;
+        let _ = stream.write_all(&[&length.to_be_bytes()[..], &answer].concat()).await;
     }
 }
 
@@ -188,14 +178,7 @@ fn addresses(all: &[IpAddr], kind: u16, name: &[u8]) -> Vec<Vec<u8>> {
 /// Class IN, time to live 0.
 fn record(name: &[u8], kind: u16, data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).unwrap().to_be_bytes();
-    [
-        name,
-        &kind.to_be_bytes(),
-        &[0, 1, 0, 0, 0, 0],
-        &length,
-        data,
-    ]
-    .concat()
+    [name, &kind.to_be_bytes(), &[0, 1, 0, 0, 0, 0], &length, data].concat()
 }
 
 fn wire_name(name: &str) -> Vec<u8> {

@@ -24,10 +24,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The names of its headers, in order of the alphabet.
@@ -59,20 +56,11 @@ impl Talk {
         let mut lines = head.split("\r\n");
         let line = lines.next()?.to_owned();
         let split = |line: &str| {
-            line.split_once(": ")
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()))
         };
         let headers = lines.filter_map(split).collect();
-        let mut seen = Seen {
-            line,
-            headers,
-            body: Vec::new(),
-        };
-        seen.body = vec![
-            0;
-            seen.header("content-length")
-                .map_or(0, |n| n.parse().unwrap())
-        ];
+        let mut seen = Seen { line, headers, body: Vec::new() };
+        seen.body = vec![0; seen.header("content-length").map_or(0, |n| n.parse().unwrap())];
         self.stream.read_exact(&mut seen.body).await.ok()?;
         self.seen.lock().unwrap().push(seen.clone());
         Some(seen)
@@ -201,11 +189,7 @@ impl Receiver {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((ASKING, 0).into()).unwrap();
         let _question = socket.connect(self.at).await.unwrap();
-        accepted
-            .wait_for(|count| count.questions > before)
-            .await
-            .unwrap()
-            .deliveries
+        accepted.wait_for(|count| count.questions > before).await.unwrap().deliveries
     }
 }
 

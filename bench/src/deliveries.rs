@@ -1,0 +1,100 @@
+//! `deliveries`: events reported in batches, and every delivery of them, at several numbers of
+//! subscriptions; beside each the ceiling, in the same run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use api::intake::{Format, parse};
+use bytes::Bytes;
+use clap::Args;
+use tokio::time::Instant;
+
+use crate::activity::{Firm, body};
+use crate::ceiling::Posts;
+use crate::peer::Peer;
+use crate::report::{Figure, Report};
+use crate::service::Load;
+
+/// Events reported at a time.
+const BATCH: usize = 100;
+
+/// POSTs of the ceiling in flight at a time; the ratio is to the better one.
+const IN_FLIGHT: [usize; 2] = [64, 256];
+
+/// What is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Deliveries {
+    /// Events that are reported.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    events: u32,
+    /// Numbers of subscriptions, each measured by itself.
+    #[arg(long, default_value = "1,10", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=100))]
+    subscriptions: Vec<u8>,
+    /// The run gives up after so many seconds.
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=120))]
+    within: u64,
+    /// Also show what PostgreSQL's statements cost; this has a price of its own.
+    #[arg(long)]
+    statements: bool,
+    /// The folder of PostgreSQL's programs, if they are not where they usually are.
+    #[arg(long, env = "FIRMFORMS_PG_BIN")]
+    pg_bin: Option<PathBuf>,
+}
+
+/// Measures, prints, and fails if anything was lost.
+pub(crate) async fn run(command: &Deliveries) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(command.within);
+    let mut peer = Peer::start().await?;
+    let mut figures = Vec::new();
+    for subscriptions in &command.subscriptions {
+        figures.push(command.figure(usize::from(*subscriptions), &mut peer, deadline).await?);
+    }
+    let report = Report::of(figures);
+    report.print()?;
+    match report.missing() {
+        0 => Ok(()),
+        missing => bail!("{missing} deliveries were lost or not recorded"),
+    }
+}
+
+impl Deliveries {
+    async fn figure(
+        &self,
+        subscriptions: usize,
+        peer: &mut Peer,
+        deadline: Instant,
+    ) -> anyhow::Result<Figure> {
+        let firm = Firm::new();
+        let events = usize::try_from(self.events)?;
+        let load = Load {
+            firm,
+            batches: firm.submissions(events, BATCH).into(),
+            events,
+            subscriptions,
+            pg_bin: self.pg_bin.clone(),
+            statements: self.statements,
+        };
+        let posts = Arc::new(Posts::new(bodies(&load)?, subscriptions, peer)?);
+        let mut ceilings = Vec::new();
+        for in_flight in IN_FLIGHT {
+            let sent = tokio::time::timeout_at(deadline, posts.send(in_flight, peer)).await;
+            ceilings.push(sent.context("the run took too long")??);
+        }
+        drop(posts);
+        let delivered = load.run(peer, deadline).await?;
+        Ok(Figure::new(&load, &ceilings, &delivered))
+    }
+}
+
+/// What the deliveries of these events send.
+fn bodies(load: &Load) -> anyhow::Result<Vec<Bytes>> {
+    let mut bodies = Vec::with_capacity(load.events);
+    for batch in load.batches.iter() {
+        for event in parse(Format::Batch, batch)? {
+            bodies.push(body(&event)?);
+        }
+    }
+    Ok(bodies)
+}

@@ -1,0 +1,226 @@
+//! The service under load: a new cluster, the doors' commands and the workers in this process, one
+//! firm with its subscriptions, and the clock from the first report to the last delivery recorded.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use api::commands::keys;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use cluster::Cluster;
+use deliverer::Settings;
+use domain::address::AllowedTargets;
+use firmforms::serve::start_workers;
+use firmforms::wiring::{Databases, Plan, Role, System};
+use projector::deliveries;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use vault::{Entropy, SystemEntropy, WrappingKey};
+
+use crate::activity::Firm;
+use crate::intake::{take_in, take_in_all};
+use crate::peer::Peer;
+use crate::receiver::Tally;
+use crate::statements::{self, Statement};
+use crate::usage::{Cpu, Memory, Processes, forget_peak};
+
+/// PostgreSQL as it comes, but for its buffers. A temporary cluster is careless unless told.
+const SETTINGS: [(&str, &str); 5] = [
+    ("fsync", "on"),
+    ("synchronous_commit", "on"),
+    ("full_page_writes", "on"),
+    ("max_connections", "100"),
+    ("shared_buffers", "1GB"),
+];
+
+/// How often to look whether all is recorded.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// When nothing has arrived or been recorded for so long, what is missing is lost.
+const STANDSTILL: Duration = Duration::from_secs(10);
+
+/// How long the workers may take to end.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// What is reported, and to how many subscriptions it goes.
+pub(crate) struct Load {
+    pub(crate) firm: Firm,
+    pub(crate) batches: Arc<[Vec<u8>]>,
+    pub(crate) events: usize,
+    pub(crate) subscriptions: usize,
+    pub(crate) pg_bin: Option<PathBuf>,
+    /// Ask PostgreSQL what its statements cost.
+    pub(crate) statements: bool,
+}
+
+/// What it came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Delivered {
+    pub(crate) took: Duration,
+    pub(crate) taken_in_after: Duration,
+    pub(crate) cpu: Cpu,
+    pub(crate) arrived: Tally,
+    pub(crate) recorded: u64,
+    pub(crate) resident_before_mib: f64,
+    pub(crate) peak_mib: f64,
+    pub(crate) postgres: String,
+    pub(crate) statements: Vec<Statement>,
+}
+
+impl Load {
+    pub(crate) const fn deliveries(&self) -> usize {
+        self.events * self.subscriptions
+    }
+
+    /// Runs on a cluster of its own, which goes with the run, even with one that is killed.
+    pub(crate) async fn run(
+        &self,
+        peer: &mut Peer,
+        deadline: tokio::time::Instant,
+    ) -> anyhow::Result<Delivered> {
+        let preload = ("shared_preload_libraries", "pg_stat_statements");
+        let settings: Vec<_> =
+            SETTINGS.into_iter().chain(self.statements.then_some(preload)).collect();
+        let cluster = Cluster::temporary(self.pg_bin.clone(), &settings).await?;
+        let measured = tokio::time::timeout_at(deadline, self.on(&cluster, peer)).await;
+        cluster.stop().await?;
+        measured.context("the run took too long")?
+    }
+
+    async fn on(&self, cluster: &Cluster, peer: &mut Peer) -> anyhow::Result<Delivered> {
+        let postmaster = cluster.data_dir().join("postgres/data/postmaster.pid");
+        let postmaster = std::fs::read_to_string(postmaster)?;
+        let processes = Processes {
+            postmaster: Some(postmaster.lines().next().context("no pid")?.parse()?),
+            receiver: peer.pid,
+        };
+        let system = start(cluster).await?;
+        if self.statements {
+            statements::install(system.pool()).await?;
+        }
+        self.subscribe(&system, peer).await?;
+        // The cluster was made without care; none of that is to be paid for in the run.
+        nix::unistd::sync();
+        let stop = CancellationToken::new();
+        let mut workers = start_workers(&system, Role::All, &stop);
+        let measured = self.measure(&system, peer, processes).await;
+        stop.cancel();
+        let ended = async { while workers.join_next().await.is_some() {} };
+        tokio::time::timeout(DRAIN, ended).await.context("a worker does not end")?;
+        system.stop().await?;
+        measured
+    }
+
+    async fn subscribe(&self, system: &System, peer: &Peer) -> anyhow::Result<()> {
+        let service = &system.service;
+        take_in(service, &self.firm.opening()).await?;
+        let key = keys::create(service, self.firm.id, self.firm.owner, "Bench")
+            .await
+            .map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
+        let door = api::public::router(service.clone());
+        for number in 0..self.subscriptions {
+            let hook = json!({"trigger": "form_submitted", "target_url": peer.target(number)});
+            let request = Request::post("/api/v1/hooks")
+                .header("x-api-key", key.key.as_str())
+                .body(Body::from(hook.to_string()))?;
+            let answer = door.clone().oneshot(request).await?;
+            ensure!(answer.status() == StatusCode::CREATED, "POST /hooks: {}", answer.status());
+        }
+        Ok(())
+    }
+
+    async fn measure(
+        &self,
+        system: &System,
+        peer: &mut Peer,
+        processes: Processes,
+    ) -> anyhow::Result<Delivered> {
+        peer.reset().await?;
+        if self.statements {
+            statements::forget(system.pool()).await?;
+        }
+        forget_peak()?;
+        let (before, memory) = (processes.look()?, Memory::look()?);
+        let started = Instant::now();
+        let reported = async {
+            take_in_all(&system.service, &self.batches).await?;
+            anyhow::Ok(started.elapsed())
+        };
+        let (taken_in_after, recorded) = tokio::try_join!(reported, self.recorded(system, peer))?;
+        let (took, cpu) = (started.elapsed(), processes.look()?.since(before));
+        Ok(Delivered {
+            took,
+            taken_in_after,
+            cpu,
+            arrived: peer.tally().await?,
+            recorded,
+            resident_before_mib: memory.now_mib,
+            peak_mib: Memory::look()?.peak_mib,
+            postgres: described(system).await?,
+            statements: if self.statements {
+                statements::costliest(system.pool()).await?
+            } else {
+                Vec::new()
+            },
+        })
+    }
+
+    /// Waits until everything is recorded or nothing moves; answers how many deliveries are at
+    /// their end. The read model is counted only when all has arrived: counting costs too.
+    async fn recorded(&self, system: &System, peer: &mut Peer) -> anyhow::Result<u64> {
+        let expected = u64::try_from(self.deliveries())?;
+        let (mut last, mut moved) = ((0, 0), Instant::now());
+        loop {
+            let arrived = peer.tally().await?.deliveries;
+            let ended = if arrived >= expected || moved.elapsed() > STANDSTILL {
+                let (all, pending) = deliveries::count(system.pool()).await?;
+                u64::try_from(all - pending)?
+            } else {
+                0
+            };
+            if (arrived, ended) != last {
+                (last, moved) = ((arrived, ended), Instant::now());
+            }
+            if ended >= expected || moved.elapsed() > STANDSTILL + LOOK_EVERY * 2 {
+                return Ok(ended);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+async fn start(cluster: &Cluster) -> anyhow::Result<System> {
+    let (main, keyring) = ("firmforms", "firmforms_keyring");
+    cluster.ensure_database(main).await?;
+    cluster.ensure_database(keyring).await?;
+    let plan = Plan {
+        wrapping: WrappingKey::new(&SystemEntropy.secret()),
+        allowed: loopback()?,
+        base_url: "http://127.0.0.1/api/v1".to_owned(),
+        settings: Settings::default(),
+    };
+    let databases = Databases::given(cluster.connect(main), cluster.connect(keyring));
+    System::start(databases, plan).await
+}
+
+/// Loopback targets, for the service and for the ceiling.
+pub(crate) fn loopback() -> anyhow::Result<AllowedTargets> {
+    let network = "127.0.0.0/8".parse().context("the loopback network")?;
+    Ok(AllowedTargets::new(vec![network], true))
+}
+
+/// The server as it ran; refused unless it ran durably.
+async fn described(system: &System) -> anyhow::Result<String> {
+    let setting = "select current_setting('server_version'), current_setting('fsync'),
+                          current_setting('synchronous_commit'), current_setting('full_page_writes'),
+                          current_setting('shared_buffers')";
+    let (version, fsync, commit, pages, buffers): (String, String, String, String, String) =
+        sqlx::query_as(setting).fetch_one(system.pool()).await?;
+    if [&fsync, &commit, &pages].iter().any(|value| *value != "on") {
+        bail!("PostgreSQL did not run durably");
+    }
+    Ok(format!("{version}, fsync {fsync}, synchronous_commit {commit}, shared_buffers {buffers}"))
+}

@@ -1,0 +1,47 @@
+//! Housekeeping: what is kept for a time only goes, a batch at a time.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use eventstore::Clock;
+use eventstore::worker::{Step, Worker};
+use sqlx::PgPool;
+
+use crate::reports;
+
+/// Rows that go at a time: a transaction stays well under 100 ms.
+const BATCH: u32 = 1_000;
+
+/// From the end of a sweep to the next: what goes is 30 days old, an hour more is nothing.
+const BETWEEN_SWEEPS: TimeDelta = TimeDelta::hours(1);
+
+/// The worker. Several may sweep at once, each takes what the others have not locked.
+pub struct Housekeeping {
+    pool: PgPool,
+    clock: Clock,
+    next_sweep: Option<DateTime<Utc>>,
+}
+
+impl Housekeeping {
+    /// Sweeps this database by this clock, first as soon as it is stepped.
+    #[must_use]
+    pub const fn new(pool: PgPool, clock: Clock) -> Self {
+        Self { pool, clock, next_sweep: None }
+    }
+}
+
+impl Worker for Housekeeping {
+    const NAME: &'static str = "housekeeping";
+    type Error = sqlx::Error;
+
+    async fn step(&mut self) -> Result<Step, sqlx::Error> {
+        let now = self.clock.now().get();
+        if self.next_sweep.is_some_and(|next| now < next) {
+            return Ok(Step::IDLE);
+        }
+        let forgotten = reports::forget(&self.pool, now, BATCH.into()).await?;
+        if forgotten == u64::from(BATCH) {
+            return Ok(Step::Busy);
+        }
+        self.next_sweep = Some(now + BETWEEN_SWEEPS);
+        Ok(Step::IDLE)
+    }
+}

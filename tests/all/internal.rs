@@ -1,0 +1,436 @@
+//! The internal door: which role may do what, the shapes of its answers, and what it never shows.
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, CreatedToken, Role};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
+use uuid::Uuid;
+
+async fn token(world: &World, role: Role) -> CreatedToken {
+    tokens::create(world.service(), role.name(), role).await.unwrap()
+}
+
+/// Calls the internal door; `null` sends no body.
+async fn call(world: &World, token: &str, (method, path): (&str, &str), body: &Value) -> Answer {
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", format!("Bearer {token}"))
+        .body(body)
+        .unwrap();
+    world.internal(request).await
+}
+
+/// The same as the product, below the firm.
+async fn of_firm(world: &World, firm: &Firm, call: (&str, &str), body: Value) -> Answer {
+    let (method, path) = call;
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("/internal/v1/firms/{}{path}", firm.id))
+        .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
+        .unwrap();
+    world.internal(request).await
+}
+
+/// Sends these bytes as the product, under these headers.
+async fn send(
+    world: &World,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Body>,
+) -> Answer {
+    let mut request = Request::post(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    world.internal(request.body(body.into()).unwrap()).await
+}
+
+const ACTIVITY: &str = "/internal/v1/activity";
+
+#[tokio::test]
+async fn each_role_may_do_what_is_its_own() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let path = |rest: &str| format!("/internal/v1/firms/{}{rest}", firm.id);
+    let missing = world.id();
+    let (keys, key) = (path("/keys"), path(&format!("/keys/{missing}")));
+    let (secret, deliveries) = (path("/webhook-secret"), path("/deliveries"));
+    let delivery = path(&format!("/deliveries/{missing}"));
+    let product = [Role::Product, Role::Operator];
+    let readers = [Role::Operator, Role::Auditor];
+    let routes = [
+        (("POST", ACTIVITY), product, 400),
+        (("GET", &keys), product, 200),
+        (("POST", &keys), product, 400),
+        (("DELETE", &key), product, 404),
+        (("GET", &secret), product, 200),
+        (("GET", &deliveries), readers, 200),
+        (("GET", &delivery), readers, 404),
+    ];
+    let revoked = token(&world, Role::Operator).await;
+    tokens::revoke(world.service(), revoked.id).await.unwrap();
+    for role in Role::ALL {
+        let token = token(&world, role).await;
+        for (route, roles, admitted) in routes {
+            let answer = call(&world, &token.token, route, &Value::Null).await;
+            if roles.contains(&role) {
+                assert_eq!(answer.status, admitted, "{role:?} {route:?} {}", answer.text());
+            } else {
+                assert_eq!(answer.code(), (403, "forbidden"), "{role:?} {route:?}");
+            }
+        }
+    }
+    for (route, ..) in routes {
+        for wrong in [&*revoked.token, &firm.key, "", "fft_", &format!("{}A", revoked.token)] {
+            let answer = call(&world, wrong, route, &Value::Null).await;
+            assert_eq!(answer.code(), (401, "unauthorized"), "{route:?}");
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_no_key_and_a_key_is_no_token() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let token = token(&world, Role::Operator).await;
+    let me = world.call(&token.token, "GET", "/me", Value::Null).await;
+    assert_eq!(me.code(), (401, "unauthorized"));
+    let activity = world.call(&firm.key, "POST", "/../../internal/v1/activity", Value::Null).await;
+    assert_eq!(activity.code(), (404, "not_found"));
+}
+
+#[tokio::test]
+async fn a_keys_text_is_shown_once_and_kept_nowhere() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let body = json!({"member_id": firm.owner, "name": "  Make \n"});
+    let made = of_firm(&world, &firm, ("POST", "/keys"), body).await;
+    let text = made.body["key"].as_str().unwrap().to_owned();
+    let id = made.body["id"].as_str().unwrap();
+    assert_eq!(
+        (made.status.as_u16(), made.text()),
+        (
+            201,
+            &*format!(
+                concat!(
+                    r#"{{"id":"{}","name":"Make","prefix":"{}","member_id":"{}","#,
+                    r#""created_at":"2026-11-01T12:00:00.000Z","revoked_at":null,"key":"{}"}}"#,
+                ),
+                id,
+                &text[..12],
+                firm.owner,
+                text
+            )
+        )
+    );
+    assert_eq!(made.headers["cache-control"], "no-store");
+    assert_eq!(world.call(&text, "GET", "/me", Value::Null).await.body["key"]["id"], json!(id));
+    let listed = of_firm(&world, &firm, ("GET", "/keys"), Value::Null).await;
+    assert!(!listed.text().contains(&text));
+    for table in tables(&world).await {
+        let statement = format!("select count(*) from {table} t where position($1 in t::text) > 0");
+        let found: i64 =
+            sqlx::query_scalar(&statement).bind(&text).fetch_one(world.pool()).await.unwrap();
+        assert_eq!(found, 0, "{table}");
+    }
+}
+
+async fn tables(world: &World) -> Vec<String> {
+    sqlx::query_scalar("select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace")
+        .fetch_all(world.pool())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn keys_are_listed_newest_first_and_revoked_once() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    world.pass(Duration::from_millis(1_001));
+    let body = json!({"member_id": firm.owner, "name": "second"});
+    let made = of_firm(&world, &firm, ("POST", "/keys"), body).await;
+    let path = format!("/keys/{}", made.body["id"].as_str().unwrap());
+    let (key, delete) = (made.body["key"].as_str().unwrap(), ("DELETE", &*path));
+    let foreign = of_firm(&world, &other, delete, Value::Null).await;
+    assert_eq!(foreign.code(), (404, "not_found"), "not by another firm's path");
+    assert_eq!(world.call(key, "GET", "/me", Value::Null).await.status, 200);
+    world.pass(Duration::from_millis(1));
+    let revoked = of_firm(&world, &firm, delete, Value::Null).await;
+    assert_eq!(revoked.text(), r#"{"ok":true}"#);
+    assert_eq!(of_firm(&world, &firm, delete, Value::Null).await.bytes, foreign.bytes);
+    assert_eq!(world.call(key, "GET", "/me", Value::Null).await.status, 401);
+    for malformed in ["abc", "%00", &world.id().simple().to_string()] {
+        let path = format!("/keys/{malformed}");
+        let answer = of_firm(&world, &firm, ("DELETE", &path), Value::Null).await;
+        assert_eq!(answer.bytes, foreign.bytes, "{malformed}");
+    }
+
+    let listed = of_firm(&world, &firm, ("GET", "/keys"), Value::Null).await;
+    let shape = |id: &Value, name, prefix: &str, created_at, revoked_at: Value| {
+        json!({"id": id, "name": name, "prefix": prefix, "member_id": firm.owner,
+               "created_at": created_at, "revoked_at": revoked_at})
+    };
+    let second = shape(
+        &made.body["id"],
+        "second",
+        &key[..12],
+        "2026-11-01T12:00:01.001Z",
+        json!("2026-11-01T12:00:01.002Z"),
+    );
+    let first = (json!(firm.key_id), &firm.key[..12], "2026-11-01T12:00:00.000Z");
+    let first = shape(&first.0, "Zapier", first.1, first.2, Value::Null);
+    assert_eq!(listed.body, json!({"items": [second, first], "next": null}));
+}
+
+#[tokio::test]
+async fn a_key_is_made_for_a_manager_of_an_active_firm_below_25() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let member = world.id();
+    let plain = json!({"member_id": member, "role": "member"});
+    assert_eq!(world.report(&[activity(firm.id, "member.joined", plain)]).await.status, 202);
+    let create = async |firm: &Firm, body: Value| {
+        let answer = of_firm(&world, firm, ("POST", "/keys"), body).await;
+        (answer.status.as_u16(), answer.code().1.to_owned())
+    };
+    let named = |member_id: Uuid| json!({"member_id": member_id, "name": "k"});
+    let is = |status: u16, code: &str| (status, code.to_owned());
+    let nobody = Firm { id: world.id(), ..firm.clone() };
+    assert_eq!(create(&nobody, named(firm.owner)).await, is(404, "firm_not_found"));
+    assert_eq!(create(&firm, named(member)).await, is(403, "not_a_manager"));
+    assert_eq!(create(&firm, named(world.id())).await, is(403, "not_a_manager"));
+    for body in [
+        json!({"name": "k"}),
+        json!({"member_id": firm.owner}),
+        json!({"member_id": "abc", "name": "k"}),
+        json!({"member_id": firm.owner, "name": " "}),
+        json!({"member_id": firm.owner, "name": "é".repeat(101)}),
+        json!({"member_id": firm.owner, "name": null}),
+        json!([firm.owner, "k"]),
+    ] {
+        assert_eq!(create(&firm, body.clone()).await, is(400, "invalid_request"), "{body}");
+    }
+    for _ in 1..25 {
+        assert_eq!(create(&firm, named(firm.owner)).await.0, 201);
+    }
+    assert_eq!(create(&firm, named(firm.owner)).await, is(409, "too_many_keys"));
+    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
+    assert_eq!(world.report(&[suspended]).await.status, 202);
+    assert_eq!(create(&firm, named(firm.owner)).await, is(403, "firm_inactive"));
+}
+
+#[tokio::test]
+async fn whoever_is_shown_the_secret_is_in_the_log_first() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let path = format!("/internal/v1/firms/{}/webhook-secret", firm.id);
+    let mut secrets = Vec::new();
+    let mut actors = Vec::new();
+    for role in [Role::Product, Role::Operator] {
+        let token = token(&world, role).await;
+        let shown = call(&world, &token.token, ("GET", &path), &Value::Null).await;
+        assert_eq!(shown.headers["cache-control"], "no-store");
+        assert_eq!(shown.body["rotated_at"], "2026-11-01T12:00:00.000Z");
+        secrets.push(shown.body["secret"].as_str().unwrap().to_owned());
+        actors.push(format!("{}:{}", role.name(), token.id));
+    }
+    assert!(secrets[0].starts_with("whsec_") && secrets[0] == secrets[1]);
+    let logged: Vec<(Uuid, String, String)> = sqlx::query_as(
+        "select firm_id, metadata->>'actor', payload::text from events
+          where event_type = 'SecretRevealed' order by position",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    let expected =
+        actors.into_iter().map(|actor| (firm.id, actor, r#"{"SecretRevealed":{}}"#.to_owned()));
+    assert_eq!(logged, expected.collect::<Vec<_>>());
+    let nobody = Firm { id: world.id(), ..firm };
+    let refused = of_firm(&world, &nobody, ("GET", "/webhook-secret"), Value::Null).await;
+    assert_eq!(refused.code(), (404, "firm_not_found"));
+}
+
+#[tokio::test]
+async fn a_delivery_is_shown_try_by_try_and_its_answers_to_operators_only() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let hook_id = world.subscribe(&firm, &receiver.url("/hook?token=canary")).await;
+    let response_id = world.submit(&firm).await;
+    let busy = Reply::status(503).header("retry-after", "7200").body(b"<b>busy</b>");
+    receiver.reply([busy]);
+    world.deliver().await;
+    let sent = &receiver.received()[0];
+    let id = sent.header("x-service-delivery").to_owned();
+    let (operator, auditor) =
+        (token(&world, Role::Operator).await, token(&world, Role::Auditor).await);
+    let path = format!("/internal/v1/firms/{}/deliveries", firm.id);
+    let one = format!("{path}/{}", id.to_uppercase());
+    let show = async |token: &CreatedToken, path: &str| {
+        call(&world, &token.token, ("GET", path), &Value::Null).await
+    };
+
+    let listed = show(&auditor, &path).await;
+    let sha256 = listed.body["items"][0]["body_sha256"].clone();
+    let mut delivery = json!({
+        "id": id, "hook_id": hook_id, "trigger": "form_submitted", "form_id": firm.form,
+        "response_id": response_id, "state": "pending", "cause": null,
+        "created_at": "2026-11-01T12:00:00.000Z", "next_try_at": "2026-11-01T14:00:00.000Z",
+        "body_sha256": sha256,
+    });
+    assert_eq!(listed.body, json!({"items": [delivery], "next": null}));
+    let digest: String = sqlx::query_scalar("select encode(sha256($1), 'hex')")
+        .bind(sent.body.as_ref())
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(sha256, digest);
+
+    let shown = show(&operator, &one).await;
+    let hops = shown.body["attempts"][0]["hops"].clone();
+    assert!(!hops.to_string().contains("canary"), "{hops}");
+    delivery["attempts"] = json!([{
+        "number": 1, "started_at": "2026-11-01T12:00:00.000Z",
+        "finished_at": "2026-11-01T12:00:00.000Z", "outcome": "retry", "status": 503,
+        "error": null, "retry_after_seconds": 7200, "hops": hops, "answer": "<b>busy</b>",
+    }]);
+    assert_eq!(shown.body, delivery);
+    delivery["attempts"][0]["answer"] = Value::Null;
+    assert_eq!(show(&auditor, &one).await.body, delivery);
+}
+
+#[tokio::test]
+async fn deliveries_are_listed_newest_first_within_a_limit_and_a_firm() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let receiver = Receiver::start().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let mut newest_first = Vec::new();
+    for _ in 0..3 {
+        newest_first.insert(0, json!(world.submit(&firm).await));
+        world.deliver().await;
+        world.pass(Duration::from_millis(1));
+    }
+    let operator = token(&world, Role::Operator).await;
+    let list = async |firm_id: &str, rest: &str| {
+        let path = format!("/internal/v1/firms/{firm_id}/deliveries{rest}");
+        call(&world, &operator.token, ("GET", &path), &Value::Null).await
+    };
+    let (id, missing) = (firm.id.to_string(), world.id().to_string());
+    let of = |answer: Answer| {
+        let items = answer.body["items"].as_array().unwrap().clone();
+        items.into_iter().map(|item| item["response_id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(list(&id, "").await), newest_first);
+    assert_eq!(of(list(&id, "?limit=2").await), newest_first[..2]);
+    assert_eq!(of(list(&other.id.to_string(), "").await), [] as [Value; 0]);
+    for wrong in ["0", "501", "-1", "x", "", "1.5", "99999999999999999999"] {
+        let refused = list(&id, &format!("?limit={wrong}")).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
+    }
+    for unknown in [&*missing, "abc", "%00"] {
+        assert_eq!(list(unknown, "").await.code(), (404, "firm_not_found"), "{unknown}");
+    }
+    let delivery_id = receiver.received()[0].header("x-service-delivery").to_owned();
+    assert_eq!(list(&id, &format!("/{delivery_id}")).await.status, 200);
+    let theirs = list(&other.id.to_string(), &format!("/{delivery_id}")).await;
+    assert_eq!(theirs.code(), (404, "delivery_not_found"));
+    for unknown in [&*missing, "abc", "%00"] {
+        let answer = list(&id, &format!("/{unknown}")).await;
+        assert_eq!(answer.bytes, theirs.bytes, "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn health_is_asked_without_a_token() {
+    let world = World::new().await;
+    for path in ["/livez", "/readyz"] {
+        let request = Request::get(path).header("authorization", "").body(Body::empty()).unwrap();
+        let answer = world.internal(request).await;
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, r#"{"ok":true}"#));
+    }
+    world.pool().close().await;
+    let ask = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+    assert_eq!(world.internal(ask("/livez")).await.status, 200);
+    let unready = world.internal(ask("/readyz")).await;
+    assert_eq!(unready.code(), (503, "unavailable"));
+    assert_eq!(unready.headers["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn activity_says_how_it_is_written() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let event = |second| later(activity(firm.id, "firm.changed", json!({"name": "N"})), second);
+    for (kind, body) in [
+        ("application/cloudevents+json", event(1).to_string()),
+        ("application/cloudevents-batch+json; charset=UTF-8", json!([event(2)]).to_string()),
+        ("Application/X-NDJSON", event(3).to_string()),
+    ] {
+        let taken = send(&world, ACTIVITY, &[("content-type", kind)], body).await;
+        assert_eq!(taken.text(), r#"{"accepted":1,"duplicates":0}"#, "{kind}");
+    }
+    let (single, batch) = (event(4).to_string(), json!([event(4)]).to_string());
+    for headers in [
+        &[][..],
+        &[("content-type", "application/json")],
+        &[("content-type", "text/plain")],
+        &[("content-type", "application/cloudevents+json; charset=latin1")],
+        &[
+            ("content-type", "application/cloudevents+json"),
+            ("content-type", "application/x-ndjson"),
+        ],
+        &[("content-type", "application/cloudevents+json"), ("content-encoding", "gzip")],
+        &[("content-type", "application/cloudevents-batch+json")],
+    ] {
+        let refused = send(&world, ACTIVITY, headers, single.clone()).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{headers:?}");
+    }
+    for (kind, body) in [
+        ("application/cloudevents+json", batch.as_bytes()),
+        ("application/cloudevents+json", b""),
+        ("application/cloudevents-batch+json", b"null"),
+        ("application/cloudevents-batch+json", b"\xff"),
+        ("application/x-ndjson", batch.as_bytes()),
+        ("application/x-ndjson", &[b"\xef\xbb\xbf", single.as_bytes()].concat()),
+    ] {
+        let refused = send(&world, ACTIVITY, &[("content-type", kind)], body.to_vec()).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{kind}");
+    }
+    assert_eq!(world.report(&[event(4)]).await.text(), r#"{"accepted":1,"duplicates":0}"#);
+}
+
+/// A7, of this door: announced or not, what is too large is not read to its end.
+#[tokio::test]
+async fn a7_what_is_too_large_is_413_and_the_connection_is_closed() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let keys = format!("/internal/v1/firms/{}/keys", firm.id);
+    let lines = ("content-type", "application/x-ndjson");
+    for (path, headers, limit) in [(ACTIVITY, &[lines][..], 8 << 20), (&keys, &[], 64 << 10)] {
+        let announced = [headers, &[("content-length", "99999999")]].concat();
+        let refused = send(&world, path, &announced, Body::empty()).await;
+        assert_eq!(refused.code(), (413, "invalid_request"), "{path}");
+        assert_eq!(refused.headers["connection"], "close");
+        let refused = send(&world, path, headers, vec![b' '; limit + 1]).await;
+        assert_eq!(refused.code(), (413, "invalid_request"), "{path}");
+        assert_ne!(send(&world, path, headers, vec![b' '; limit]).await.status, 413, "{path}");
+        let chunk = || Ok::<_, std::io::Error>(vec![b' '; 1 << 20]);
+        let endless = futures::stream::repeat_with(chunk);
+        let refused = send(&world, path, headers, Body::from_stream(endless)).await;
+        assert_eq!(refused.code(), (413, "invalid_request"), "{path}");
+    }
+    let many = "{}\n".repeat(1_001);
+    assert_eq!(send(&world, ACTIVITY, &[lines], many).await.code(), (413, "invalid_request"));
+    let answer =
+        json!([{"id": "q", "question": "Q", "type": "t", "answer": "a".repeat(512 << 10)}]);
+    let data = json!({"response_id": world.id(), "form_id": firm.form,
+                      "submitted_at": "2026-11-01T12:00:00Z", "answers": answer});
+    let refused = world.report(&[activity(firm.id, "response.submitted", data)]).await;
+    assert_eq!((refused.code(), &refused.body["index"]), ((400, "invalid_request"), &json!(0)));
+}

@@ -1,0 +1,283 @@
+//! What is personal is ciphertext, and is gone with its data key.
+
+use std::time::Duration;
+
+use eventstore::connect;
+use futures::future::join_all;
+use serde_json::json;
+use sqlx::PgPool;
+use tests::{Firm, Receiver, Reply, World, activity};
+use uuid::Uuid;
+use vault::{Keyring, Subject, SystemEntropy, WrappingKey, secrets};
+
+/// Reports a response in which everything that can be is this word; returns its id.
+async fn submit(world: &World, firm: &Firm, word: &str) -> Uuid {
+    let response_id = world.id();
+    let data = json!({
+        "response_id": response_id, "form_id": firm.form, "submitted_at": "2026-11-01T12:00:00Z",
+        "device": word, "lang": word, "ending": word,
+        "respondent": {"name": word, "email": format!("{word}@example.com"), "phone": word},
+        "answers": [{"id": word, "question": word, "type": "long_text", "answer": word}],
+        "variables": {word: word}, "hidden": {word: word},
+    });
+    let answer = world.report(&[activity(firm.id, "response.submitted", data)]).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    response_id
+}
+
+fn keyring_pool(world: &World) -> PgPool {
+    connect(world.database.keyring.clone(), 4)
+}
+
+async fn drop_data_key(world: &World, response_id: Uuid) {
+    let dropped = sqlx::query("delete from data_keys where subject_id = $1")
+        .bind(response_id)
+        .execute(&keyring_pool(world))
+        .await
+        .unwrap();
+    assert_eq!(dropped.rows_affected(), 1);
+}
+
+/// State, and outcome and error of each try, of the one delivery there is.
+async fn tries(world: &World) -> (String, Vec<(String, Option<String>)>) {
+    let (id, state): (Uuid, String) = sqlx::query_as("select delivery_id, state from deliveries")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    let tries = projector::deliveries::attempts(world.pool(), id).await.unwrap();
+    let tries = tries.into_iter().map(|attempt| (attempt.outcome, attempt.error)).collect();
+    (state, tries)
+}
+
+/// Every table of both databases, as text and as hexadecimal.
+#[tokio::test]
+async fn no_table_holds_what_was_answered_in_the_clear() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let brand = json!({"brand": {"reply_to": "canary@example.com"}});
+    let changed = tests::later(activity(firm.id, "firm.changed", brand), 1);
+    assert_eq!(world.report(&[changed]).await.status, 202);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    submit(&world, &firm, "canary").await;
+    receiver.reply([Reply::status(503).body(b"canary")]);
+    world.deliver().await;
+    assert!(receiver.received()[0].json().to_string().contains("canary"));
+    for (pool, filled) in [
+        (world.pool(), "responses bodies answers firm_contacts"),
+        (&keyring_pool(&world), "data_keys"),
+    ] {
+        let tables: Vec<String> = sqlx::query_scalar(
+            "select relname::text from pg_class
+              where relkind = 'r' and relnamespace = 'public'::regnamespace",
+        )
+        .fetch_all(pool)
+        .await
+        .unwrap();
+        for table in filled.split(' ') {
+            assert!(tables.iter().any(|name| name == table), "{table}");
+            let rows = format!("select count(*) from {table}");
+            assert_eq!(sqlx::query_scalar::<_, i64>(&rows).fetch_one(pool).await.unwrap(), 1);
+        }
+        for table in tables {
+            let found = format!(
+                "select count(*) from {table} t where t::text ilike '%canary%'
+                    or t::text like '%' || encode('canary', 'hex') || '%'"
+            );
+            let found: i64 = sqlx::query_scalar(&found).fetch_one(pool).await.unwrap();
+            assert_eq!(found, 0, "{table}");
+        }
+    }
+}
+
+/// Without its data key a response cannot be read: each try counts and sends nothing.
+#[tokio::test]
+async fn without_its_data_key_a_delivery_is_never_sent_and_fails_after_eight_tries() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let response_id = submit(&world, &firm, "canary").await;
+    drop_data_key(&world, response_id).await;
+    assert_eq!(world.deliver().await, 1);
+    let never_sent = |outcome: &str| (outcome.to_owned(), Some("never_sent".to_owned()));
+    assert_eq!(tries(&world).await, ("pending".to_owned(), vec![never_sent("retry")]));
+    for minutes in [1, 2, 4, 8, 16, 32, 60] {
+        world.pass(Duration::from_secs(minutes * 60));
+        assert_eq!(world.deliver().await, 1, "after {minutes} minutes");
+    }
+    world.pass(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(world.deliver().await, 0);
+    let mut all = vec![never_sent("retry"); 7];
+    all.push(never_sent("failed"));
+    assert_eq!(tries(&world).await, ("failed".to_owned(), all));
+    assert!(receiver.received().is_empty());
+}
+
+/// The frozen body is under the same key.
+#[tokio::test]
+async fn a_data_key_that_goes_between_two_tries_takes_the_frozen_body_along() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let response_id = submit(&world, &firm, "canary").await;
+    receiver.reply([Reply::status(503)]);
+    assert_eq!(world.deliver().await, 1);
+    drop_data_key(&world, response_id).await;
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.deliver().await, 1);
+    let retries = |errors: [Option<&str>; 2]| {
+        errors.map(|error| ("retry".to_owned(), error.map(str::to_owned))).to_vec()
+    };
+    assert_eq!(tries(&world).await, ("pending".to_owned(), retries([None, Some("never_sent")])));
+    assert_eq!(receiver.received().len(), 1);
+}
+
+/// E10: what cannot be read is not sent, and holds up nobody else.
+#[tokio::test]
+async fn e10_a_damaged_response_fails_alone() {
+    for damage in [
+        "update responses set document = document || '\\x00' where response_id = $1",
+        "update responses set document = '' where response_id = $1",
+    ] {
+        let world = World::new().await;
+        let (firm, other) = (world.firm().await, world.firm().await);
+        let receiver = Receiver::start().await;
+        for firm in [&firm, &other] {
+            world.subscribe(firm, &receiver.url("/hook")).await;
+        }
+        let damaged = submit(&world, &firm, "canary").await;
+        let (sound, theirs) = (submit(&world, &firm, "x").await, submit(&world, &other, "x").await);
+        sqlx::query(damage).bind(damaged).execute(world.pool()).await.unwrap();
+        assert_eq!(world.deliver().await, 3);
+        let mut arrived: Vec<_> =
+            receiver.received().iter().map(|sent| sent.json()["response"]["id"].clone()).collect();
+        arrived.sort_by_key(ToString::to_string);
+        let mut expected = vec![json!(sound), json!(theirs)];
+        expected.sort_by_key(ToString::to_string);
+        assert_eq!(arrived, expected);
+    }
+}
+
+/// E10, for a later try.
+#[tokio::test]
+async fn e10_a_damaged_body_fails_alone() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let damaged = submit(&world, &firm, "x").await;
+    submit(&world, &firm, "x").await;
+    receiver.reply([Reply::status(503), Reply::status(503)]);
+    assert_eq!(world.deliver().await, 2);
+    let damage = "update bodies set ciphertext = ciphertext || '\\x00' where response_id = $1";
+    sqlx::query(damage).bind(damaged).execute(world.pool()).await.unwrap();
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.deliver().await, 2);
+    assert_eq!(receiver.received().len(), 3);
+}
+
+/// E10, for the secret of a firm.
+#[tokio::test]
+async fn e10_a_damaged_webhook_secret_holds_up_its_own_firm_only() {
+    let world = World::new().await;
+    let (damaged, sound) = (world.firm().await, world.firm().await);
+    let receiver = Receiver::start().await;
+    for firm in [&damaged, &sound] {
+        world.subscribe(firm, &receiver.url("/hook")).await;
+        submit(&world, firm, "x").await;
+    }
+    sqlx::query("update webhook_secrets set secret = secret || '\\x00' where firm_id = $1")
+        .bind(damaged.id)
+        .execute(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(world.deliver().await, 2);
+    assert_eq!(receiver.received().len(), 1);
+    assert_eq!(receiver.received()[0].json()["form"]["id"], json!(sound.form));
+}
+
+/// E10, for a key.
+#[tokio::test]
+async fn e10_a_damaged_data_key_fails_alone() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let damaged = submit(&world, &firm, "x").await;
+    submit(&world, &firm, "x").await;
+    sqlx::query("update data_keys set wrapped = wrapped || '\\x00' where subject_id = $1")
+        .bind(damaged)
+        .execute(&keyring_pool(&world))
+        .await
+        .unwrap();
+    assert_eq!(world.deliver().await, 2);
+    assert_eq!(receiver.received().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_race_to_make_a_key_get_one_and_the_same() {
+    let world = World::new().await;
+    let keyring = &world.service().keyring;
+    let subject = |response_id| Subject { firm_id: Uuid::from_u128(1), response_id };
+    for _ in 0..20 {
+        let subjects = [subject(world.id()), subject(world.id())];
+        let reversed = [subjects[1], subjects[0], subjects[1]];
+        let made = join_all((0..8).map(|n| {
+            let subjects = if n % 2 == 0 { &subjects[..] } else { &reversed };
+            keyring.make(subjects, &SystemEntropy)
+        }))
+        .await;
+        for subject in subjects {
+            let sealed =
+                made[0].as_ref().unwrap()[&subject].seal(b"x", b"text", &SystemEntropy).unwrap();
+            for keys in &made {
+                let key = &keys.as_ref().unwrap()[&subject];
+                assert_eq!(key.open(b"x", &sealed).unwrap(), b"text");
+            }
+            let found = keyring.find(&[subject]).await.unwrap();
+            assert_eq!(found[&subject].open(b"x", &sealed).unwrap(), b"text");
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_wrapping_key_opens_nothing_and_is_found_out_at_the_start() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response_id = submit(&world, &firm, "canary").await;
+    let subjects = [Subject { firm_id: firm.id, response_id }];
+    let ours = &world.service().keyring;
+    let theirs = Keyring::new(keyring_pool(&world), WrappingKey::new(&[8; 32]));
+    for _ in 0..2 {
+        ours.check_wrapping_key(&SystemEntropy).await.unwrap();
+        assert!(theirs.check_wrapping_key(&SystemEntropy).await.is_err());
+    }
+    assert_eq!(ours.find(&subjects).await.unwrap().len(), 1);
+    assert!(theirs.find(&subjects).await.unwrap().is_empty());
+    assert!(
+        theirs.make(&subjects, &SystemEntropy).await.unwrap().is_empty(),
+        "a key is never replaced"
+    );
+    let mut connection = world.pool().acquire().await.unwrap();
+    let opened = secrets::read(&mut connection, theirs.wrapping(), &[firm.id]).await.unwrap();
+    assert!(opened.is_empty());
+}
+
+/// A wrapped key is bound to its subject: moved to another row it does not open.
+#[tokio::test]
+async fn a_data_key_opens_its_own_subject_only() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let (mine, theirs) = (submit(&world, &firm, "x").await, submit(&world, &firm, "y").await);
+    sqlx::query(
+        "update data_keys set wrapped = (select wrapped from data_keys where subject_id = $2)
+          where subject_id = $1",
+    )
+    .bind(mine)
+    .bind(theirs)
+    .execute(&keyring_pool(&world))
+    .await
+    .unwrap();
+    let find = async |response_id| {
+        let subject = Subject { firm_id: firm.id, response_id };
+        world.service().keyring.find(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
+    };
+    assert_eq!((find(mine).await, find(theirs).await), (false, true));
+}

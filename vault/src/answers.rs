@@ -1,0 +1,100 @@
+//! Answers: the first KiB of what a receiver said. Foreign text that may echo the delivery, so it is
+//! sealed like it, and only operators read it.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::entropy::Entropy;
+use crate::keyring::{DataKeys, Subject};
+use crate::responses::{VaultError, unless_broken};
+use crate::seal::{Broken, DataKey};
+
+const PURPOSE: &[u8] = b"answer";
+
+/// What a receiver said to one try.
+pub struct Answer<'a> {
+    /// The delivery.
+    pub delivery_id: Uuid,
+    /// The try.
+    pub number: i32,
+    /// Whose key seals it.
+    pub subject: Subject,
+    /// That key.
+    pub key: &'a DataKey,
+    /// The text, cleaned.
+    pub text: String,
+}
+
+/// Puts answers away.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn put(
+    connection: &mut PgConnection,
+    answers: &[Answer<'_>],
+    at: DateTime<Utc>,
+    entropy: &dyn Entropy,
+) -> Result<(), VaultError> {
+    if answers.is_empty() {
+        return Ok(());
+    }
+    let sealed = answers
+        .iter()
+        .map(|answer| answer.key.seal(PURPOSE, answer.text.as_bytes(), entropy))
+        .collect::<Result<Vec<_>, _>>()?;
+    sqlx::query(
+        "insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
+         select t.*, $6 from unnest($1::uuid[], $2::int[], $3::uuid[], $4::uuid[], $5::bytea[]) t
+             on conflict do nothing",
+    )
+    .bind(answers.iter().map(|answer| answer.delivery_id).collect::<Vec<_>>())
+    .bind(answers.iter().map(|answer| answer.number).collect::<Vec<_>>())
+    .bind(answers.iter().map(|answer| answer.subject.firm_id).collect::<Vec<_>>())
+    .bind(answers.iter().map(|answer| answer.subject.response_id).collect::<Vec<_>>())
+    .bind(sealed)
+    .bind(at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct Row {
+    number: i32,
+    firm_id: Uuid,
+    response_id: Uuid,
+    answer: Vec<u8>,
+}
+
+/// What receivers said to the tries of a delivery, by their number, as far as it can be read.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn read(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    delivery_id: Uuid,
+) -> Result<HashMap<i32, String>, VaultError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "select number, firm_id, response_id, answer from answers where delivery_id = $1",
+    )
+    .bind(delivery_id)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .iter()
+        .filter_map(|row| {
+            let subject = Subject { firm_id: row.firm_id, response_id: row.response_id };
+            let text = open(keys.get(&subject)?, &row.answer);
+            Some((row.number, unless_broken(text, delivery_id)?))
+        })
+        .collect())
+}
+
+fn open(key: &DataKey, sealed: &[u8]) -> Result<String, VaultError> {
+    let bytes = key.open(PURPOSE, sealed)?;
+    Ok(String::from_utf8(bytes).map_err(|_| Broken)?)
+}
