@@ -11,7 +11,7 @@ use crate::error::AppendError;
 use crate::repository::Repository;
 use crate::store::Store;
 
-/// How often a command is decided before it gives up. With these pauses a dozen racers on one stream
+/// How often a command is decided before it gives up. With these pauses a dozen racers on a stream
 /// all come through, and whoever does not has waited for less than half a second.
 const TRIES: u32 = 6;
 

@@ -88,6 +88,7 @@ impl Intake<'_> {
         Ok(plan(&self.batch, fresh, known, &self.context)?)
     }
 
+    /// Only streams that are decided about are loaded; the rest is asked of the tables.
     async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
         let (streams, upcasters) = (streams(&self.batch), self.service.store.upcasters());
         let events = if streams.is_empty() {

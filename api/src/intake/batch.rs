@@ -43,8 +43,8 @@ impl Changing {
     }
 }
 
-/// The streams whose next events a batch decides: those of what it reports the state of. What happens
-/// needs none, so that a response costs the same however long its firm's stream is.
+/// The streams whose next events a batch decides: those of what it reports the state of. A response
+/// needs none, so that it costs the same however long its firm's stream is.
 pub(super) fn streams(batch: &[CloudEvent]) -> Vec<StreamName> {
     let streams: BTreeSet<_> = batch
         .iter()

@@ -1,7 +1,7 @@
 //! Intake: what the product reports comes in here, a batch at a time, all of it or nothing.
 //!
 //! The cast: [`parse`] reads a request into [`CloudEvent`]s; the plan decides, without I/O, what
-//! they lead to; [`accept`] loads what the plan needs and carries it out in one transaction. Once
+//! they lead to; [`accept()`] loads what the plan needs and carries it out in one transaction. Once
 //! it has answered, every report is in the log, in the vault, or known to be a duplicate.
 
 mod accept;
