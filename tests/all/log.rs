@@ -205,6 +205,23 @@ async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
     assert_eq!(digest, recomputed, "{canonical}");
 }
 
+/// A23: with sqlx a cancelled `begin` gives its connection back like this
+#[tokio::test]
+async fn a23_a_connection_that_comes_back_inside_a_transaction_serves_nobody_else() {
+    let pool = connect(TestDatabase::new().await.main, 1);
+    let process = "select pg_backend_pid()";
+    let mut connection = pool.acquire().await.unwrap();
+    let before: i32 = sqlx::query_scalar(process).fetch_one(&mut *connection).await.unwrap();
+    connection.execute("begin").await.unwrap();
+    drop(connection);
+    let after: i32 = sqlx::query_scalar(process).fetch_one(&pool).await.unwrap();
+    assert_ne!(after, before);
+    let store = Store::new(pool.clone(), Vec::new());
+    store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
+    let kept: i32 = sqlx::query_scalar(process).fetch_one(&pool).await.unwrap();
+    assert_eq!(kept, after, "a connection in order is used again");
+}
+
 /// E26
 #[tokio::test]
 async fn an_unknown_event_stops_the_tail_loudly() {
