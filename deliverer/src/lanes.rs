@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use domain::delivery::CancelCause;
 use domain::event::Event;
-use domain::firm::FirmEvent;
+use domain::firm::{FirmEvent, FirmStatus};
 use domain::subscription::SubscriptionEvent;
 use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
@@ -56,10 +56,10 @@ impl WithAppend for Lanes {
                 match &recorded.event {
                     Event::Subscription(event) => apply(connection, event, recorded).await?,
                     Event::Firm(FirmEvent::FirmSuspended { .. }) => {
-                        pause(connection, recorded.context.firm_id, true).await?;
+                        follow_firm(connection, recorded, FirmStatus::Suspended).await?;
                     }
                     Event::Firm(FirmEvent::FirmResumed { .. }) => {
-                        pause(connection, recorded.context.firm_id, false).await?;
+                        follow_firm(connection, recorded, FirmStatus::Active).await?;
                     }
                     Event::Firm(_)
                     | Event::Form(_)
@@ -74,18 +74,19 @@ impl WithAppend for Lanes {
 }
 
 /// A suspended firm's lanes sleep until it is back (ruling 28).
-async fn pause(
+async fn follow_firm(
     connection: &mut PgConnection,
-    firm_id: Uuid,
-    paused: bool,
+    recorded: &RecordedEvent,
+    status: FirmStatus,
 ) -> Result<(), sqlx::Error> {
+    let firm_id = recorded.context.firm_id;
     sqlx::query("select 1 from lanes where firm_id = $1 order by lane_id for update")
         .bind(firm_id)
         .execute(&mut *connection)
         .await?;
     sqlx::query("update lanes set paused = $2 where firm_id = $1")
         .bind(firm_id)
-        .bind(paused)
+        .bind(status == FirmStatus::Suspended)
         .execute(connection)
         .await?;
     Ok(())
