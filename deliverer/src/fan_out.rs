@@ -1,4 +1,4 @@
-//! Fan-out: reads the log in order, and queues one delivery per occurrence and subscription.
+//! Fan-out: reads the log's occurrences in order, and queues one delivery per occurrence and subscription.
 //!
 //! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes
 //! woken, the checkpoint moved. Done again after a crash, it finds every place taken.
@@ -9,7 +9,7 @@ use domain::context::{Actor, Context};
 use domain::delivery::{Consignment, DeliveryEvent};
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
-use eventstore::tail;
+use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
 use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
 use projector::hooks::{Matchable, matching};
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
 
-/// Events read at a time.
+/// Occurrences read at a time.
 const READ: i64 = 500;
 
 /// Deliveries queued at a time: a transaction stays well under 100 ms.
@@ -53,8 +53,8 @@ impl Worker for FanOut {
             return Ok(Step::IDLE);
         };
         let upcasters = self.courier.store.upcasters();
-        let events =
-            tail::read(appending.connection(), &upcasters, after, look.settled, READ).await?;
+        let stretch = Stretch { after, settled: look.settled, limit: READ };
+        let events = tail::read_occurrences(appending.connection(), &upcasters, stretch).await?;
         let Some(last) = events.last() else {
             return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };

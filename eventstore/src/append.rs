@@ -102,7 +102,8 @@ pub(crate) async fn insert(
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    let columns = Columns::of(&events)?;
+    let ids: Vec<Uuid> = events.iter().map(NewEvent::id).collect();
+    let columns = Columns::of(&events, &ids)?;
     let statement = match taken {
         Taken::Refuse => concat!(insert_sql!(), " returning position, event_id"),
         Taken::Skip => {
@@ -126,7 +127,7 @@ pub(crate) async fn insert(
         .bind(columns.digests)
         .fetch_all(connection)
         .await?;
-    Ok(recorded(events, rows))
+    Ok(recorded(events, ids, rows))
 }
 
 macro_rules! insert_sql {
@@ -146,12 +147,12 @@ macro_rules! insert_sql {
 use insert_sql;
 
 /// Rows come back in the order of insertion, which is the order of the events, less those skipped.
-fn recorded(events: Vec<NewEvent>, rows: Vec<(i64, Uuid)>) -> Vec<RecordedEvent> {
+fn recorded(events: Vec<NewEvent>, ids: Vec<Uuid>, rows: Vec<(i64, Uuid)>) -> Vec<RecordedEvent> {
     let mut positions: HashMap<Uuid, i64> = rows.into_iter().map(|(at, id)| (id, at)).collect();
     events
         .into_iter()
-        .filter_map(|event| {
-            let event_id = event.id();
+        .zip(ids)
+        .filter_map(|(event, event_id)| {
             positions.remove(&event_id).map(|position| RecordedEvent {
                 position,
                 event_id,
@@ -180,22 +181,22 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(events: &[NewEvent]) -> Result<Self, AppendError> {
+    fn of(events: &[NewEvent], ids: &[Uuid]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
-        for event in events {
-            columns.push(event).map_err(|error| AppendError::Unreadable(error.to_string()))?;
+        for (event, id) in events.iter().zip(ids) {
+            columns.push(event, *id).map_err(|error| AppendError::Unreadable(error.to_string()))?;
         }
         Ok(columns)
     }
 
-    fn push(&mut self, new: &NewEvent) -> serde_json::Result<()> {
+    fn push(&mut self, new: &NewEvent, event_id: Uuid) -> serde_json::Result<()> {
         let payload = new.event.to_payload()?;
         let metadata: Value = serde_json::to_value(new.context.metadata())?;
         let event_version = new.event.event_version();
         let digest = digest(&Digested {
             aggregate_id: &new.aggregate_id,
             aggregate_type: new.event.aggregate_type(),
-            event_id: new.id(),
+            event_id,
             event_type: new.event.event_type(),
             event_version: &event_version,
             firm_id: new.context.firm_id,
@@ -212,7 +213,7 @@ impl Columns {
         self.payloads.push(payload.to_string());
         self.metadata.push(metadata.to_string());
         self.firm_ids.push(new.context.firm_id);
-        self.event_ids.push(new.id());
+        self.event_ids.push(event_id);
         self.recorded_at.push(new.context.recorded_at.get());
         self.digests.push(digest.to_vec());
         Ok(())

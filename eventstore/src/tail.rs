@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
 use domain::context::Context;
 use domain::event::Event;
+use serde::Deserialize;
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -30,27 +31,60 @@ pub enum TailError {
     },
 }
 
-/// The settled events after `after`, at most `limit`, in order.
+/// A stretch of the log: what lies after one position, up to where it is settled.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    /// Where the reader is.
+    pub after: i64,
+    /// How far the log is settled.
+    pub settled: i64,
+    /// The most events to read.
+    pub limit: i64,
+}
+
+/// The events of a stretch, in order.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
 pub async fn read(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    after: i64,
-    settled: i64,
-    limit: i64,
+    stretch: Stretch,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let rows: Vec<StoredEvent> = sqlx::query_as(
-        "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                payload, metadata, firm_id, event_id, recorded_at
-           from events where position > $1 and position <= $2 order by position limit $3",
-    )
-    .bind(after)
-    .bind(settled)
-    .bind(limit)
-    .fetch_all(connection)
-    .await?;
+    let statement = "select position, aggregate_type, aggregate_id, sequence, event_type,
+                event_version, payload, metadata, firm_id, event_id, recorded_at
+           from events where position > $1 and position <= $2 order by position limit $3";
+    select(connection, upcasters, (statement, stretch)).await
+}
+
+/// The occurrences of a stretch, in order: a small part of the log, by an index of their own.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
+pub async fn read_occurrences(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    stretch: Stretch,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = "select position, aggregate_type, aggregate_id, sequence, event_type,
+                event_version, payload, metadata, firm_id, event_id, recorded_at
+           from events
+          where aggregate_type = 'Occurrence' and position > $1 and position <= $2
+          order by position limit $3";
+    select(connection, upcasters, (statement, stretch)).await
+}
+
+async fn select(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    (statement, stretch): (&'static str, Stretch),
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let rows: Vec<StoredEvent> = sqlx::query_as(statement)
+        .bind(stretch.after)
+        .bind(stretch.settled)
+        .bind(stretch.limit)
+        .fetch_all(connection)
+        .await?;
     rows.into_iter().map(|row| row.read(upcasters)).collect()
 }
 
@@ -115,7 +149,7 @@ impl StoredEvent {
 
     fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
         let metadata: HashMap<String, String> =
-            serde_json::from_value(self.metadata.clone()).map_err(|error| error.to_string())?;
+            HashMap::deserialize(&self.metadata).map_err(|error| error.to_string())?;
         let context =
             Context::from_columns(self.firm_id, to_timestamp(self.recorded_at), &metadata)
                 .map_err(|error| error.to_string())?;

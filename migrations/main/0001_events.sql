@@ -22,6 +22,9 @@ comment on column events.position is 'Place in the log; drawn after the transact
 comment on column events.payload is 'json, not jsonb: kept as it was written, numbers and all.';
 comment on column events.digest is 'SHA-256 over the canonical bytes (RFC 8785) of the other columns but position.';
 
+-- Fan-out reads occurrences only, a small part of the log.
+create index events_occurrences_idx on events (position) where aggregate_type = 'Occurrence';
+
 -- A transaction draws its id before its first position, so that a reader can tell from transaction
 -- ids alone which positions are settled.
 create function events_draw_xid() returns trigger language plpgsql as $$

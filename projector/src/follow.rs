@@ -1,7 +1,7 @@
 //! Following the log: read a batch below the fence, apply it, move the checkpoint, in one
 //! transaction.
 
-use eventstore::tail::{self, TailError};
+use eventstore::tail::{self, Stretch, TailError};
 use eventstore::worker::{Step, Worker};
 use eventstore::{Fence, RecordedEvent, Store};
 use futures::future::BoxFuture;
@@ -52,7 +52,8 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(Step::IDLE);
         };
         let upcasters = self.store.upcasters();
-        let events = tail::read(&mut transaction, &upcasters, after, look.settled, BATCH).await?;
+        let stretch = Stretch { after, settled: look.settled, limit: BATCH };
+        let events = tail::read(&mut transaction, &upcasters, stretch).await?;
         let Some(last) = events.last() else {
             return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };

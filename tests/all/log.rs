@@ -8,7 +8,7 @@ use domain::context::{Actor, Context};
 use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::time::Timestamp;
-use eventstore::tail::{self, TailError};
+use eventstore::tail::{self, Stretch, TailError};
 use eventstore::{AppendError, Fence, NewEvent, Store, Upcasters, connect};
 use futures::future::join_all;
 use sqlx::{Executor, PgPool};
@@ -40,6 +40,10 @@ fn event(stream: Uuid, sequence: i64) -> NewEvent {
         event: FirmEvent::FirmSuspended { time: now() }.into(),
         context: context(stream),
     }
+}
+
+const fn stretch(after: i64, settled: i64) -> Stretch {
+    Stretch { after, settled, limit: 50 }
 }
 
 /// A small generator, so that a failing run can be repeated by its seed.
@@ -108,7 +112,8 @@ async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> 
         let finished = done.load(Ordering::Acquire);
         let look = fence.look().await.unwrap();
         let mut connection = pool.acquire().await.unwrap();
-        let events = tail::read(&mut connection, &upcasters, last, look.settled, 50).await.unwrap();
+        let events =
+            tail::read(&mut connection, &upcasters, stretch(last, look.settled)).await.unwrap();
         match events.last() {
             Some(event) => last = event.position,
             None if finished && !look.more => return seen,
@@ -237,7 +242,7 @@ async fn an_unknown_event_stops_the_tail_loudly() {
     .await
     .unwrap();
     let mut connection = store.pool().acquire().await.unwrap();
-    let read = tail::read(&mut connection, &Upcasters::current(), 0, i64::MAX, 10).await;
+    let read = tail::read(&mut connection, &Upcasters::current(), stretch(0, i64::MAX)).await;
     let Err(TailError::Unreadable { position: 2, why }) = read else {
         panic!("it was read: {read:?}")
     };
@@ -256,7 +261,7 @@ async fn one_list_of_upcasters_serves_the_tail() {
     );
     let upcasters = Upcasters::new(vec![Box::new(upcaster)]);
     let mut connection = store.pool().acquire().await.unwrap();
-    let read = tail::read(&mut connection, &upcasters, 0, i64::MAX, 10).await.unwrap();
+    let read = tail::read(&mut connection, &upcasters, stretch(0, i64::MAX)).await.unwrap();
     let time = "2020-01-01T00:00:00.000Z".parse().unwrap();
     assert_eq!(read[0].event, Event::from(FirmEvent::FirmSuspended { time }));
 }
