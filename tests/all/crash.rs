@@ -199,8 +199,9 @@ async fn a_bad_setting_is_refused_in_one_clear_line() {
     ];
     let short = refusal(&["migrate"], &key).await;
     assert_eq!(short, "firmforms: FIRMFORMS_WRAPPING_KEY: not 64 hexadecimal digits\n");
-    let nowhere =
-        [("FIRMFORMS_PG_SEARCH", "none"), ("FIRMFORMS_DATA_DIR", "/tmp/firmforms-nowhere")];
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = ("FIRMFORMS_DATA_DIR", folder.path().to_str().unwrap());
+    let nowhere = [("FIRMFORMS_PG_SEARCH", "none"), data_dir];
     let programs = refusal(&["migrate"], &nowhere).await;
     assert_eq!(programs.lines().count(), 1, "{programs}");
     assert!(programs.contains("postgresql"), "{programs}");
