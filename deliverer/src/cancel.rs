@@ -4,7 +4,7 @@
 //! is in flight, when its lease ends (its answer, if it comes, is recorded before that).
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, DeliveryEvent, Outcome, UnknownCause, record};
+use domain::delivery::{Attempt, CancelCause, DeliveryEvent, UnknownCause, record};
 use domain::time::Timestamp;
 use eventstore::worker::{Step, Worker};
 use eventstore::{AppendError, NewEvent};
@@ -124,20 +124,11 @@ impl Left {
     }
 
     fn interrupted(&self, started_at: DateTime<Utc>, now: Timestamp) -> Attempt {
+        let number = u32::try_from(self.tries).unwrap_or_default();
         Attempt {
-            number: u32::try_from(self.tries).unwrap_or_default(),
-            started_at: started_at.into(),
-            finished_at: now,
-            outcome: Outcome::Interrupted,
-            status: None,
-            error: Some("interrupted".to_owned()),
-            retry_after_seconds: None,
-            next_try_at: None,
-            hops: Vec::new(),
             body_id: self.body_id,
             body_sha256: self.body_sha256.as_ref().map(hex::encode),
-            answer_sha256: None,
-            cancelled: None,
+            ..Attempt::interrupted(number, started_at.into(), now)
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use domain::context::{Actor, Context};
-use domain::delivery::{Attempt, DeliveryEvent, Outcome};
+use domain::delivery::{Attempt, DeliveryEvent};
 use domain::retry::Schedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
@@ -196,19 +196,10 @@ async fn append_interrupted(
             let started_at = row.interrupted_at?;
             let number = u32::try_from(row.tries - 1).unwrap_or_default();
             let attempt = Attempt {
-                number,
-                started_at: started_at.into(),
-                finished_at: now,
-                outcome: Outcome::Interrupted,
-                status: None,
-                error: Some("interrupted".to_owned()),
-                retry_after_seconds: None,
                 next_try_at: (number < Schedule::RestHook.tries()).then_some(now),
-                hops: Vec::new(),
                 body_id: row.body_id,
                 body_sha256: row.body_sha256.as_ref().map(hex::encode),
-                answer_sha256: None,
-                cancelled: None,
+                ..Attempt::interrupted(number, started_at.into(), now)
             };
             Some(NewEvent {
                 aggregate_id: row.delivery_id.to_string(),

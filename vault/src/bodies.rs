@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use crate::entropy::Entropy;
 use crate::keyring::{DataKeys, Subject};
-use crate::responses::VaultError;
-use crate::seal::Broken;
+use crate::responses::{VaultError, unless_broken};
+use crate::seal::{Broken, DataKey};
 
 const PURPOSE: &[u8] = b"body";
 
@@ -81,20 +81,26 @@ pub async fn read(
     .bind(body_ids)
     .fetch_all(connection)
     .await?;
-    Ok(rows.iter().filter_map(|row| open(row, keys)).collect())
+    Ok(rows
+        .iter()
+        .filter_map(|row| {
+            let key = keys.get(&row.subject())?;
+            unless_broken(open(row, key), row.body_id)
+        })
+        .collect())
 }
 
-fn open(row: &Row, keys: &DataKeys) -> Option<Body> {
-    let (firm_id, response_id) = (row.firm_id, row.response_id);
-    let subject = Subject { firm_id, response_id };
-    let opened = keys.get(&subject)?.open(PURPOSE, &row.ciphertext);
-    if opened.is_err() {
-        tracing::error!(body_id = %row.body_id, "a body is damaged");
+impl Row {
+    const fn subject(&self) -> Subject {
+        Subject { firm_id: self.firm_id, response_id: self.response_id }
     }
-    Some(Body {
+}
+
+fn open(row: &Row, key: &DataKey) -> Result<Body, VaultError> {
+    Ok(Body {
         body_id: row.body_id,
-        subject,
-        sha256: row.sha256.as_slice().try_into().ok()?,
-        bytes: opened.ok()?,
+        subject: row.subject(),
+        sha256: row.sha256.as_slice().try_into().map_err(|_| Broken)?,
+        bytes: key.open(PURPOSE, &row.ciphertext)?,
     })
 }

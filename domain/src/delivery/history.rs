@@ -110,6 +110,26 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// The history of a try that nobody recorded; not due again unless it is said when.
+    #[must_use]
+    pub fn interrupted(number: u32, started_at: Timestamp, finished_at: Timestamp) -> Self {
+        Self {
+            number,
+            started_at,
+            finished_at,
+            outcome: Outcome::Interrupted,
+            status: None,
+            error: Some(Outcome::Interrupted.name().to_owned()),
+            retry_after_seconds: None,
+            next_try_at: None,
+            hops: Vec::new(),
+            body_id: None,
+            body_sha256: None,
+            answer_sha256: None,
+            cancelled: None,
+        }
+    }
+
     /// Where its delivery stands after it.
     #[must_use]
     pub const fn state_after(&self) -> DeliveryState {
