@@ -1,0 +1,169 @@
+//! Addresses that mail goes to (contract, section POST /forms/{id}/send; ruling 11).
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+use url::Host;
+
+/// The longest address, in characters (contract, section Limits).
+pub const EMAIL_MAX: usize = 320;
+
+/// The longest label of a domain (RFC 1035, section 2.3.4).
+const LABEL_MAX: usize = 63;
+
+/// The longest domain (RFC 5321, section 4.5.3.1.2).
+const DOMAIN_MAX: usize = 255;
+
+/// One person's address: a dot-atom at a public domain. Its domain is written in ASCII.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmailAddress {
+    local: String,
+    domain: String,
+}
+
+/// The text is not an address that mail can be sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not an email address such as ann@example.com, of at most 320 characters")]
+pub struct NotAnAddress;
+
+impl EmailAddress {
+    /// What is before the `@`, as it was sent.
+    #[must_use]
+    pub fn local(&self) -> &str {
+        &self.local
+    }
+
+    /// What is after the `@`: ASCII, lower-case.
+    #[must_use]
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// Who it is: the same text for every spelling of the address (ruling 11). `+tag` is kept.
+    #[must_use]
+    pub fn person(&self) -> String {
+        format!("{}@{}", self.local.to_lowercase(), self.domain)
+    }
+}
+
+impl fmt::Display for EmailAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.local, self.domain)
+    }
+}
+
+impl FromStr for EmailAddress {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+        if text.chars().count() > EMAIL_MAX {
+            return Err(NotAnAddress);
+        }
+        let (local, domain) = text.rsplit_once('@').ok_or(NotAnAddress)?;
+        if !is_dot_atom(local) {
+            return Err(NotAnAddress);
+        }
+        Ok(Self { local: local.to_owned(), domain: public_domain(domain)? })
+    }
+}
+
+/// RFC 5322, section 3.2.3; quoted local parts and those beyond ASCII are not taken.
+fn is_dot_atom(local: &str) -> bool {
+    let is_atext =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&byte);
+    local.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atext))
+}
+
+/// Reads a domain of at least two labels; literals of addresses are refused.
+fn public_domain(domain: &str) -> Result<String, NotAnAddress> {
+    // The URL parser would decode it.
+    if domain.contains('%') {
+        return Err(NotAnAddress);
+    }
+    let Ok(Host::Domain(ascii)) = Host::parse(domain) else {
+        return Err(NotAnAddress);
+    };
+    let labels = ascii.split('.').count();
+    if labels >= 2 && ascii.len() <= DOMAIN_MAX && ascii.split('.').all(is_label) {
+        Ok(ascii)
+    } else {
+        Err(NotAnAddress)
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=LABEL_MAX).contains(&label.len())
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn read(text: &str) -> Result<EmailAddress, NotAnAddress> {
+        text.parse()
+    }
+
+    #[rstest]
+    #[case("ann@example.com", "ann@example.com", "ann@example.com")]
+    #[case("Ann.B+Tax@Example.COM", "Ann.B+Tax@example.com", "ann.b+tax@example.com")]
+    #[case("o'neil@müller.example", "o'neil@xn--mller-kva.example", "o'neil@xn--mller-kva.example")]
+    fn an_address_is_one_person(#[case] text: &str, #[case] sent: &str, #[case] person: &str) {
+        let address = read(text).unwrap();
+        assert_eq!((address.to_string().as_str(), address.person().as_str()), (sent, person));
+    }
+
+    #[rstest]
+    fn a15_what_is_not_one_public_address(
+        #[values(
+            "",
+            "a",
+            "@b.c",
+            "a@",
+            "a@b",
+            "a@localhost",
+            "a@[127.0.0.1]",
+            "a@127.0.0.1",
+            "a@[::1]",
+            "a@1.2.3",
+            "a@b.c\r\nBcc:x@y.z",
+            "a@b.c, d@e.f",
+            "a b@c.d",
+            "a@b c.d",
+            "a@b@c.d",
+            ".a@b.c",
+            "a.@b.c",
+            "a..b@c.d",
+            "a@.b.c",
+            "a@b..c",
+            "a@b.c.",
+            "a@-b.c",
+            "a@b_d.c",
+            "\"a b\"@c.d",
+            "<a@b.c>",
+            "é@b.c",
+            "a@b.c ",
+            " a@b.c",
+            "a@b.c\0",
+            "a@b%2ec.d"
+        )]
+        text: &str,
+    ) {
+        assert_eq!(read(text), Err(NotAnAddress));
+    }
+
+    #[test]
+    fn a15_320_characters_are_the_most() {
+        let label = "d".repeat(63);
+        let address =
+            |local: usize| format!("{}@{label}.{label}.{label}.{label}", "a".repeat(local));
+        assert_eq!(read(&address(64)).map(|_| ()), Ok(()));
+        assert_eq!(address(64).len(), EMAIL_MAX);
+        assert_eq!(read(&address(65)), Err(NotAnAddress));
+        assert_eq!(read(&format!("a@{}.com", "d".repeat(64))), Err(NotAnAddress));
+    }
+}

@@ -1,0 +1,1 @@
+//! The doors on the open net.
