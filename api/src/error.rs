@@ -13,6 +13,7 @@ use domain::activity::BATCH_MAX_EVENTS;
 use domain::quota::Quota;
 use domain::target::TargetRefusal;
 use eventstore::AppendError;
+use inviter::InviteError;
 use serde::Serialize;
 use vault::responses::VaultError;
 
@@ -46,6 +47,12 @@ pub enum Error {
     /// `target_url` is not a public https URL of at most 2,000 characters.
     #[error("{0}")]
     InvalidTarget(TargetRefusal),
+    /// A sample of a trigger that does not exist or that the firm's plan does not have.
+    #[error("this trigger does not exist or is not available")]
+    NoSuchTrigger,
+    /// DNS proves that nothing could ever be delivered to `target_url` (ruling 17).
+    #[error("the target must be public: its name has private addresses only")]
+    PrivateTarget,
     /// No key, a wrong key, or a revoked one.
     #[error("a valid API key is needed")]
     Unauthorized,
@@ -76,6 +83,18 @@ pub enum Error {
     /// The firm has 100 subscriptions.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
+    /// An invite to a form that is not published.
+    #[error("the form is not published")]
+    FormNotPublished,
+    /// More calls than a minute has room for.
+    #[error("too many calls; try again in {0} seconds")]
+    RateLimited(u64),
+    /// The firm's invites of the day are used up; the day ends in so many seconds.
+    #[error("the firm has sent 300 invites today; the next day begins in {0} seconds")]
+    InviteLimitReached(u64),
+    /// The invite's mail could not be sent.
+    #[error("the invite could not be sent; try again in a few minutes")]
+    SendFailed,
     /// The firm has 25 active keys.
     #[error("the firm already has 25 active keys")]
     TooManyKeys,
@@ -105,7 +124,7 @@ impl IntoResponse for Error {
         let (index, line) = self.place();
         let body = Json(ErrorBody { error: self.to_string(), code, index, line });
         let mut response = (status, body).into_response();
-        if let Some((name, value)) = header(status) {
+        if let Some((name, value)) = self.header() {
             response.headers_mut().insert(name, value);
         }
         response
@@ -129,7 +148,9 @@ impl Error {
             Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
             Self::UnknownTrigger => (StatusCode::BAD_REQUEST, "unknown_trigger"),
-            Self::InvalidTarget(_) => (StatusCode::BAD_REQUEST, "invalid_target"),
+            Self::InvalidTarget(_) | Self::PrivateTarget => {
+                (StatusCode::BAD_REQUEST, "invalid_target")
+            }
             Self::Unauthorized | Self::NoToken => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::FirmInactive => (StatusCode::FORBIDDEN, "firm_inactive"),
             Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
@@ -140,6 +161,11 @@ impl Error {
             Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
             Self::TooManyKeys => (StatusCode::CONFLICT, "too_many_keys"),
+            Self::NoSuchTrigger => (StatusCode::NOT_FOUND, "unknown_trigger"),
+            Self::FormNotPublished => (StatusCode::CONFLICT, "form_not_published"),
+            Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+            Self::InviteLimitReached(_) => (StatusCode::TOO_MANY_REQUESTS, "invite_limit_reached"),
+            Self::SendFailed => (StatusCode::BAD_GATEWAY, "send_failed"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         }
@@ -150,6 +176,24 @@ impl Error {
         if let Self::BadEvent(bad) = self { (Some(bad.index), bad.line) } else { (None, None) }
     }
 
+    /// The header that goes with it.
+    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Self::Unauthorized | Self::NoToken => {
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
+            // The rest of the body is not read: the connection cannot be used again (case A7).
+            Self::BodyTooLarge | Self::TooManyEvents => {
+                Some((CONNECTION, HeaderValue::from_static("close")))
+            }
+            Self::RateLimited(seconds) | Self::InviteLimitReached(seconds) => {
+                Some((RETRY_AFTER, HeaderValue::from(*seconds)))
+            }
+            Self::Unavailable(_) => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => None,
+        }
+    }
+
     /// What is ours to look into is logged, here and nowhere else.
     fn log(&self) {
         if let Self::Internal(detail) = self {
@@ -157,17 +201,6 @@ impl Error {
         } else if let Self::Unavailable(detail) = self {
             tracing::warn!(detail, "a call could not be answered");
         }
-    }
-}
-
-/// The header that goes with a status.
-fn header(status: StatusCode) -> Option<(HeaderName, HeaderValue)> {
-    match status {
-        StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-        // The rest of the body is not read: the connection cannot be used again (case A7).
-        StatusCode::PAYLOAD_TOO_LARGE => Some((CONNECTION, HeaderValue::from_static("close"))),
-        StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
-        _ => None,
     }
 }
 
@@ -182,6 +215,8 @@ impl From<BodyError> for Error {
             | BodyError::Encoded
             | BodyError::NotUtf8
             | BodyError::Malformed(_)
+            | BodyError::Ambiguous(_)
+            | BodyError::TooDeep
             | BodyError::NotAnObject => Self::invalid(error.to_string()),
         }
     }
@@ -200,6 +235,8 @@ impl From<AppendError> for Error {
             AppendError::ActorInactive => Self::Unauthorized,
             AppendError::QuotaFull(Quota::Hooks) => Self::TooManyHooks,
             AppendError::QuotaFull(Quota::Keys) => Self::TooManyKeys,
+            // The one command that counts invites answers it, with the time until midnight.
+            AppendError::QuotaFull(Quota::Invites) => Self::Internal(error.to_string()),
             AppendError::Database(error) => error.into(),
             AppendError::Unreadable(_) => Self::Internal(error.to_string()),
         }
@@ -215,6 +252,20 @@ impl From<IntakeError> for Error {
             IntakeError::BadEvent(bad) => Self::BadEvent(bad),
             IntakeError::Append(error) => error.into(),
             IntakeError::Vault(why) => Self::Internal(why),
+        }
+    }
+}
+
+impl From<InviteError> for Error {
+    /// But for the limit of the day, whose end the caller of this knows.
+    fn from(error: InviteError) -> Self {
+        match error {
+            InviteError::NotSent => Self::SendFailed,
+            InviteError::Append(error) => error.into(),
+            InviteError::LimitReached
+            | InviteError::NoFirm
+            | InviteError::Rejected(_)
+            | InviteError::Vault(_) => Self::Internal(error.to_string()),
         }
     }
 }
@@ -267,6 +318,7 @@ mod tests {
     #[case(Error::invalid("`trigger` must be a string"), 400, "invalid_request")]
     #[case(Error::UnknownTrigger, 400, "unknown_trigger")]
     #[case(Error::InvalidTarget(TargetRefusal::NotHttps), 400, "invalid_target")]
+    #[case(Error::PrivateTarget, 400, "invalid_target")]
     #[case(Error::Unauthorized, 401, "unauthorized")]
     #[case(Error::NoToken, 401, "unauthorized")]
     #[case(Error::FirmInactive, 403, "firm_inactive")]
@@ -284,6 +336,11 @@ mod tests {
     #[case(Error::FirmNotFound, 404, "firm_not_found")]
     #[case(Error::DeliveryNotFound, 404, "delivery_not_found")]
     #[case(Error::TooManyKeys, 409, "too_many_keys")]
+    #[case(Error::NoSuchTrigger, 404, "unknown_trigger")]
+    #[case(Error::FormNotPublished, 409, "form_not_published")]
+    #[case(Error::RateLimited(7), 429, "rate_limited")]
+    #[case(Error::InviteLimitReached(7), 429, "invite_limit_reached")]
+    #[case(Error::SendFailed, 502, "send_failed")]
     #[tokio::test]
     async fn every_error_is_its_status_its_code_and_a_sentence(
         #[case] error: Error,
@@ -303,6 +360,8 @@ mod tests {
     #[case(Error::Unauthorized, "www-authenticate", "Bearer")]
     #[case(Error::Unavailable(String::new()), "retry-after", "1")]
     #[case(Error::BodyTooLarge, "connection", "close")]
+    #[case(Error::RateLimited(7), "retry-after", "7")]
+    #[case(Error::InviteLimitReached(9), "retry-after", "9")]
     fn some_carry_a_header(#[case] error: Error, #[case] name: &str, #[case] value: &str) {
         assert_eq!(error.into_response().headers()[name], value);
     }

@@ -13,4 +13,4 @@ mod error;
 mod service;
 
 pub use error::Error;
-pub use service::Service;
+pub use service::{Names, Service};

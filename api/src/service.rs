@@ -4,9 +4,15 @@ use std::sync::Arc;
 
 use domain::address::AllowedTargets;
 use domain::context::{Actor, Context};
+use domain::target::Target;
 use eventstore::{Clock, Store};
+use futures::future::BoxFuture;
+use inviter::Inviter;
+use ipnet::IpNet;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
+
+use crate::public::WrongKeys;
 
 /// The service behind both doors. Clones share everything.
 #[derive(Clone)]
@@ -21,8 +27,23 @@ pub struct Service {
     pub entropy: Arc<dyn Entropy>,
     /// Private targets opened for development; none otherwise.
     pub allowed: Arc<AllowedTargets>,
+    /// What sends invites.
+    pub inviter: Inviter,
+    /// What DNS says of a target.
+    pub names: Arc<dyn Names>,
+    /// Proxies whose word on a client's address is taken; none otherwise (ruling 5).
+    pub trusted_proxies: Arc<[IpNet]>,
+    /// The wrong keys this server saw.
+    pub wrong_keys: Arc<WrongKeys>,
     /// Where the public API is reached, ending in `/api/v1`.
     pub base_url: Arc<str>,
+}
+
+/// What DNS says of a target when a subscription is made (ruling 17).
+pub trait Names: Send + Sync {
+    /// Whether it proves that the target cannot be delivered to: it answered, and every address is
+    /// private. Silence and failure prove nothing: the target is checked again at every delivery.
+    fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool>;
 }
 
 impl Service {
@@ -36,6 +57,61 @@ impl Service {
             correlation_id: self.entropy.id(),
             causation_id: None,
             traceparent: None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use mailer::Mailer;
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use vault::{Identity, SystemEntropy, WrappingKey};
+
+    use super::*;
+
+    /// DNS that never says anything.
+    struct Silent;
+
+    impl Names for Silent {
+        fn prove_private<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, bool> {
+            Box::pin(async { false })
+        }
+    }
+
+    /// A service without a database: no server listens where the pool points to.
+    pub(crate) fn nowhere() -> Service {
+        let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
+        let pool = PgPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(100))
+            .connect_lazy_with(nowhere);
+        let store = Store::new(pool.clone(), Vec::new());
+        let keyring = Keyring::new(pool, WrappingKey::new(&[0; 32]));
+        let clock = Clock::standing_at("2026-11-01T10:00:00Z".parse().unwrap());
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let inviter = Inviter {
+            store: store.clone(),
+            keyring: keyring.clone(),
+            identity: Identity::new(&[0; 32]),
+            clock: clock.clone(),
+            entropy: Arc::clone(&entropy),
+            mailer: Mailer::files("never-written"),
+            sender: "forms@example.com".parse().unwrap(),
+            public_url: "https://forms.example".into(),
+            patience: inviter::Patience::default(),
+        };
+        Service {
+            store,
+            keyring,
+            clock,
+            entropy,
+            inviter,
+            allowed: Arc::new(AllowedTargets::default()),
+            names: Arc::new(Silent),
+            trusted_proxies: Arc::default(),
+            wrong_keys: Arc::default(),
+            base_url: "https://forms.example/api/v1".into(),
         }
     }
 }

@@ -10,10 +10,9 @@ use api::commands::keys;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use cluster::Cluster;
-use deliverer::Settings;
 use domain::address::AllowedTargets;
 use firmforms::serve::start_workers;
-use firmforms::wiring::{Databases, Plan, Role, System};
+use firmforms::wiring::{Databases, Role, Setup, System};
 use projector::deliveries;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -196,14 +195,10 @@ async fn start(cluster: &Cluster) -> anyhow::Result<System> {
     let (main, keyring) = ("firmforms", "firmforms_keyring");
     cluster.ensure_database(main).await?;
     cluster.ensure_database(keyring).await?;
-    let plan = Plan {
-        wrapping: WrappingKey::new(&SystemEntropy.secret()),
-        allowed: loopback()?,
-        base_url: "http://127.0.0.1/api/v1".to_owned(),
-        settings: Settings::default(),
-    };
+    let mails = std::env::temp_dir().join("firmforms-bench-mails");
+    let setup = Setup { allowed: loopback()?, ..Setup::quiet("http://127.0.0.1/api/v1", &mails)? };
     let databases = Databases::given(cluster.connect(main), cluster.connect(keyring));
-    System::start(databases, plan).await
+    System::start(databases, WrappingKey::new(&SystemEntropy.secret()), setup).await
 }
 
 /// Loopback targets, for the service and for the ceiling.

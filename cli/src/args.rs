@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
+use mailer::{Sender, SmtpUrl};
 use uuid::Uuid;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
@@ -98,6 +99,9 @@ pub(crate) struct Demo {
     pub(crate) activity: PathBuf,
 }
 
+/// The address mail is sent from while none is named: one that no mail server takes.
+pub(crate) const SENDER: &str = "forms@firmforms.example";
+
 /// How the service runs.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
@@ -122,6 +126,25 @@ pub struct Serve {
     /// Make waits pass so many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
     pub time_scale: f64,
+    /// The mail server for invites: smtp://user:password@host:587, or smtps://. Without it, mails
+    /// are written as files into the data directory.
+    #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
+    pub smtp_url: Option<SmtpUrl>,
+    /// The address mail is sent from; needed with --smtp-url.
+    #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
+    pub mail_from: Option<Sender>,
+    /// Proxies whose X-Forwarded-For is believed.
+    #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+    /// Certificates, in PEM, of roots to trust beside the platform's: by deliveries and by mail.
+    #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
+    pub extra_roots: Option<PathBuf>,
+    /// The public door's certificate chain, in PEM; read again on SIGHUP.
+    #[arg(long, env = "FIRMFORMS_TLS_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM.
+    #[arg(long, env = "FIRMFORMS_TLS_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// Deliveries in flight at a time.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
     pub permits: usize,

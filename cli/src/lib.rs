@@ -2,6 +2,7 @@
 //! other room; no room knows it.
 
 mod args;
+mod databases;
 mod demo;
 mod doors;
 mod ingest;

@@ -1,22 +1,27 @@
-//! Wiring: databases, wrapping key, log and doors put together. The tests start here too.
+//! Wiring: databases, log, doors and workers put together. The tests start here too.
 
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
-use api::Service;
+use anyhow::Context;
+use api::{Names, Service};
 use cluster::Cluster;
 use deliverer::outgoing::{Outgoing, OutgoingConfig};
 use deliverer::{Courier, Settings};
 use domain::address::AllowedTargets;
+use domain::target::Target;
 use eventstore::{Clock, Fence, Store, announce, connect, migrate};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor};
+use futures::future::BoxFuture;
+use inviter::{Inviter, Patience};
+use ipnet::IpNet;
+use mailer::{Mailer, Sender};
+use rustls::pki_types::CertificateDer;
 use vault::{Entropy, Keyring, SystemEntropy, WrappingKey};
 
+use crate::args::SENDER;
 pub use crate::args::{Place, Role, Serve};
+pub use crate::databases::Databases;
+pub(crate) use crate::databases::{DatabaseNames, SERVICE};
 
 /// Connections to the main database for callers.
 const CALLERS: u32 = 16;
@@ -26,143 +31,6 @@ const WORKERS: u32 = 10;
 
 /// Connections to the keyring.
 const KEYRING_CONNECTIONS: u32 = 8;
-
-/// The two databases, and the private cluster they are in if they are.
-pub struct Databases {
-    /// The main database.
-    pub main: PgConnectOptions,
-    /// The keyring.
-    pub keyring: PgConnectOptions,
-    cluster: Option<Cluster>,
-}
-
-/// The names of the two databases in the private cluster.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Names {
-    pub(crate) main: &'static str,
-    pub(crate) keyring: &'static str,
-}
-
-/// Those of the service.
-pub(crate) const SERVICE: Names = Names { main: "firmforms", keyring: "firmforms_keyring" };
-
-impl Databases {
-    /// Finds the databases that were named, or opens the private cluster.
-    pub(crate) async fn open(place: &Place, names: Names) -> anyhow::Result<Self> {
-        match (&place.database_url, &place.keyring_url) {
-            (Some(main), Some(keyring)) if main != keyring => Ok(Self {
-                main: main.parse().context("DATABASE_URL")?,
-                keyring: keyring.parse().context("FIRMFORMS_KEYRING_URL")?,
-                cluster: None,
-            }),
-            (Some(_), _) => bail!(
-                "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
-                 the data keys must not be in the main one"
-            ),
-            (None, _) => Self::private(place, names).await,
-        }
-    }
-
-    async fn private(place: &Place, names: Names) -> anyhow::Result<Self> {
-        let config = cluster::Config {
-            data_dir: place.data_dir(),
-            durability: cluster::Durability::Durable,
-            settings: Vec::new(),
-            pg_bin: place.pg_bin.clone(),
-        };
-        let cluster = Cluster::open(&config).await?;
-        cluster.ensure_database(names.main).await?;
-        cluster.ensure_database(names.keyring).await?;
-        Ok(Self {
-            main: cluster.connect(names.main),
-            keyring: cluster.connect(names.keyring),
-            cluster: Some(cluster),
-        })
-    }
-
-    /// Opens databases for a run of their own: made anew in the private cluster; those that were
-    /// named must be empty.
-    pub(crate) async fn new_and_empty(place: &Place, names: Names) -> anyhow::Result<Self> {
-        if place.database_url.is_none() {
-            let cluster = Self::private(place, SERVICE).await?;
-            for name in [names.main, names.keyring] {
-                drop_database(&cluster.main, name).await?;
-            }
-        }
-        let databases = Self::open(place, names).await?;
-        let used = "select count(*) from pg_class where relname = 'events'";
-        let mut connection = databases.main.connect().await?;
-        let tables: i64 = sqlx::query_scalar(used).fetch_one(&mut connection).await?;
-        connection.close().await?;
-        if tables > 0 {
-            bail!("the demo wants empty databases");
-        }
-        Ok(databases)
-    }
-
-    /// Databases somebody else keeps.
-    #[must_use]
-    pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
-        Self { main, keyring, cluster: None }
-    }
-}
-
-async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<()> {
-    let mut connection = beside.connect().await?;
-    let statement = format!("drop database if exists {name} with (force)");
-    connection.execute(statement.as_str()).await?;
-    Ok(connection.close().await?)
-}
-
-impl Place {
-    /// The data directory.
-    pub(crate) fn data_dir(&self) -> PathBuf {
-        self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
-    }
-
-    /// The key that wraps all data keys: as given, or from its file, made when there is none.
-    pub(crate) fn wrapping_key(&self) -> anyhow::Result<WrappingKey> {
-        match &self.wrapping_key {
-            Some(text) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
-            None => key_from_file(&self.data_dir().join("wrapping.key")),
-        }
-    }
-}
-
-fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
-    let bytes = hex::decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    Ok(WrappingKey::new(&bytes.context("not 64 hexadecimal digits")?))
-}
-
-fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
-    let named = || path.display().to_string();
-    if !path.exists() {
-        make_key_file(path).with_context(named)?;
-    }
-    parse_key(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
-}
-
-/// Written beside and linked into place, so that of two processes one wins and no half file is read.
-fn make_key_file(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    // Searchable, not readable: as root, the account that runs PostgreSQL must reach its own folder.
-    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
-    let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)?;
-    writeln!(file, "{}", hex::encode(SystemEntropy.secret()))?;
-    file.sync_all()?;
-    let linked = std::fs::hard_link(&draft, path);
-    std::fs::remove_file(&draft)?;
-    match linked {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
-    }
-}
 
 /// Everything a process works with.
 pub struct System {
@@ -175,16 +43,41 @@ pub struct System {
     cluster: Option<Cluster>,
 }
 
-/// What [`System::start`] is told.
-pub struct Plan {
-    /// The key that wraps all data keys.
-    pub wrapping: WrappingKey,
+/// What a system is told beside its databases.
+pub struct Setup {
     /// Private targets opened for development.
     pub allowed: AllowedTargets,
     /// Where integrators reach the public door, ending in `/api/v1`.
     pub base_url: String,
     /// What can be set of the deliverer.
     pub settings: Settings,
+    /// Roots to trust beside the platform's.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Proxies whose word on a client's address is taken.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The way mail leaves by.
+    pub mailer: Mailer,
+    /// The address mail is sent from.
+    pub sender: Sender,
+}
+
+impl Setup {
+    /// The setup of a command that opens no door and sends nothing; its mail, if there were any,
+    /// would be a file.
+    ///
+    /// # Errors
+    /// None: the sender is one.
+    pub fn quiet(base_url: &str, mails: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            allowed: AllowedTargets::default(),
+            base_url: base_url.to_owned(),
+            settings: Settings::default(),
+            extra_roots: Vec::new(),
+            trusted_proxies: Vec::new(),
+            mailer: Mailer::files(mails),
+            sender: SENDER.parse().context("the sender of mails")?,
+        })
+    }
 }
 
 impl System {
@@ -192,19 +85,22 @@ impl System {
     ///
     /// # Errors
     /// If a database does not answer or cannot be migrated.
-    pub async fn start(databases: Databases, plan: Plan) -> anyhow::Result<Self> {
+    pub async fn start(
+        databases: Databases,
+        wrapping: WrappingKey,
+        setup: Setup,
+    ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone(), CALLERS);
         let workers = connect(databases.main, WORKERS);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
-        let keyring = Keyring::new(keyring_pool, plan.wrapping);
+        let keyring = Keyring::new(keyring_pool, wrapping);
         migrate(&pool).await.context("the main database")?;
         keyring.migrate().await.context("the keyring")?;
         keyring.check_wrapping_key(&SystemEntropy).await.context(
             "the keyring was made with another wrapping key: every process needs the same one",
         )?;
         let clock = Clock::of_database(&pool).await.context("the main database")?;
-        let settings = (plan.allowed, plan.base_url, plan.settings);
-        let mut system = Self::assemble(store(pool), keyring, clock, settings)?;
+        let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
         system.courier.store = system.service.store.by(workers.clone());
         system.fence = Fence::new(workers);
         Ok(Self { cluster: databases.cluster, ..system })
@@ -213,30 +109,47 @@ impl System {
     /// Puts everything together on databases that are ready.
     ///
     /// # Errors
-    /// If the outgoing client cannot be made.
-    pub fn assemble(
+    /// If the keyring does not answer, or the outgoing client cannot be made.
+    pub async fn assemble(
         store: Store,
         keyring: Keyring,
         clock: Clock,
-        (allowed, base_url, settings): (AllowedTargets, String, Settings),
+        setup: Setup,
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         let fence = Fence::new(store.pool().clone());
+        let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let courier = Courier {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            outgoing: Outgoing::new(OutgoingConfig::new(allowed.clone()))?,
-            settings,
+            outgoing: Outgoing::new(OutgoingConfig { extra_roots: setup.extra_roots, ..outgoing })?,
+            settings: setup.settings,
+        };
+        let inviter = Inviter {
+            store: store.clone(),
+            keyring: keyring.clone(),
+            identity,
+            clock: clock.clone(),
+            entropy: Arc::clone(&entropy),
+            mailer: setup.mailer,
+            sender: setup.sender,
+            public_url: setup.base_url.trim_end_matches("/api/v1").into(),
+            patience: Patience::default(),
         };
         let service = Service {
             store,
             keyring,
             clock,
             entropy,
-            allowed: Arc::new(allowed),
-            base_url: base_url.into(),
+            inviter,
+            allowed: Arc::new(setup.allowed),
+            names: Arc::new(Dns(courier.outgoing.clone())),
+            trusted_proxies: setup.trusted_proxies.into(),
+            wrong_keys: Arc::default(),
+            base_url: setup.base_url.into(),
         };
         Ok(Self { service, courier, fence, cluster: None })
     }
@@ -272,16 +185,20 @@ pub fn store(pool: sqlx::PgPool) -> Store {
     Store::new(pool, with_append)
 }
 
+/// What DNS says, by the client that would deliver.
+struct Dns(Outgoing);
+
+impl Names for Dns {
+    fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool> {
+        Box::pin(self.0.is_proven_private(target))
+    }
+}
+
 /// Opens the service's databases for one command.
 pub(crate) async fn open(place: &Place) -> anyhow::Result<System> {
     let databases = Databases::open(place, SERVICE).await?;
-    let plan = Plan {
-        wrapping: place.wrapping_key()?,
-        allowed: AllowedTargets::default(),
-        base_url: "http://127.0.0.1:8080/api/v1".to_owned(),
-        settings: Settings::default(),
-    };
-    System::start(databases, plan).await
+    let setup = Setup::quiet("http://127.0.0.1:8080/api/v1", &place.mails())?;
+    System::start(databases, place.wrapping_key()?, setup).await
 }
 
 /// One TLS stack for the whole process, chosen before anything opens a connection.

@@ -85,7 +85,7 @@ pub(crate) struct Leased {
 
 impl Leased {
     pub(crate) const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, response_id: self.response_id }
+        Subject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 

@@ -65,7 +65,9 @@ impl WithAppend for Lanes {
                     | Event::Form(_)
                     | Event::Key(_)
                     | Event::Occurrence(_)
-                    | Event::Delivery(_) => {}
+                    | Event::Delivery(_)
+                    | Event::Invite(_)
+                    | Event::Person(_) => {}
                 }
             }
             Ok(())

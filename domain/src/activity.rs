@@ -7,9 +7,11 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::document::{NotADocument, Object, ResponseDocument};
+use crate::email::EmailAddress;
 use crate::firm::{Brand, FirmChange, MemberChange, Role};
 use crate::form::{FormChange, FormDetails, FormEdit, HiddenField};
 use crate::ids::Id;
+use crate::person::AddressChange;
 use crate::time::Timestamp;
 use crate::trigger::Plan;
 
@@ -42,6 +44,13 @@ pub enum Activity {
         form_id: Uuid,
         /// What was reported.
         change: FormChange,
+    },
+    /// `address.*`
+    Address {
+        /// Whose: it goes no further than to a keyed hash.
+        email: EmailAddress,
+        /// What was reported.
+        change: AddressChange,
     },
     /// `response.saved`
     ResponseSaved(ResponseReport),
@@ -106,6 +115,9 @@ impl Activity {
             "form.published" => form(data, FormChange::Published)?,
             "form.unpublished" => form(data, FormChange::Unpublished)?,
             "form.deleted" => form(data, FormChange::Deleted)?,
+            "address.unsubscribed" => address(data, AddressChange::Unsubscribed)?,
+            "address.bounced" => address(data, AddressChange::Bounced)?,
+            "address.restored" => address(data, AddressChange::Restored)?,
             "response.saved" => Self::ResponseSaved(response(data, "saved_at")?),
             "response.submitted" => Self::ResponseSubmitted(response(data, "submitted_at")?),
             other => return Err(NotAnActivity::UnknownType(other.to_owned())),
@@ -193,6 +205,11 @@ fn form_changed(mut data: Object) -> Result<Activity, NotADocument> {
     form(data, FormChange::Changed(edit))
 }
 
+fn address(mut data: Object, change: AddressChange) -> Result<Activity, NotADocument> {
+    let email = data.required("email")?;
+    data.end(Activity::Address { email, change })
+}
+
 fn response(mut data: Object, time: &'static str) -> Result<ResponseReport, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(form_id) = data.required("form_id")?;
@@ -222,6 +239,7 @@ mod tests {
         assert!(read("member.joined", member).is_ok());
         assert!(read("member.left", json!({"member_id": ID})).is_ok());
         assert!(read("form.published", json!({"form_id": ID})).is_ok());
+        assert!(read("address.bounced", json!({"email": "ann@example.com"})).is_ok());
         let saved = json!({"response_id": ID, "form_id": ID, "saved_at": "2026-11-01T00:00:00Z"});
         assert!(read("response.saved", saved).is_ok());
     }
@@ -251,6 +269,8 @@ mod tests {
         assert_eq!(wrong("firm.closed", json!({"why": "x"})), "data.why: unknown field");
         let secret = wrong("member.left", json!({"member_id": "ann@example.com"}));
         assert!(secret.starts_with("data.member_id: ") && !secret.contains("ann@"), "{secret}");
+        let address = wrong("address.bounced", json!({"email": "ann at example.com"}));
+        assert!(address.starts_with("data.email: not an email") && !address.contains("ann at"));
         let saved = json!({"response_id": ID, "form_id": ID, "saved_at": "yesterday"});
         assert!(wrong("response.saved", saved).starts_with("data.saved_at: "));
     }

@@ -21,6 +21,8 @@ pub enum Actor {
     Product(Uuid),
     /// The receiver of a subscription's deliveries, by its answer.
     Receiver(Uuid),
+    /// The person a mail went to, by its link.
+    Person(Uuid),
     /// The service itself.
     System,
 }
@@ -33,6 +35,7 @@ impl fmt::Display for Actor {
             Self::Operator(id) => write!(f, "operator:{id}"),
             Self::Product(id) => write!(f, "product:{id}"),
             Self::Receiver(id) => write!(f, "receiver:{id}"),
+            Self::Person(id) => write!(f, "person:{id}"),
             Self::System => f.write_str("system"),
         }
     }
@@ -53,6 +56,7 @@ impl FromStr for Actor {
             "operator" => Ok(Self::Operator(id)),
             "product" => Ok(Self::Product(id)),
             "receiver" => Ok(Self::Receiver(id)),
+            "person" => Ok(Self::Person(id)),
             _ => Err(NotAContext("actor")),
         }
     }
@@ -171,6 +175,7 @@ mod tests {
             Actor::Operator(Uuid::nil()),
             Actor::Product(Uuid::from_u128(3)),
             Actor::Receiver(Uuid::from_u128(4)),
+            Actor::Person(Uuid::from_u128(5)),
             Actor::System,
         ] {
             let context = Context {

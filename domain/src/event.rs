@@ -9,8 +9,10 @@ use serde_json::Value;
 use crate::delivery::{Delivery, DeliveryEvent};
 use crate::firm::{Firm, FirmEvent};
 use crate::form::{Form, FormEvent};
+use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
 use crate::occurrence::{Occurrence, OccurrenceEvent};
+use crate::person::{Person, PersonEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 
 /// The version every event has until its shape changes.
@@ -151,6 +153,17 @@ macro_rules! all_events {
                     Self::$aggregate(event)
                 }
             }
+
+            impl TryFrom<Event> for $event {
+                type Error = UnreadableEvent;
+
+                fn try_from(event: Event) -> Result<Self, UnreadableEvent> {
+                    let Event::$aggregate(event) = event else {
+                        return Err(UnreadableEvent::Misnamed(event.event_type().to_owned()));
+                    };
+                    Ok(event)
+                }
+            }
         )+
     };
 }
@@ -162,6 +175,8 @@ all_events!(
     Subscription(SubscriptionEvent),
     Occurrence(OccurrenceEvent),
     Delivery(DeliveryEvent),
+    Invite(InviteEvent),
+    Person(PersonEvent),
 );
 
 /// A stored event this build cannot read.

@@ -14,7 +14,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x6f2d_5b1e_9c0a_4e8b_a7d3_1f64_20c9_8e5
 /// The id of an occurrence: the same for every report of it.
 #[must_use]
 pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
-    Uuid::new_v5(&NAMESPACE, format!("v1|{firm_id}|{}|{key}", trigger.key()).as_bytes())
+    id_of_rule(&format!("v1|{firm_id}|{}|{key}", trigger.key()))
 }
 
 /// The id of the one delivery of an occurrence to a subscription.
@@ -26,7 +26,11 @@ pub fn delivery_id(occurrence_id: Uuid, hook_id: Uuid) -> Uuid {
 /// The id of an event: its place in its stream.
 #[must_use]
 pub fn event_id(aggregate_type: &str, aggregate_id: &str, sequence: i64) -> Uuid {
-    let name = format!("event|{aggregate_type}|{aggregate_id}|{sequence}");
+    id_of_rule(&format!("event|{aggregate_type}|{aggregate_id}|{sequence}"))
+}
+
+/// The id that a rule gives to a name: the same each time it is asked.
+pub(crate) fn id_of_rule(name: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, name.as_bytes())
 }
 

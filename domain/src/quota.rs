@@ -1,10 +1,13 @@
-//! Limits that span streams: how many keys and subscriptions a firm has.
+//! Limits that span streams: how many keys and subscriptions a firm has, and invites a day.
 //!
 //! Counted from the events themselves, in the transaction that appends them, so that a race for
 //! the last place has one winner.
 
+use chrono::NaiveDate;
+
 use crate::api_key::KEYS_PER_FIRM;
 use crate::event::Event;
+use crate::invite::{INVITES_PER_DAY, InviteEvent, InviteOf};
 use crate::key::KeyEvent;
 use crate::subscription::SubscriptionEvent;
 
@@ -15,6 +18,19 @@ pub enum Quota {
     Keys,
     /// Subscriptions: 100 per firm (contract, section Limits).
     Hooks,
+    /// Form invites of a UTC day: 300 per firm (contract, section Limits).
+    Invites,
+}
+
+/// By how much an event changes which count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaChange {
+    /// What is counted.
+    pub quota: Quota,
+    /// The day it is counted for; none for what is counted as long as it is there.
+    pub day: Option<NaiveDate>,
+    /// More or less of it.
+    pub by: i32,
 }
 
 impl Quota {
@@ -24,6 +40,7 @@ impl Quota {
         match self {
             Self::Keys => KEYS_PER_FIRM,
             Self::Hooks => 100,
+            Self::Invites => INVITES_PER_DAY,
         }
     }
 
@@ -33,28 +50,43 @@ impl Quota {
         match self {
             Self::Keys => "keys",
             Self::Hooks => "hooks",
+            Self::Invites => "invites",
         }
     }
 
     /// By how much an event changes a count, if it does.
     #[must_use]
-    pub const fn change(event: &Event) -> Option<(Self, i32)> {
+    pub const fn change(event: &Event) -> Option<QuotaChange> {
         match event {
-            Event::Key(KeyEvent::KeyCreated { .. }) => Some((Self::Keys, 1)),
-            Event::Key(KeyEvent::KeyRevoked { .. }) => Some((Self::Keys, -1)),
+            Event::Key(KeyEvent::KeyCreated { .. }) => Some(Self::Keys.by(1)),
+            Event::Key(KeyEvent::KeyRevoked { .. }) => Some(Self::Keys.by(-1)),
             Event::Subscription(SubscriptionEvent::SubscriptionCreated { .. }) => {
-                Some((Self::Hooks, 1))
+                Some(Self::Hooks.by(1))
             }
             Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
-                Some((Self::Hooks, -1))
+                Some(Self::Hooks.by(-1))
+            }
+            Event::Invite(InviteEvent::InviteReserved(of)) => Some(invites(of, 1)),
+            Event::Invite(InviteEvent::InviteRefused(of) | InviteEvent::InviteReleased(of)) => {
+                Some(invites(of, -1))
             }
             Event::Subscription(
                 SubscriptionEvent::TargetGone { .. } | SubscriptionEvent::TargetAnswered { .. },
             )
+            | Event::Invite(InviteEvent::InviteSent(_))
             | Event::Firm(_)
             | Event::Form(_)
             | Event::Occurrence(_)
-            | Event::Delivery(_) => None,
+            | Event::Delivery(_)
+            | Event::Person(_) => None,
         }
     }
+
+    const fn by(self, by: i32) -> QuotaChange {
+        QuotaChange { quota: self, day: None, by }
+    }
+}
+
+const fn invites(of: &InviteOf, by: i32) -> QuotaChange {
+    QuotaChange { quota: Quota::Invites, day: Some(of.day), by }
 }

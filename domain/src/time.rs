@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, Datelike, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, SecondsFormat, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -35,6 +35,18 @@ impl Timestamp {
     #[must_use]
     pub fn new(at: DateTime<Utc>) -> Self {
         Self(DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
+    }
+
+    /// The UTC day it lies in.
+    #[must_use]
+    pub fn day(self) -> NaiveDate {
+        self.0.date_naive()
+    }
+
+    /// Whole seconds until the next midnight UTC, at least 1.
+    #[must_use]
+    pub fn seconds_until_midnight(self) -> u64 {
+        u64::from(86_400 - self.0.num_seconds_from_midnight())
     }
 
     /// The same point in time, to reckon with.
@@ -187,6 +199,16 @@ mod tests {
         for text in ["9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+00:01"] {
             assert_eq!(text.parse::<Timestamp>(), Err(NotATimestamp::YearOutOfRange), "{text}");
         }
+    }
+
+    #[rstest]
+    #[case("2026-11-01T00:00:00.000Z", 86_400)]
+    #[case("2026-11-01T12:00:00.001Z", 43_200)]
+    #[case("2026-11-01T23:59:59.999Z", 1)]
+    fn a_day_ends_at_midnight_utc(#[case] text: &str, #[case] seconds: u64) {
+        let at: Timestamp = text.parse().unwrap();
+        assert_eq!(at.day().to_string(), "2026-11-01");
+        assert_eq!(at.seconds_until_midnight(), seconds);
     }
 
     #[test]

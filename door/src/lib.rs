@@ -1,1 +1,156 @@
-//! The doors on the open net.
+//! A door: HTTP/1.1 on the open net in front of an [`axum::Router`]. Whatever a caller may do with
+//! a socket is met here; must know nothing of what is behind it.
+//!
+//! # The cast
+//!
+//! ```text
+//! Door        accepts; gives every connection a task and a seat
+//!  └ roster   who sits here; when it is full, whoever has waited longest without a request goes
+//!  └ connection   one task: TLS handshake, then hyper, then a close that cuts no answer off
+//!     └ gate      between socket and hyper: no head reaches hyper unchecked, and none comes late
+//!     │  └ head   what a good head is; the decision alone, without a socket
+//!     └ answer    between hyper and the router: the peer's address, the time limit, refusals
+//! ```
+//!
+//! Gate and answer are on the two sides of hyper and share an `exchange`: through it the gate says
+//! what it has found out about the request that is being answered.
+//!
+//! # The contract
+//!
+//! - A request that the router sees had a whole head of at most 16 KiB and 100 lines that can be
+//!   read in one way only, and came in time (cases A21 and A22). Everything else is refused in
+//!   JSON, like every error of the service, and the connection closed.
+//! - A request under way is never cut off to make room for another.
+//! - Every wait for a caller has an end: see [`Times`].
+//! - Nothing that happens on one connection, a panic included, ends another or the door.
+
+mod answer;
+mod connection;
+mod deadline;
+mod exchange;
+mod gate;
+mod head;
+mod refusal;
+mod roster;
+mod settings;
+mod tls;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+pub use crate::answer::Peer;
+pub use crate::settings::{Settings, Times};
+pub use crate::tls::{Tls, TlsError};
+
+use crate::connection::Shared;
+use crate::roster::{Roster, Turn};
+
+/// How long the door rests when the system has no more room for connections, and how many of those
+/// that wait it lets go, so that the rest of the process finds room, too.
+const REST: Duration = Duration::from_millis(50);
+const ROOM: usize = 32;
+
+/// An address that is listened on, and not yet served.
+#[derive(Debug)]
+pub struct Door {
+    listener: TcpListener,
+}
+
+impl Door {
+    /// Listens on an address; port 0 is any free one.
+    pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(addr).await? })
+    }
+
+    /// Where it is.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`. From then on no connection is taken and the idle ones are closed;
+    /// requests under way are finished, as far as [`Times::drain`] allows.
+    pub async fn serve(self, router: Router, settings: Settings, stop: CancellationToken) {
+        let Self { listener } = self;
+        let drain = settings.times.drain;
+        let mut serving = Serving::new(router, settings, stop.clone());
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => serving.admit(stream, peer),
+                    Err(error) => serving.could_not_accept(&error).await,
+                },
+                Some(ended) = serving.tasks.join_next_with_id() => serving.forget(ended),
+            }
+        }
+        drop(listener);
+        serving.drain(drain).await;
+    }
+}
+
+/// The connections of a door that is served.
+struct Serving {
+    shared: Arc<Shared>,
+    roster: Roster,
+    tasks: JoinSet<()>,
+}
+
+impl Serving {
+    fn new(router: Router, settings: Settings, stop: CancellationToken) -> Self {
+        let roster = Roster::new(settings.connections, settings.connections_per_peer);
+        let Settings { tls, times, .. } = settings;
+        let shared = Arc::new(Shared { router, tls, times, stop });
+        Self { shared, roster, tasks: JoinSet::new() }
+    }
+
+    /// Gives a new connection a seat and a task, or lets it go if there is no seat.
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let peer = peer.ip().to_canonical();
+        if !self.roster.make_room(peer) {
+            tracing::warn!(%peer, "every connection of this door is busy: one was turned away");
+            return;
+        }
+        let turn = Turn::waiting();
+        let task = connection::serve(stream, peer, turn.clone(), Arc::clone(&self.shared));
+        self.roster.seat(peer, turn, self.tasks.spawn(task));
+    }
+
+    /// One that gave up before it was accepted is nobody's fault. Anything else is a lack, of
+    /// descriptors most likely, and would come back at once: who has waited longest makes room.
+    async fn could_not_accept(&mut self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+        if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+            let gone = (0..ROOM).take_while(|_| self.roster.evict_longest_waiting()).count();
+            tracing::warn!(%error, gone, "no connection could be accepted");
+            tokio::time::sleep(REST).await;
+        }
+    }
+
+    fn forget(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let id = match &ended {
+            Ok((id, ())) => *id,
+            Err(error) => error.id(),
+        };
+        self.roster.leave(id);
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            tracing::error!(%error, "a connection ended in a panic");
+        }
+    }
+
+    async fn drain(mut self, limit: Duration) {
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(limit, ended).await.is_err() {
+            tracing::warn!(left = self.tasks.len(), "connections were cut off at the stop");
+            self.tasks.shutdown().await;
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use domain::quota::Quota;
 
+use crate::tail::TailError;
+
 /// Why an append did not happen. Nothing of it is in the log then.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
@@ -33,5 +35,14 @@ impl From<sqlx::Error> for AppendError {
                 Some(_) | None => false,
             });
         if conflict { Self::Conflict } else { Self::Database(error) }
+    }
+}
+
+impl From<TailError> for AppendError {
+    fn from(error: TailError) -> Self {
+        match error {
+            TailError::Database(error) => error.into(),
+            TailError::Unreadable { .. } => Self::Unreadable(error.to_string()),
+        }
     }
 }

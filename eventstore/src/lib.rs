@@ -25,7 +25,7 @@ pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::digest;
 pub use error::AppendError;
 pub use fence::Fence;
-pub use load::{StreamName, load_many};
+pub use load::{StreamName, load, load_many};
 pub use nudge::{Nudge, announce, relay};
 pub use pool::{connect, migrate};
 pub use store::{Appending, Store, WithAppend};

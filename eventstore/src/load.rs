@@ -1,8 +1,11 @@
-//! Loading many streams at once: for those who decide about a whole batch.
+//! Loading streams inside a transaction: for those who decide about more than one command can.
 
+use cqrs_es::Aggregate;
+use domain::event::{Event, UnreadableEvent};
 use sqlx::PgConnection;
 
 use crate::append::RecordedEvent;
+use crate::error::AppendError;
 use crate::tail::{StoredEvent, TailError};
 use crate::upcast::Upcasters;
 
@@ -39,4 +42,32 @@ pub async fn load_many(
     .fetch_all(connection)
     .await?;
     rows.into_iter().map(|row| row.read(upcasters)).collect()
+}
+
+/// One stream as its aggregate, and the place of its last event; 0 if it has none.
+///
+/// # Errors
+/// [`AppendError`].
+pub async fn load<A>(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    aggregate_id: &str,
+) -> Result<(A, i64), AppendError>
+where
+    A: Aggregate,
+    A::Event: TryFrom<Event, Error = UnreadableEvent>,
+{
+    let stream = StreamName { aggregate_type: A::TYPE, aggregate_id: aggregate_id.to_owned() };
+    let mut aggregate = A::default();
+    let mut last = 0;
+    for recorded in load_many(connection, upcasters, &[stream]).await? {
+        last = recorded.sequence;
+        aggregate.apply(
+            recorded
+                .event
+                .try_into()
+                .map_err(|error: UnreadableEvent| AppendError::Unreadable(error.to_string()))?,
+        );
+    }
+    Ok((aggregate, last))
 }

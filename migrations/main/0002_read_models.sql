@@ -81,11 +81,13 @@ create index hooks_match_idx on hooks
 create table quotas (
     firm_id uuid    not null,
     kind    text    not null,
+    period  date    not null,
     used    integer not null,
-    constraint quotas_pkey primary key (firm_id, kind),
+    constraint quotas_pkey primary key (firm_id, kind, period),
     constraint quotas_used_check check (used >= 0)
 );
-comment on table quotas is 'How many keys and subscriptions a firm has; changed in the append that changes it.';
+comment on table quotas is 'How many keys and subscriptions a firm has, and invites it sent a day; changed in the append that changes it.';
+comment on column quotas.period is 'The UTC day; -infinity for what is counted as long as it is there.';
 
 create table activity_seen (
     firm_id uuid        not null,

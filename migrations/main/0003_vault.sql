@@ -12,6 +12,8 @@ create table responses (
 comment on table responses is 'What a person answered, as ciphertext under the key of the response.';
 create index responses_latest_idx on responses (firm_id, submitted_at desc, response_id desc)
     where submitted_at is not null;
+create index responses_latest_of_form_idx on responses
+    (firm_id, form_id, submitted_at desc, response_id desc) where submitted_at is not null;
 
 create table bodies (
     body_id     uuid        not null,

@@ -44,7 +44,11 @@ async fn may_act(
             && lock_active_key(connection, firm_id, key_id).await?),
         Actor::Member(member_id) => Ok(lock_active_firm(connection, firm_id).await?
             && lock_manager(connection, firm_id, member_id).await?),
-        Actor::Operator(_) | Actor::Product(_) | Actor::Receiver(_) | Actor::System => Ok(true),
+        Actor::Operator(_)
+        | Actor::Product(_)
+        | Actor::Receiver(_)
+        | Actor::Person(_)
+        | Actor::System => Ok(true),
     }
 }
 

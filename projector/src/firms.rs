@@ -228,6 +228,33 @@ pub async fn is_active(pool: &PgPool, firm_id: Uuid) -> Result<Option<bool>, sql
         .await
 }
 
+/// How a firm sends mail.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct SenderRow {
+    /// Its name.
+    pub name: String,
+    /// How its mails look.
+    pub brand: Json<Brand>,
+    /// Whether it sends invites.
+    pub invites_enabled: bool,
+    /// Whether it is neither suspended nor closed.
+    pub active: bool,
+}
+
+/// How this firm sends mail, if it is known.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sender(pool: &PgPool, firm_id: Uuid) -> Result<Option<SenderRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select name, brand, invites_enabled, status = 'active' as active
+           from firms where firm_id = $1",
+    )
+    .bind(firm_id)
+    .fetch_optional(pool)
+    .await
+}
+
 const fn status_name(status: FirmStatus) -> &'static str {
     match status {
         FirmStatus::Active => "active",

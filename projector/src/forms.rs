@@ -10,7 +10,7 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// The newest forms that are listed (contract, section Limits).
-const LISTED: i64 = 500;
+pub const LISTED: i64 = 500;
 
 /// The writer.
 pub(crate) struct Forms;
@@ -132,18 +132,18 @@ pub struct FormRow {
     pub created_at: DateTime<Utc>,
 }
 
-/// The newest 500 forms of a firm, newest first.
+/// The newest forms of a firm, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<FormRow>, sqlx::Error> {
+pub async fn list(pool: &PgPool, firm_id: Uuid, limit: i64) -> Result<Vec<FormRow>, sqlx::Error> {
     sqlx::query_as(
         "select firm_id, form_id, title, slug, url, status, hidden_fields, created_at from forms
           where firm_id = $1 and not deleted
           order by created_at desc, form_id desc limit $2",
     )
     .bind(firm_id)
-    .bind(LISTED)
+    .bind(limit)
     .fetch_all(pool)
     .await
 }

@@ -1,4 +1,4 @@
-//! Keys: who a caller is, and which keys a firm has.
+//! Keys: which ones a firm has, and what a caller's is checked against.
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
@@ -65,44 +65,6 @@ async fn apply(
         }
     }
     Ok(())
-}
-
-/// Who a caller is.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct CallerRow {
-    /// The key.
-    pub key_id: Uuid,
-    /// Its label.
-    pub key_name: String,
-    /// Its first characters.
-    pub key_prefix: String,
-    /// The firm it belongs to.
-    pub firm_id: Uuid,
-    /// The firm's name.
-    pub firm_name: String,
-    /// Whether the firm is neither suspended nor closed.
-    pub firm_active: bool,
-    /// Whether the firm's plan includes Leads in full.
-    pub leads_in_full: bool,
-}
-
-/// The holder of the key with this SHA-256, unless it is revoked.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn authenticate(
-    pool: &PgPool,
-    sha256: &[u8; 32],
-) -> Result<Option<CallerRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select k.key_id, k.name as key_name, k.prefix as key_prefix, f.firm_id,
-                f.name as firm_name, f.status = 'active' as firm_active, f.leads_in_full
-           from key_auth k join firms f on f.firm_id = k.firm_id
-          where k.sha256 = $1 and k.revoked_at is null",
-    )
-    .bind(sha256.as_slice())
-    .fetch_optional(pool)
-    .await
 }
 
 /// A key as it is listed.

@@ -6,13 +6,16 @@
 //! kept for a time only, which is no read model, goes by [`housekeeping`].
 
 mod actors;
+pub mod calls;
 pub mod deliveries;
 pub mod firms;
 pub mod follow;
 pub mod forms;
 pub mod hooks;
 pub mod housekeeping;
+pub mod invites;
 pub mod keys;
+pub mod people;
 pub mod quotas;
 pub mod reports;
 pub mod tokens;
@@ -33,5 +36,7 @@ pub fn tables() -> Vec<Box<dyn WithAppend>> {
         Box::new(forms::Forms),
         Box::new(keys::Keys),
         Box::new(hooks::Hooks),
+        Box::new(people::People),
+        Box::new(invites::Invites),
     ]
 }

@@ -1,12 +1,16 @@
-//! Limits that span streams: one row per firm and kind, changed in the append that changes it.
+//! Limits that span streams: one row per firm, kind and period, changed in the append that changes it.
 
 use std::collections::BTreeMap;
 
+use chrono::NaiveDate;
 use domain::quota::Quota;
 use eventstore::{AppendError, NewEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
+
+/// Whose count of what, and of which day if it is counted by the day.
+type Count = (Uuid, Quota, Option<NaiveDate>);
 
 pub(crate) struct Quotas;
 
@@ -17,15 +21,16 @@ impl WithAppend for Quotas {
         events: &'a [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let mut changes: BTreeMap<(Uuid, Quota), i32> = BTreeMap::new();
+            let mut changes: BTreeMap<Count, i32> = BTreeMap::new();
             for event in events {
-                if let Some((quota, change)) = Quota::change(&event.event) {
-                    *changes.entry((event.context.firm_id, quota)).or_default() += change;
+                if let Some(change) = Quota::change(&event.event) {
+                    let count = (event.context.firm_id, change.quota, change.day);
+                    *changes.entry(count).or_default() += change.by;
                 }
             }
-            for ((firm_id, quota), change) in changes {
-                if !take(connection, firm_id, quota, change).await? {
-                    return Err(refusal(quota, change));
+            for (count, by) in changes {
+                if !take(connection, count, by).await? {
+                    return Err(refusal(count.1, by));
                 }
             }
             Ok(())
@@ -42,18 +47,19 @@ const fn refusal(quota: Quota, change: i32) -> AppendError {
 /// Changes a count, within its limits.
 async fn take(
     connection: &mut PgConnection,
-    firm_id: Uuid,
-    quota: Quota,
-    change: i32,
+    (firm_id, quota, day): Count,
+    by: i32,
 ) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query(
-        "insert into quotas as q (firm_id, kind, used) values ($1, $2, greatest($3, 0))
-             on conflict (firm_id, kind) do update set used = q.used + $3
-          where q.used + $3 between 0 and $4",
+        "insert into quotas as q (firm_id, kind, period, used)
+         values ($1, $2, coalesce($3, '-infinity'::date), greatest($4, 0))
+             on conflict (firm_id, kind, period) do update set used = q.used + $4
+          where q.used + $4 between 0 and $5",
     )
     .bind(firm_id)
     .bind(quota.name())
-    .bind(change)
+    .bind(day)
+    .bind(by)
     .bind(quota.limit())
     .execute(connection)
     .await?;

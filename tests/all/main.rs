@@ -9,5 +9,6 @@ mod internal;
 mod log;
 mod public;
 mod races;
+mod receivers;
 mod story;
 mod vault;

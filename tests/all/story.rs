@@ -171,7 +171,7 @@ async fn d6_a_final_answer_ends_it_at_once() {
     assert_eq!(world.deliver().await, 0);
     let id = delivery_id(&receiver.received()[0]);
     assert_eq!(world.history(id).await, ("failed".to_owned(), vec!["failed".to_owned()]));
-    let subject = vault::Subject { firm_id: firm.id, response_id };
+    let subject = vault::Subject { firm_id: firm.id, subject_id: response_id };
     let keys = world.service().keyring.find(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let answers = vault::answers::read(&mut connection, &keys, id).await.unwrap();

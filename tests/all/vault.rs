@@ -215,7 +215,7 @@ async fn e10_a_damaged_data_key_fails_alone() {
 async fn callers_that_race_to_make_a_key_get_one_and_the_same() {
     let world = World::new().await;
     let keyring = &world.service().keyring;
-    let subject = |response_id| Subject { firm_id: Uuid::from_u128(1), response_id };
+    let subject = |response_id| Subject { firm_id: Uuid::from_u128(1), subject_id: response_id };
     for _ in 0..20 {
         let subjects = [subject(world.id()), subject(world.id())];
         let reversed = [subjects[1], subjects[0], subjects[1]];
@@ -242,7 +242,7 @@ async fn another_wrapping_key_opens_nothing_and_is_found_out_at_the_start() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = submit(&world, &firm, "canary").await;
-    let subjects = [Subject { firm_id: firm.id, response_id }];
+    let subjects = [Subject { firm_id: firm.id, subject_id: response_id }];
     let ours = &world.service().keyring;
     let theirs = Keyring::new(keyring_pool(&world), WrappingKey::new(&[8; 32]));
     for _ in 0..2 {
@@ -276,7 +276,7 @@ async fn a_data_key_opens_its_own_subject_only() {
     .await
     .unwrap();
     let find = async |response_id| {
-        let subject = Subject { firm_id: firm.id, response_id };
+        let subject = Subject { firm_id: firm.id, subject_id: response_id };
         world.service().keyring.find(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
     };
     assert_eq!((find(mine).await, find(theirs).await), (false, true));

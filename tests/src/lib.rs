@@ -9,4 +9,4 @@ mod world;
 
 pub use database::{TestDatabase, own_cluster};
 pub use receiver::{Received, Receiver, Reply};
-pub use world::{Answer, Firm, World, activity, later};
+pub use world::{Answer, BASE_URL, Firm, World, activity, later};

@@ -7,23 +7,27 @@ use api::commands::{keys, tokens};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
+use deliverer::Courier;
 use deliverer::cancel::Cancel;
 use deliverer::engine::turn;
 use deliverer::fan_out::FanOut;
-use deliverer::{Courier, Settings};
 use domain::address::AllowedTargets;
 use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, connect};
-use firmforms::wiring::{System, store};
+use firmforms::wiring::{Setup, System, store};
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use tempfile::TempDir;
 use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
 use crate::database::{TestDatabase, wrapping_key};
+
+/// Where its public door would be.
+pub const BASE_URL: &str = "https://forms.test/api/v1";
 
 /// The service, stepped by hand.
 pub struct World {
@@ -33,6 +37,8 @@ pub struct World {
     pub system: System,
     /// Its clock: stands until moved.
     pub clock: Clock,
+    /// Where its mails go while no server takes them.
+    pub mails: TempDir,
     public: Router,
     internal: Router,
     token: String,
@@ -95,18 +101,28 @@ impl World {
 
     /// A world on these databases with this clock.
     pub async fn at(database: TestDatabase, clock: Clock) -> Self {
+        Self::with(database, clock, |setup| setup).await
+    }
+
+    /// A world on these databases with this clock, set up otherwise.
+    pub async fn with(
+        database: TestDatabase,
+        clock: Clock,
+        change: impl FnOnce(Setup) -> Setup,
+    ) -> Self {
         let _ = rustls_once();
         let keyring = Keyring::new(connect(database.keyring.clone(), 4), wrapping_key());
         let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-        let base_url = "https://forms.test/api/v1".to_owned();
         let store = store(connect(database.main.clone(), 10));
-        let settings = (allowed, base_url, Settings::default());
-        let system = System::assemble(store, keyring, clock.clone(), settings).unwrap();
+        let mails = tempfile::tempdir().unwrap();
+        let setup = Setup { allowed, ..Setup::quiet(BASE_URL, mails.path()).unwrap() };
+        let setup = change(setup);
+        let system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
         let service = &system.service;
         let token = tokens::create(service, "tests", tokens::Role::Product).await.unwrap().token;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
-        Self { database, clock, public, internal, token, system }
+        Self { database, clock, public, internal, token, system, mails }
     }
 
     /// What the doors work with.

@@ -53,7 +53,7 @@ pub async fn put(
     .bind(answers.iter().map(|answer| answer.delivery_id).collect::<Vec<_>>())
     .bind(answers.iter().map(|answer| answer.number).collect::<Vec<_>>())
     .bind(answers.iter().map(|answer| answer.subject.firm_id).collect::<Vec<_>>())
-    .bind(answers.iter().map(|answer| answer.subject.response_id).collect::<Vec<_>>())
+    .bind(answers.iter().map(|answer| answer.subject.subject_id).collect::<Vec<_>>())
     .bind(sealed)
     .bind(at)
     .execute(connection)
@@ -87,7 +87,7 @@ pub async fn read(
     Ok(rows
         .iter()
         .filter_map(|row| {
-            let subject = Subject { firm_id: row.firm_id, response_id: row.response_id };
+            let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
             let text = open(keys.get(&subject)?, &row.answer);
             Some((row.number, unless_broken(text, delivery_id)?))
         })

@@ -46,7 +46,7 @@ pub async fn put(
     )
     .bind(bodies.iter().map(|body| body.body_id).collect::<Vec<_>>())
     .bind(bodies.iter().map(|body| body.subject.firm_id).collect::<Vec<_>>())
-    .bind(bodies.iter().map(|body| body.subject.response_id).collect::<Vec<_>>())
+    .bind(bodies.iter().map(|body| body.subject.subject_id).collect::<Vec<_>>())
     .bind(bodies.iter().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
     .bind(sealed)
     .bind(at)
@@ -92,7 +92,7 @@ pub async fn read(
 
 impl Row {
     const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, response_id: self.response_id }
+        Subject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 

@@ -7,20 +7,24 @@ use sqlx::migrate::{MigrateError, Migrator};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
+use crate::identity::Identity;
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::{Broken, DataKey, WrappingKey};
 
-/// Whose data a key is for: a response of a firm.
+/// Whose data a key is for: a response, or an invite, of a firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject {
     /// The firm.
     pub firm_id: Uuid,
-    /// The response.
-    pub response_id: Uuid,
+    /// The response or invite.
+    pub subject_id: Uuid,
 }
 
-/// Firm, response, and the response's wrapped data key.
+/// Firm, subject, and the subject's wrapped data key.
 type Row = (Uuid, Uuid, Vec<u8>);
+
+/// What the identity key is sealed as.
+const IDENTITY: &[u8] = b"identity key";
 
 /// What is sealed to tell one wrapping key from another.
 const CHECK: &[u8] = b"wrapping key";
@@ -75,7 +79,7 @@ impl Keyring {
         let mut subjects = subjects.to_vec();
         subjects.sort_unstable();
         subjects.dedup();
-        let (firm_ids, response_ids) = columns(&subjects);
+        let (firm_ids, subject_ids) = columns(&subjects);
         let wrapped = subjects
             .iter()
             .map(|subject| self.wrapping.0.seal(&purpose(subject), &entropy.secret(), entropy))
@@ -88,7 +92,7 @@ impl Keyring {
              returning firm_id, subject_id, wrapped",
         )
         .bind(firm_ids)
-        .bind(response_ids)
+        .bind(subject_ids)
         .bind(wrapped)
         .fetch_all(&self.pool)
         .await?;
@@ -101,13 +105,13 @@ impl Keyring {
     /// # Errors
     /// If the database does not answer.
     pub async fn find(&self, subjects: &[Subject]) -> Result<DataKeys, sqlx::Error> {
-        let (firm_ids, response_ids) = columns(subjects);
+        let (firm_ids, subject_ids) = columns(subjects);
         let rows: Vec<Row> = sqlx::query_as(
             "select firm_id, subject_id, wrapped from data_keys
               where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
         .bind(firm_ids)
-        .bind(response_ids)
+        .bind(subject_ids)
         .fetch_all(&self.pool)
         .await?;
         Ok(self.unwrap(&rows))
@@ -116,9 +120,9 @@ impl Keyring {
     /// A wrapped key that does not open is damaged: left out and said so.
     fn unwrap(&self, rows: &[Row]) -> DataKeys {
         rows.iter()
-            .filter_map(|(firm_id, response_id, wrapped)| {
-                let subject = Subject { firm_id: *firm_id, response_id: *response_id };
-                Some((subject, unless_broken(self.open(&subject, wrapped), *response_id)?))
+            .filter_map(|(firm_id, subject_id, wrapped)| {
+                let subject = Subject { firm_id: *firm_id, subject_id: *subject_id };
+                Some((subject, unless_broken(self.open(&subject, wrapped), *subject_id)?))
             })
             .collect()
     }
@@ -126,6 +130,39 @@ impl Keyring {
     fn open(&self, subject: &Subject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
         let bytes = self.wrapping.0.open(&purpose(subject), wrapped)?;
         Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| Broken)?))
+    }
+
+    /// Drops the keys of subjects: what they sealed is lost for good, copies of it too.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn forget(&self, subjects: &[Subject]) -> Result<(), sqlx::Error> {
+        let (firm_ids, subject_ids) = columns(subjects);
+        sqlx::query(
+            "delete from data_keys
+              where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        )
+        .bind(firm_ids)
+        .bind(subject_ids)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// The key that tells people apart, made when there is none.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub async fn identity(&self, entropy: &dyn Entropy) -> Result<Identity, VaultError> {
+        let sealed = self.wrapping.0.seal(IDENTITY, &entropy.secret(), entropy)?;
+        sqlx::query("insert into identity_key (sealed) values ($1) on conflict do nothing")
+            .bind(sealed)
+            .execute(&self.pool)
+            .await?;
+        let sealed: Vec<u8> =
+            sqlx::query_scalar("select sealed from identity_key").fetch_one(&self.pool).await?;
+        let key = self.wrapping.0.open(IDENTITY, &sealed)?;
+        Ok(Identity::new(&<[u8; 32]>::try_from(key).map_err(|_| Broken)?))
     }
 
     /// Makes sure that this is the wrapping key the keyring was made with: some data key must open,
@@ -138,8 +175,8 @@ impl Keyring {
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit 1")
                 .fetch_optional(&self.pool)
                 .await?;
-        if let Some((firm_id, response_id, wrapped)) = some {
-            self.open(&Subject { firm_id, response_id }, &wrapped)?;
+        if let Some((firm_id, subject_id, wrapped)) = some {
+            self.open(&Subject { firm_id, subject_id }, &wrapped)?;
         }
         let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy)?;
         sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
@@ -154,9 +191,9 @@ impl Keyring {
 }
 
 fn columns(subjects: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
-    subjects.iter().map(|subject| (subject.firm_id, subject.response_id)).unzip()
+    subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
 }
 
 fn purpose(subject: &Subject) -> Vec<u8> {
-    [b"data key", subject.firm_id.as_bytes().as_slice(), subject.response_id.as_bytes()].concat()
+    [b"data key", subject.firm_id.as_bytes().as_slice(), subject.subject_id.as_bytes()].concat()
 }

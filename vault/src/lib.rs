@@ -8,11 +8,14 @@
 pub mod answers;
 pub mod bodies;
 mod entropy;
+mod identity;
 mod keyring;
+pub mod mails;
 pub mod responses;
 mod seal;
 pub mod secrets;
 
 pub use entropy::{Entropy, SystemEntropy};
+pub use identity::{Identity, Recipient};
 pub use keyring::{DataKeys, Keyring, Subject};
 pub use seal::{Broken, DataKey, WrappingKey};

@@ -32,7 +32,7 @@ impl Response {
     /// Whose key seals it.
     #[must_use]
     pub const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, response_id: self.response_id }
+        Subject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 
@@ -88,7 +88,10 @@ pub async fn put(
     .bind(sealed)
     .fetch_all(connection)
     .await?;
-    Ok(news.into_iter().map(|(firm_id, response_id)| Subject { firm_id, response_id }).collect())
+    Ok(news
+        .into_iter()
+        .map(|(firm_id, response_id)| Subject { firm_id, subject_id: response_id })
+        .collect())
 }
 
 #[derive(FromRow)]
@@ -111,7 +114,7 @@ pub async fn read(
     keys: &DataKeys,
 ) -> Result<Vec<Response>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
-        keys.keys().map(|subject| (subject.firm_id, subject.response_id)).unzip();
+        keys.keys().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<Row> = sqlx::query_as(
         "select firm_id, response_id, form_id, saved_at, submitted_at, document from responses
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
@@ -123,13 +126,52 @@ pub async fn read(
     Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.response_id)).collect())
 }
 
+/// The newest submissions of a firm, or of one of its forms: by `submitted_at`, then id (ruling
+/// 14b).
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn latest_submissions(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    form_id: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<Subject>, sqlx::Error> {
+    let ids: Vec<Uuid> = match form_id {
+        None => {
+            sqlx::query_scalar(
+                "select response_id from responses
+                  where firm_id = $1 and submitted_at is not null
+                  order by submitted_at desc, response_id desc limit $2",
+            )
+            .bind(firm_id)
+            .bind(limit)
+            .fetch_all(connection)
+            .await?
+        }
+        Some(form_id) => {
+            sqlx::query_scalar(
+                "select response_id from responses
+                  where firm_id = $1 and submitted_at is not null and form_id = $3
+                  order by submitted_at desc, response_id desc limit $2",
+            )
+            .bind(firm_id)
+            .bind(limit)
+            .bind(form_id)
+            .fetch_all(connection)
+            .await?
+        }
+    };
+    Ok(ids.into_iter().map(|subject_id| Subject { firm_id, subject_id }).collect())
+}
+
 /// What was read, or a line in the process's log that names what was not; never what it holds.
 pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<T> {
     read.inspect_err(|_| tracing::error!(%id, "the vault holds what cannot be read")).ok()
 }
 
 fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
-    let subject = Subject { firm_id: row.firm_id, response_id: row.response_id };
+    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
     let key = keys.get(&subject).ok_or(Broken)?;
     Ok(Response {
         firm_id: row.firm_id,

@@ -106,6 +106,32 @@ pub async fn put_contact(
     Ok(())
 }
 
+/// A firm's reply address, if it has one that can be read.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn contact(
+    connection: &mut PgConnection,
+    wrapping: &WrappingKey,
+    firm_id: Uuid,
+) -> Result<Option<String>, sqlx::Error> {
+    let sealed: Option<Vec<u8>> =
+        sqlx::query_scalar("select contact from firm_contacts where firm_id = $1")
+            .bind(firm_id)
+            .fetch_optional(connection)
+            .await?;
+    Ok(sealed.and_then(|sealed| unless_broken(open_contact(wrapping, firm_id, &sealed), firm_id)))
+}
+
+fn open_contact(
+    wrapping: &WrappingKey,
+    firm_id: Uuid,
+    sealed: &[u8],
+) -> Result<String, VaultError> {
+    let bytes = wrapping.0.open(&purpose(b"contact", firm_id), sealed)?;
+    Ok(String::from_utf8(bytes).map_err(|_| Broken)?)
+}
+
 fn purpose(what: &[u8], firm_id: Uuid) -> Vec<u8> {
     [what, firm_id.as_bytes().as_slice()].concat()
 }

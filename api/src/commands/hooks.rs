@@ -1,16 +1,18 @@
 //! Making and removing subscriptions (contract, section POST /hooks; ruling 10).
 
 use domain::address::AllowedTargets;
+use domain::context::Context;
 use domain::subscription::{
     RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
 };
 use domain::target::Target;
 use domain::trigger::{Plan, Trigger};
-use eventstore::CommandError;
+use eventstore::{AppendError, CommandError};
 use projector::forms;
 use projector::hooks::{self, HookRow};
 use uuid::Uuid;
 
+use super::no_longer_active;
 use crate::Service;
 use crate::error::Error;
 use crate::public::Caller;
@@ -33,7 +35,7 @@ pub(crate) async fn create(
     new: NewHook,
 ) -> Result<HookRow, Error> {
     let trigger = offered(&new.trigger, caller.plan)?;
-    check_target(&new.target_url, &service.allowed)?;
+    check_target(service, &new.target_url).await?;
     check_form(service, caller, new.form_id).await?;
     let context = caller.context(service);
     let hook_id = service.entropy.id();
@@ -43,11 +45,7 @@ pub(crate) async fn create(
         target_url: new.target_url.clone(),
         form_id: new.form_id,
     };
-    service
-        .store
-        .execute::<Subscription>(&hook_id.to_string(), create, &context)
-        .await
-        .map_err(not_done)?;
+    execute(service, hook_id, create, &context).await?;
     Ok(HookRow {
         hook_id,
         trigger: trigger.key().to_owned(),
@@ -63,11 +61,22 @@ pub(crate) async fn delete(service: &Service, caller: &Caller, hook_id: Uuid) ->
         return Err(Error::NotFound);
     }
     let remove = SubscriptionCommand::Remove { reason: RemovalReason::DeletedByKey };
-    service
-        .store
-        .execute::<Subscription>(&hook_id.to_string(), remove, &caller.context(service))
-        .await
-        .map_err(not_done)
+    execute(service, hook_id, remove, &caller.context(service)).await
+}
+
+async fn execute(
+    service: &Service,
+    hook_id: Uuid,
+    command: SubscriptionCommand,
+    context: &Context,
+) -> Result<(), Error> {
+    match service.store.execute::<Subscription>(&hook_id.to_string(), command, context).await {
+        Ok(()) => Ok(()),
+        Err(CommandError::Append(AppendError::ActorInactive)) => {
+            Err(no_longer_active(service, context.firm_id).await)
+        }
+        Err(error) => Err(not_done(error)),
+    }
 }
 
 fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
@@ -77,9 +86,17 @@ fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
         .ok_or(Error::UnknownTrigger)
 }
 
-/// As text, without asking DNS: that is asked at every delivery.
-fn check_target(target_url: &str, allowed: &AllowedTargets) -> Result<(), Error> {
-    Target::parse(target_url, allowed).map(drop).map_err(Error::InvalidTarget)
+/// As text, then by name: DNS refuses only on proof (ruling 17).
+async fn check_target(service: &Service, target_url: &str) -> Result<(), Error> {
+    let target = parse_target(target_url, &service.allowed)?;
+    if service.names.prove_private(&target).await {
+        return Err(Error::PrivateTarget);
+    }
+    Ok(())
+}
+
+fn parse_target(target_url: &str, allowed: &AllowedTargets) -> Result<Target, Error> {
+    Target::parse(target_url, allowed).map_err(Error::InvalidTarget)
 }
 
 async fn check_form(
@@ -111,7 +128,6 @@ mod tests {
     use super::*;
     use domain::quota::Quota;
     use domain::target::TargetRefusal;
-    use eventstore::AppendError;
 
     #[test]
     fn a6_a_trigger_must_exist_and_be_in_the_plan() {
@@ -126,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_target_is_public_and_of_at_most_2_000_characters() {
-        let check = |target: &str| check_target(target, &AllowedTargets::default());
+        let check = |target: &str| parse_target(target, &AllowedTargets::default()).map(drop);
         let long = |chars: usize| format!("https://a.example/{}", "é".repeat(chars - 18));
         assert_eq!(check(&long(2_000)), Ok(()));
         assert_eq!(check(&long(2_001)), Err(Error::InvalidTarget(TargetRefusal::TooLong)));

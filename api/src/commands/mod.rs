@@ -1,6 +1,23 @@
 //! Commands: what a call changes, by appending to the log. Handlers of both doors come here.
 
 pub(crate) mod hooks;
+pub(crate) mod invites;
 pub mod keys;
 pub mod secrets;
 pub mod tokens;
+
+use projector::firms;
+use uuid::Uuid;
+
+use crate::Service;
+use crate::error::Error;
+
+/// Why a caller who was let in may not act any more: the firm was suspended or closed in between,
+/// or the key was revoked.
+async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
+    match firms::is_active(service.store.pool(), firm_id).await {
+        Ok(Some(false)) => Error::FirmInactive,
+        Ok(Some(true) | None) => Error::Unauthorized,
+        Err(error) => error.into(),
+    }
+}

@@ -85,12 +85,14 @@ impl Intake<'_> {
         let fresh = reports::remember(connection, &report_ids(&self.batch), at).await?;
         lock(connection, Changing::by(&self.batch)).await?;
         let known = self.known(connection).await?;
-        Ok(plan(&self.batch, fresh, known, &self.context)?)
+        let identity = &self.service.inviter.identity;
+        Ok(plan(&self.batch, fresh, known, (identity, &self.context))?)
     }
 
     /// Only streams that are decided about are loaded; the rest is asked of the tables.
     async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
-        let (streams, upcasters) = (streams(&self.batch), self.service.store.upcasters());
+        let streams = streams(&self.batch, &self.service.inviter.identity);
+        let upcasters = self.service.store.upcasters();
         let events = if streams.is_empty() {
             Vec::new()
         } else {

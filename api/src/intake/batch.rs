@@ -7,10 +7,11 @@ use cqrs_es::Aggregate;
 use domain::activity::Activity;
 use domain::firm::Firm;
 use domain::form::Form;
+use domain::person::Person;
 use eventstore::StreamName;
 use projector::reports::ReportId;
 use uuid::Uuid;
-use vault::Subject;
+use vault::{Identity, Subject};
 
 use super::cloudevents::CloudEvent;
 
@@ -35,6 +36,7 @@ impl Changing {
                     changing.members.insert((event.firm_id, *member_id));
                 }
                 Activity::Form { .. }
+                | Activity::Address { .. }
                 | Activity::ResponseSaved(_)
                 | Activity::ResponseSubmitted(_) => {}
             }
@@ -45,12 +47,15 @@ impl Changing {
 
 /// The streams whose next events a batch decides: those of what it reports the state of. A response
 /// needs none, so that it costs the same however long its firm's stream is.
-pub(super) fn streams(batch: &[CloudEvent]) -> Vec<StreamName> {
+pub(super) fn streams(batch: &[CloudEvent], identity: &Identity) -> Vec<StreamName> {
     let streams: BTreeSet<_> = batch
         .iter()
         .filter_map(|event| match &event.activity {
             Activity::Firm { .. } | Activity::Member { .. } => Some(stream::<Firm>(event.firm_id)),
             Activity::Form { form_id, .. } => Some(stream::<Form>(*form_id)),
+            Activity::Address { email, .. } => {
+                Some(stream::<Person>(identity.person(event.firm_id, email)))
+            }
             Activity::ResponseSaved(_) | Activity::ResponseSubmitted(_) => None,
         })
         .collect();
@@ -70,7 +75,7 @@ impl Named {
         for event in batch {
             match &event.activity {
                 Activity::Firm { .. } | Activity::Member { .. } => {}
-                Activity::Form { .. } => {
+                Activity::Form { .. } | Activity::Address { .. } => {
                     named.firms.insert(event.firm_id);
                 }
                 Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
@@ -93,9 +98,12 @@ pub(super) fn subjects(batch: &[CloudEvent]) -> Vec<Subject> {
         .iter()
         .filter_map(|event| match &event.activity {
             Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
-                Some(Subject { firm_id: event.firm_id, response_id: report.response_id })
+                Some(Subject { firm_id: event.firm_id, subject_id: report.response_id })
             }
-            Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. } => None,
+            Activity::Firm { .. }
+            | Activity::Member { .. }
+            | Activity::Form { .. }
+            | Activity::Address { .. } => None,
         })
         .collect()
 }
@@ -108,7 +116,10 @@ pub(super) fn report_ids(batch: &[CloudEvent]) -> Vec<ReportId> {
 /// Reports of state are told apart by their ids; reports of what happened, by what happened.
 pub(super) fn report_id(event: &CloudEvent) -> Option<ReportId> {
     match &event.activity {
-        Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. } => Some(ReportId {
+        Activity::Firm { .. }
+        | Activity::Member { .. }
+        | Activity::Form { .. }
+        | Activity::Address { .. } => Some(ReportId {
             firm_id: event.firm_id,
             source: event.source.clone(),
             id: event.id.clone(),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::error::{BadEvent, IntakeError};
-use crate::body::{self, BodyError};
+use crate::body::{BodyError, json};
 
 /// The longest `id` or `source`, in characters.
 const NAME_MAX: usize = 1_024;
@@ -120,8 +120,9 @@ fn lines(text: &str) -> Vec<Item<'_>> {
 }
 
 fn read(text: &str) -> Result<CloudEvent, String> {
-    let mut attributes = body::strict(text.as_bytes()).map_err(|error| match error {
+    let mut attributes = attributes(text).map_err(|error| match error {
         BodyError::Malformed(why) => format!("not valid JSON: {why}"),
+        BodyError::Ambiguous(why) => format!("not valid JSON: {why}"),
         BodyError::NotAnObject => "not a JSON object".to_owned(),
         other => other.to_string(),
     })?;
@@ -138,6 +139,13 @@ fn read(text: &str) -> Result<CloudEvent, String> {
     let activity =
         Activity::read(&kind, data(&mut attributes)?).map_err(|error| error.to_string())?;
     Ok(CloudEvent { firm_id, source, id, time, activity, line: None })
+}
+
+fn attributes(text: &str) -> Result<Map<String, Value>, BodyError> {
+    match json::value(text.as_bytes())?.try_into()? {
+        Value::Object(attributes) => Ok(attributes),
+        _ => Err(BodyError::NotAnObject),
+    }
 }
 
 fn name(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, String> {

@@ -9,6 +9,7 @@ use domain::context::Context;
 use domain::event::Event;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
+use domain::person::Person;
 use eventstore::{NewEvent, RecordedEvent};
 use uuid::Uuid;
 
@@ -20,6 +21,7 @@ pub(super) struct Known {
     there: Named,
     firms: HashMap<Uuid, Stream<Firm>>,
     forms: HashMap<Uuid, Stream<Form>>,
+    people: HashMap<Uuid, Stream<Person>>,
 }
 
 /// One stream in memory.
@@ -42,10 +44,12 @@ impl Known {
             match recorded.event {
                 Event::Firm(event) => known.firm(id).take(sequence, firm_id, event),
                 Event::Form(event) => known.form(id).take(sequence, firm_id, event),
+                Event::Person(event) => known.person(id).take(sequence, firm_id, event),
                 Event::Key(_)
                 | Event::Subscription(_)
                 | Event::Occurrence(_)
-                | Event::Delivery(_) => {}
+                | Event::Delivery(_)
+                | Event::Invite(_) => {}
             }
         }
         known
@@ -57,6 +61,10 @@ impl Known {
 
     pub(super) fn form(&mut self, form_id: Uuid) -> &mut Stream<Form> {
         self.forms.entry(form_id).or_default()
+    }
+
+    pub(super) fn person(&mut self, person_id: Uuid) -> &mut Stream<Person> {
+        self.people.entry(person_id).or_default()
     }
 
     /// Refuses what is reported of a firm that is not known.

@@ -7,11 +7,12 @@ use domain::activity::{Activity, ResponseReport};
 use domain::context::Context;
 use domain::firm::{FirmChange, FirmCommand, FirmEvent, MemberChange};
 use domain::form::{FormChange, FormCommand};
+use domain::person::{AddressChange, PersonCommand};
 use domain::time::Timestamp;
 use eventstore::NewEvent;
 use projector::reports::ReportId;
 use uuid::Uuid;
-use vault::Subject;
+use vault::{Identity, Subject};
 
 use super::batch::report_id;
 use super::cloudevents::CloudEvent;
@@ -54,10 +55,10 @@ pub(super) fn plan(
     batch: &[CloudEvent],
     fresh: Vec<ReportId>,
     known: Known,
-    context: &Context,
+    (identity, context): (&Identity, &Context),
 ) -> Result<Plan, BadEvent> {
     let fresh = fresh.into_iter().collect();
-    let mut planner = Planner { fresh, known, context, plan: Plan::default() };
+    let mut planner = Planner { fresh, known, identity, context, plan: Plan::default() };
     for (index, event) in batch.iter().enumerate() {
         match planner.take(event) {
             Ok(Verdict::News) => {}
@@ -73,6 +74,7 @@ pub(super) fn plan(
 struct Planner<'a> {
     fresh: HashSet<ReportId>,
     known: Known,
+    identity: &'a Identity,
     context: &'a Context,
     plan: Plan,
 }
@@ -88,6 +90,9 @@ impl Planner<'_> {
             Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
             Activity::Member { member_id, change } => self.member(event, *member_id, *change),
             Activity::Form { form_id, change } => self.form(event, *form_id, change),
+            Activity::Address { email, change } => {
+                self.address(event, self.identity.person(event.firm_id, email), *change)
+            }
             Activity::ResponseSaved(report) => self.response(event, report, None),
             Activity::ResponseSubmitted(report) => self.response(event, report, Some(report.at)),
         }
@@ -161,6 +166,22 @@ impl Planner<'_> {
         let form = self.known.form(form_id);
         let decided = form.aggregate.decide(&command).map_err(|why| why.to_string())?;
         let new = form.extend(form_id, &context, decided);
+        Ok(self.append(new))
+    }
+
+    fn address(
+        &mut self,
+        event: &CloudEvent,
+        person_id: Uuid,
+        change: AddressChange,
+    ) -> Result<Verdict, String> {
+        let firm_id = event.firm_id;
+        self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
+        let context = self.context_of(firm_id);
+        let person = self.known.person(person_id);
+        let Ok(decided) =
+            person.aggregate.decide(&PersonCommand::Report { time: event.time, change });
+        let new = person.extend(person_id, &context, decided);
         Ok(self.append(new))
     }
 

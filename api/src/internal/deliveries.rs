@@ -110,7 +110,7 @@ async fn answers_to(
     firm_id: Uuid,
     row: &DeliveryRow,
 ) -> Result<HashMap<i32, String>, Error> {
-    let subject = Subject { firm_id, response_id: row.response_id };
+    let subject = Subject { firm_id, subject_id: row.response_id };
     let keys = service.keyring.find(&[subject]).await?;
     let mut connection = service.store.pool().acquire().await?;
     Ok(answers::read(&mut connection, &keys, row.delivery_id).await?)

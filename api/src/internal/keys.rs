@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::List;
 use super::caller::Product;
 use super::path::{Firm, PathId};
-use crate::body::{self, Limit};
+use crate::body::{self, Limit, json};
 use crate::commands::keys::{self, CreatedKey};
 use crate::error::Error;
 use crate::service::Service;
@@ -45,9 +45,9 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<Key>), Error> {
     let (parts, body) = request.into_parts();
-    let mut fields = body::strict(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
-    let member_id = body::id(&mut fields, "member_id")?;
-    let name = body::string(&mut fields, "name")?;
+    let mut fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let member_id = fields.id("member_id")?;
+    let name = fields.string("name")?;
     let created = keys::create(&service, firm_id, member_id, &name).await?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(created.into())))
 }

@@ -1,18 +1,12 @@
 //! The door without a database: what is answered before one is asked.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
-use domain::address::AllowedTargets;
-use eventstore::{Clock, Store};
 use serde_json::Value;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt;
-use vault::{Keyring, SystemEntropy, WrappingKey};
 
 use super::*;
+use crate::service::tests::nowhere;
 
 const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -26,19 +20,8 @@ const ROUTES: [(Method, &str); 7] = [
     (Method::GET, "/internal/v1/firms/abc/deliveries/abc"),
 ];
 
-/// No server listens where the pool points to.
 fn door() -> Router {
-    let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
-    let pool =
-        PgPoolOptions::new().acquire_timeout(Duration::from_millis(100)).connect_lazy_with(nowhere);
-    router(Service {
-        store: Store::new(pool.clone(), Vec::new()),
-        keyring: Keyring::new(pool, WrappingKey::new(&[0; 32])),
-        clock: Clock::standing_at("2026-11-01T10:00:00Z".parse().unwrap()),
-        entropy: Arc::new(SystemEntropy),
-        allowed: Arc::new(AllowedTargets::default()),
-        base_url: "https://forms.example/api/v1".into(),
-    })
+    router(nowhere())
 }
 
 async fn call(method: &Method, path: &str, token: Option<&str>) -> (u16, Value) {

@@ -3,11 +3,14 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use domain::context::{Actor, Context};
+use domain::rate::retry_after_seconds;
+use domain::time::Timestamp;
 use domain::trigger::Plan;
-use projector::keys::{self, CallerRow};
+use projector::calls::{self, CallerRow};
 use uuid::Uuid;
 
-use super::credentials::presented;
+use super::client::client;
+use super::credentials::{Presented, presented};
 use crate::Service;
 use crate::error::Error;
 
@@ -33,11 +36,18 @@ impl FromRequestParts<Service> for Caller {
 
     /// No positive answer is kept: a revoked key is refused at once (Authentication 6).
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        let key = presented(&parts.headers).ok_or(Error::Unauthorized)?;
-        keys::authenticate(service.store.pool(), &key.hash())
-            .await?
-            .ok_or(Error::Unauthorized)
-            .and_then(Self::of_active_firm)
+        let now = service.clock.now();
+        let address = client(parts, &service.trusted_proxies);
+        let key = match presented(&parts.headers) {
+            Presented::Key(key) => key,
+            Presented::Missing => return Err(Error::Unauthorized),
+            Presented::Unusable => return Err(service.wrong_keys.malformed(address, now)),
+        };
+        let pool = service.store.pool();
+        match calls::authenticate(pool, &key.hash(), now.get()).await? {
+            Some(row) => Self::admit(row, now),
+            None => Err(service.wrong_keys.unknown(pool, address, now).await?),
+        }
     }
 }
 
@@ -47,7 +57,11 @@ impl Caller {
         service.context(self.firm_id, Actor::Key(self.key_id))
     }
 
-    fn of_active_firm(row: CallerRow) -> Result<Self, Error> {
+    /// The key's own rate comes before the state of its firm (ruling 1).
+    fn admit(row: CallerRow, now: Timestamp) -> Result<Self, Error> {
+        if let Some(oldest) = row.full_since {
+            return Err(Error::RateLimited(retry_after_seconds(oldest.into(), now)));
+        }
         if !row.firm_active {
             return Err(Error::FirmInactive);
         }
@@ -75,23 +89,34 @@ pub(super) mod tests {
             firm_name: "Müller & Co".into(),
             firm_active: true,
             leads_in_full: false,
+            full_since: None,
         }
     }
 
+    fn now() -> Timestamp {
+        "2026-11-01T10:00:00.000Z".parse().unwrap()
+    }
+
     pub(in crate::public) fn caller() -> Caller {
-        Caller::of_active_firm(row()).unwrap()
+        Caller::admit(row(), now()).unwrap()
     }
 
     #[test]
     fn b5_a_key_of_an_inactive_firm_calls_for_nobody() {
         let inactive = CallerRow { firm_active: false, ..row() };
-        assert_eq!(Caller::of_active_firm(inactive), Err(Error::FirmInactive));
+        assert_eq!(Caller::admit(inactive, now()), Err(Error::FirmInactive));
+    }
+
+    #[test]
+    fn the_rate_is_asked_before_the_firm() {
+        let both = CallerRow { firm_active: false, full_since: Some(now().get()), ..row() };
+        assert_eq!(Caller::admit(both, now()), Err(Error::RateLimited(60)));
     }
 
     #[test]
     fn the_plan_is_the_firms() {
         assert!(!caller().plan.leads_in_full);
         let paid = CallerRow { leads_in_full: true, ..row() };
-        assert!(Caller::of_active_firm(paid).unwrap().plan.leads_in_full);
+        assert!(Caller::admit(paid, now()).unwrap().plan.leads_in_full);
     }
 }

@@ -6,9 +6,25 @@ use domain::api_key::ApiKey;
 
 const API_KEY_HEADER: &str = "x-api-key";
 
-/// The key a request carries in either header, or in both the same: once each, and in the form of
-/// a key. Anything else is no key, and needs no look-up.
-pub(super) fn presented(headers: &HeaderMap) -> Option<ApiKey> {
+/// What a request carries in the place of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Presented {
+    /// Nothing.
+    Missing,
+    /// Something that cannot be a key, or two different ones. It needs no look-up.
+    Unusable,
+    /// A key, in either header or in both the same.
+    Key(ApiKey),
+}
+
+pub(super) fn presented(headers: &HeaderMap) -> Presented {
+    if !headers.contains_key(AUTHORIZATION) && !headers.contains_key(API_KEY_HEADER) {
+        return Presented::Missing;
+    }
+    key(headers).map_or(Presented::Unusable, Presented::Key)
+}
+
+fn key(headers: &HeaderMap) -> Option<ApiKey> {
     let bearer = single(headers, AUTHORIZATION.as_str())?.map(bearer_key);
     let plain = single(headers, API_KEY_HEADER)?.map(|value| ApiKey::parse(value).ok());
     match (bearer, plain) {
@@ -39,7 +55,8 @@ mod tests {
     const KEY: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     const OTHER: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE";
 
-    /// The text of the key that these header lines carry, `K` and `O` standing for two keys.
+    /// The text of the key that these header lines carry, `K` and `O` standing for two keys; nothing
+    /// if they carry what is none.
     fn read(lines: &[(&'static str, &str)]) -> Option<String> {
         let headers: HeaderMap = lines
             .iter()
@@ -49,7 +66,17 @@ mod tests {
                 (HeaderName::from_static(name), value)
             })
             .collect();
-        presented(&headers).map(|key| key.as_str().to_owned())
+        match presented(&headers) {
+            Presented::Key(key) => Some(key.as_str().to_owned()),
+            Presented::Unusable => None,
+            Presented::Missing => Some("missing".to_owned()),
+        }
+    }
+
+    #[test]
+    fn b13_a_missing_key_is_not_a_wrong_one() {
+        assert_eq!(read(&[]).as_deref(), Some("missing"));
+        assert_eq!(read(&[("proxy-authorization", "Bearer K")]).as_deref(), Some("missing"));
     }
 
     #[rstest]
@@ -63,7 +90,6 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing(&[])]
     #[case::empty(&[("authorization", "")])]
     #[case::empty_plain(&[("x-api-key", "")])]
     #[case::scheme_only(&[("authorization", "Bearer")])]
@@ -87,7 +113,6 @@ mod tests {
         &[("authorization", "Bearer K"), ("x-api-key", "K"), ("x-api-key", "K")]
     )]
     #[case::list(&[("x-api-key", "K, K")])]
-    #[case::other_header(&[("proxy-authorization", "Bearer K")])]
     #[case::malformed_in_both(&[("authorization", "Bearer x"), ("x-api-key", "x")])]
     fn b1_anything_else_is_no_key(#[case] lines: &[(&'static str, &str)]) {
         assert_eq!(read(lines), None);

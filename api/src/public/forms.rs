@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use domain::form::HiddenField;
 use domain::time::Timestamp;
-use projector::forms::{self, FormRow};
+use projector::forms::{self, FormRow, LISTED};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -30,7 +30,7 @@ pub(super) async fn list(
     caller: Caller,
     State(service): State<Service>,
 ) -> Result<Json<Vec<Form>>, Error> {
-    let rows = forms::list(service.store.pool(), caller.firm_id).await?;
+    let rows = forms::list(service.store.pool(), caller.firm_id, LISTED).await?;
     Ok(Json(rows.into_iter().map(Form::from).collect()))
 }
 

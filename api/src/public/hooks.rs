@@ -6,13 +6,12 @@ use axum::http::StatusCode;
 use domain::time::Timestamp;
 use projector::hooks::{self, HookRow};
 use serde::Serialize;
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Caller;
 use super::path::PathId;
 use crate::Service;
-use crate::body::{self, Object};
+use crate::body::{Fields, Object};
 use crate::commands::hooks::{self as commands, NewHook};
 use crate::error::Error;
 
@@ -64,11 +63,11 @@ pub(super) async fn delete(
 
 /// The shape of a request; what its words mean is asked later (ruling 10). Other properties are
 /// ignored (ruling 7).
-fn parse(mut body: Map<String, Value>) -> Result<NewHook, Error> {
-    let target_url = body::string(&mut body, "target_url")?;
-    let trigger = body::optional_string(&mut body, "trigger")?;
-    let event = body::optional_string(&mut body, "event")?;
-    let form_id = body::optional_id(&mut body, "form_id")?;
+fn parse(mut body: Fields) -> Result<NewHook, Error> {
+    let target_url = body.string("target_url")?;
+    let trigger = body.optional_string("trigger")?;
+    let event = body.optional_string("event")?;
+    let form_id = body.optional_id("form_id")?;
     Ok(NewHook { target_url, trigger: one_of(trigger, event)?, form_id })
 }
 
@@ -104,7 +103,7 @@ mod tests {
     const FORM: &str = "0b7a4c7e-93a1-4a65-8c0c-2f1f3a9d5e01";
 
     fn read(json: &str) -> Result<NewHook, String> {
-        let body = body::strict(json.as_bytes()).map_err(|error| error.to_string())?;
+        let body = crate::body::json::object(json.as_bytes()).map_err(|error| error.to_string())?;
         parse(body).map_err(|error| {
             assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
             error.to_string()

@@ -1,4 +1,4 @@
-//! An id in a path: one that is malformed is as unknown as any other (ruling 6).
+//! What a path names: an id that is malformed is as unknown as any other (ruling 6).
 
 use std::convert::Infallible;
 
@@ -22,9 +22,21 @@ impl PathId {
 impl<S: Send + Sync> FromRequestParts<S> for PathId {
     type Rejection = Infallible;
 
-    /// Bytes that are not UTF-8 are no id either.
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let PathText(text) = PathText::from_request_parts(parts, state).await?;
+        Ok(Self(text.and_then(|text| parse_id(&text))))
+    }
+}
+
+/// What the path names by another text.
+pub(super) struct PathText(pub(super) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathText {
+    type Rejection = Infallible;
+
+    /// Bytes that are not UTF-8 name nothing.
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
         let text = Path::<String>::from_request_parts(parts, state).await;
-        Ok(Self(text.ok().and_then(|Path(text)| parse_id(&text))))
+        Ok(Self(text.ok().map(|Path(text)| text)))
     }
 }

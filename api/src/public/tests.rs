@@ -2,35 +2,17 @@
 //! pool points to, so a call that asks it can only be answered 503.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, Response};
-use domain::address::AllowedTargets;
-use eventstore::{Clock, Store};
 use rstest::rstest;
 use serde_json::Value;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt;
-use vault::{Keyring, SystemEntropy, WrappingKey};
 
 use super::*;
+use crate::service::tests::nowhere;
 
 const KEY: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-
-fn service() -> Service {
-    let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
-    let pool =
-        PgPoolOptions::new().acquire_timeout(Duration::from_millis(100)).connect_lazy_with(nowhere);
-    Service {
-        store: Store::new(pool.clone(), Vec::new()),
-        keyring: Keyring::new(pool, WrappingKey::new(&[0; 32])),
-        clock: Clock::standing_at("2026-11-01T10:00:00Z".parse().unwrap()),
-        entropy: Arc::new(SystemEntropy),
-        allowed: Arc::new(AllowedTargets::default()),
-        base_url: "https://forms.example/api/v1".into(),
-    }
-}
 
 async fn call(door: Router, request: Request<Body>) -> (u16, String, Response<()>) {
     let (parts, body) = door.oneshot(request).await.unwrap().into_parts();
@@ -69,7 +51,7 @@ const ROUTES: [(Method, &str); 13] = [
 
 #[tokio::test]
 async fn b1_without_a_key_every_route_is_401() {
-    let door = router(service());
+    let door = router(nowhere());
     for (method, path) in ROUTES {
         for path in [path.to_owned(), format!("{path}?api_key={KEY}&x-api-key={KEY}")] {
             let (status, code, _) = call(door.clone(), request(method.clone(), &path, None)).await;
@@ -80,7 +62,7 @@ async fn b1_without_a_key_every_route_is_401() {
 
 #[tokio::test]
 async fn b2_a_malformed_key_is_401_without_a_look_up() {
-    let door = router(service());
+    let door = router(nowhere());
     for (method, path) in ROUTES {
         let malformed = request(method.clone(), path, Some("ffk_AAA"));
         let (status, code, _) = call(door.clone(), malformed).await;
@@ -90,7 +72,7 @@ async fn b2_a_malformed_key_is_401_without_a_look_up() {
 
 #[tokio::test]
 async fn e11_without_a_database_a_key_is_503() {
-    let door = router(service());
+    let door = router(nowhere());
     for (method, path) in ROUTES {
         let (status, code, answer) =
             call(door.clone(), request(method.clone(), path, Some(KEY))).await;
@@ -105,7 +87,7 @@ async fn a_head_of_101_lines_that_reaches_the_router_is_431() {
     for _ in 0..100 {
         request.headers_mut().append("x-test", "a".parse().unwrap());
     }
-    let (status, code, _) = call(router(service()), request).await;
+    let (status, code, _) = call(router(nowhere()), request).await;
     assert_eq!((status, code.as_str()), (431, "invalid_request"));
 }
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use api::commands::{keys, secrets};
-use deliverer::Settings;
 use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use deliverer::outgoing::{Method, Request};
 use domain::address::AllowedTargets;
@@ -24,12 +23,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::args::Demo;
-use crate::wiring::{Databases, Names, Place, Plan, Role, System};
+use crate::wiring::{DatabaseNames, Databases, Place, Role, Setup, System};
 use crate::{doors, ingest, serve};
 use receiver::Receiver;
 
 /// Databases of its own, new at each run.
-const DEMO: Names = Names { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
+const DEMO: DatabaseNames =
+    DatabaseNames { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
 
 /// How long the deliveries may take before the demo has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,13 +83,11 @@ fn addresses(demo: &Demo) -> (SocketAddr, SocketAddr) {
 async fn start(place: &Place, base_url: String) -> anyhow::Result<System> {
     let databases = Databases::new_and_empty(place, DEMO).await?;
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
-    let plan = Plan {
-        wrapping: place.wrapping_key()?,
+    let setup = Setup {
         allowed: AllowedTargets::new(vec![loopback], true),
-        base_url,
-        settings: Settings::default(),
+        ..Setup::quiet(&base_url, &place.mails())?
     };
-    System::start(databases, plan).await
+    System::start(databases, place.wrapping_key()?, setup).await
 }
 
 /// Everything that happens, in order; an error is what went wrong.

@@ -18,6 +18,10 @@ fn at(second: u32) -> Timestamp {
     format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
 }
 
+fn identity() -> Identity {
+    Identity::new(&[1; 32])
+}
+
 fn context() -> Context {
     Context {
         firm_id: Uuid::nil(),
@@ -79,15 +83,15 @@ fn submitted(second: u32) -> CloudEvent {
 
 /// A batch on an empty log, all ids new.
 fn given(batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
-    plan(batch, report_ids(batch), Known::default(), &context())
+    plan(batch, report_ids(batch), Known::default(), (&identity(), &context()))
 }
 
 /// A batch on a log that took in another before, and on the tables that go with it.
 fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
     let log = given(before).unwrap().events;
     let there = there(&log, Named::by(batch));
-    let known = Known::of(loaded(log, &streams(batch)), there);
-    plan(batch, report_ids(batch), known, &context())
+    let known = Known::of(loaded(log, &streams(batch, &identity())), there);
+    plan(batch, report_ids(batch), known, (&identity(), &context()))
 }
 
 fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
@@ -155,7 +159,7 @@ fn a_report_builds_on_the_log() {
 
 #[test]
 fn only_reports_of_state_need_streams() {
-    let of = |batch: &[CloudEvent]| streams(batch).len();
+    let of = |batch: &[CloudEvent]| streams(batch, &identity()).len();
     assert_eq!(of(&[saved(3), submitted(9)]), 0);
     assert_eq!(of(&[form(FIRM), submitted(9)]), 1, "the form's");
     let change = MemberChange::Left;
@@ -213,7 +217,7 @@ fn the_line_of_a_refused_report_is_told() {
 fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
     let fresh = report_ids(&[opened(FIRM)]);
-    let plan = plan(&batch, fresh, Known::default(), &context()).unwrap();
+    let plan = plan(&batch, fresh, Known::default(), (&identity(), &context())).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
     assert_eq!(plan.duplicates, 2);
 }
@@ -245,7 +249,7 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
         happened_at: at(9),
     };
     assert_eq!(recorded.event, Event::from(OccurrenceEvent::OccurrenceRecorded(happening)));
-    let reported = &plan.responses[&Subject { firm_id: FIRM, response_id: RESPONSE }];
+    let reported = &plan.responses[&Subject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(reported.submission, Some(recorded.id()));
     assert_eq!(reported.response.submitted_at, Some(at(9).get()));
 }
@@ -254,7 +258,7 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
 /// it is submitted, when it was saved, and how many reports were duplicates.
 fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let plan = given(&[&[opened(FIRM), form(FIRM)], reports].concat()).unwrap();
-    let reported = &plan.responses[&Subject { firm_id: FIRM, response_id: RESPONSE }];
+    let reported = &plan.responses[&Subject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(plan.events.len() - 2, usize::from(reported.submission.is_some()));
     let saved_at = reported.response.saved_at.into();
     (reported.reports, reported.submission.is_some(), saved_at, plan.duplicates)

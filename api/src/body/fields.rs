@@ -1,0 +1,106 @@
+//! An object's fields, taken by name and type. An error names the field and never its value.
+
+use std::collections::BTreeMap;
+
+use domain::ids::parse_id;
+use uuid::Uuid;
+
+use super::Json;
+
+/// What is left of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Fields(pub(crate) BTreeMap<String, Json>);
+
+/// A field that is missing, of another type or too long, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FieldError {
+    /// It must be there.
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    /// It must be a string.
+    #[error("`{0}` must be a string")]
+    NotAString(&'static str),
+    /// It must be an id.
+    #[error("`{0}` must be a hyphenated UUID")]
+    NotAnId(&'static str),
+    /// It must be an object.
+    #[error("`{0}` must be an object")]
+    NotAnObject(&'static str),
+    /// It has a greatest length, in characters.
+    #[error("`{0}` must have at most {1} characters")]
+    TooLong(&'static str, usize),
+    /// A property the endpoint does not have.
+    #[error("the body has a property that this endpoint does not take")]
+    Unknown,
+}
+
+impl Fields {
+    /// A string that must be there.
+    pub(crate) fn string(&mut self, name: &'static str) -> Result<String, FieldError> {
+        self.optional_string(name)?.ok_or(FieldError::Missing(name))
+    }
+
+    /// A string that may be left out; null is not leaving out.
+    pub(crate) fn optional_string(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<String>, FieldError> {
+        match self.0.remove(name) {
+            None => Ok(None),
+            Some(Json::String(text)) => Ok(Some(text)),
+            Some(_) => Err(FieldError::NotAString(name)),
+        }
+    }
+
+    /// A string that may be left out or null.
+    pub(crate) fn nullable_string(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<String>, FieldError> {
+        self.0.retain(|field, value| field != name || *value != Json::Null);
+        self.optional_string(name)
+    }
+
+    /// An id that must be there.
+    pub(crate) fn id(&mut self, name: &'static str) -> Result<Uuid, FieldError> {
+        self.optional_id(name)?.ok_or(FieldError::Missing(name))
+    }
+
+    /// An id that may be left out or null.
+    pub(crate) fn optional_id(&mut self, name: &'static str) -> Result<Option<Uuid>, FieldError> {
+        match self.0.remove(name) {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::String(text)) => parse_id(&text).map(Some).ok_or(FieldError::NotAnId(name)),
+            Some(_) => Err(FieldError::NotAnId(name)),
+        }
+    }
+
+    /// An object; one that is left out has no properties.
+    pub(crate) fn optional_object(
+        &mut self,
+        name: &'static str,
+    ) -> Result<BTreeMap<String, Json>, FieldError> {
+        match self.0.remove(name) {
+            None => Ok(BTreeMap::new()),
+            Some(Json::Object(entries)) => Ok(entries),
+            Some(_) => Err(FieldError::NotAnObject(name)),
+        }
+    }
+
+    /// Refuses what nobody took.
+    pub(crate) fn end(self) -> Result<(), FieldError> {
+        if self.0.is_empty() { Ok(()) } else { Err(FieldError::Unknown) }
+    }
+}
+
+/// A text within its greatest length, in Unicode scalar values (ruling 14c).
+pub(crate) fn at_most(
+    name: &'static str,
+    max: usize,
+    text: Option<String>,
+) -> Result<Option<String>, FieldError> {
+    match text {
+        Some(text) if text.chars().count() > max => Err(FieldError::TooLong(name, max)),
+        text => Ok(text),
+    }
+}

@@ -1,0 +1,79 @@
+//! Which address a call comes from (ruling 5): the socket's, or behind trusted proxies the right-most
+//! hop that is not one of them. Other headers that name addresses are not read (case B14).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use ipnet::IpNet;
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// The address of the socket a request came by; whoever serves the door puts it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
+/// The address of the client of a request.
+pub(super) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
+    // A door without sockets, as in tests, has one client.
+    let peer = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| *peer);
+    first_untrusted(peer.to_canonical(), &parts.headers, trusted)
+}
+
+fn first_untrusted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut hops = hops(headers);
+    let mut address = peer;
+    while is_trusted(&address)
+        && let Some(Some(hop)) = hops.next()
+    {
+        address = hop;
+    }
+    address
+}
+
+/// The hops that proxies noted, the last one first; one that is no address ends the search.
+fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().rev().collect();
+    lines.into_iter().flat_map(|line| {
+        let line = line.to_str().unwrap_or_default();
+        line.rsplit(',').map(|hop| Some(hop.trim().parse::<IpAddr>().ok()?.to_canonical()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use rstest::rstest;
+
+    const PROXY: &str = "10.0.0.1";
+
+    #[rstest]
+    #[case::no_header(PROXY, &[], PROXY)]
+    #[case::from_a_client("192.0.2.9", &["1.1.1.1"], "192.0.2.9")]
+    #[case::behind_one(PROXY, &["192.0.2.7"], "192.0.2.7")]
+    #[case::left_entries_are_the_clients_own(PROXY, &["1.1.1.1, 192.0.2.7"], "192.0.2.7")]
+    #[case::behind_two(PROXY, &["1.1.1.1, 192.0.2.7, 10.0.0.2"], "192.0.2.7")]
+    #[case::lines_are_one_list(PROXY, &["1.1.1.1", "192.0.2.7", "10.0.0.2"], "192.0.2.7")]
+    #[case::all_trusted(PROXY, &["10.0.0.3,10.0.0.2"], "10.0.0.3")]
+    #[case::no_address(PROXY, &["192.0.2.7, unknown"], PROXY)]
+    #[case::mapped(PROXY, &["::ffff:192.0.2.7"], "192.0.2.7")]
+    #[case::six(PROXY, &["2001:db8::7"], "2001:db8::7")]
+    fn b14_the_right_most_untrusted_hop_counts(
+        #[case] peer: &str,
+        #[case] lines: &[&'static str],
+        #[case] expected: &str,
+    ) {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
+        }
+        for other in ["forwarded", "x-real-ip", "client-ip", "x-client-ip"] {
+            headers.append(other, HeaderValue::from_static("1.2.3.4"));
+        }
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        assert_eq!(first_untrusted(address(peer), &headers, &trusted), address(expected));
+    }
+}

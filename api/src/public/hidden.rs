@@ -1,0 +1,108 @@
+//! What links and invites have in common: hidden values and a language (contract, section
+//! POST /forms/{id}/links; ruling 8).
+
+use std::collections::BTreeMap;
+
+use domain::lang::Lang;
+use domain::link::HIDDEN_KEY_MAX;
+
+use crate::body::fields::at_most;
+use crate::body::{Fields, Json};
+use crate::error::Error;
+
+/// The longest `lang`, in characters (contract, section Limits).
+const LANG_MAX: usize = 10;
+
+/// The values of `hidden` as text, without those that are null.
+pub(super) fn hidden(body: &mut Fields) -> Result<BTreeMap<String, String>, Error> {
+    let sent = body.optional_object("hidden")?;
+    if sent.keys().any(|key| key.chars().count() > HIDDEN_KEY_MAX) {
+        return Err(Error::invalid("a key of `hidden` must have at most 100 characters"));
+    }
+    let texts = sent.into_iter().map(|(key, value)| Ok((key, text(value)?)));
+    let texts = texts.collect::<Result<Vec<_>, Error>>()?;
+    Ok(texts.into_iter().filter_map(|(key, text)| Some((key, text?))).collect())
+}
+
+/// A number goes out as it was sent.
+fn text(value: Json) -> Result<Option<String>, Error> {
+    match value {
+        Json::Null => Ok(None),
+        Json::Bool(value) => Ok(Some(value.to_string())),
+        Json::Number(text) | Json::String(text) => Ok(Some(text)),
+        Json::Array(_) | Json::Object(_) => {
+            Err(Error::invalid("a value of `hidden` must be a string, a number, a boolean or null"))
+        }
+    }
+}
+
+/// `lang`, if it names one of the languages; others are ignored.
+pub(super) fn lang(body: &mut Fields) -> Result<Option<Lang>, Error> {
+    let sent = at_most("lang", LANG_MAX, body.optional_string("lang")?)?;
+    Ok(sent.and_then(|code| Lang::read(&code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::json::object;
+    use rstest::rstest;
+
+    fn read(json: &str) -> Result<BTreeMap<String, String>, Error> {
+        hidden(&mut object(json.as_bytes()).unwrap())
+    }
+
+    #[rstest]
+    #[case(r#"{"hidden":{"a":42}}"#, "42")]
+    #[case(r#"{"hidden":{"a":1.50}}"#, "1.50")]
+    #[case(r#"{"hidden":{"a":1e400}}"#, "1e400")]
+    #[case(r#"{"hidden":{"a":123456789012345678901234567890}}"#, "123456789012345678901234567890")]
+    #[case(r#"{"hidden":{"a":true}}"#, "true")]
+    #[case(r#"{"hidden":{"a":"x","b":null}}"#, "x")]
+    fn a11_values_are_sent_as_text(#[case] json: &str, #[case] text: &str) {
+        assert_eq!(read(json), Ok(BTreeMap::from([("a".to_owned(), text.to_owned())])));
+    }
+
+    #[rstest]
+    #[case("{}")]
+    #[case(r#"{"hidden":{}}"#)]
+    #[case(r#"{"hidden":{"a":null}}"#)]
+    fn a14_nothing_hidden(#[case] json: &str) {
+        assert_eq!(read(json), Ok(BTreeMap::new()));
+    }
+
+    #[rstest]
+    fn a5_what_is_no_hidden_value(
+        #[values("[]", "null", "\"x\"", "5", r#"{"a":{}}"#, r#"{"a":[]}"#)] hidden: &str,
+    ) {
+        assert!(matches!(
+            read(&format!(r#"{{"hidden":{hidden}}}"#)),
+            Err(Error::InvalidRequest(_))
+        ));
+    }
+
+    #[test]
+    fn a12_a_key_has_at_most_100_characters() {
+        let with_key =
+            |chars: usize| read(&format!(r#"{{"hidden":{{"{}":1}}}}"#, "é".repeat(chars)));
+        assert!(with_key(100).is_ok());
+        assert!(with_key(101).is_err());
+    }
+
+    #[rstest]
+    #[case(r#"{"lang":"fr"}"#, Ok(Some(Lang::Fr)))]
+    #[case(r#"{"lang":"de"}"#, Ok(None))]
+    #[case(r#"{"lang":"EN"}"#, Ok(None))]
+    #[case("{}", Ok(None))]
+    #[case(r#"{"lang":"0123456789"}"#, Ok(None))]
+    #[case(r#"{"lang":"01234567890"}"#, Err(()))]
+    #[case(r#"{"lang":5}"#, Err(()))]
+    #[case(r#"{"lang":null}"#, Err(()))]
+    fn a14_other_languages_are_ignored(
+        #[case] json: &str,
+        #[case] expected: Result<Option<Lang>, ()>,
+    ) {
+        let read = lang(&mut object(json.as_bytes()).unwrap());
+        assert_eq!(read.map_err(drop), expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! `POST /forms/{id}/links`.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use domain::form::FormStatus;
+use domain::lang::Lang;
+use domain::link::PrefilledLink as Built;
+use projector::forms::{self, FormRow};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Caller;
+use super::hidden::{hidden, lang};
+use super::path::PathId;
+use crate::Service;
+use crate::body::{Fields, OptionalObject};
+use crate::error::Error;
+
+/// The contract's PrefilledLink.
+#[derive(Debug, Serialize)]
+pub(super) struct PrefilledLink {
+    url: String,
+    form_id: Uuid,
+    published: bool,
+    hidden: BTreeMap<String, String>,
+    ignored: Vec<String>,
+}
+
+/// What a link is asked for with.
+#[derive(Debug, PartialEq, Eq)]
+struct NewLink {
+    hidden: BTreeMap<String, String>,
+    lang: Option<Lang>,
+}
+
+/// Builds a prefilled link; stores nothing.
+pub(super) async fn create(
+    caller: Caller,
+    id: PathId,
+    State(service): State<Service>,
+    OptionalObject(body): OptionalObject,
+) -> Result<(StatusCode, Json<PrefilledLink>), Error> {
+    let new = parse(body)?;
+    let form_id = id.or(Error::FormNotFound)?;
+    let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
+    let link = new.to(form.ok_or(Error::FormNotFound)?);
+    Ok((StatusCode::CREATED, Json(link)))
+}
+
+fn parse(mut body: Fields) -> Result<NewLink, Error> {
+    let new = NewLink { hidden: hidden(&mut body)?, lang: lang(&mut body)? };
+    body.end()?;
+    Ok(new)
+}
+
+impl NewLink {
+    fn to(self, form: FormRow) -> PrefilledLink {
+        let Built { url, hidden, ignored } =
+            Built::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
+        let published = form.status == FormStatus::Published.name();
+        PrefilledLink { url, form_id: form.form_id, published, hidden, ignored }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::json::object;
+
+    #[test]
+    fn a4_other_properties_are_refused() {
+        let read = |json: &str| parse(object(json.as_bytes()).unwrap());
+        let nothing = NewLink { hidden: BTreeMap::new(), lang: None };
+        assert_eq!(read("{}"), Ok(nothing));
+        for json in [r#"{"x":1}"#, r#"{"lang":"en","email":"a@b.c"}"#] {
+            assert!(matches!(read(json), Err(Error::InvalidRequest(_))), "{json}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `GET /triggers/{trigger}/sample` (ruling 14b).
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use domain::ids::parse_id;
+use domain::payload::{EventPayload, FormPart};
+use domain::sample::{self, Latest};
+use domain::trigger::Trigger;
+use projector::forms::{self, FormRow};
+use url::form_urlencoded;
+use uuid::Uuid;
+use vault::responses::{self, Response};
+
+use super::Caller;
+use super::path::PathText;
+use crate::Service;
+use crate::error::Error;
+
+/// How many of the newest submissions are looked at for one that can be read: an erased one cannot.
+const LOOKED_AT: i64 = 5;
+
+/// Shows what an event of a trigger looks like.
+pub(super) async fn show(
+    caller: Caller,
+    trigger: PathText,
+    RawQuery(query): RawQuery,
+    State(service): State<Service>,
+) -> Result<Json<[EventPayload; 1]>, Error> {
+    let trigger = offered(&trigger, &caller)?;
+    let form = asked_form(&service, &caller, &query.unwrap_or_default()).await?;
+    let payload = match latest(&service, caller.firm_id, form.as_ref()).await? {
+        Some(latest) => sample::of_submission(trigger, &latest),
+        None => {
+            let form = match form {
+                Some(form) => Some(form),
+                None => newest_form(&service, &caller).await?,
+            };
+            sample::made_up(trigger, form.map(part), service.clock.now())
+        }
+    };
+    Ok(Json([payload]))
+}
+
+fn offered(PathText(key): &PathText, caller: &Caller) -> Result<Trigger, Error> {
+    key.as_ref()
+        .and_then(|key| key.parse().ok())
+        .filter(|trigger: &Trigger| trigger.offered_to(caller.plan))
+        .ok_or(Error::NoSuchTrigger)
+}
+
+/// The form of `form_id`, if one was sent: once, and the firm's (case A19).
+async fn asked_form(
+    service: &Service,
+    caller: &Caller,
+    query: &str,
+) -> Result<Option<FormRow>, Error> {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let mut sent = pairs.filter(|(name, _)| name == "form_id").map(|(_, id)| id);
+    let form_id = match (sent.next(), sent.next()) {
+        (None, _) => return Ok(None),
+        (Some(id), None) => parse_id(&id).ok_or(Error::FormNotFound)?,
+        (Some(_), Some(_)) => return Err(Error::FormNotFound),
+    };
+    let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
+    form.map(Some).ok_or(Error::FormNotFound)
+}
+
+/// A made-up event still names a form of the firm, if it has one.
+async fn newest_form(service: &Service, caller: &Caller) -> Result<Option<FormRow>, Error> {
+    Ok(forms::list(service.store.pool(), caller.firm_id, 1).await?.pop())
+}
+
+/// The latest submission that can be read, of the firm or of a form.
+async fn latest(
+    service: &Service,
+    firm_id: Uuid,
+    form: Option<&FormRow>,
+) -> Result<Option<Latest>, Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let form_id = form.map(|form| form.form_id);
+    let newest =
+        responses::latest_submissions(&mut connection, firm_id, form_id, LOOKED_AT).await?;
+    if newest.is_empty() {
+        return Ok(None);
+    }
+    let keys = service.keyring.find(&newest).await?;
+    let readable = responses::read(&mut connection, &keys).await?;
+    let Some(response) = readable.into_iter().max_by_key(|r| (r.submitted_at, r.response_id))
+    else {
+        return Ok(None);
+    };
+    let form = forms::find_all(&mut connection, &[(firm_id, response.form_id)]).await?.pop();
+    Ok(form.map(|form| of(form, response)))
+}
+
+fn of(form: FormRow, response: Response) -> Latest {
+    Latest {
+        form: part(form),
+        response_id: response.response_id,
+        submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
+        document: response.document,
+        report: None,
+        booking: None,
+    }
+}
+
+fn part(form: FormRow) -> FormPart {
+    FormPart { id: form.form_id.into(), title: form.title, url: form.url }
+}

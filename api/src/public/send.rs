@@ -1,0 +1,186 @@
+//! `POST /forms/{id}/send`.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use domain::email::EmailAddress;
+use domain::form::FormStatus;
+use domain::lang::Lang;
+use domain::link::PrefilledLink;
+use inviter::{Invited, NewInvite};
+use mailer::greeting;
+use projector::forms::{self, FormRow};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Caller;
+use super::hidden::{hidden, lang};
+use super::path::PathId;
+use crate::Service;
+use crate::body::fields::at_most;
+use crate::body::{Fields, Object};
+use crate::commands::invites;
+use crate::error::Error;
+
+/// Greatest lengths, in characters (contract, section Limits).
+const NAME_MAX: usize = 200;
+const FIRST_NAME_MAX: usize = 100;
+const MESSAGE_MAX: usize = 1_000;
+
+/// The contract's FormInvite.
+#[derive(Debug, Serialize)]
+pub(super) struct FormInvite {
+    ok: bool,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_id: Option<Uuid>,
+    url: String,
+    ignored: Vec<String>,
+}
+
+/// What an invite is asked for with.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    to: EmailAddress,
+    greeting: Option<String>,
+    hidden: BTreeMap<String, String>,
+    lang: Option<Lang>,
+    message: Option<String>,
+}
+
+/// Emails a link to a published form.
+pub(super) async fn create(
+    caller: Caller,
+    id: PathId,
+    State(service): State<Service>,
+    Object(body): Object,
+) -> Result<(StatusCode, Json<FormInvite>), Error> {
+    let asked = parse(body)?;
+    let form_id = id.or(Error::FormNotFound)?;
+    let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
+    let form = form.ok_or(Error::FormNotFound)?;
+    if form.status != FormStatus::Published.name() {
+        return Err(Error::FormNotPublished);
+    }
+    let (new, ignored) = asked.to(form);
+    let invited = invites::send(&service, &caller, &new).await?;
+    Ok((StatusCode::ACCEPTED, Json(FormInvite::of(invited, new.url, ignored))))
+}
+
+fn parse(mut body: Fields) -> Result<Asked, Error> {
+    let to = body.string("email")?;
+    let name = at_most("name", NAME_MAX, body.nullable_string("name")?)?;
+    let first = at_most("first_name", FIRST_NAME_MAX, body.nullable_string("first_name")?)?;
+    let asked = Asked {
+        to: to.parse().map_err(|_| Error::invalid("`email` must be an email address"))?,
+        greeting: greeting(first.as_deref(), name.as_deref()),
+        hidden: hidden(&mut body)?,
+        lang: lang(&mut body)?,
+        message: at_most("message", MESSAGE_MAX, body.nullable_string("message")?)?,
+    };
+    body.end()?;
+    Ok(asked)
+}
+
+impl Asked {
+    /// The invite to this form, and what the form does not take.
+    fn to(self, form: FormRow) -> (NewInvite, Vec<String>) {
+        let link = PrefilledLink::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
+        let new = NewInvite {
+            form_id: form.form_id,
+            form_title: form.title,
+            url: link.url,
+            to: self.to,
+            greeting: self.greeting,
+            lang: self.lang.unwrap_or_default(),
+            message: self.message,
+        };
+        (new, link.ignored)
+    }
+}
+
+impl FormInvite {
+    fn of(invited: Invited, url: String, ignored: Vec<String>) -> Self {
+        let (status, reason, email_id) = match invited {
+            Invited::Sent { email_id } => ("sent", None, Some(email_id)),
+            Invited::Skipped(skip) => ("skipped", Some(skip.reason()), None),
+        };
+        Self { ok: true, status, reason, email_id, url, ignored }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::json::object;
+    use inviter::Skip;
+    use rstest::rstest;
+
+    fn read(json: &str) -> Result<Asked, Error> {
+        parse(object(json.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn everything_an_invite_can_be_asked_for_with() {
+        let asked = read(
+            r#"{"email":"Ann@Example.com","name":"Ann B. Smith","first_name":null,"lang":"fr",
+                "hidden":{"ref":7},"message":"Hi\nthere"}"#,
+        )
+        .unwrap();
+        assert_eq!(asked.to.to_string(), "Ann@example.com");
+        assert_eq!(asked.greeting.as_deref(), Some("Ann"));
+        assert_eq!((asked.lang, asked.message.as_deref()), (Some(Lang::Fr), Some("Hi\nthere")));
+        assert_eq!(asked.hidden["ref"], "7");
+    }
+
+    #[rstest]
+    #[case::nothing("{}")]
+    #[case::null_email(r#"{"email":null}"#)]
+    #[case::no_address(r#"{"email":"a@b"}"#)]
+    #[case::a4_another_property(r#"{"email":"a@b.co","subject":"x"}"#)]
+    #[case::a5_name(r#"{"email":"a@b.co","name":5}"#)]
+    #[case::a5_message(r#"{"email":"a@b.co","message":["x"]}"#)]
+    #[case::a5_lang(r#"{"email":"a@b.co","lang":null}"#)]
+    #[case::a5_hidden(r#"{"email":"a@b.co","hidden":null}"#)]
+    fn a5_what_is_refused(#[case] json: &str) {
+        assert!(matches!(read(json), Err(Error::InvalidRequest(_))), "{json}");
+    }
+
+    #[rstest]
+    #[case("name", 200)]
+    #[case("first_name", 100)]
+    #[case("message", 1_000)]
+    fn a16_texts_have_their_greatest_length(#[case] field: &str, #[case] most: usize) {
+        let with = |chars: usize| {
+            read(&format!(r#"{{"email":"a@b.co","{field}":"{}"}}"#, "é".repeat(chars)))
+        };
+        assert!(with(most).is_ok());
+        assert!(with(most + 1).is_err());
+    }
+
+    #[test]
+    fn a_form_invite_is_the_contracts() {
+        let of = |invited| {
+            let invite = FormInvite::of(invited, "https://f".into(), vec!["x".into()]);
+            serde_json::to_string(&invite).unwrap()
+        };
+        assert_eq!(
+            of(Invited::Sent { email_id: Uuid::from_u128(0xABCD) }),
+            concat!(
+                r#"{"ok":true,"status":"sent","email_id":"00000000-0000-0000-0000-00000000abcd","#,
+                r#""url":"https://f","ignored":["x"]}"#,
+            )
+        );
+        assert_eq!(
+            of(Invited::Skipped(Skip::AlreadySentToday)),
+            concat!(
+                r#"{"ok":true,"status":"skipped","reason":"already_sent_today","#,
+                r#""url":"https://f","ignored":["x"]}"#,
+            )
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Calls with a wrong key, by address: over 20 a minute they are refused (rulings 1, 3 and 5).
+//!
+//! Keys that nobody has are counted in the database, by every server together. Texts that cannot be
+//! a key cost no look-up: this server counts them by itself, with the others that it saw.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use domain::rate::{WRONG_KEYS_PER_ADDRESS, Window, address_counter, retry_after_seconds};
+use domain::time::Timestamp;
+use projector::calls;
+use sqlx::PgPool;
+
+use crate::error::Error;
+
+const LIMIT: usize = WRONG_KEYS_PER_ADDRESS as usize;
+
+/// The wrong keys this server saw. It holds one window per counter at most: their number is fixed.
+#[derive(Debug, Default)]
+pub struct WrongKeys(Mutex<HashMap<i32, Window>>);
+
+impl WrongKeys {
+    /// The answer to a text that cannot be a key.
+    pub(super) fn malformed(&self, address: IpAddr, now: Timestamp) -> Error {
+        self.in_window(address, |window| match window.wait(LIMIT, now) {
+            Some(seconds) => Error::RateLimited(seconds),
+            None => {
+                window.count(now);
+                Error::Unauthorized
+            }
+        })
+    }
+
+    /// The answer to a key that nobody has.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub(super) async fn unknown(
+        &self,
+        pool: &PgPool,
+        address: IpAddr,
+        now: Timestamp,
+    ) -> Result<Error, sqlx::Error> {
+        if let Some(seconds) = self.in_window(address, |window| window.wait(LIMIT, now)) {
+            return Ok(Error::RateLimited(seconds));
+        }
+        let counter = address_counter(address);
+        Ok(match calls::count_wrong_key(pool, counter, now.get()).await? {
+            Some(oldest) => Error::RateLimited(retry_after_seconds(oldest.into(), now)),
+            None => {
+                self.in_window(address, |window| window.count(now));
+                Error::Unauthorized
+            }
+        })
+    }
+
+    fn in_window<T>(&self, address: IpAddr, act: impl FnOnce(&mut Window) -> T) -> T {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        act(windows.entry(address_counter(address)).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b13_of_malformed_keys_the_21st_in_a_minute_is_429() {
+        let now: Timestamp = "2026-11-01T10:00:00.000Z".parse().unwrap();
+        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let wrong_keys = WrongKeys::default();
+        for _ in 0..20 {
+            assert_eq!(wrong_keys.malformed(one, now), Error::Unauthorized);
+        }
+        assert_eq!(wrong_keys.malformed(one, now), Error::RateLimited(60));
+        assert_eq!(wrong_keys.malformed(other, now), Error::Unauthorized);
+    }
+}

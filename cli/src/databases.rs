@@ -1,0 +1,156 @@
+//! Where the data is: the two databases, and the key that wraps all others.
+
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use cluster::Cluster;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+use vault::{Entropy, SystemEntropy, WrappingKey};
+
+use crate::args::Place;
+
+/// The two databases, and the private cluster they are in if they are.
+pub struct Databases {
+    /// The main database.
+    pub main: PgConnectOptions,
+    /// The keyring.
+    pub keyring: PgConnectOptions,
+    pub(crate) cluster: Option<Cluster>,
+}
+
+/// The names of the two databases in the private cluster.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DatabaseNames {
+    pub(crate) main: &'static str,
+    pub(crate) keyring: &'static str,
+}
+
+/// Those of the service.
+pub(crate) const SERVICE: DatabaseNames =
+    DatabaseNames { main: "firmforms", keyring: "firmforms_keyring" };
+
+impl Databases {
+    /// Finds the databases that were named, or opens the private cluster.
+    pub(crate) async fn open(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
+        match (&place.database_url, &place.keyring_url) {
+            (Some(main), Some(keyring)) if main != keyring => Ok(Self {
+                main: main.parse().context("DATABASE_URL")?,
+                keyring: keyring.parse().context("FIRMFORMS_KEYRING_URL")?,
+                cluster: None,
+            }),
+            (Some(_), _) => bail!(
+                "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
+                 the data keys must not be in the main one"
+            ),
+            (None, _) => Self::private(place, names).await,
+        }
+    }
+
+    async fn private(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
+        let config = cluster::Config {
+            data_dir: place.data_dir(),
+            durability: cluster::Durability::Durable,
+            settings: Vec::new(),
+            pg_bin: place.pg_bin.clone(),
+        };
+        let cluster = Cluster::open(&config).await?;
+        cluster.ensure_database(names.main).await?;
+        cluster.ensure_database(names.keyring).await?;
+        Ok(Self {
+            main: cluster.connect(names.main),
+            keyring: cluster.connect(names.keyring),
+            cluster: Some(cluster),
+        })
+    }
+
+    /// Opens databases for a run of their own: made anew in the private cluster; those that were
+    /// named must be empty.
+    pub(crate) async fn new_and_empty(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
+        if place.database_url.is_none() {
+            let cluster = Self::private(place, SERVICE).await?;
+            for name in [names.main, names.keyring] {
+                drop_database(&cluster.main, name).await?;
+            }
+        }
+        let databases = Self::open(place, names).await?;
+        let used = "select count(*) from pg_class where relname = 'events'";
+        let mut connection = databases.main.connect().await?;
+        let tables: i64 = sqlx::query_scalar(used).fetch_one(&mut connection).await?;
+        connection.close().await?;
+        if tables > 0 {
+            bail!("the demo wants empty databases");
+        }
+        Ok(databases)
+    }
+
+    /// Databases somebody else keeps.
+    #[must_use]
+    pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
+        Self { main, keyring, cluster: None }
+    }
+}
+
+async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<()> {
+    let mut connection = beside.connect().await?;
+    let statement = format!("drop database if exists {name} with (force)");
+    connection.execute(statement.as_str()).await?;
+    Ok(connection.close().await?)
+}
+
+impl Place {
+    /// The data directory.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
+    }
+
+    /// Where mails go that no server takes.
+    pub(crate) fn mails(&self) -> PathBuf {
+        self.data_dir().join("mails")
+    }
+
+    /// The key that wraps all data keys: as given, or from its file, made when there is none.
+    pub(crate) fn wrapping_key(&self) -> anyhow::Result<WrappingKey> {
+        match &self.wrapping_key {
+            Some(text) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
+            None => key_from_file(&self.data_dir().join("wrapping.key")),
+        }
+    }
+}
+
+fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
+    let bytes = hex::decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    Ok(WrappingKey::new(&bytes.context("not 64 hexadecimal digits")?))
+}
+
+fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
+    let named = || path.display().to_string();
+    if !path.exists() {
+        make_key_file(path).with_context(named)?;
+    }
+    parse_key(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
+}
+
+/// Written beside and linked into place, so that of two processes one wins and no half file is read.
+fn make_key_file(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // Searchable, not readable: as root, the account that runs PostgreSQL must reach its own folder.
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
+    let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    writeln!(file, "{}", hex::encode(SystemEntropy.secret()))?;
+    file.sync_all()?;
+    let linked = std::fs::hard_link(&draft, path);
+    std::fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
+}

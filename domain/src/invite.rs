@@ -1,0 +1,205 @@
+//! Form invites: one per form, person and UTC day (contract, section POST /forms/{id}/send;
+//! ruling 11).
+//!
+//! A place of the day is reserved before the mail goes out, and either used or given back after.
+
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{aggregate, domain_event};
+use crate::occurrence::id_of_rule;
+
+/// Invites per firm and UTC day (contract, section Limits).
+pub const INVITES_PER_DAY: i32 = 300;
+
+/// One stream per firm, form, person and UTC day.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invite {
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum State {
+    /// Nothing is reserved.
+    #[default]
+    Free,
+    /// The mail may be on its way.
+    Reserved,
+    /// The mail server took it.
+    Sent,
+}
+
+/// Which invite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InviteOf {
+    /// The form.
+    pub form_id: Uuid,
+    /// The person: a keyed hash of the address.
+    pub person_id: Uuid,
+    /// The UTC day whose place it takes.
+    pub day: NaiveDate,
+}
+
+impl InviteOf {
+    /// The invite's id: of its stream, of its mail (`email_id`), and in the mail's Message-ID. One
+    /// invite can therefore never go out under two.
+    #[must_use]
+    pub fn id(&self, firm_id: Uuid) -> Uuid {
+        let Self { form_id, person_id, day } = self;
+        id_of_rule(&format!("invite|{firm_id}|{form_id}|{person_id}|{day}"))
+    }
+}
+
+/// What can be asked of an invite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InviteCommand {
+    /// Take the day's place, before the mail is sent.
+    Reserve(InviteOf),
+    /// The mail server took the mail.
+    RecordSent(InviteOf),
+    /// The mail server refused the person's address for good.
+    RecordRefused(InviteOf),
+    /// The mail could not be sent: give the place back.
+    GiveBack(InviteOf),
+}
+
+/// What happened to an invite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InviteEvent {
+    /// The place was taken; the mail is kept, and will be sent.
+    InviteReserved(InviteOf),
+    /// The mail server took the mail.
+    InviteSent(InviteOf),
+    /// The mail server refused the address for good; the place is free again.
+    InviteRefused(InviteOf),
+    /// The mail could not be sent; the place is free again.
+    InviteReleased(InviteOf),
+}
+
+domain_event!(InviteEvent { InviteReserved, InviteSent, InviteRefused, InviteReleased });
+aggregate!(Invite, InviteCommand, InviteEvent, InviteRejection);
+
+/// Why a command on an invite was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InviteRejection {
+    /// Another call is sending it.
+    #[error("the invite is being sent")]
+    BeingSent,
+    /// The person got this form today.
+    #[error("the person already got this form today")]
+    AlreadySent,
+    /// Nothing is reserved.
+    #[error("no such invite is being sent")]
+    NotReserved,
+}
+
+impl Invite {
+    /// Decides what a command leads to.
+    ///
+    /// # Errors
+    /// [`InviteRejection`] says why nothing happens.
+    pub fn decide(&self, command: &InviteCommand) -> Result<Vec<InviteEvent>, InviteRejection> {
+        match (*command, self.state) {
+            (InviteCommand::Reserve(of), State::Free) => Ok(vec![InviteEvent::InviteReserved(of)]),
+            (InviteCommand::Reserve(_), State::Reserved) => Err(InviteRejection::BeingSent),
+            (InviteCommand::Reserve(_), State::Sent) => Err(InviteRejection::AlreadySent),
+            (InviteCommand::RecordSent(of), State::Reserved) => {
+                Ok(vec![InviteEvent::InviteSent(of)])
+            }
+            (InviteCommand::RecordRefused(of), State::Reserved) => {
+                Ok(vec![InviteEvent::InviteRefused(of)])
+            }
+            (InviteCommand::GiveBack(of), State::Reserved) => {
+                Ok(vec![InviteEvent::InviteReleased(of)])
+            }
+            (
+                InviteCommand::RecordSent(_)
+                | InviteCommand::RecordRefused(_)
+                | InviteCommand::GiveBack(_),
+                State::Free | State::Sent,
+            ) => Err(InviteRejection::NotReserved),
+        }
+    }
+
+    fn absorb(&mut self, event: &InviteEvent) {
+        self.state = match event {
+            InviteEvent::InviteReserved(_) => State::Reserved,
+            InviteEvent::InviteSent(_) => State::Sent,
+            InviteEvent::InviteRefused(_) | InviteEvent::InviteReleased(_) => State::Free,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::{AggregateTestExecutor, TestFramework};
+
+    fn of() -> InviteOf {
+        InviteOf {
+            form_id: Uuid::from_u128(1),
+            person_id: Uuid::from_u128(2),
+            day: NaiveDate::from_ymd_opt(2026, 11, 1).unwrap(),
+        }
+    }
+
+    fn given(events: Vec<InviteEvent>) -> AggregateTestExecutor<Invite> {
+        TestFramework::with(()).given(events)
+    }
+
+    #[test]
+    fn a_place_is_taken_by_one_and_used_once() {
+        let reserved = InviteEvent::InviteReserved(of());
+        let sent = InviteEvent::InviteSent(of());
+        let reserve = InviteCommand::Reserve(of());
+        given(vec![]).when(reserve).then_expect_events(vec![reserved]);
+        given(vec![reserved]).when(reserve).then_expect_error(InviteRejection::BeingSent);
+        given(vec![reserved]).when(InviteCommand::RecordSent(of())).then_expect_events(vec![sent]);
+        given(vec![reserved, sent]).when(reserve).then_expect_error(InviteRejection::AlreadySent);
+    }
+
+    #[test]
+    fn a_place_that_was_given_back_can_be_taken_again() {
+        let reserved = InviteEvent::InviteReserved(of());
+        for (command, event) in [
+            (InviteCommand::GiveBack(of()), InviteEvent::InviteReleased(of())),
+            (InviteCommand::RecordRefused(of()), InviteEvent::InviteRefused(of())),
+        ] {
+            given(vec![reserved]).when(command).then_expect_events(vec![event]);
+            given(vec![reserved, event])
+                .when(InviteCommand::Reserve(of()))
+                .then_expect_events(vec![reserved]);
+        }
+    }
+
+    #[test]
+    fn p15_what_comes_late_changes_nothing() {
+        let sent = vec![InviteEvent::InviteReserved(of()), InviteEvent::InviteSent(of())];
+        for command in [
+            InviteCommand::RecordSent(of()),
+            InviteCommand::RecordRefused(of()),
+            InviteCommand::GiveBack(of()),
+        ] {
+            given(sent.clone()).when(command).then_expect_error(InviteRejection::NotReserved);
+            given(vec![]).when(command).then_expect_error(InviteRejection::NotReserved);
+        }
+    }
+
+    #[test]
+    fn an_invite_has_one_id_and_each_part_counts() {
+        let firm = Uuid::from_u128(9);
+        let id = of().id(firm);
+        assert_eq!(id, of().id(firm));
+        let other = |change: fn(&mut InviteOf)| {
+            let mut other = of();
+            change(&mut other);
+            other.id(firm)
+        };
+        assert_ne!(id, of().id(Uuid::from_u128(8)));
+        assert_ne!(id, other(|of| of.form_id = Uuid::nil()));
+        assert_ne!(id, other(|of| of.person_id = Uuid::nil()));
+        assert_ne!(id, other(|of| of.day = of.day.succ_opt().unwrap()));
+    }
+}

@@ -1,0 +1,179 @@
+//! Whether mail may go to a person's address: reported by the product, asked for by the person, or
+//! learned from a mail server (contract, section FormInvite; ruling 11). The log holds a keyed hash
+//! of the address and never the address.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{aggregate, domain_event};
+use crate::time::Timestamp;
+
+/// One stream per person in a firm.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    unsubscribed: bool,
+    bounced: bool,
+    time: Option<Timestamp>,
+}
+
+/// What became of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressChange {
+    /// The person wants no mail.
+    Unsubscribed,
+    /// Mail cannot be delivered there.
+    Bounced,
+    /// Mail may go there again.
+    Restored,
+}
+
+/// What can be asked of a person's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PersonCommand {
+    /// Take in a report of the product: the newest `time` wins.
+    Report {
+        /// When it was so, by the product's clock.
+        time: Timestamp,
+        /// What was reported.
+        change: AddressChange,
+    },
+    /// The person asked for no more mail: that is never too late.
+    Unsubscribe {
+        /// Now.
+        time: Timestamp,
+    },
+    /// A mail server refused the address for good.
+    Bounce {
+        /// Now.
+        time: Timestamp,
+    },
+}
+
+/// What happened to a person's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum PersonEvent {
+    /// No mail any more.
+    AddressUnsubscribed {
+        /// Since when.
+        time: Timestamp,
+    },
+    /// Mail cannot be delivered.
+    AddressBounced {
+        /// Since when.
+        time: Timestamp,
+    },
+    /// Mail may go there again.
+    AddressRestored {
+        /// Since when.
+        time: Timestamp,
+    },
+}
+
+domain_event!(PersonEvent { AddressUnsubscribed, AddressBounced, AddressRestored });
+aggregate!(Person, PersonCommand, PersonEvent, PersonRejection);
+
+/// A person's stream refuses nothing: what is no news changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PersonRejection {}
+
+impl Person {
+    /// Decides what a command leads to; nothing, when it is not news.
+    ///
+    /// # Errors
+    /// None.
+    pub fn decide(&self, command: &PersonCommand) -> Result<Vec<PersonEvent>, PersonRejection> {
+        let (news, event) = match *command {
+            PersonCommand::Report { time, change } => {
+                (self.time.is_none_or(|newest| newest < time), change.at(time))
+            }
+            PersonCommand::Unsubscribe { time } => {
+                (!self.unsubscribed, AddressChange::Unsubscribed.at(self.not_before(time)))
+            }
+            PersonCommand::Bounce { time } => {
+                (!self.bounced, AddressChange::Bounced.at(self.not_before(time)))
+            }
+        };
+        Ok(if news { vec![event] } else { Vec::new() })
+    }
+
+    /// The stream's times never go back.
+    fn not_before(&self, time: Timestamp) -> Timestamp {
+        self.time.map_or(time, |newest| newest.max(time))
+    }
+
+    fn absorb(&mut self, event: &PersonEvent) {
+        let (PersonEvent::AddressUnsubscribed { time }
+        | PersonEvent::AddressBounced { time }
+        | PersonEvent::AddressRestored { time }) = event;
+        self.time = Some(*time);
+        match event {
+            PersonEvent::AddressUnsubscribed { .. } => self.unsubscribed = true,
+            PersonEvent::AddressBounced { .. } => self.bounced = true,
+            PersonEvent::AddressRestored { .. } => {
+                (self.unsubscribed, self.bounced) = (false, false);
+            }
+        }
+    }
+}
+
+impl AddressChange {
+    const fn at(self, time: Timestamp) -> PersonEvent {
+        match self {
+            Self::Unsubscribed => PersonEvent::AddressUnsubscribed { time },
+            Self::Bounced => PersonEvent::AddressBounced { time },
+            Self::Restored => PersonEvent::AddressRestored { time },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::{AggregateTestExecutor, TestFramework};
+
+    fn at(second: u32) -> Timestamp {
+        format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
+    }
+
+    fn report(second: u32, change: AddressChange) -> PersonCommand {
+        PersonCommand::Report { time: at(second), change }
+    }
+
+    fn given(events: Vec<PersonEvent>) -> AggregateTestExecutor<Person> {
+        TestFramework::with(()).given(events)
+    }
+
+    #[test]
+    fn of_reports_the_newest_wins() {
+        let unsubscribed = PersonEvent::AddressUnsubscribed { time: at(5) };
+        let restored = AddressChange::Restored;
+        given(vec![])
+            .when(report(5, AddressChange::Unsubscribed))
+            .then_expect_events(vec![unsubscribed]);
+        given(vec![unsubscribed]).when(report(5, restored)).then_expect_events(vec![]);
+        given(vec![unsubscribed])
+            .when(report(6, restored))
+            .then_expect_events(vec![PersonEvent::AddressRestored { time: at(6) }]);
+    }
+
+    #[test]
+    fn whoever_asks_is_unsubscribed_once_however_late() {
+        let restored = PersonEvent::AddressRestored { time: at(9) };
+        let unsubscribed = PersonEvent::AddressUnsubscribed { time: at(9) };
+        let ask = PersonCommand::Unsubscribe { time: at(5) };
+        given(vec![restored]).when(ask).then_expect_events(vec![unsubscribed]);
+        given(vec![restored, unsubscribed]).when(ask).then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn a_bounce_is_learned_once_and_forgotten_when_restored() {
+        let bounced = PersonEvent::AddressBounced { time: at(1) };
+        let bounce = PersonCommand::Bounce { time: at(1) };
+        given(vec![]).when(bounce).then_expect_events(vec![bounced]);
+        given(vec![bounced]).when(bounce).then_expect_events(vec![]);
+        given(vec![bounced, PersonEvent::AddressRestored { time: at(2) }])
+            .when(bounce)
+            .then_expect_events(vec![PersonEvent::AddressBounced { time: at(2) }]);
+    }
+}

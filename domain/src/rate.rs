@@ -1,0 +1,116 @@
+//! Calls per minute (contract, section Limits; rulings 3 to 5): a sliding window of 60 seconds over
+//! the calls that were admitted. A refused call is not counted.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr};
+
+use chrono::TimeDelta;
+use sha2::{Digest, Sha256};
+
+use crate::time::Timestamp;
+
+/// The window, in seconds (ruling 4).
+pub const WINDOW_SECONDS: u32 = 60;
+
+/// Calls of one key within a window, over every server (contract, section Limits).
+pub const CALLS_PER_KEY: i32 = 120;
+
+/// Calls with a wrong key from one address within a window (contract, section Limits).
+pub const WRONG_KEYS_PER_ADDRESS: i32 = 20;
+
+/// How many counters of wrong keys there are: addresses share them, so that spraying from millions
+/// of addresses fills no table (case B14).
+pub const ADDRESS_COUNTERS: u32 = 1 << 17;
+
+/// Whole seconds, at least 1, after which one call passes: when the oldest of a full window has
+/// left it (ruling 4).
+#[must_use]
+pub fn retry_after_seconds(oldest: Timestamp, now: Timestamp) -> u64 {
+    let free = oldest.get() + TimeDelta::seconds(WINDOW_SECONDS.into());
+    let wait = (free - now.get()).num_milliseconds().max(1);
+    wait.cast_unsigned().div_ceil(1_000)
+}
+
+/// Which counter an address has: one per IPv4 address and per IPv6 /64 (ruling 5). Its number
+/// tells nobody the address.
+#[must_use]
+pub fn address_counter(address: IpAddr) -> i32 {
+    let hash = Sha256::digest(counted_as(address).octets());
+    let number = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % ADDRESS_COUNTERS;
+    number.cast_signed()
+}
+
+/// IPv4 as its IPv6 form, so that a mapped address is the same; of IPv6 the network of 64 bits.
+fn counted_as(address: IpAddr) -> Ipv6Addr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64),
+    }
+}
+
+/// The calls of one counter that were admitted within a window, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Window(VecDeque<Timestamp>);
+
+impl Window {
+    /// Whole seconds after which one call passes; nothing, if one passes now.
+    pub fn wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
+        let left = now.get() - TimeDelta::seconds(WINDOW_SECONDS.into());
+        while self.0.front().is_some_and(|oldest| oldest.get() <= left) {
+            self.0.pop_front();
+        }
+        let oldest = self.0.front().filter(|_| self.0.len() >= limit)?;
+        Some(retry_after_seconds(*oldest, now))
+    }
+
+    /// Counts a call that was admitted.
+    pub fn count(&mut self, now: Timestamp) {
+        self.0.push_back(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn at(millis: i64) -> Timestamp {
+        chrono::DateTime::from_timestamp_millis(millis).unwrap().into()
+    }
+
+    #[test]
+    fn b13_the_window_slides_and_refused_calls_do_not_count() {
+        let mut window = Window::default();
+        for call in 0..20 {
+            assert_eq!(window.wait(20, at(call * 100)), None);
+            window.count(at(call * 100));
+        }
+        assert_eq!(window.wait(20, at(2_000)), Some(58));
+        assert_eq!(window.wait(20, at(59_999)), Some(1));
+        assert_eq!(window.wait(20, at(60_000)), None);
+        window.count(at(60_000));
+        assert_eq!(window.wait(20, at(60_000)), Some(1));
+        assert_eq!(window.wait(20, at(60_100)), None);
+    }
+
+    #[rstest]
+    #[case(0, 0, 60)]
+    #[case(0, 1, 60)]
+    #[case(0, 1_000, 59)]
+    #[case(0, 59_000, 1)]
+    #[case(0, 59_999, 1)]
+    #[case(0, 70_000, 1)]
+    fn b11_after_so_many_seconds_one_passes(#[case] oldest: i64, #[case] now: i64, #[case] s: u64) {
+        assert_eq!(retry_after_seconds(at(oldest), at(now)), s);
+    }
+
+    #[rstest]
+    #[case("192.0.2.1", "::ffff:192.0.2.1", true)]
+    #[case("192.0.2.1", "192.0.2.2", false)]
+    #[case("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", true)]
+    #[case("2001:db8::1", "2001:db8:0:1::1", false)]
+    fn b14_an_address_has_a_counter(#[case] one: IpAddr, #[case] two: IpAddr, #[case] same: bool) {
+        assert_eq!(address_counter(one) == address_counter(two), same);
+        assert!((0..ADDRESS_COUNTERS.cast_signed()).contains(&address_counter(one)));
+    }
+}

@@ -1,0 +1,268 @@
+//! Samples: an event in the shape of a delivery, from a real submission as far as there is one
+//! (contract, section GET /triggers/{trigger}/sample; ruling 14b).
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use serde_json::Map;
+use uuid::Uuid;
+
+use crate::document::{
+    AnsweredQuestion, Booking, Invitee, ReportDocument, Respondent, ResponseDocument,
+};
+use crate::payload::{EventPayload, FormPart, PayloadSource};
+use crate::time::Timestamp;
+use crate::trigger::Trigger;
+
+/// The firm's latest submission, with what belongs to it.
+#[derive(Clone, Debug)]
+pub struct Latest {
+    /// The form.
+    pub form: FormPart,
+    /// The response.
+    pub response_id: Uuid,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// What was answered.
+    pub document: ResponseDocument,
+    /// Its newest report.
+    pub report: Option<ReportDocument>,
+    /// Its newest booking.
+    pub booking: Option<Booking>,
+}
+
+/// A sample of a trigger's event, from this submission; what the trigger implies and the response
+/// lacks is made up.
+#[must_use]
+pub fn of_submission(trigger: Trigger, latest: &Latest) -> EventPayload {
+    let made_up = MadeUp::of(trigger, latest.submitted_at);
+    EventPayload::of(PayloadSource {
+        trigger,
+        form: latest.form.clone(),
+        response_id: latest.response_id,
+        submitted_at: latest.submitted_at,
+        document: &latest.document,
+        report: latest.report.as_ref().or_else(|| made_up.report_for(trigger)),
+        booking: latest.booking.as_ref().or_else(|| made_up.booking_for(trigger)),
+    })
+}
+
+/// A sample of a trigger's event, made up but for its form if there is one.
+#[must_use]
+pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> EventPayload {
+    let made_up = MadeUp::of(trigger, now);
+    EventPayload::of(PayloadSource {
+        trigger,
+        form: form.unwrap_or_else(made_up_form),
+        response_id: id(2),
+        submitted_at: now,
+        document: &made_up.document,
+        report: made_up.report_for(trigger),
+        booking: made_up.booking_for(trigger),
+    })
+}
+
+fn made_up_form() -> FormPart {
+    FormPart {
+        id: id(1).into(),
+        title: "Sample form".to_owned(),
+        url: "https://forms.example.com/f/sample".to_owned(),
+    }
+}
+
+/// Somebody who never was, and what they left.
+struct MadeUp {
+    document: ResponseDocument,
+    report: ReportDocument,
+    booking: Booking,
+}
+
+impl MadeUp {
+    fn of(trigger: Trigger, now: Timestamp) -> Self {
+        let status = match trigger {
+            Trigger::BookingCancelled => "cancelled",
+            _ => "confirmed",
+        };
+        let booking = Booking { status: status.to_owned(), ..booking(now) };
+        Self { document: document(), report: report(), booking }
+    }
+
+    /// What is paid for is a report or a consultation: the sample shows the report.
+    fn report_for(&self, trigger: Trigger) -> Option<&ReportDocument> {
+        match trigger {
+            Trigger::ReportApproved
+            | Trigger::ReportSent
+            | Trigger::ReportOpened
+            | Trigger::PaymentReceived => Some(&self.report),
+            Trigger::FormSubmitted
+            | Trigger::PartialSubmission
+            | Trigger::BookingMade
+            | Trigger::BookingRescheduled
+            | Trigger::BookingCancelled
+            | Trigger::LeadHot => None,
+        }
+    }
+
+    fn booking_for(&self, trigger: Trigger) -> Option<&Booking> {
+        match trigger {
+            Trigger::BookingMade | Trigger::BookingRescheduled | Trigger::BookingCancelled => {
+                Some(&self.booking)
+            }
+            Trigger::FormSubmitted
+            | Trigger::PartialSubmission
+            | Trigger::ReportApproved
+            | Trigger::ReportSent
+            | Trigger::ReportOpened
+            | Trigger::PaymentReceived
+            | Trigger::LeadHot => None,
+        }
+    }
+}
+
+/// Made-up ids are the same each time, and plainly nobody's.
+const fn id(n: u128) -> Uuid {
+    Uuid::from_u128(0x0000_0000_0000_4000_8000_0000_0000_0000 + n)
+}
+
+fn document() -> ResponseDocument {
+    ResponseDocument {
+        device: "mobile".to_owned(),
+        lang: "en".to_owned(),
+        ending: "default".to_owned(),
+        respondent: Respondent {
+            name: "Jane Example".to_owned(),
+            first_name: "Jane".to_owned(),
+            last_name: "Example".to_owned(),
+            email: "jane@example.com".to_owned(),
+            phone: "+1 202 555 0143".to_owned(),
+            company: "Example Ltd".to_owned(),
+        },
+        answers: vec![
+            answer("contact", "How can we reach you?", "contact_group", "Jane Example"),
+            answer("service", "What do you need?", "short_text", "Bookkeeping"),
+            answer("details", "Tell us more", "long_text", "We need help with our year end."),
+        ],
+        variables: Map::new(),
+        hidden: BTreeMap::from([("utm_source".to_owned(), "newsletter".to_owned())]),
+    }
+}
+
+fn answer(id: &str, question: &str, kind: &str, answer: &str) -> AnsweredQuestion {
+    AnsweredQuestion {
+        id: id.to_owned(),
+        question: question.to_owned(),
+        kind: kind.to_owned(),
+        answer: answer.to_owned(),
+    }
+}
+
+fn report() -> ReportDocument {
+    ReportDocument {
+        id: id(3).into(),
+        title: "Sample report".to_owned(),
+        status: "approved".to_owned(),
+        summary: Some("A short summary of what was found.".to_owned()),
+        highlights: vec!["A first point".to_owned(), "A second point".to_owned()],
+        review_url: "https://forms.example.com/reports/sample".to_owned(),
+        locked: false,
+    }
+}
+
+/// A call of half an hour, a day later.
+fn booking(now: Timestamp) -> Booking {
+    let starts_at = now.get() + TimeDelta::days(1);
+    Booking {
+        id: id(4).into(),
+        title: "Introductory call".to_owned(),
+        status: "confirmed".to_owned(),
+        starts_at: starts_at.into(),
+        ends_at: (starts_at + TimeDelta::minutes(30)).into(),
+        duration_min: 30,
+        time_zone: "Europe/London".to_owned(),
+        location: "Video call".to_owned(),
+        join_url: "https://meet.example.com/sample".to_owned(),
+        invitee: Invitee {
+            name: "Jane Example".to_owned(),
+            email: "jane@example.com".to_owned(),
+            phone: "+1 202 555 0143".to_owned(),
+            time_zone: "Europe/London".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn now() -> Timestamp {
+        "2026-11-01T10:00:00.000Z".parse().unwrap()
+    }
+
+    fn latest() -> Latest {
+        Latest {
+            form: FormPart { id: id(9).into(), title: "Intake".into(), url: "https://f".into() },
+            response_id: id(8),
+            submitted_at: now(),
+            document: ResponseDocument { ending: "vip".into(), ..document() },
+            report: None,
+            booking: None,
+        }
+    }
+
+    fn json_of(payload: &EventPayload) -> Value {
+        serde_json::to_value(payload).unwrap()
+    }
+
+    #[rstest]
+    #[case(Trigger::FormSubmitted, false, None, false)]
+    #[case(Trigger::PartialSubmission, false, None, true)]
+    #[case(Trigger::ReportApproved, true, None, false)]
+    #[case(Trigger::ReportSent, true, None, false)]
+    #[case(Trigger::ReportOpened, true, None, false)]
+    #[case(Trigger::PaymentReceived, true, None, false)]
+    #[case(Trigger::BookingMade, false, Some("confirmed"), false)]
+    #[case(Trigger::BookingRescheduled, false, Some("confirmed"), false)]
+    #[case(Trigger::BookingCancelled, false, Some("cancelled"), false)]
+    #[case(Trigger::LeadHot, false, None, false)]
+    fn what_a_trigger_implies_is_there(
+        #[case] trigger: Trigger,
+        #[case] report: bool,
+        #[case] booking: Option<&str>,
+        #[case] partial: bool,
+    ) {
+        let made_up = json_of(&made_up(trigger, None, now()));
+        let real = json_of(&of_submission(trigger, &latest()));
+        for sample in [&made_up, &real] {
+            assert_eq!(sample["event"], trigger.key());
+            assert_eq!(sample["report"].is_object(), report);
+            assert_eq!(sample.get("booking").is_some(), booking.is_some());
+            assert_eq!(sample.get("partial").is_some(), partial);
+            assert_eq!(sample["fields"]["service"], "Bookkeeping");
+        }
+        for sample in [&made_up, &real] {
+            assert_eq!(sample["booking"]["status"].as_str(), booking);
+        }
+        assert_eq!((&real["form"]["id"], &real["response"]["id"]), (&json!(id(9)), &json!(id(8))));
+        let ending = if partial { "" } else { "vip" };
+        assert_eq!(real["response"]["ending"], ending);
+    }
+
+    #[test]
+    fn a_made_up_sample_is_of_the_form_that_was_asked_for() {
+        let form = latest().form;
+        let sample = made_up(Trigger::FormSubmitted, Some(form.clone()), now());
+        assert_eq!(sample.form, form);
+        assert_eq!(sample.response.submitted_at, now());
+    }
+
+    #[test]
+    fn what_the_response_has_is_not_made_up() {
+        let real = ReportDocument { title: "Real".into(), ..report() };
+        let latest = Latest { report: Some(real), booking: Some(booking(now())), ..latest() };
+        let sample = of_submission(Trigger::FormSubmitted, &latest);
+        assert_eq!(sample.report.unwrap().title, "Real");
+        assert!(sample.booking.is_some());
+    }
+}

@@ -1,0 +1,57 @@
+//! Between hyper and the router: what every request gets, and every answer.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use tower::ServiceExt;
+
+use crate::exchange::Exchange;
+use crate::refusal::Refusal;
+
+/// Who is at the other end of the socket: an extension of every request. An IPv4 address is one,
+/// also on a socket of both families (ruling 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer(pub IpAddr);
+
+/// Answers the requests of one connection.
+#[derive(Clone)]
+pub(crate) struct Answering {
+    pub(crate) router: Router,
+    pub(crate) peer: Peer,
+    pub(crate) limit: Duration,
+    pub(crate) exchange: Arc<Exchange>,
+}
+
+impl Answering {
+    /// The answer to a request. If the request is not all here, or if where it ends is not known
+    /// (chunks), nothing can follow it on its connection.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let exchange = Arc::clone(&self.exchange);
+        let mut response = match exchange.refusal() {
+            Some(refusal) => refusal.into_response(),
+            None => self.route(request).await,
+        };
+        if !exchange.is_whole() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+
+    async fn route(self, request: Request<Incoming>) -> Response {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.peer);
+        match tokio::time::timeout(self.limit, self.router.oneshot(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(_) => Refusal::AnswerTooSlow.into_response(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! One connection, from its first byte to a close that cuts no answer off.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::{Answering, Peer};
+use crate::exchange::Exchange;
+use crate::gate::Gate;
+use crate::roster::Turn;
+use crate::settings::Times;
+use crate::tls::Tls;
+
+/// The most of a message that hyper keeps while it waits for its reader. More than a head, so that
+/// the gate always decides first.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What the connections of a door have in common.
+pub(crate) struct Shared {
+    pub(crate) router: Router,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) times: Times,
+    pub(crate) stop: CancellationToken,
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(stream: TcpStream, peer: IpAddr, turn: Turn, shared: Arc<Shared>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "answers may wait for acknowledgements");
+    }
+    let Some(tls) = &shared.tls else {
+        return converse(stream, peer, turn, &shared).await;
+    };
+    if let Some(stream) = shake_hands(tls.acceptor(), stream, peer, &shared).await {
+        converse(stream, peer, turn, &shared).await;
+    }
+}
+
+async fn shake_hands(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    peer: IpAddr,
+    shared: &Shared,
+) -> Option<TlsStream<TcpStream>> {
+    let handshake = timeout(shared.times.handshake, acceptor.accept(stream));
+    match shared.stop.run_until_cancelled(handshake).await? {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "no TLS handshake");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Answers requests until one of the two ends has had enough.
+async fn converse<S>(stream: S, peer: IpAddr, turn: Turn, shared: &Shared)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let exchange = Arc::new(Exchange::default());
+    let gate = Gate::new(stream, shared.times, turn.clone(), Arc::clone(&exchange));
+    let (router, limit) = (shared.router.clone(), shared.times.request);
+    let answering = Answering { router, peer: Peer(peer), limit, exchange };
+    let service = service_fn(move |request| answering.clone().answer(request));
+    let mut connection = http1::Builder::new()
+        .half_close(false)
+        .header_read_timeout(None)
+        .max_buf_size(BUFFER_BYTES)
+        .serve_connection(TokioIo::new(gate), service);
+    let ended = match shared.stop.run_until_cancelled(&mut connection).await {
+        Some(ended) => ended,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            (&mut connection).await
+        }
+    };
+    match ended {
+        Ok(()) => leave(connection.into_parts().io.into_inner(), &turn, shared.times.linger).await,
+        Err(error) => tracing::debug!(%peer, %error, "a connection broke"),
+    }
+}
+
+/// Says that nothing more comes from here and, if the other end may still be sending, lets it come
+/// for a while: to close on bytes that were not read would take back the answer before them
+/// (RFC 9112, section 9.6).
+async fn leave<S>(gate: Gate<S>, turn: &Turn, linger: Duration)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    turn.wait();
+    let (mut stream, may_send) = gate.into_stream();
+    let closed = timeout(linger, async {
+        stream.shutdown().await?;
+        if may_send {
+            copy(&mut stream, &mut sink()).await?;
+        }
+        std::io::Result::Ok(())
+    });
+    if let Ok(Err(error)) = closed.await {
+        tracing::debug!(%error, "the other end was gone first");
+    }
+}
+
+#[cfg(test)]
+mod tests;

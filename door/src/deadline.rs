@@ -1,0 +1,97 @@
+//! The end of a wait, cheap to move: most waits are over long before it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The end of a wait.
+#[derive(Debug, Default)]
+pub(crate) struct Deadline {
+    at: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    /// From now on.
+    pub(crate) fn set(&mut self, after: Duration) {
+        self.at = Some(Instant::now() + after);
+    }
+
+    /// From now on, unless one is set already.
+    pub(crate) fn set_once(&mut self, after: Duration) {
+        if self.at.is_none() {
+            self.set(after);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.at = None;
+    }
+
+    /// Ready at the deadline, which is never if none is set.
+    ///
+    /// The timer is touched only if it would ring too late: one that rings early, for a deadline
+    /// that was moved since, is set again.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.at else {
+            return Poll::Pending;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if timer.deadline() > at {
+            timer.as_mut().reset(at);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= at {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    async fn passed(deadline: &mut Deadline) -> Duration {
+        let begun = Instant::now();
+        poll_fn(|cx| deadline.poll(cx)).await;
+        begun.elapsed()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_the_wait_when_it_was_set_to() {
+        let mut deadline = Deadline::default();
+        deadline.set(SECOND);
+        assert_eq!(passed(&mut deadline).await, SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_can_be_moved_both_ways_while_it_is_waited_for() {
+        let mut deadline = Deadline::default();
+        for seconds in [5, 9, 2] {
+            deadline.set(SECOND * seconds);
+            let poll = poll_fn(|cx| Poll::Ready(deadline.poll(cx))).await;
+            assert!(poll.is_pending());
+        }
+        assert_eq!(passed(&mut deadline).await, SECOND * 2);
+        deadline.set(SECOND * 3);
+        deadline.set_once(SECOND);
+        assert_eq!(passed(&mut deadline).await, SECOND * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_one_the_wait_has_no_end() {
+        let mut deadline = Deadline::default();
+        deadline.set(SECOND);
+        deadline.clear();
+        let waited = tokio::time::timeout(SECOND * 60, passed(&mut deadline)).await;
+        assert!(waited.is_err());
+    }
+}

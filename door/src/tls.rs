@@ -1,0 +1,111 @@
+//! TLS: certificate and key from PEM files, which can be read anew while the door is served.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate and its key. Clones are one: what one reads anew, all have.
+#[derive(Clone)]
+pub struct Tls(Arc<Inner>);
+
+struct Inner {
+    certificate: PathBuf,
+    key: PathBuf,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file cannot be read, or is not PEM.
+    #[error("{}: {source}", .path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: pem::Error,
+    },
+    /// The file has no certificate.
+    #[error("{} holds no certificate (PEM)", .0.display())]
+    NoCertificate(PathBuf),
+    /// Both are readable, and do not work together.
+    #[error("{} with {}: {source}", .certificate.display(), .key.display())]
+    Unusable {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// Why.
+        source: rustls::Error,
+    },
+}
+
+impl Tls {
+    /// Reads a certificate, with those it is signed by behind it, and its key.
+    pub fn load(
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Result<Self, TlsError> {
+        let (certificate, key) = (certificate.into(), key.into());
+        let config = RwLock::new(read(&certificate, &key)?);
+        Ok(Self(Arc::new(Inner { certificate, key, config })))
+    }
+
+    /// Reads both files again, for the connections to come. After an error the old ones stay.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = read(&self.0.certificate, &self.0.key)?;
+        *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let config = self.0.config.read().unwrap_or_else(PoisonError::into_inner);
+        TlsAcceptor::from(Arc::clone(&config))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { certificate, key, .. } = &*self.0;
+        f.debug_struct("Tls")
+            .field("certificate", certificate)
+            .field("key", key)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let unreadable = |path: &Path, source| TlsError::Unreadable { path: path.into(), source };
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(certificate, error))?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate(certificate.into()));
+    }
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
+    config(chain, private).map(Arc::new).map_err(|source| TlsError::Unusable {
+        certificate: certificate.into(),
+        key: key.into(),
+        source,
+    })
+}
+
+/// The provider is named, so that nothing depends on what the process has installed.
+fn config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,178 @@
+//! TLS: the certificate, reading it anew, and callers who speak something else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use door::{Settings, Times, Tls};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::helper::{Caller, HELLO, SHORT, Served, serve};
+
+/// A folder with a certificate and its key.
+struct Papers(TempDir);
+
+impl Papers {
+    fn new() -> Self {
+        let papers = Self(tempfile::tempdir().unwrap());
+        papers.renew();
+        papers
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn renew(&self) -> CertificateDer<'static> {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["door.example".to_owned()]).unwrap();
+        fs::write(self.path("cert.pem"), cert.pem()).unwrap();
+        fs::write(self.path("key.pem"), signing_key.serialize_pem()).unwrap();
+        cert.der().clone()
+    }
+
+    fn load(&self) -> Tls {
+        Tls::load(self.path("cert.pem"), self.path("key.pem")).unwrap()
+    }
+}
+
+async fn serve_tls(tls: &Tls) -> Served {
+    serve(Settings { tls: Some(tls.clone()), ..Settings::default() }).await
+}
+
+/// A caller who trusts one certificate.
+async fn connect(
+    served: &Served,
+    trusted: &CertificateDer<'static>,
+    protocols: &[&str],
+) -> std::io::Result<Caller<TlsStream<TcpStream>>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let stream = TcpStream::connect(served.addr).await?;
+    let name = "door.example".try_into().unwrap();
+    Ok(Caller(TlsConnector::from(Arc::new(config)).connect(name, stream).await?))
+}
+
+#[tokio::test]
+async fn requests_over_tls_are_answered_and_bad_ones_refused() {
+    let papers = Papers::new();
+    let certificate = papers.renew();
+    let served = serve_tls(&papers.load()).await;
+    let mut caller = connect(&served, &certificate, &["h2", "http/1.1"]).await.unwrap();
+    assert_eq!(caller.0.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    caller.send(HELLO.repeat(2)).await;
+    caller.answer().await.assert_is(200, "hello");
+    caller.answer().await.assert_is(200, "hello");
+    caller.send("GET / HTTP/1.1\n\n").await;
+    caller.answer().await.assert_refusal(400);
+    caller.assert_closed().await;
+}
+
+#[tokio::test]
+async fn a7_an_answer_over_tls_is_not_lost_behind_a_large_body() {
+    let papers = Papers::new();
+    let certificate = papers.renew();
+    let served = serve_tls(&papers.load()).await;
+    let mut caller = connect(&served, &certificate, &[]).await.unwrap();
+    caller.send("POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 4194304\r\n\r\n").await;
+    caller.send(vec![b'x'; 4 << 20]).await;
+    caller.answer().await.assert_is(413, "too large");
+    caller.assert_closed().await;
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_for_new_connections() {
+    let papers = Papers::new();
+    let old = papers.renew();
+    let tls = papers.load();
+    let served = serve_tls(&tls).await;
+    let mut before = connect(&served, &old, &[]).await.unwrap();
+
+    let new = papers.renew();
+    connect(&served, &old, &[]).await.unwrap();
+    tls.reload().unwrap();
+    connect(&served, &old, &[]).await.err().unwrap();
+    let mut after = connect(&served, &new, &[]).await.unwrap();
+    for caller in [&mut before, &mut after] {
+        caller.send(HELLO).await;
+        caller.answer().await.assert_is(200, "hello");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
+    let papers = Papers::new();
+    let certificate = papers.renew();
+    let tls = papers.load();
+    let served = serve_tls(&tls).await;
+    let spoilt = |name: &str, text: &str| {
+        let path = papers.path(name);
+        let good = fs::read(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        let error = tls.reload().unwrap_err().to_string();
+        fs::write(&path, good).unwrap();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+    };
+    spoilt("cert.pem", "nonsense");
+    spoilt("cert.pem", "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n");
+    spoilt("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    spoilt("key.pem", "nonsense");
+    let other = Papers::new();
+    spoilt("key.pem", &fs::read_to_string(other.path("key.pem")).unwrap());
+    connect(&served, &certificate, &[]).await.unwrap();
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let papers = Papers::new();
+    let missing = Path::new("/nowhere/key.pem");
+    let error = Tls::load(papers.path("cert.pem"), missing).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/key.pem"), "{error}");
+    assert!(format!("{:?}", papers.load()).contains("cert.pem"));
+}
+
+#[tokio::test]
+async fn who_does_not_speak_tls_or_only_http_2_is_closed() {
+    let papers = Papers::new();
+    let certificate = papers.renew();
+    let served = serve_tls(&papers.load()).await;
+    let mut plain = served.caller().await;
+    plain.send(HELLO).await;
+    let mut said = Vec::new();
+    let _ = tokio::io::AsyncReadExt::read_to_end(&mut plain.0, &mut said).await;
+    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    connect(&served, &certificate, &["h2"]).await.err().unwrap();
+    connect(&served, &certificate, &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a22_a_handshake_that_does_not_come_is_given_up() {
+    let papers = Papers::new();
+    let times = Times { handshake: SHORT, ..Times::default() };
+    let tls = Some(papers.load());
+    let served = serve(Settings { tls, times, ..Settings::default() }).await;
+    served.caller().await.assert_closed().await;
+}
+
+#[tokio::test]
+async fn a_handshake_does_not_hold_the_stop() {
+    let papers = Papers::new();
+    let served = serve_tls(&papers.load()).await;
+    let mut caller = served.caller().await;
+    caller.send([22, 3, 1]).await;
+    served.stop.cancel();
+    served.ended().await;
+}

@@ -1,0 +1,211 @@
+//! Form invites, from the place of the day to the recorded answer of the mail server (contract,
+//! section POST /forms/{id}/send; ruling 11).
+//!
+//! [`Inviter::invite`] reserves the day's place, hands the mail over, and records what came of it.
+//! Between the first and the last a process may die: [`TakeOver`] finishes what nobody finished,
+//! with the same bytes under the same Message-ID. A place is therefore never held for ever, and
+//! nobody is told "already sent" of a mail that will never come.
+//!
+//! The mail itself is written and sent by the mailer; this crate decides whether, and remembers.
+
+mod record;
+mod reserve;
+mod settings;
+mod take_over;
+
+use domain::context::{Actor, Context};
+use domain::email::EmailAddress;
+use domain::invite::{InviteOf, InviteRejection};
+use domain::lang::Lang;
+use domain::time::Timestamp;
+use mailer::{Invite as Letter, Mail, Sent, compose};
+use projector::firms::{self, SenderRow};
+use projector::people::{self, PersonRow};
+use uuid::Uuid;
+use vault::{Recipient, Subject, secrets};
+
+pub use settings::{InviteError, Inviter, Patience};
+pub use take_over::TakeOver;
+
+use reserve::Reserved;
+
+/// An invite as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewInvite {
+    /// The form: published, and the firm's.
+    pub form_id: Uuid,
+    /// Its title.
+    pub form_title: String,
+    /// The link that is sent.
+    pub url: String,
+    /// Who gets it.
+    pub to: EmailAddress,
+    /// By what name the person is greeted.
+    pub greeting: Option<String>,
+    /// The language of the mail; English when none was asked for.
+    pub lang: Lang,
+    /// A note that is shown in the mail.
+    pub message: Option<String>,
+}
+
+/// What became of an invite (contract, section FormInvite).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invited {
+    /// The mail server took it.
+    Sent {
+        /// Its id, which is in its Message-ID.
+        email_id: Uuid,
+    },
+    /// Nothing was sent, and nothing will be: not to be tried again.
+    Skipped(Skip),
+}
+
+/// Why nothing was sent (ruling 11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skip {
+    /// The person wants no mail of this firm.
+    Unsubscribed,
+    /// The address was refused for good.
+    Bounced,
+    /// The firm does not send invites.
+    SwitchedOff,
+    /// The person got this form today.
+    AlreadySentToday,
+}
+
+impl Skip {
+    /// The word in `reason`.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Unsubscribed => "unsubscribed",
+            Self::Bounced => "bounced",
+            Self::SwitchedOff => "switched_off",
+            Self::AlreadySentToday => "already_sent_today",
+        }
+    }
+
+    /// What keeps a mail from being written at all.
+    const fn of(person: PersonRow, sender: &SenderRow) -> Option<Self> {
+        match (person.unsubscribed, person.bounced, sender.invites_enabled) {
+            (true, _, _) => Some(Self::Unsubscribed),
+            (false, true, _) => Some(Self::Bounced),
+            (false, false, false) => Some(Self::SwitchedOff),
+            (false, false, true) => None,
+        }
+    }
+}
+
+impl Inviter {
+    /// Invites a person to a form.
+    ///
+    /// # Errors
+    /// [`InviteError`]; then the person got nothing, or gets this very mail later.
+    pub async fn invite(
+        &self,
+        firm_id: Uuid,
+        actor: Actor,
+        new: &NewInvite,
+    ) -> Result<Invited, InviteError> {
+        let pool = self.store.pool();
+        let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
+        let person_id = self.identity.person(firm_id, &new.to);
+        if let Some(skip) = Skip::of(people::find(pool, firm_id, person_id).await?, &sender) {
+            return Ok(Invited::Skipped(skip));
+        }
+        let context = self.context(firm_id, actor);
+        let day = context.recorded_at.day();
+        let of = InviteOf { form_id: new.form_id, person_id, day };
+        let mail = self.write(&context, of, &sender, new).await?;
+        match self.reserve_patiently(&context, of, &mail).await? {
+            Reserved::Now => {}
+            Reserved::AlreadySent => return Ok(Invited::Skipped(Skip::AlreadySentToday)),
+        }
+        let sent = self.mailer.send(&mail).await;
+        self.record(&context, of, &sent).await?;
+        answer(&mail, &sent)
+    }
+
+    /// The place of the day is asked for again while another call is sending the same invite.
+    async fn reserve_patiently(
+        &self,
+        context: &Context,
+        of: InviteOf,
+        mail: &Mail,
+    ) -> Result<Reserved, InviteError> {
+        let until = tokio::time::Instant::now() + self.patience.wait;
+        loop {
+            match self.reserve(context, of, mail).await {
+                Err(InviteError::Rejected(InviteRejection::BeingSent)) => {
+                    self.until_finished(of.id(context.firm_id), until).await?;
+                }
+                reserved => return reserved,
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        context: &Context,
+        of: InviteOf,
+        sender: &SenderRow,
+        new: &NewInvite,
+    ) -> Result<Mail, InviteError> {
+        let firm_id = context.firm_id;
+        let mut connection = self.store.pool().acquire().await?;
+        let wrapping = self.keyring.wrapping();
+        let reply_to = secrets::contact(&mut connection, wrapping, firm_id).await?;
+        let recipient = Recipient { firm_id, person_id: of.person_id };
+        Ok(compose(&Letter {
+            email_id: of.id(firm_id),
+            date: context.recorded_at,
+            from: &self.sender,
+            to: &new.to,
+            lang: new.lang,
+            firm_name: &sender.name,
+            color: sender.brand.color.as_deref(),
+            logo_url: sender.brand.logo_url.as_deref(),
+            reply_to: reply_to.as_deref(),
+            form_title: &new.form_title,
+            form_url: &new.url,
+            greeting: new.greeting.as_deref(),
+            message: new.message.as_deref(),
+            unsubscribe_url: &self.unsubscribe_url(recipient, new.lang),
+        }))
+    }
+
+    /// One link per person and firm; whoever follows it needs no key.
+    fn unsubscribe_url(&self, recipient: Recipient, lang: Lang) -> String {
+        let link = self.identity.link(recipient);
+        format!("{}/unsubscribe/{link}?lang={}", self.public_url, lang.code())
+    }
+
+    fn context(&self, firm_id: Uuid, actor: Actor) -> Context {
+        Context {
+            firm_id,
+            recorded_at: self.clock.now(),
+            actor,
+            correlation_id: self.entropy.id(),
+            causation_id: None,
+            traceparent: None,
+        }
+    }
+}
+
+fn answer(mail: &Mail, sent: &Sent) -> Result<Invited, InviteError> {
+    match sent {
+        Sent::Accepted => Ok(Invited::Sent { email_id: mail.email_id }),
+        Sent::Refused { .. } => Ok(Invited::Skipped(Skip::Bounced)),
+        Sent::Failed(_) => Err(InviteError::NotSent),
+    }
+}
+
+/// Whose data an invite's mail is.
+const fn subject(firm_id: Uuid, invite_id: Uuid) -> Subject {
+    Subject { firm_id, subject_id: invite_id }
+}
+
+/// The same context, as the service itself, later.
+fn as_system(context: &Context, recorded_at: Timestamp) -> Context {
+    Context { actor: Actor::System, recorded_at, ..context.clone() }
+}

@@ -1,0 +1,93 @@
+//! Recording what the mail server said, and dropping the mail with it.
+
+use domain::context::Context;
+use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection};
+use domain::person::{Person, PersonCommand};
+use eventstore::{Appending, NewEvent, load, retry_conflicts};
+use mailer::Sent;
+use uuid::Uuid;
+use vault::mails;
+
+use crate::settings::{InviteError, Inviter};
+use crate::{as_system, subject};
+
+impl Inviter {
+    /// Records what became of a reserved invite. As the service itself: the key that asked for it
+    /// may be revoked by now. What was recorded already stays as it is.
+    pub(crate) async fn record(
+        &self,
+        context: &Context,
+        of: InviteOf,
+        sent: &Sent,
+    ) -> Result<(), InviteError> {
+        let context = as_system(context, self.clock.now());
+        let command = match sent {
+            Sent::Accepted => InviteCommand::RecordSent(of),
+            Sent::Refused { code } => {
+                tracing::info!(?code, "an invite's address was refused");
+                InviteCommand::RecordRefused(of)
+            }
+            Sent::Failed(why) => {
+                tracing::warn!(why, "an invite could not be sent");
+                InviteCommand::GiveBack(of)
+            }
+        };
+        self.finish(&context, of, command).await
+    }
+
+    /// Ends a reservation.
+    pub(crate) async fn finish(
+        &self,
+        context: &Context,
+        of: InviteOf,
+        command: InviteCommand,
+    ) -> Result<(), InviteError> {
+        let attempt = || self.try_finish(context, of, command);
+        match retry_conflicts(context.correlation_id, attempt).await {
+            Err(InviteError::Rejected(InviteRejection::NotReserved)) => return Ok(()),
+            finished => finished?,
+        }
+        if matches!(command, InviteCommand::RecordSent(_)) {
+            let invite = subject(context.firm_id, of.id(context.firm_id));
+            self.keyring.forget(&[invite]).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_finish(
+        &self,
+        context: &Context,
+        of: InviteOf,
+        command: InviteCommand,
+    ) -> Result<(), InviteError> {
+        let invite_id = of.id(context.firm_id);
+        let mut appending = self.store.begin().await?;
+        let upcasters = self.store.upcasters();
+        let stream = invite_id.to_string();
+        let (invite, last) = load::<Invite>(appending.connection(), &upcasters, &stream).await?;
+        let decided = invite.decide(&command).map_err(InviteError::Rejected)?;
+        let mut events = NewEvent::after(last, &stream, context, decided);
+        if let (InviteCommand::RecordRefused(_), Some(cause)) = (command, events.first()) {
+            let context = context.caused_by(cause.id());
+            events.extend(self.bounce(&mut appending, &context, of.person_id).await?);
+        }
+        appending.append(events).await?;
+        mails::drop_of(appending.connection(), invite_id).await?;
+        Ok(appending.commit().await?)
+    }
+
+    /// A refusal for good is remembered of the person (ruling 11).
+    async fn bounce(
+        &self,
+        appending: &mut Appending<'_>,
+        context: &Context,
+        person_id: Uuid,
+    ) -> Result<Vec<NewEvent>, InviteError> {
+        let stream = person_id.to_string();
+        let upcasters = self.store.upcasters();
+        let (person, last) = load::<Person>(appending.connection(), &upcasters, &stream).await?;
+        let bounce = PersonCommand::Bounce { time: context.recorded_at };
+        let Ok(decided) = person.decide(&bounce);
+        Ok(NewEvent::after(last, &stream, context, decided))
+    }
+}

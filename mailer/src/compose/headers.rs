@@ -1,0 +1,133 @@
+//! The header section of an invite (RFC 5322, section 2.2). Whatever a text holds, it stays in
+//! the header it was put into, says there what it says, and no line is longer than 998 bytes.
+//!
+//! Written here and not by lettre: its builder panics on line breaks and on dates before 1970,
+//! lets text pass that reads like an encoded word, and does not break long words.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use domain::email::EmailAddress;
+
+use super::Letter;
+use crate::mail::Invite;
+
+/// Lines are folded here where they can be (RFC 2047, section 2).
+const FOLD: usize = 76;
+
+/// The bytes of text in one encoded word: in base64 it fits on a line with its header's name.
+const ENCODED_WORD_BYTES: usize = 36;
+
+/// The longest piece that is not broken up.
+const WORD_MAX: usize = 60;
+
+/// The longest address that a header can name on one line.
+const LISTED_URL_MAX: usize = 900;
+
+/// The headers written so far.
+pub(super) struct Headers(String);
+
+impl Headers {
+    /// All of an invite's but those of its body.
+    pub(super) fn of(invite: &Invite<'_>, letter: &Letter) -> Self {
+        let sender = invite.from.address();
+        let mut headers = Self(String::new());
+        headers.add("From", from(&letter.firm, sender));
+        headers.add("To", [invite.to.to_string()]);
+        if let Some(address) = reply_to(invite) {
+            headers.add("Reply-To", [address.to_string()]);
+        }
+        headers.add("Subject", text(&letter.words.subject));
+        headers.add("Date", [date(invite)]);
+        headers.add("Message-ID", [format!("<{}@{}>", invite.email_id, sender.domain())]);
+        headers.add("Content-Language", [letter.words.code.to_owned()]);
+        // A program writes it and it answers nobody: no holiday notice is to answer it either
+        // (RFC 3834, sections 2 and 5).
+        headers.add("Auto-Submitted", ["auto-generated".to_owned()]);
+        headers.add_unsubscribe(&letter.unsubscribe_url);
+        headers.add("MIME-Version", ["1.0".to_owned()]);
+        headers
+    }
+
+    /// The header section; the body's own headers follow.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0.into_bytes()
+    }
+
+    /// One header, folded between its pieces where its line gets too long.
+    fn add(&mut self, name: &str, pieces: impl IntoIterator<Item = String>) {
+        self.0.push_str(name);
+        self.0.push(':');
+        let mut width = name.len() + 1;
+        for piece in pieces {
+            if width + 1 + piece.len() > FOLD && width > name.len() + 1 {
+                self.0.push_str("\r\n");
+                width = 0;
+            }
+            self.0.push(' ');
+            self.0.push_str(&piece);
+            width += 1 + piece.len();
+        }
+        self.0.push_str("\r\n");
+    }
+
+    /// RFC 2369, section 3.2, and by one click where the address is https (RFC 8058, section 3.1).
+    /// An address that does not fit a header is in the mail's text only.
+    fn add_unsubscribe(&mut self, url: &str) {
+        let fits = url.len() <= LISTED_URL_MAX
+            && url.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+        if !fits {
+            return;
+        }
+        self.add("List-Unsubscribe", [format!("<{url}>")]);
+        if url.starts_with("https://") {
+            let one_click = "List-Unsubscribe=One-Click".to_owned();
+            self.add("List-Unsubscribe-Post", [one_click]);
+        }
+    }
+}
+
+/// The firm's name before the service's address.
+fn from(firm: &str, sender: &EmailAddress) -> Vec<String> {
+    let mut pieces = if is_plain(firm) && firm.len() <= WORD_MAX {
+        vec![format!("\"{}\"", firm.replace('\\', "\\\\").replace('"', "\\\""))]
+    } else {
+        encoded(firm)
+    };
+    pieces.push(format!("<{sender}>"));
+    pieces
+}
+
+fn reply_to(invite: &Invite<'_>) -> Option<EmailAddress> {
+    invite.reply_to?.parse().ok()
+}
+
+/// RFC 5322, section 3.3.
+fn date(invite: &Invite<'_>) -> String {
+    invite.date.get().format("%a, %d %b %Y %H:%M:%S +0000").to_string()
+}
+
+/// Free text: its words as they are, or all of it encoded.
+fn text(line: &str) -> Vec<String> {
+    if is_plain(line) { line.split(' ').map(str::to_owned).collect() } else { encoded(line) }
+}
+
+/// Whether it is ASCII that folds, and that nobody takes for an encoded word.
+fn is_plain(line: &str) -> bool {
+    line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+        && !line.contains("=?")
+        && line.split(' ').all(|word| word.len() <= WORD_MAX)
+}
+
+/// RFC 2047, section 4.1; no character is split between two words.
+fn encoded(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for character in line.chars() {
+        match words.last_mut() {
+            Some(word) if word.len() + character.len_utf8() <= ENCODED_WORD_BYTES => {
+                word.push(character);
+            }
+            _ => words.push(character.to_string()),
+        }
+    }
+    words.into_iter().map(|word| format!("=?utf-8?B?{}?=", STANDARD.encode(word))).collect()
+}

@@ -1,0 +1,140 @@
+//! The invite as HTML that mail readers show: one column of tables without meaning, styles on the
+//! elements, dark colours where the reader asks for them. maud escapes every text and attribute;
+//! nothing here turns text into a link.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::Letter;
+
+/// What a reader in the dark sees. The button keeps the firm's colours.
+const DARK: &str = "@media (prefers-color-scheme:dark){\
+.page{background-color:#111417!important}.card{background-color:#1b1f24!important}\
+.text{color:#e6e9ec!important}.soft{color:#aab4be!important}}";
+
+/// Readers are asked not to make links either.
+const NO_LINKS: &str = "telephone=no, date=no, address=no, email=no, url=no";
+
+const PAGE: &str = "margin:0;padding:0;background-color:#f3f4f6";
+const CARD: &str = "padding:32px;background-color:#ffffff;color:#1f2933;\
+font-family:Arial,Helvetica,sans-serif;font-size:16px;line-height:1.5;text-align:left";
+const FIRM: &str = "margin:0 0 24px;font-size:18px;font-weight:bold;color:#1f2933";
+const LOGO: &str = "display:block;height:48px;width:auto;max-width:100%;margin:0 0 24px;border:0;\
+object-fit:contain;object-position:left";
+const TITLE: &str = "margin:0 0 24px;font-size:24px;line-height:1.25;color:#1f2933";
+const TEXT: &str = "margin:0 0 16px;color:#1f2933";
+const SOFT: &str = "margin:0 0 8px;font-size:14px;color:#52606d";
+const LINK: &str = "color:#1f2933;word-break:break-all";
+const FOOT: &str = "padding:16px 32px 32px;text-align:left;\
+font-family:Arial,Helvetica,sans-serif;font-size:13px;line-height:1.5";
+const FOOT_TEXT: &str = "margin:0 0 8px;color:#52606d";
+const FOOT_LINK: &str = "color:#52606d";
+
+/// Lays it out.
+pub(super) fn write(letter: &Letter) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang=(letter.words.code) {
+            (head(letter))
+            body.page style=(PAGE) { (frame(letter)) }
+        }
+    };
+    page.into_string()
+}
+
+fn head(letter: &Letter) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="supported-color-schemes" content="light dark";
+            meta name="format-detection" content=(NO_LINKS);
+            title { (letter.words.subject) }
+            style { (PreEscaped(DARK)) }
+        }
+    }
+}
+
+/// Some readers drop the outer elements: the language is said again inside.
+fn frame(letter: &Letter) -> Markup {
+    let bar = format!("{CARD};border-top:4px solid {}", letter.accent.background);
+    html! {
+        div lang=(letter.words.code) {
+            table.page role="presentation" width="100%" cellpadding="0" cellspacing="0" border="0"
+                style=(PAGE) {
+                tr { td align="center" style="padding:24px 12px" {
+                    table role="presentation" width="560" cellpadding="0" cellspacing="0"
+                        border="0" style="width:100%;max-width:560px" {
+                        tr { td.card.text style=(bar) { (card(letter)) } }
+                        tr { td style=(FOOT) { (foot(letter)) } }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn card(letter: &Letter) -> Markup {
+    let words = &letter.words;
+    html! {
+        (brand(letter))
+        h1.text style=(TITLE) { (words.title) }
+        p.text style=(TEXT) { (words.hello) }
+        p.text style=(TEXT) { (words.invitation) }
+        @if let Some(note) = &letter.note { (quote(letter, note)) }
+        (button(letter))
+        p.soft style=(SOFT) { (words.copy) }
+        p style="margin:0;font-size:14px" {
+            a.text href=(letter.form_url) style=(LINK) { (letter.form_url) }
+        }
+    }
+}
+
+/// The logo says the firm's name where it is not shown.
+fn brand(letter: &Letter) -> Markup {
+    html! {
+        @match &letter.logo_url {
+            Some(url) => img.text src=(url) alt=(letter.firm) height="48" style=(LOGO);,
+            None => p.text style=(FIRM) { (letter.firm) },
+        }
+    }
+}
+
+/// The note's lines; a note may run from right to left.
+fn quote(letter: &Letter, note: &str) -> Markup {
+    let style = format!(
+        "margin:0 0 16px;padding:4px 0 4px 16px;border-left:4px solid {};color:#1f2933",
+        letter.accent.background
+    );
+    html! {
+        p.soft style=(SOFT) { (letter.words.note) }
+        blockquote.text dir="auto" style=(style) {
+            @for (at, line) in note.split('\n').enumerate() {
+                @if at > 0 { br; }
+                (line)
+            }
+        }
+    }
+}
+
+/// Its edge is in the ink's colour: it shows on a page of the background's colour too.
+fn button(letter: &Letter) -> Markup {
+    let accent = &letter.accent;
+    let style = format!(
+        "display:inline-block;padding:14px 28px;background-color:{};color:{};\
+         border:1px solid {};border-radius:6px;font-weight:bold;text-decoration:none",
+        accent.background, accent.ink, accent.ink
+    );
+    html! {
+        p style="margin:24px 0" { a href=(letter.form_url) style=(style) { (letter.words.button) } }
+    }
+}
+
+fn foot(letter: &Letter) -> Markup {
+    html! {
+        p.soft style=(FOOT_TEXT) { (letter.words.why) }
+        p style="margin:0" {
+            a.soft href=(letter.unsubscribe_url) style=(FOOT_LINK) { (letter.words.leave) }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The invite as plain text.
+
+use super::Letter;
+
+/// Lays it out. Paragraphs are single lines: their reader breaks them.
+pub(super) fn write(letter: &Letter) -> String {
+    let words = &letter.words;
+    let mut parts = vec![words.hello.clone(), words.invitation.clone()];
+    if let Some(note) = &letter.note {
+        parts.push(words.note.clone());
+        parts.push(quoted(note));
+    }
+    parts.push(link(words.button, words.colon, &letter.form_url));
+    // What follows "-- " is a signature to mail readers.
+    let leave = link(words.leave, words.colon, &letter.unsubscribe_url);
+    parts.push(format!("-- \n{}\n{leave}\n", words.why));
+    parts.join("\n\n")
+}
+
+fn quoted(note: &str) -> String {
+    let lines: Vec<_> = note.split('\n').map(|line| format!("> {line}")).collect();
+    lines.join("\n")
+}
+
+fn link(label: &str, colon: &str, url: &str) -> String {
+    format!("{label}{colon}\n{url}")
+}

@@ -1,0 +1,117 @@
+//! Every word of an invite in every language, with that language's quotes and spaces. No sentence
+//! ends in a name, which may end in a full stop, and no word changes before one.
+//!
+//! It must not know how they are laid out.
+
+use domain::lang::Lang;
+
+/// What the words are about.
+pub(super) struct Facts<'a> {
+    /// Who invites.
+    pub(super) firm: &'a str,
+    /// To which form; none when its title shows nothing.
+    pub(super) title: Option<&'a str>,
+    /// By what name to greet.
+    pub(super) name: Option<&'a str>,
+    /// Where the mail goes.
+    pub(super) to: &'a str,
+}
+
+/// What an invite says.
+pub(super) struct Words {
+    /// Their language, as an attribute and a header name it.
+    pub(super) code: &'static str,
+    /// The mail's subject.
+    pub(super) subject: String,
+    /// The form's title.
+    pub(super) title: String,
+    /// The greeting.
+    pub(super) hello: String,
+    /// What the mail is for.
+    pub(super) invitation: String,
+    /// What stands over the note.
+    pub(super) note: String,
+    /// What stands on the button.
+    pub(super) button: &'static str,
+    /// What stands over the link as text, beside a button.
+    pub(super) copy: &'static str,
+    /// Who sent the mail, and why this person got it.
+    pub(super) why: String,
+    /// What stands on the link that ends it.
+    pub(super) leave: &'static str,
+    /// How a colon is set.
+    pub(super) colon: &'static str,
+}
+
+impl Words {
+    /// Says it in this language.
+    pub(super) fn new(lang: Lang, facts: &Facts<'_>) -> Self {
+        match lang {
+            Lang::En => english(facts),
+            Lang::Fr => french(facts),
+            Lang::Es => spanish(facts),
+        }
+    }
+}
+
+fn english(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
+    let title = title.unwrap_or("Form");
+    Words {
+        code: Lang::En.code(),
+        subject: format!("{firm} invites you to fill in “{title}”"),
+        title: title.to_owned(),
+        hello: name.map_or("Hello,".to_owned(), |name| format!("Hello {name},")),
+        invitation: format!("{firm} invites you to fill in the form “{title}”."),
+        note: format!("{firm} writes:"),
+        button: "Open the form",
+        copy: "If the button does not work, copy this address into your browser:",
+        why: format!(
+            "{firm} sent you this email. You are receiving it at {to} because {firm} would like \
+             to have your answers."
+        ),
+        leave: "Stop receiving these emails",
+        colon: ":",
+    }
+}
+
+/// Guillemets and colons are set off by spaces that do not break.
+fn french(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
+    let title = title.unwrap_or("Formulaire");
+    Words {
+        code: Lang::Fr.code(),
+        subject: format!("{firm} vous invite à remplir «\u{A0}{title}\u{A0}»"),
+        title: title.to_owned(),
+        hello: name.map_or("Bonjour,".to_owned(), |name| format!("Bonjour {name},")),
+        invitation: format!("{firm} vous invite à remplir le formulaire «\u{A0}{title}\u{A0}»."),
+        note: format!("{firm} vous écrit\u{A0}:"),
+        button: "Ouvrir le formulaire",
+        copy: "Si le bouton ne fonctionne pas, copiez cette adresse dans votre navigateur\u{A0}:",
+        why: format!(
+            "{firm} vous a envoyé cet e-mail. Vous le recevez à l’adresse {to} car {firm} \
+             souhaite connaître vos réponses."
+        ),
+        leave: "Ne plus recevoir ces e-mails",
+        colon: "\u{A0}:",
+    }
+}
+
+/// The greeting ends in a colon, and a comma sets the name off.
+fn spanish(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
+    let title = title.unwrap_or("Formulario");
+    Words {
+        code: Lang::Es.code(),
+        subject: format!("{firm} le invita a completar «{title}»"),
+        title: title.to_owned(),
+        hello: name.map_or("Hola:".to_owned(), |name| format!("Hola, {name}:")),
+        invitation: format!("{firm} le invita a completar el formulario «{title}»."),
+        note: format!("{firm} le escribe:"),
+        button: "Abrir el formulario",
+        copy: "Si el botón no funciona, copie esta dirección en su navegador:",
+        why: format!(
+            "{firm} le ha enviado este correo electrónico. Lo recibe en la dirección {to} porque \
+             {firm} desea conocer sus respuestas."
+        ),
+        leave: "Dejar de recibir estos correos",
+        colon: ":",
+    }
+}

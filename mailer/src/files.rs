@@ -1,0 +1,41 @@
+//! Mail as files, for development: one file per mail, whole or not there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::fs::{self, OpenOptions};
+use tokio::io::AsyncWriteExt;
+
+use crate::mail::Mail;
+use crate::mailer::Sent;
+
+/// Where the files go.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The same mail again replaces its file: it is the same bytes.
+    pub(crate) async fn write(&self, mail: &Mail) -> Sent {
+        let file = self.0.join(format!("{}.eml", mail.email_id));
+        match write_whole(&self.0, &file, &mail.bytes).await {
+            Ok(()) => Sent::Accepted,
+            Err(error) => Sent::Failed(format!("folder: {}", error.kind())),
+        }
+    }
+}
+
+/// By way of a file beside it, so that nobody reads half of it.
+async fn write_whole(folder: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder).await?;
+    let unfinished = file.with_extension("eml.new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut open = options.open(&unfinished).await?;
+    open.write_all(bytes).await?;
+    open.sync_all().await?;
+    fs::rename(&unfinished, file).await
+}

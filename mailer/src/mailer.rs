@@ -1,0 +1,89 @@
+//! The one door through which mail leaves, and what can come of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::files::Folder;
+use crate::mail::Mail;
+use crate::smtp::Relay;
+use crate::smtp_url::SmtpUrl;
+
+/// The longest that one [`Mailer::send`] takes (ruling 11).
+const BUDGET: Duration = Duration::from_secs(20);
+
+/// Hands mail over. Cheap to clone; clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Mailer(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    Smtp(Arc<Relay>),
+    Files(Arc<Folder>),
+}
+
+/// What became of a mail that was to be handed over (ruling 11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the hands of the server.
+    Accepted,
+    /// The server refuses this recipient, and will tomorrow too: a bounce.
+    Refused {
+        /// What the server answered; none when its address cannot even be asked for.
+        code: Option<u16>,
+    },
+    /// Anything else, in a few words that say nothing of the person. Where the server took the
+    /// whole mail and did not answer it may have it all the same: sent again as the same bytes, it
+    /// is the same Message-ID.
+    Failed(String),
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Debug)]
+pub struct SmtpSettings {
+    /// Certificates, in PEM, of roots to trust beside the platform's.
+    pub extra_roots: Option<Vec<u8>>,
+    /// The longest that one send takes, whatever the server does.
+    pub budget: Duration,
+}
+
+impl Default for SmtpSettings {
+    fn default() -> Self {
+        Self { extra_roots: None, budget: BUDGET }
+    }
+}
+
+/// A mailer could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MailerError {
+    /// The roots to trust are not certificates in PEM.
+    #[error("the extra roots of the mail server are not certificates in PEM")]
+    Roots,
+}
+
+impl Mailer {
+    /// Hands mail to a server. Nothing is asked of the server yet.
+    ///
+    /// # Errors
+    /// [`MailerError`]: the roots cannot be read.
+    pub fn smtp(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
+        Ok(Self(Way::Smtp(Arc::new(Relay::new(url, settings)?))))
+    }
+
+    /// Writes mail into a folder, one `<email_id>.eml` each, for development. The folder is made
+    /// when it is missing.
+    #[must_use]
+    pub fn files(folder: impl Into<PathBuf>) -> Self {
+        Self(Way::Files(Arc::new(Folder::new(folder.into()))))
+    }
+
+    /// Hands one mail over. Dropped midway, it may or may not have been.
+    pub async fn send(&self, mail: &Mail) -> Sent {
+        match &self.0 {
+            Way::Smtp(relay) => relay.send(mail).await,
+            Way::Files(folder) => folder.write(mail).await,
+        }
+    }
+}

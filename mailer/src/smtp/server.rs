@@ -1,0 +1,92 @@
+//! How a server is reached: connected to, encrypted, signed in at. It must not know of a mail.
+
+use std::fmt;
+use std::time::Duration;
+
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+
+use super::guarded::Guarded;
+use super::trouble::{Step, Trouble};
+use crate::mailer::{MailerError, SmtpSettings};
+use crate::smtp_url::{Encryption, SmtpUrl};
+
+/// For one address of the server: time is left for the next one and for the mail.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A server and how to get in.
+pub(super) struct Server {
+    url: SmtpUrl,
+    ehlo: ClientId,
+    tls: TlsParameters,
+    credentials: Option<Credentials>,
+}
+
+impl Server {
+    pub(super) fn new(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
+        let login = url.login.as_ref();
+        Ok(Self {
+            ehlo: url.ehlo.clone().map_or_else(ClientId::default, ClientId::Domain),
+            tls: tls(&url.host, settings.extra_roots.as_deref())?,
+            credentials: login
+                .map(|login| Credentials::new(login.user.clone(), login.password.clone())),
+            url: url.clone(),
+        })
+    }
+
+    /// A connection on which mail can be handed over.
+    pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, Trouble> {
+        let mut connection = match self.url.encryption {
+            Encryption::StartTls => self.upgraded().await?,
+            Encryption::Implicit => self.direct(Some(self.tls.clone())).await?,
+            Encryption::None => self.direct(None).await?,
+        };
+        if let Some(credentials) = &self.credentials {
+            let ways = [Mechanism::Plain, Mechanism::Login];
+            let signed_in = connection.auth(&ways, credentials).await;
+            signed_in.map_err(|error| Trouble::new(Step::SignIn, &error))?;
+        }
+        Ok(connection)
+    }
+
+    async fn direct(&self, tls: Option<TlsParameters>) -> Result<AsyncSmtpConnection, Trouble> {
+        let at = (self.url.host.as_str(), self.url.port);
+        AsyncSmtpConnection::connect_tokio1(at, Some(CONNECT), &self.ehlo, tls, None)
+            .await
+            .map_err(|error| Trouble::new(Step::Connect, &error))
+    }
+
+    /// Nothing but EHLO and STARTTLS is said before the connection is encrypted (RFC 3207).
+    async fn upgraded(&self) -> Result<AsyncSmtpConnection, Trouble> {
+        let tcp = Guarded::connect(&self.url.host, self.url.port, CONNECT)
+            .await
+            .map_err(|error| Trouble::unreachable(&error))?;
+        let plain = AsyncSmtpConnection::connect_with_transport(Box::new(tcp), &self.ehlo).await;
+        let mut connection = plain.map_err(|error| Trouble::new(Step::Connect, &error))?;
+        let encrypted = connection.starttls(self.tls.clone(), &self.ehlo).await;
+        encrypted.map_err(|error| Trouble::new(Step::Encrypt, &error))?;
+        Ok(connection)
+    }
+}
+
+/// The server proves its name by the platform's roots, or by those given beside them.
+fn tls(host: &str, extra_roots: Option<&[u8]>) -> Result<TlsParameters, MailerError> {
+    let mut builder = TlsParameters::builder(host.to_owned());
+    if let Some(pem) = extra_roots {
+        builder = builder.add_root_certificate(roots(pem).ok_or(MailerError::Roots)?);
+    }
+    builder.build().map_err(|_| MailerError::Roots)
+}
+
+/// lettre reads any text as no certificates at all.
+fn roots(pem: &[u8]) -> Option<Certificate> {
+    let holds_any = str::from_utf8(pem).ok()?.contains("-----BEGIN CERTIFICATE-----");
+    Certificate::from_pem(pem).ok().filter(|_| holds_any)
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.url.fmt(f)
+    }
+}

@@ -1,0 +1,73 @@
+//! The commands of one mail on one connection (RFC 5321, section 3.3), one after the other, so
+//! that a refusal belongs to its command.
+
+use std::time::Duration;
+
+use lettre::Address;
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::client::AsyncSmtpConnection;
+use lettre::transport::smtp::commands::{Data, Mail as From, Rcpt, Rset};
+use tokio::time::{Instant, timeout};
+
+use super::trouble::{Step, Trouble};
+use crate::mail::Mail;
+use crate::mailer::Sent;
+
+/// Servers may hang up after five minutes without a command (RFC 5321, section 4.5.3.2.7); what
+/// lies between does it earlier and does not say so.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// A mail as the commands take it.
+pub(super) struct Envelope<'a> {
+    from: Address,
+    to: Address,
+    content: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// A recipient beyond the limits of RFC 5321, section 4.5.3.1, cannot be written to: refused.
+    pub(super) fn new(mail: &'a Mail) -> Result<Self, Sent> {
+        let from = mail.from.parse().map_err(|_| Sent::Failed("not a sender".to_owned()))?;
+        let to = mail.to.parse().map_err(|_| Sent::Refused { code: None })?;
+        // lettre ends the content with a line break of its own.
+        let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
+        Ok(Self { from, to, content })
+    }
+}
+
+/// A connection that mail can be handed over on, one after the other.
+pub(super) struct Session {
+    connection: AsyncSmtpConnection,
+    used: Instant,
+}
+
+impl Session {
+    pub(super) fn new(connection: AsyncSmtpConnection) -> Self {
+        Self { connection, used: Instant::now() }
+    }
+
+    /// After a rest: whether the server is still there, and forgets what came before.
+    pub(super) async fn wakes(&mut self, patience: Duration) -> bool {
+        self.used.elapsed() < IDLE_MAX
+            && matches!(timeout(patience, self.connection.command(Rset)).await, Ok(Ok(_)))
+    }
+
+    /// Hands one mail over.
+    pub(super) async fn say(&mut self, envelope: &Envelope<'_>) -> Result<(), Trouble> {
+        let said = self.say_all(envelope).await;
+        self.used = Instant::now();
+        said
+    }
+
+    async fn say_all(&mut self, envelope: &Envelope<'_>) -> Result<(), Trouble> {
+        let server = &mut self.connection;
+        let at = |step| move |error: Error| Trouble::new(step, &error);
+        let from = From::new(Some(envelope.from.clone()), Vec::new());
+        server.command(from).await.map_err(at(Step::Sender))?;
+        let to = Rcpt::new(envelope.to.clone(), Vec::new());
+        server.command(to).await.map_err(at(Step::Recipient))?;
+        server.command(Data).await.map_err(at(Step::Data))?;
+        let taken = server.message(envelope.content).await.map_err(at(Step::Content))?;
+        if taken.has_code(250) { Ok(()) } else { Err(Trouble::nonsense(Step::Content)) }
+    }
+}

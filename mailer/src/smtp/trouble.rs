@@ -1,0 +1,227 @@
+//! Where handing over ended, and what it says of the recipient.
+//!
+//! Only a permanent answer to `RCPT TO` that is about the recipient is a refusal (ruling 11): a
+//! bounce keeps a person from being written to, so what may be about us is none. Servers that
+//! judge the client late answer `RCPT TO` with what they hold against it; the enhanced code tells
+//! (RFC 3463), and without one the reply code (RFC 5321, section 4.2.3; RFC 7504).
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+
+use lettre::transport::smtp::Error;
+
+use crate::mailer::Sent;
+use crate::names;
+
+/// What a server says before it hangs up (RFC 5321, section 3.8).
+const CLOSING: u16 = 421;
+
+/// Where it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Before anything was said.
+    Connect,
+    /// While encrypting.
+    Encrypt,
+    /// While signing in.
+    SignIn,
+    /// At `MAIL FROM`.
+    Sender,
+    /// At `RCPT TO`.
+    Recipient,
+    /// At `DATA`.
+    Data,
+    /// After `DATA`: the mail itself is on its way.
+    Content,
+}
+
+/// Why a mail was not handed over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// Where.
+    pub(super) step: Step,
+    cause: Cause,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Cause {
+    /// The server said no.
+    Answer(Reply),
+    /// The server was not reached, not proven, or broke off; in words, where no person is meant.
+    Broken(Option<String>),
+    /// The server said what it must not say there.
+    Nonsense,
+}
+
+/// A negative answer. The rest of its text may name the person, and is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reply {
+    code: u16,
+    enhanced: Option<[u16; 3]>,
+}
+
+impl Trouble {
+    pub(super) fn new(step: Step, error: &Error) -> Self {
+        let cause = match error.status() {
+            Some(code) => Cause::Answer(Reply::new(code.into(), error)),
+            None => Cause::Broken(step.is_impersonal().then(|| error.to_string())),
+        };
+        Self { step, cause }
+    }
+
+    pub(super) fn unreachable(error: &io::Error) -> Self {
+        Self { step: Step::Connect, cause: Cause::Broken(Some(error.to_string())) }
+    }
+
+    pub(super) const fn nonsense(step: Step) -> Self {
+        Self { step, cause: Cause::Nonsense }
+    }
+
+    /// Whether the server can be spoken to on the same connection.
+    pub(super) fn leaves_connection(&self) -> bool {
+        matches!(self.cause, Cause::Answer(Reply { code, .. }) if code != CLOSING)
+    }
+
+    /// Whether the server went away before it took anything of the mail.
+    pub(super) fn is_farewell(&self) -> bool {
+        self.step == Step::Sender && !self.leaves_connection()
+    }
+}
+
+impl From<Trouble> for Sent {
+    fn from(trouble: Trouble) -> Self {
+        match (trouble.step, &trouble.cause) {
+            (Step::Recipient, Cause::Answer(reply)) if reply.refuses_the_recipient() => {
+                Self::Refused { code: Some(reply.code) }
+            }
+            _ => Self::Failed(trouble.to_string()),
+        }
+    }
+}
+
+impl Step {
+    /// Whether nothing of a mail or a password was said yet.
+    fn is_impersonal(self) -> bool {
+        matches!(self, Self::Connect | Self::Encrypt)
+    }
+}
+
+impl Reply {
+    fn new(code: u16, error: &Error) -> Self {
+        let text = error.source().map(ToString::to_string);
+        Self { code, enhanced: text.as_deref().and_then(enhanced) }
+    }
+
+    /// Addressing and mailbox (RFC 3463, sections 3.2 and 3.3), but not what is wrong with the
+    /// sender's address (5.1.7, 5.1.8). Without an enhanced code: no such mailbox, moved away, not
+    /// a name, a domain that takes no mail. Neither 552, which means too many (RFC 5321, section
+    /// 4.5.3.1.10), nor 554, which may mean anything.
+    fn refuses_the_recipient(self) -> bool {
+        match (self.code, self.enhanced) {
+            (500..=599, Some([5, 1, 7 | 8])) => false,
+            (500..=599, Some([class, subject, _])) => class == 5 && matches!(subject, 1 | 2),
+            (code, None) => matches!(code, 550 | 551 | 553 | 556),
+            _ => false,
+        }
+    }
+}
+
+/// Reads `class.subject.detail` at the start of a reply's text (RFC 2034, section 4).
+fn enhanced(text: &str) -> Option<[u16; 3]> {
+    let mut numbers = text.split_whitespace().next()?.splitn(3, '.').map(str::parse);
+    let mut next = || numbers.next()?.ok();
+    Some([next()?, next()?, next()?])
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.step)?;
+        match &self.cause {
+            Cause::Answer(Reply { code, enhanced: None }) => write!(f, "{code}"),
+            Cause::Answer(Reply { code, enhanced: Some([class, subject, detail]) }) => {
+                write!(f, "{code} {class}.{subject}.{detail}")
+            }
+            Cause::Broken(words) => {
+                let words = words.as_deref().and_then(names::line);
+                f.write_str(words.as_deref().unwrap_or("the server broke off"))
+            }
+            Cause::Nonsense => f.write_str("not an answer"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connect",
+            Self::Encrypt => "starttls",
+            Self::SignIn => "auth",
+            Self::Sender => "mail from",
+            Self::Recipient => "rcpt to",
+            Self::Data => "data",
+            Self::Content => "content",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn at(step: Step, code: u16, text: &str) -> Sent {
+        let reply = Reply { code, enhanced: enhanced(text) };
+        Trouble { step, cause: Cause::Answer(reply) }.into()
+    }
+
+    #[rstest]
+    #[case(550, "5.1.1 <ann@example.com> does not exist")]
+    #[case(550, "no such user here")]
+    #[case(550, "5.2.1 mailbox disabled")]
+    #[case(551, "user not local")]
+    #[case(552, "5.2.2 mailbox full")]
+    #[case(553, "5.1.3 not an address")]
+    #[case(553, "")]
+    #[case(554, "5.1.0 rejected")]
+    #[case(556, "5.1.10 null mx")]
+    #[case(556, "domain takes no mail")]
+    fn p15_what_is_about_the_recipient(#[case] code: u16, #[case] text: &str) {
+        assert_eq!(at(Step::Recipient, code, text), Sent::Refused { code: Some(code) });
+        let before = [Step::Connect, Step::Encrypt, Step::SignIn, Step::Sender];
+        for step in before.into_iter().chain([Step::Data, Step::Content]) {
+            assert!(matches!(at(step, code, text), Sent::Failed(_)), "{step}");
+        }
+    }
+
+    #[rstest]
+    #[case(450, "4.1.1 greylisted")]
+    #[case(450, "5.1.1 of two minds")]
+    #[case(421, "")]
+    #[case(503, "5.5.1 bad sequence")]
+    #[case(530, "5.7.0 authentication required")]
+    #[case(550, "5.7.1 relaying denied")]
+    #[case(550, "4.1.1 of two minds")]
+    #[case(550, "5.1.8 sender's domain not found")]
+    #[case(550, "5.1.7 sender's address")]
+    #[case(552, "too many recipients")]
+    #[case(554, "no")]
+    #[case(554, "5.7.1 blocked by a list")]
+    fn p15_what_may_be_about_us(#[case] code: u16, #[case] text: &str) {
+        let Sent::Failed(why) = at(Step::Recipient, code, text) else { panic!("{code} {text}") };
+        assert!(why.starts_with(&format!("rcpt to: {code}")), "{why}");
+    }
+
+    #[rstest]
+    #[case("5.1.1", Some([5, 1, 1]))]
+    #[case("5.7.13 x", Some([5, 7, 13]))]
+    #[case("5.1.1.1", None)]
+    #[case("5.1", None)]
+    #[case("5.1.x", None)]
+    #[case("5.99999.1", None)]
+    #[case("no 5.1.1", None)]
+    #[case("", None)]
+    fn enhanced_codes_stand_at_the_start(#[case] text: &str, #[case] expected: Option<[u16; 3]>) {
+        assert_eq!(enhanced(text), expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! What of a server's answers is about the recipient (ruling 11), and what is not.
+
+use mailer::Sent;
+use rstest::rstest;
+
+use crate::letters::{mail, mail_to};
+use crate::relay::plain;
+use crate::smtp_server::Turn;
+
+async fn answered(verb: &'static str, turn: Turn) -> Sent {
+    let (server, mailer) = plain(&[(verb, turn)]).await;
+    let sent = mailer.send(&mail(1)).await;
+    assert!(server.mails().is_empty());
+    sent
+}
+
+#[rstest]
+#[case("550 5.1.1 <Ann.Lee+tax@example.com> unknown", 550)]
+#[case("550-5.1.1 The account\r\n550 5.1.1 does not exist", 550)]
+#[case("553 no", 553)]
+#[case("552 5.2.2 full", 552)]
+#[tokio::test]
+async fn p15_a_permanent_refusal_of_the_recipient(#[case] answer: &'static str, #[case] code: u16) {
+    assert_eq!(answered("RCPT", Turn::Say(answer)).await, Sent::Refused { code: Some(code) });
+}
+
+#[rstest]
+#[case("GREETING", "554 5.7.1 not from there", "connect: 554 5.7.1")]
+#[case("EHLO", "550 bad name", "connect: 550")]
+#[case("MAIL", "550 5.1.1 who are you, Ann.Lee+tax@example.com?", "mail from: 550 5.1.1")]
+#[case("MAIL", "530 5.7.0 sign in", "mail from: 530 5.7.0")]
+#[case("MAIL", "421 4.3.2 going down", "mail from: 421 4.3.2")]
+#[case("RCPT", "450 4.2.1 Ann.Lee+tax@example.com is greylisted", "rcpt to: 450 4.2.1")]
+#[case("RCPT", "451 later", "rcpt to: 451")]
+#[case("RCPT", "550 5.7.1 relaying denied", "rcpt to: 550 5.7.1")]
+#[case("RCPT", "554 5.7.1 listed", "rcpt to: 554 5.7.1")]
+#[case("DATA", "554 5.1.1 no valid recipients", "data: 554 5.1.1")]
+#[case("CONTENT", "554 5.7.1 spam", "content: 554 5.7.1")]
+#[case("CONTENT", "550 5.1.1 Ann.Lee+tax@example.com", "content: 550 5.1.1")]
+#[case("CONTENT", "354 go on", "content: not an answer")]
+#[case("RCPT", "what?", "rcpt to: the server broke off")]
+#[tokio::test]
+async fn p15_anything_else_is_a_failure_that_names_nobody(
+    #[case] verb: &'static str,
+    #[case] answer: &'static str,
+    #[case] reason: &str,
+) {
+    assert_eq!(answered(verb, Turn::Say(answer)).await, Sent::Failed(reason.to_owned()));
+}
+
+#[rstest]
+#[case("MAIL", "mail from")]
+#[case("RCPT", "rcpt to")]
+#[case("DATA", "data")]
+#[case("CONTENT", "content")]
+#[tokio::test]
+async fn p15_a_server_that_breaks_off_is_a_failure(#[case] verb: &'static str, #[case] at: &str) {
+    let reason = format!("{at}: the server broke off");
+    assert_eq!(answered(verb, Turn::HangUp).await, Sent::Failed(reason));
+}
+
+#[tokio::test]
+async fn a15_an_address_beyond_what_servers_take_is_refused_unasked() {
+    let (server, mailer) = plain(&[]).await;
+    let label = "d".repeat(63);
+    let long_local = format!("{}@example.com", "a".repeat(65));
+    let long_domain = format!("a@{label}.{label}.{label}.{label}");
+    for address in [long_local, long_domain] {
+        assert_eq!(mailer.send(&mail_to(&address)).await, Sent::Refused { code: None });
+    }
+    assert!(server.commands().is_empty());
+    let longest = format!("{}@example.com", "a".repeat(64));
+    assert_eq!(mailer.send(&mail_to(&longest)).await, Sent::Accepted);
+}

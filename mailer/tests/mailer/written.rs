@@ -1,0 +1,122 @@
+//! Whole mails, byte for byte, beside their files in `written/`. `UPDATE=1` writes those anew.
+
+use std::fs;
+use std::path::Path;
+
+use domain::lang::Lang;
+use mailer::{Invite, Mail, compose};
+use rstest::rstest;
+
+use crate::letters::Desk;
+use crate::mime::Message;
+
+fn is_as_written(name: &str, mail: &Mail) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/mailer/written")
+        .join(name)
+        .with_extension("eml");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&file, &mail.bytes).unwrap();
+    }
+    let expected = String::from_utf8(fs::read(&file).unwrap()).unwrap();
+    assert_eq!(String::from_utf8(mail.bytes.clone()).unwrap(), expected, "{}", file.display());
+}
+
+#[rstest]
+fn p15_the_same_invite_is_the_same_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
+    let desk = Desk::default();
+    is_as_written(lang.code(), &compose(&desk.invite(lang)));
+    is_as_written(&format!("{}-bare", lang.code()), &compose(&desk.bare(lang)));
+}
+
+#[test]
+fn p15_the_envelope_and_the_bytes_are_kept_as_they_are() {
+    let desk = Desk::default();
+    let mail = compose(&desk.invite(Lang::En));
+    assert_eq!(mail.from, "forms@mail.firmforms.test");
+    assert_eq!(mail.to, "Ann.Lee+tax@example.com");
+    let kept = serde_json::to_string(&mail).unwrap();
+    assert!(kept.contains("\"bytes\":\"From: "));
+    assert_eq!(serde_json::from_str::<Mail>(&kept).unwrap(), mail);
+}
+
+#[test]
+fn every_header_of_an_invite() {
+    let desk = Desk::default();
+    let message = Message::read(&compose(&desk.invite(Lang::Fr)).bytes);
+    let headers: Vec<_> =
+        message.names().into_iter().map(|name| (name, message.header(name).unwrap())).collect();
+    assert_eq!(
+        headers,
+        [
+            ("From", "Müller & Søn “Tax” <forms@mail.firmforms.test>"),
+            ("To", "Ann.Lee+tax@example.com"),
+            ("Reply-To", "office@muller.example"),
+            ("Subject", "Müller & Søn “Tax” vous invite à remplir «\u{A0}Intake <2026>\u{A0}»"),
+            ("Date", "Sat, 31 Jan 2026 09:30:00 +0000"),
+            ("Message-ID", "<01950000-0000-7000-8000-000000000001@mail.firmforms.test>"),
+            ("Content-Language", "fr"),
+            ("Auto-Submitted", "auto-generated"),
+            ("List-Unsubscribe", "<https://forms.example.com/u/5f1c0a>"),
+            ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
+            ("MIME-Version", "1.0"),
+            (
+                "Content-Type",
+                "multipart/alternative; boundary=\"=_01950000000070008000000000000001\""
+            ),
+        ]
+    );
+}
+
+/// RFC 8058 wants https; RFC 2369 does not.
+#[rstest]
+#[case("https://f.example/u/1", Some("<https://f.example/u/1>"), true)]
+#[case("http://127.0.0.1:8080/u/1", Some("<http://127.0.0.1:8080/u/1>"), false)]
+#[case("https://f.example/>, <https://e.example/", None, false)]
+#[case("https://f.example/é", None, false)]
+fn the_ways_to_unsubscribe(
+    #[case] url: &str,
+    #[case] listed: Option<&str>,
+    #[case] by_one_click: bool,
+) {
+    let desk = Desk::default();
+    let invite = Invite { unsubscribe_url: url, ..desk.invite(Lang::En) };
+    let message = Message::read(&compose(&invite).bytes);
+    assert_eq!(message.header("List-Unsubscribe"), listed);
+    assert_eq!(message.header("List-Unsubscribe-Post").is_some(), by_one_click);
+}
+
+#[test]
+fn what_cannot_be_used_of_a_brand_is_left_out() {
+    let desk = Desk::default();
+    for logo_url in [
+        "http://cdn.example/l.png",
+        "data:image/png;base64,AAAA",
+        "javascript:alert(1)",
+        "//cdn.example/l.png",
+        "https://user:word@cdn.example/l.png",
+        "cid:logo",
+        "",
+    ] {
+        let invite = Invite {
+            logo_url: Some(logo_url),
+            color: Some("red;}body{display:none"),
+            reply_to: Some("a@b, c@d.example"),
+            ..desk.invite(Lang::Es)
+        };
+        let message = Message::read(&compose(&invite).bytes);
+        assert!(!message.html.contains("<img"), "{logo_url}");
+        assert!(!message.html.contains("display:none"));
+        assert!(message.html.contains("background-color:#1f2933;color:#ffffff"));
+        assert_eq!(message.header("Reply-To"), None);
+    }
+}
+
+#[test]
+fn the_logo_says_the_firm_where_it_is_not_shown() {
+    let desk = Desk::default();
+    let message = Message::read(&compose(&desk.invite(Lang::En)).bytes);
+    assert!(message.html.contains(
+        "src=\"https://cdn.example.com/logo.png?a=1&amp;b=2\" alt=\"Müller &amp; Søn “Tax”\""
+    ));
+}

@@ -1,0 +1,142 @@
+//! Invites whose mail is under way: the work list of those that nobody finished (ruling 11).
+
+use std::time::Duration;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use domain::event::Event;
+use domain::invite::{InviteEvent, InviteOf};
+use eventstore::{AppendError, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// How long whoever reserved an invite has to finish it, and whoever takes it over after that.
+pub const TURN: Duration = Duration::from_secs(120);
+
+/// The writer.
+pub(crate) struct Invites;
+
+impl WithAppend for Invites {
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            for recorded in events {
+                if let (Event::Invite(event), Ok(invite_id)) =
+                    (&recorded.event, recorded.aggregate_id.parse())
+                {
+                    apply(connection, invite_id, event, recorded).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn apply(
+    connection: &mut PgConnection,
+    invite_id: Uuid,
+    event: &InviteEvent,
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    match event {
+        InviteEvent::InviteReserved(of) => open(connection, invite_id, of, recorded).await,
+        InviteEvent::InviteSent(_)
+        | InviteEvent::InviteRefused(_)
+        | InviteEvent::InviteReleased(_) => close(connection, invite_id).await,
+    }
+}
+
+async fn open(
+    connection: &mut PgConnection,
+    invite_id: Uuid,
+    of: &InviteOf,
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    let at = recorded.context.recorded_at.get();
+    sqlx::query(
+        "insert into open_invites
+                (invite_id, firm_id, form_id, person_id, day, reserved_at, due_at)
+         values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(invite_id)
+    .bind(recorded.context.firm_id)
+    .bind(of.form_id)
+    .bind(of.person_id)
+    .bind(of.day)
+    .bind(at)
+    .bind(at + TURN)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn close(connection: &mut PgConnection, invite_id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("delete from open_invites where invite_id = $1")
+        .bind(invite_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// An invite whose mail is under way.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct OpenInvite {
+    /// Its id.
+    pub invite_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The form.
+    pub form_id: Uuid,
+    /// The person.
+    pub person_id: Uuid,
+    /// The day whose place it took.
+    pub day: NaiveDate,
+    /// Since when.
+    pub reserved_at: DateTime<Utc>,
+}
+
+impl OpenInvite {
+    /// Which invite it is.
+    #[must_use]
+    pub const fn of(&self) -> InviteOf {
+        InviteOf { form_id: self.form_id, person_id: self.person_id, day: self.day }
+    }
+}
+
+/// Whether an invite is under way.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_open(pool: &PgPool, invite_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select exists (select 1 from open_invites where invite_id = $1)")
+        .bind(invite_id)
+        .fetch_one(pool)
+        .await
+}
+
+/// Takes over invites that nobody finished in time: nobody else takes them in the next turn.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take_over(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<OpenInvite>, sqlx::Error> {
+    sqlx::query_as(
+        "with due as (
+             select invite_id from open_invites where due_at <= $1
+              order by due_at limit $2 for update skip locked
+         )
+         update open_invites o set due_at = $3 from due where o.invite_id = due.invite_id
+         returning o.invite_id, o.firm_id, o.form_id, o.person_id, o.day, o.reserved_at",
+    )
+    .bind(now)
+    .bind(limit)
+    .bind(now + TURN)
+    .fetch_all(pool)
+    .await
+}

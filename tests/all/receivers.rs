@@ -1,0 +1,339 @@
+//! The receivers of docs/receivers, run as an integrator runs them, against real deliveries and
+//! against everything they must refuse; and the blocks of docs/receiving.md that quote them. A
+//! receiver whose language is not on this machine is skipped, and says so.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use api::commands::secrets;
+use domain::context::Actor;
+use domain::signature::{WebhookSecret, sign};
+use eventstore::{Clock, connect};
+use tempfile::TempDir;
+use tests::{Firm, TestDatabase, World};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// How long a receiver may take to compile and start.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a receiver prints of a request.
+const VERDICTS: [&str; 3] = ["accepted ", "duplicate ", "refused "];
+
+/// So many deliveries arrive side by side; a subscription has no more in flight.
+const AT_ONCE: usize = 32;
+
+/// Signed by hand; no JSON library writes it like this.
+const BODY: &str =
+    "{\"event\" : \"lead_hot\",\r\n \"respondent\": {\"name\": \"Zoé 🎉 \u{fffd}\"}}";
+
+fn docs(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(path)
+}
+
+/// The command, if it is on this machine and does what is asked of it.
+async fn found(program: &str, probe: &str, says: &str) -> bool {
+    let output = Command::new(program).arg(probe).stderr(Stdio::null()).output().await;
+    let found = output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(says));
+    if !found {
+        println!("skipped: no {program}");
+    }
+    found
+}
+
+/// Runs a file of docs/receivers.
+fn run(program: &str, arguments: &[&str], file: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).arg(docs("receivers").join(file));
+    command
+}
+
+/// A receiver: a process, and what it prints.
+struct Receiver {
+    _process: Child,
+    _folder: TempDir,
+    lines: UnboundedReceiver<String>,
+    port: u16,
+}
+
+impl Receiver {
+    async fn start(mut command: Command, secrets: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut process = command
+            .envs([("PORT", "0"), ("WEBHOOK_SECRETS", secrets), ("GONE", "/gone")])
+            .env("SEEN", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (sender, lines) = unbounded_channel();
+        tokio::spawn(pass_on(process.stdout.take().unwrap(), sender.clone()));
+        tokio::spawn(pass_on(process.stderr.take().unwrap(), sender));
+        let mut receiver = Self { _process: process, _folder: folder, lines, port: 0 };
+        let ready = receiver.line_with(|line| line.contains("127.0.0.1:")).await;
+        let (_, port) = ready.split_once("127.0.0.1:").unwrap();
+        let digits = port.split(|char: char| !char.is_ascii_digit()).next().unwrap();
+        receiver.port = digits.parse().unwrap();
+        receiver
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    async fn line_with(&mut self, wanted: impl Fn(&str) -> bool) -> String {
+        let mut other = Vec::new();
+        let search = async {
+            while let Some(line) = self.lines.recv().await {
+                if wanted(&line) {
+                    return Some(line);
+                }
+                other.push(line);
+            }
+            None
+        };
+        let found = tokio::time::timeout(PATIENCE, search).await;
+        found.ok().flatten().unwrap_or_else(|| panic!("the receiver said only {other:?}"))
+    }
+
+    /// What it printed of the next request.
+    async fn verdict(&mut self) -> String {
+        self.line_with(|line| VERDICTS.iter().any(|verdict| line.starts_with(verdict))).await
+    }
+
+    /// Sends a request; the status of the answer.
+    async fn post(&self, request: &Request<'_>) -> u16 {
+        let mut head = format!(
+            "POST /hook HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\
+             Content-Type: application/json\r\nX-Service-Event: form_submitted\r\n",
+            request.body.len()
+        );
+        if let Some(signature) = &request.signature {
+            head += &format!("X-Service-Signature: {signature}\r\n");
+        }
+        if let Some(delivery_id) = request.delivery_id {
+            head += &format!("X-Service-Delivery: {delivery_id}\r\n");
+        }
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let bytes = [head.as_bytes(), b"\r\n", request.body].concat();
+        stream.write_all(&bytes).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Sends a request; the status of the answer and what it printed.
+    async fn judge(&mut self, request: Request<'_>) -> (u16, String) {
+        (self.post(&request).await, self.verdict().await)
+    }
+}
+
+async fn pass_on(stream: impl AsyncRead + Unpin, sender: UnboundedSender<String>) {
+    let mut lines = BufReader::new(stream).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let _ = sender.send(line);
+    }
+}
+
+/// A request made by hand.
+struct Request<'a> {
+    signature: Option<String>,
+    delivery_id: Option<&'a str>,
+    body: &'a [u8],
+}
+
+/// A world on the real clock: the receivers look at theirs.
+async fn world() -> (World, Firm, String) {
+    let database = TestDatabase::new().await;
+    let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
+    let world = World::at(database, clock).await;
+    let firm = world.firm().await;
+    let revealed = secrets::reveal(world.service(), firm.id, Actor::System).await.unwrap();
+    (world, firm, revealed.secret.as_str().to_owned())
+}
+
+/// What every receiver must do. `event` is what it says of a body whose event differs from the
+/// header's.
+async fn keeps_the_rules(command: Command, event: &str) {
+    let (world, firm, secret) = world().await;
+    let newer = WebhookSecret::from_bytes([9; 32]);
+    let both = format!("{secret},,{}", newer.as_str());
+    let mut receiver = Receiver::start(command, &both).await;
+    takes_real_deliveries(&world, &firm, &mut receiver).await;
+    refuses_what_is_not_signed(&world, &secret, &mut receiver).await;
+    takes_each_delivery_once(&world, (&secret, newer.as_str()), &mut receiver, event).await;
+}
+
+async fn takes_real_deliveries(world: &World, firm: &Firm, receiver: &mut Receiver) {
+    world.subscribe(firm, &receiver.url("/hook?a=b")).await;
+    world.subscribe(firm, &receiver.url("/gone")).await;
+    for _ in 0..2 {
+        world.submit(firm).await;
+        assert_eq!(world.deliver().await, 2);
+        let verdicts = BTreeSet::from([receiver.verdict().await, receiver.verdict().await]);
+        let accepted = verdicts.first().unwrap();
+        assert_eq!(verdicts.last().unwrap(), "refused gone");
+        let words: Vec<&str> = accepted.split(' ').collect();
+        assert_eq!((words[0], words[2]), ("accepted", "form_submitted"), "{accepted}");
+        let (state, _) = world.history(words[1].parse().unwrap()).await;
+        assert_eq!(state, "delivered");
+    }
+    let hooks = world.get(firm, "/hooks").await.body;
+    assert_eq!(hooks.as_array().unwrap().len(), 1, "two 410s end a subscription: {hooks}");
+    for _ in 0..AT_ONCE {
+        world.submit(firm).await;
+    }
+    assert_eq!(world.deliver().await, AT_ONCE);
+    let mut verdicts = BTreeSet::new();
+    for _ in 0..AT_ONCE {
+        verdicts.insert(receiver.verdict().await);
+    }
+    let accepted = verdicts.iter().filter(|verdict| verdict.ends_with(" form_submitted"));
+    assert_eq!(accepted.count(), AT_ONCE, "{verdicts:?}");
+}
+
+async fn refuses_what_is_not_signed(world: &World, secret: &str, receiver: &mut Receiver) {
+    let now = world.clock.now().get().timestamp();
+    let good = sign(secret, now, BODY.as_bytes());
+    let (t, v1) = good.split_once(",v1=").unwrap();
+    let signed = |secret: &str, seconds: i64| sign(secret, now + seconds, BODY.as_bytes());
+    let (malformed, wrong) = ("refused malformed signature", "refused wrong signature");
+    let cases = [
+        (malformed, String::new()),
+        (malformed, "garbage".to_owned()),
+        (malformed, format!("{good},v2=aa")),
+        (malformed, format!("{good};")),
+        (malformed, format!("{t}, v1={v1}")),
+        (malformed, format!("v1={v1},{t}")),
+        (malformed, format!("{t},v1={}", v1.to_uppercase())),
+        (malformed, format!("{t},v1={}", &v1[1..])),
+        (malformed, format!("{t},v1={v1}0")),
+        (malformed, good.replacen("t=", "t=+", 1)),
+        (malformed, good.replacen("t=", "t=-", 1)),
+        (wrong, good.replacen("t=", "t=0", 1)),
+        (wrong, good.replacen(&now.to_string(), &(now + 1).to_string(), 1)),
+        (wrong, sign(secret, now, BODY.replace("hot", "hat").as_bytes())),
+        (wrong, signed("", 0)),
+        (wrong, signed(&secret.replacen("whsec_", "", 1), 0)),
+        (wrong, signed(WebhookSecret::from_bytes([8; 32]).as_str(), 0)),
+        ("refused stale signature", signed(secret, -6 * 60)),
+        ("refused stale signature", signed(secret, 7 * 60)),
+    ];
+    let delivery_id = world.id().to_string();
+    let delivery_id = Some(delivery_id.as_str());
+    for (verdict, signature) in cases {
+        let said = (401, verdict.to_owned());
+        let request =
+            Request { signature: Some(signature.clone()), delivery_id, body: BODY.as_bytes() };
+        assert_eq!(receiver.judge(request).await, said, "{signature}");
+    }
+    let none = Request { signature: None, delivery_id, body: BODY.as_bytes() };
+    assert_eq!(receiver.judge(none).await, (401, malformed.to_owned()));
+    let not_text: Vec<u8> = BODY.as_bytes().iter().copied().filter(|byte| byte != &0xbf).collect();
+    for changed in [BODY.replace("Zoé", "Zoë").as_bytes(), &not_text] {
+        let request = Request { signature: Some(good.clone()), delivery_id, body: changed };
+        assert_eq!(receiver.judge(request).await, (401, wrong.to_owned()));
+    }
+    let no_id = Request { signature: Some(good.clone()), delivery_id: None, body: BODY.as_bytes() };
+    assert_eq!(receiver.judge(no_id).await, (400, "refused no delivery id".to_owned()));
+    let request = Request { signature: Some(good), delivery_id, body: BODY.as_bytes() };
+    let (status, verdict) = receiver.judge(request).await;
+    assert_eq!(status, 204, "what was refused is not remembered: {verdict}");
+    assert!(verdict.starts_with("accepted"), "{verdict}");
+}
+
+async fn takes_each_delivery_once(
+    world: &World,
+    (older, newer): (&str, &str),
+    receiver: &mut Receiver,
+    event: &str,
+) {
+    let delivery_id = world.id().to_string();
+    let accepted = format!("accepted {delivery_id} {event}");
+    let duplicate = format!("duplicate {delivery_id}");
+    let now = world.clock.now().get().timestamp();
+    for (secret, seconds, verdict) in
+        [(newer, 0, &accepted), (newer, 0, &duplicate), (older, -4 * 60, &duplicate)]
+    {
+        let signature = Some(sign(secret, now + seconds, BODY.as_bytes()));
+        let request = Request { signature, delivery_id: Some(&delivery_id), body: BODY.as_bytes() };
+        assert_eq!(receiver.judge(request).await, (204, verdict.clone()));
+    }
+}
+
+#[tokio::test]
+async fn the_receiver_in_python() {
+    if found("python3", "--version", "Python 3").await {
+        keeps_the_rules(run("python3", &[], "receiver.py"), "lead_hot").await;
+    }
+}
+
+#[tokio::test]
+async fn the_receiver_in_javascript() {
+    if found("node", "--version", "v").await {
+        keeps_the_rules(run("node", &[], "receiver.mjs"), "lead_hot").await;
+    }
+}
+
+#[tokio::test]
+async fn the_receiver_in_java() {
+    if found("java", "--list-modules", "jdk.compiler").await {
+        keeps_the_rules(run("java", &[], "Receiver.java"), "form_submitted").await;
+    }
+}
+
+#[tokio::test]
+async fn the_receiver_in_php() {
+    if found("php", "--version", "PHP 8").await {
+        keeps_the_rules(run("php", &["-S", "127.0.0.1:0"], "receiver.php"), "lead_hot").await;
+    }
+}
+
+#[tokio::test]
+async fn the_receiver_in_go() {
+    if found("go", "version", "go1").await {
+        // Not `go run`: that starts the program as a child of its own, which a kill does not reach.
+        let folder = TempDir::new().unwrap();
+        let program = folder.path().join("receiver");
+        let mut build = run("go", &["build", "-o", program.to_str().unwrap()], "receiver.go");
+        assert!(build.status().await.unwrap().success());
+        keeps_the_rules(Command::new(&program), "lead_hot").await;
+    }
+}
+
+#[test]
+fn the_blocks_of_the_guide_are_the_receivers_own_lines() {
+    let guide = std::fs::read_to_string(docs("receiving.md")).unwrap();
+    let mut quoted = BTreeSet::new();
+    for (before, block) in blocks(&guide) {
+        let Some((_, link)) = before.split_once("](receivers/") else { continue };
+        let (file, _) = link.split_once(')').unwrap();
+        let text = std::fs::read_to_string(docs("receivers").join(file)).unwrap();
+        assert!(text.contains(&block), "{file} does not contain:\n{block}");
+        quoted.insert(file.to_owned());
+    }
+    let files = std::fs::read_dir(docs("receivers")).unwrap();
+    let files: BTreeSet<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(quoted, files, "each receiver is quoted");
+}
+
+/// The fenced blocks of a page, each with the last line of text before it.
+fn blocks(page: &str) -> Vec<(&str, String)> {
+    let (mut blocks, mut before, mut open) = (Vec::new(), "", None::<String>);
+    for line in page.lines() {
+        match &mut open {
+            Some(_) if line == "```" => blocks.push((before, open.take().unwrap())),
+            Some(block) => *block += &format!("{line}\n"),
+            None if line.starts_with("```") => open = Some(String::new()),
+            None if !line.is_empty() => before = line,
+            None => {}
+        }
+    }
+    blocks
+}

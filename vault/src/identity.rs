@@ -1,0 +1,126 @@
+//! Who somebody is without saying it: keyed hashes of addresses, and links that only we can make.
+//!
+//! The identity key is made once with the keyring and never changed: with another one everybody
+//! would be somebody else, and every link that was mailed would be dead.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::email::EmailAddress;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use uuid::Uuid;
+
+/// Bytes of a link's signature.
+const MAC: usize = 16;
+
+/// The key that tells people apart.
+#[derive(Clone)]
+pub struct Identity(Hmac<Sha256>);
+
+/// Whose link it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recipient {
+    /// The firm that sent the mail.
+    pub firm_id: Uuid,
+    /// The person it went to.
+    pub person_id: Uuid,
+}
+
+impl Identity {
+    /// The identity key of these bytes.
+    #[must_use]
+    pub fn new(key: &[u8; 32]) -> Self {
+        // A shorter key is padded with zeros (RFC 2104, section 2).
+        let mut block = [0; 64];
+        block[..key.len()].copy_from_slice(key);
+        Self(Hmac::new(&block.into()))
+    }
+
+    /// Who has this address, in this firm (ruling 11; rulings, section Occurrences). Nobody without
+    /// the key can tell whether two firms know the same person.
+    #[must_use]
+    pub fn person(&self, firm_id: Uuid, address: &EmailAddress) -> Uuid {
+        let name = [b"person".as_slice(), firm_id.as_bytes(), address.person().as_bytes()].concat();
+        uuid::Builder::from_custom_bytes(self.mac(&name)).into_uuid()
+    }
+
+    /// The text of an unsubscribe link.
+    #[must_use]
+    pub fn link(&self, recipient: Recipient) -> String {
+        let who = recipient.bytes();
+        URL_SAFE_NO_PAD.encode([who.as_slice(), &self.sign(&who)].concat())
+    }
+
+    /// Whose link this is, if it is one of ours.
+    #[must_use]
+    pub fn read_link(&self, text: &str) -> Option<Recipient> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (who, mac) = bytes.split_last_chunk::<MAC>()?;
+        let recipient = Recipient::read(who)?;
+        bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
+    }
+
+    fn sign(&self, who: &[u8]) -> [u8; MAC] {
+        self.mac(&[b"unsubscribe".as_slice(), who].concat())
+    }
+
+    fn mac(&self, text: &[u8]) -> [u8; MAC] {
+        let mut mac = self.0.clone();
+        mac.update(text);
+        let mut cut = [0; MAC];
+        cut.copy_from_slice(&mac.finalize().into_bytes()[..MAC]);
+        cut
+    }
+}
+
+impl Recipient {
+    fn bytes(self) -> Vec<u8> {
+        [self.firm_id.as_bytes().as_slice(), self.person_id.as_bytes()].concat()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (firm_id, person_id) = bytes.split_at_checked(16)?;
+        Some(Self {
+            firm_id: Uuid::from_slice(firm_id).ok()?,
+            person_id: Uuid::from_slice(person_id).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> EmailAddress {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_spelling_of_an_address_is_one_person_and_each_firm_has_its_own() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let identity = Identity::new(&[1; 32]);
+        let ann = identity.person(one, &address("ann@example.com"));
+        assert_eq!(ann, identity.person(one, &address("Ann@EXAMPLE.com")));
+        assert_ne!(ann, identity.person(one, &address("ann+tag@example.com")));
+        assert_ne!(ann, identity.person(two, &address("ann@example.com")));
+        assert_ne!(ann, Identity::new(&[2; 32]).person(one, &address("ann@example.com")));
+    }
+
+    #[test]
+    fn a_link_is_ours_or_nothing() {
+        let identity = Identity::new(&[1; 32]);
+        let recipient = Recipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
+        let link = identity.link(recipient);
+        assert_eq!(identity.read_link(&link), Some(recipient));
+        assert_eq!(Identity::new(&[2; 32]).read_link(&link), None);
+        for place in 0..link.len() {
+            let mut other = link.clone().into_bytes();
+            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+            assert_eq!(identity.read_link(&String::from_utf8(other).unwrap()), None, "{place}");
+        }
+        for text in ["", "A", &link[1..], &format!("{link}AA"), "é"] {
+            assert_eq!(identity.read_link(text), None, "{text}");
+        }
+    }
+}
