@@ -137,7 +137,8 @@ impl Error {
         Self::InvalidRequest(sentence.into())
     }
 
-    const fn status_and_code(&self) -> (StatusCode, &'static str) {
+    /// The status and the code of the answer.
+    pub(crate) const fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::InvalidRequest(_) | Self::BadEvent(_) => {
                 (StatusCode::BAD_REQUEST, "invalid_request")

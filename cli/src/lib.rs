@@ -8,6 +8,7 @@ mod doors;
 mod ingest;
 mod operate;
 pub mod serve;
+mod setup;
 mod telemetry;
 pub mod wiring;
 

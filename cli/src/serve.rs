@@ -1,35 +1,31 @@
 //! `serve`: the doors and the workers, until a signal.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
 use deliverer::fan_out::FanOut;
-use deliverer::{Settings, TimeScale};
-use domain::address::AllowedTargets;
+use door::Tls;
 use eventstore::relay;
 use eventstore::worker::run as run_worker;
 use inviter::TakeOver;
-use mailer::{Mailer, Sender, SmtpSettings};
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use projector::housekeeping::Housekeeping;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::SENDER;
 use crate::doors;
-use crate::wiring::{Databases, Place, Role, SERVICE, Serve, Setup, System};
+use crate::setup::{setup, tls};
+use crate::wiring::{Databases, Place, Role, SERVICE, Serve, System};
 
 /// How long what is under way may take after a signal.
 const DRAIN: Duration = Duration::from_secs(25);
 
 pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     let setup = setup(place, serve)?;
+    let tls = tls(serve)?;
     warn_of_development(serve);
     let doors = match serve.role {
         Role::All | Role::Api => Some(doors::open(serve.addr, serve.internal_addr).await?),
@@ -41,7 +37,10 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     let mut tasks = start_workers(&system, serve.role, &stop);
     if let Some(doors) = doors {
         tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "listening");
-        doors.serve(&system.service, &stop, &mut tasks);
+        if let Some(tls) = tls.clone() {
+            tasks.spawn(reload(tls, stop.clone()));
+        }
+        doors.serve(&system.service, tls, (&stop, &mut tasks));
     }
     tracing::info!("ready");
     let ended = wait(&mut tasks, &stop).await;
@@ -109,63 +108,21 @@ async fn signalled() -> anyhow::Result<&'static str> {
     }
 }
 
-fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
-    let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
-    let allowed = AllowedTargets::new(serve.allow_targets.clone(), serve.allow_http_targets);
-    if !scale.is_real() && serve.allow_targets.is_empty() {
-        bail!("--time-scale needs --allow-targets: it is for tests and drills only");
-    }
-    let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
-    let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
-    let roots = Roots::read(serve.extra_roots.as_deref())?;
-    Ok(Setup {
-        allowed,
-        base_url: format!("{}/api/v1", base.trim_end_matches('/')),
-        settings: Settings { permits: serve.permits.max(1), scale, ..Settings::default() },
-        mailer: mailer(place, serve, &roots)?,
-        sender: sender(serve)?,
-        extra_roots: roots.certificates,
-        trusted_proxies: serve.trusted_proxies.clone(),
-    })
-}
-
-/// Roots to trust beside the platform's, as they were written and as they are read.
-#[derive(Default)]
-struct Roots {
-    pem: Option<Vec<u8>>,
-    certificates: Vec<CertificateDer<'static>>,
-}
-
-impl Roots {
-    fn read(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self::default());
-        };
-        let named = || format!("--extra-roots {}", path.display());
-        let pem = std::fs::read(path).with_context(named)?;
-        let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.with_context(named)?;
-        if certificates.is_empty() {
-            bail!("{}: no certificates in PEM", named());
-        }
-        Ok(Self { pem: Some(pem), certificates })
-    }
-}
-
-fn mailer(place: &Place, serve: &Serve, roots: &Roots) -> anyhow::Result<Mailer> {
-    let Some(url) = &serve.smtp_url else {
-        let folder = place.mails();
-        tracing::warn!(folder = %folder.display(), "no mail server: mails are written as files");
-        return Ok(Mailer::files(folder));
+/// Reads the certificate again at each SIGHUP; one that cannot be read leaves the old one.
+async fn reload(tls: Tls, stop: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        tracing::error!("SIGHUP cannot be heard: a new certificate needs a restart");
+        return stop.cancelled().await;
     };
-    let settings = SmtpSettings { extra_roots: roots.pem.clone(), ..SmtpSettings::default() };
-    Mailer::smtp(url, &settings).context("--smtp-url")
-}
-
-fn sender(serve: &Serve) -> anyhow::Result<Sender> {
-    match &serve.mail_from {
-        Some(sender) => Ok(sender.clone()),
-        None => SENDER.parse().context("the sender of mails"),
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = hangup.recv() => match tls.reload() {
+                Ok(()) => tracing::info!("a new certificate"),
+                Err(error) => tracing::error!(%error, "the old certificate stays"),
+            },
+        }
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Setup {
     pub mailer: Mailer,
     /// The address mail is sent from.
     pub sender: Sender,
+    /// How long a call waits for another that sends the same invite.
+    pub patience: Patience,
 }
 
 impl Setup {
@@ -76,6 +78,7 @@ impl Setup {
             trusted_proxies: Vec::new(),
             mailer: Mailer::files(mails),
             sender: SENDER.parse().context("the sender of mails")?,
+            patience: Patience::default(),
         })
     }
 }
@@ -137,7 +140,7 @@ impl System {
             mailer: setup.mailer,
             sender: setup.sender,
             public_url: setup.base_url.trim_end_matches("/api/v1").into(),
-            patience: Patience::default(),
+            patience: setup.patience,
         };
         let service = Service {
             store,

@@ -76,7 +76,7 @@ where
     let answering = Answering { router, peer: Peer(peer), limit, exchange };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()
-        .half_close(false)
+        .half_close(true)
         .header_read_timeout(None)
         .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(gate), service);

@@ -9,7 +9,9 @@
 //! answered with the refusal (see [`Exchange`]). So the refusal follows the answers before it and
 //! is an answer like any other; nothing but hyper ever writes.
 
-use std::io::{self, IoSlice};
+mod write;
+
+use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,7 +60,7 @@ enum Phase {
     Chunked,
     /// No other request is read. hyper may have what is in the buffer.
     Last,
-    /// The other end has closed.
+    /// Nothing more comes: the other end has closed, or was given up.
     Ended,
 }
 
@@ -240,21 +242,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         }
         Poll::Ready(Ok(into.filled().len() - before))
     }
-
-    /// Ends a write that the other end lets wait for too long.
-    fn poll_taken<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.taking.clear();
-            return written;
-        }
-        self.taking.set_once(self.times.write);
-        ready!(self.taking.poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
@@ -271,42 +258,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
             ready!(gate.poll_head(cx))?;
         }
         gate.poll_allowed(cx, into)
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let gate = self.get_mut();
-        let written = Pin::new(&mut gate.stream).poll_write(cx, bytes);
-        gate.poll_taken(cx, written)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let gate = self.get_mut();
-        let written = Pin::new(&mut gate.stream).poll_write_vectored(cx, slices);
-        gate.poll_taken(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let gate = self.get_mut();
-        let flushed = Pin::new(&mut gate.stream).poll_flush(cx);
-        gate.poll_taken(cx, flushed)
-    }
-
-    /// Only flushes: closing is left to the connection, which does it without losing the answer.
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(cx)
     }
 }

@@ -114,7 +114,7 @@ impl Serving {
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         let peer = peer.ip().to_canonical();
         if !self.roster.make_room(peer) {
-            tracing::warn!(%peer, "every connection of this door is busy: one was turned away");
+            tracing::debug!(%peer, "turned away: every connection is being served");
             return;
         }
         let turn = Turn::waiting();

@@ -1,46 +1,19 @@
 //! Real processes, really killed.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
 
 use eventstore::{Clock, connect};
-use sqlx::ConnectOptions;
 use tests::{Receiver, TestDatabase, World, activity};
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
+use crate::process::{self, firmforms};
+
 const DELIVERIES: usize = 1_000;
 
-/// The real binary on the databases of a world.
-fn firmforms(database: &TestDatabase) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
-    command
-        .env_clear()
-        .env("DATABASE_URL", database.main.to_url_lossy().as_str())
-        .env("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().as_str())
-        .env("FIRMFORMS_WRAPPING_KEY", "07".repeat(32))
-        .kill_on_drop(true);
-    command
-}
-
-/// A service on free ports whose waits pass sixty times faster; its lease is 25 s.
+/// A service whose waits pass sixty times faster; its lease is 25 s.
 async fn serve(database: &TestDatabase) -> Child {
-    let mut child = firmforms(database)
-        .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
-        .args(["--time-scale", "60"])
-        .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    while let Some(line) = lines.next_line().await.unwrap() {
-        if line.contains("ready") {
-            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-            return child;
-        }
-    }
-    panic!("the service did not start: {:?}", child.wait().await);
+    process::serve(database, &["--time-scale", "60"]).await.child
 }
 
 /// A world on the real clock, with a subscription and so many responses submitted.

@@ -7,6 +7,9 @@ mod database;
 mod receiver;
 mod world;
 
+#[path = "../../mailer/tests/mailer/smtp_server.rs"]
+pub mod smtp_server;
+
 pub use database::{TestDatabase, own_cluster};
 pub use receiver::{Received, Receiver, Reply};
 pub use world::{Answer, BASE_URL, Firm, World, activity, later};

@@ -15,6 +15,7 @@ use domain::address::AllowedTargets;
 use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, connect};
 use firmforms::wiring::{Setup, System, store};
+use inviter::TakeOver;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use serde_json::{Value, json};
@@ -96,6 +97,12 @@ impl World {
     /// A world on these databases.
     pub async fn on(database: TestDatabase) -> Self {
         let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+        Self::at(database, clock).await
+    }
+
+    /// A world on these databases in the present, beside services that run.
+    pub async fn real_time(database: TestDatabase) -> Self {
+        let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
         Self::at(database, clock).await
     }
 
@@ -234,6 +241,12 @@ impl World {
         drain(Cancel::new(self.courier().clone())).await;
     }
 
+    /// Finishes invites that nobody finished in time.
+    pub async fn take_over(&self) {
+        let mut worker = TakeOver::new(self.service().inviter.clone());
+        while worker.step().await.map_err(|error| error.to_string()).unwrap() == Step::Busy {}
+    }
+
     /// Brings the read models up to date.
     pub async fn project(&self) {
         let store = self.service().store.clone();
@@ -284,7 +297,8 @@ async fn answer(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
-    let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
+    // Null too for a page.
+    let body = serde_json::from_slice(&bytes).unwrap_or_default();
     Answer { status: parts.status, headers: parts.headers, bytes, body }
 }
 

@@ -16,8 +16,8 @@ use deliverer::outgoing::{Method, Request};
 use domain::address::AllowedTargets;
 use domain::answer::Answer;
 use domain::context::Actor;
+use door::{Door, Settings};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -61,7 +61,7 @@ pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
     let system = start(place, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, Role::All, &stop);
-    doors.serve(&system.service, &stop, &mut tasks);
+    doors.serve(&system.service, None, (&stop, &mut tasks));
     story::opened(&system, started);
     let told = tell(&system, &activity, (&mut tasks, &stop, started)).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
@@ -104,9 +104,9 @@ async fn tell(
     let subscribers = subscribers(system, activity).await?;
     let secrets = subscribers.iter().map(|s| (s.firm_id, s.secret.clone())).collect();
     let receiver = Receiver::new(secrets, system.service.clock.clone());
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tasks.spawn(doors::serve_one(listener, receiver.router(), stop.clone()));
+    let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let address = door.local_addr()?;
+    tasks.spawn(door.serve(receiver.router(), Settings::default(), stop.clone()));
     for subscriber in &subscribers {
         subscribe(system, subscriber, address).await?;
     }

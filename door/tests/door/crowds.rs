@@ -2,12 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use door::Settings;
+use door::{Settings, Times};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::helper::{Caller, HELLO, patiently, serve};
+use crate::helper::{Caller, HELLO, patiently, serve, with_times};
 
 /// How many sockets there may be in this process, of which each connection has two.
 fn descriptors() -> usize {
@@ -129,13 +130,15 @@ async fn a22_a_door_that_runs_out_of_descriptors_goes_on() {
     }
 }
 
-/// Not a test: what the other process does, until its input ends.
+/// Not a test: what the other process does, until its input ends. Its idle callers never leave by
+/// themselves.
 #[tokio::test]
 async fn another_process() {
     if std::env::var_os("DOOR_TEST_POOR").is_none() {
         return;
     }
-    let served = serve(Settings::default()).await;
+    let times = Times { first_byte: Duration::from_secs(3_600), ..Times::default() };
+    let served = serve(with_times(times)).await;
     println!("> {}", served.addr);
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()))
         .await

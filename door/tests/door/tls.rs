@@ -19,10 +19,10 @@ use crate::helper::{Caller, HELLO, SHORT, Served, serve};
 struct Papers(TempDir);
 
 impl Papers {
-    fn new() -> Self {
+    fn new() -> (Self, CertificateDer<'static>) {
         let papers = Self(tempfile::tempdir().unwrap());
-        papers.renew();
-        papers
+        let certificate = papers.renew();
+        (papers, certificate)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -68,8 +68,7 @@ async fn connect(
 
 #[tokio::test]
 async fn requests_over_tls_are_answered_and_bad_ones_refused() {
-    let papers = Papers::new();
-    let certificate = papers.renew();
+    let (papers, certificate) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut caller = connect(&served, &certificate, &["h2", "http/1.1"]).await.unwrap();
     assert_eq!(caller.0.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
@@ -83,8 +82,7 @@ async fn requests_over_tls_are_answered_and_bad_ones_refused() {
 
 #[tokio::test]
 async fn a7_an_answer_over_tls_is_not_lost_behind_a_large_body() {
-    let papers = Papers::new();
-    let certificate = papers.renew();
+    let (papers, certificate) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut caller = connect(&served, &certificate, &[]).await.unwrap();
     caller.send("POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 4194304\r\n\r\n").await;
@@ -95,8 +93,7 @@ async fn a7_an_answer_over_tls_is_not_lost_behind_a_large_body() {
 
 #[tokio::test]
 async fn a_new_certificate_is_for_new_connections() {
-    let papers = Papers::new();
-    let old = papers.renew();
+    let (papers, old) = Papers::new();
     let tls = papers.load();
     let served = serve_tls(&tls).await;
     let mut before = connect(&served, &old, &[]).await.unwrap();
@@ -114,8 +111,7 @@ async fn a_new_certificate_is_for_new_connections() {
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
-    let papers = Papers::new();
-    let certificate = papers.renew();
+    let (papers, certificate) = Papers::new();
     let tls = papers.load();
     let served = serve_tls(&tls).await;
     let spoilt = |name: &str, text: &str| {
@@ -130,14 +126,14 @@ async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
     spoilt("cert.pem", "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n");
     spoilt("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     spoilt("key.pem", "nonsense");
-    let other = Papers::new();
+    let (other, _) = Papers::new();
     spoilt("key.pem", &fs::read_to_string(other.path("key.pem")).unwrap());
     connect(&served, &certificate, &[]).await.unwrap();
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let papers = Papers::new();
+    let (papers, _) = Papers::new();
     let missing = Path::new("/nowhere/key.pem");
     let error = Tls::load(papers.path("cert.pem"), missing).unwrap_err().to_string();
     assert!(error.contains("/nowhere/key.pem"), "{error}");
@@ -146,8 +142,7 @@ fn a_file_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn who_does_not_speak_tls_or_only_http_2_is_closed() {
-    let papers = Papers::new();
-    let certificate = papers.renew();
+    let (papers, certificate) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut plain = served.caller().await;
     plain.send(HELLO).await;
@@ -160,7 +155,7 @@ async fn who_does_not_speak_tls_or_only_http_2_is_closed() {
 
 #[tokio::test]
 async fn a22_a_handshake_that_does_not_come_is_given_up() {
-    let papers = Papers::new();
+    let (papers, _) = Papers::new();
     let times = Times { handshake: SHORT, ..Times::default() };
     let tls = Some(papers.load());
     let served = serve(Settings { tls, times, ..Settings::default() }).await;
@@ -169,7 +164,7 @@ async fn a22_a_handshake_that_does_not_come_is_given_up() {
 
 #[tokio::test]
 async fn a_handshake_does_not_hold_the_stop() {
-    let papers = Papers::new();
+    let (papers, _) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut caller = served.caller().await;
     caller.send([22, 3, 1]).await;

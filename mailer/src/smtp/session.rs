@@ -6,7 +6,7 @@ use std::time::Duration;
 use lettre::Address;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
-use lettre::transport::smtp::commands::{Data, Mail as From, Rcpt, Rset};
+use lettre::transport::smtp::commands::{Data, Mail as MailFrom, Rcpt, Rset};
 use tokio::time::{Instant, timeout};
 
 use super::trouble::{Step, Trouble};
@@ -62,12 +62,32 @@ impl Session {
     async fn say_all(&mut self, envelope: &Envelope<'_>) -> Result<(), Trouble> {
         let server = &mut self.connection;
         let at = |step| move |error: Error| Trouble::new(step, &error);
-        let from = From::new(Some(envelope.from.clone()), Vec::new());
+        let from = MailFrom::new(Some(envelope.from.clone()), Vec::new());
         server.command(from).await.map_err(at(Step::Sender))?;
         let to = Rcpt::new(envelope.to.clone(), Vec::new());
         server.command(to).await.map_err(at(Step::Recipient))?;
         server.command(Data).await.map_err(at(Step::Data))?;
         let taken = server.message(envelope.content).await.map_err(at(Step::Content))?;
         if taken.has_code(250) { Ok(()) } else { Err(Trouble::nonsense(Step::Content)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::email::EmailAddress;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is refused without asking is beyond the limits, and nothing else.
+        #[test]
+        fn a15_any_address_within_the_limits_can_be_written_to(
+            local in "[!#-'*+/-9=?A-Z^-~-]{1,31}(\\.[a-z0-9]{1,31})?",
+            domain in "([a-z0-9]([a-z0-9-]{0,9}[a-z0-9])?\\.){1,20}[a-z][a-z0-9]{0,9}",
+        ) {
+            if let Ok(address) = format!("{local}@{domain}").parse::<EmailAddress>() {
+                prop_assert!(address.to_string().parse::<Address>().is_ok(), "{address}");
+            }
+        }
     }
 }

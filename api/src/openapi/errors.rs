@@ -1,0 +1,164 @@
+//! What can be refused, told for the documents. Statuses, codes and sentences are those of
+//! [`Error`], which makes the real answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::operation::{Operation, reference};
+use crate::Error;
+
+/// When the public door answers so (contract, section Errors; rulings 7 and 12).
+fn when(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidRequest(_) => "The body is not the JSON the endpoint expects.",
+        Error::BodyTooLarge => "The body has more than 64 KiB. The connection is closed.",
+        Error::HeadTooLarge => "The request has more than 100 header lines, or 16 KiB of them.",
+        Error::MethodNotAllowed => "The path is there for other methods: `Allow` names them.",
+        Error::UnknownTrigger | Error::NoSuchTrigger => {
+            "The trigger does not exist, or the firm's plan does not have it."
+        }
+        Error::InvalidTarget(_) | Error::PrivateTarget => {
+            "`target_url` is not a public https URL of at most 2,000 characters."
+        }
+        Error::Unauthorized => {
+            "There is no key, a wrong key, a revoked key, or two different ones."
+        }
+        Error::FirmInactive => "The firm's account is suspended or closed.",
+        Error::NotFound => "There is no subscription with this id made with this key.",
+        Error::FormNotFound => "There is no form with this id in this firm.",
+        Error::TooManyHooks => "The firm already has 100 subscriptions.",
+        Error::FormNotPublished => "The form is not published.",
+        Error::RateLimited(_) => {
+            "The key had 120 calls in the last 60 seconds, or the address more than 20 with a wrong \
+             key."
+        }
+        Error::InviteLimitReached(_) => {
+            "The firm sent its 300 invites of the day; the next day begins at midnight UTC."
+        }
+        Error::SendFailed => "The mail could not be sent. Try again in a few minutes.",
+        Error::Internal(_) => "A defect of the service.",
+        Error::Unavailable(_) => "The service cannot answer right now. Try again in a moment.",
+        // The internal door's.
+        Error::BadEvent(_)
+        | Error::TooManyEvents
+        | Error::NoToken
+        | Error::Forbidden
+        | Error::NotAManager
+        | Error::FirmNotFound
+        | Error::DeliveryNotFound
+        | Error::TooManyKeys => "The internal door answers so.",
+    }
+}
+
+/// Of the errors of an operation, one answer per status, by reference.
+pub(super) fn references(errors: &[Error]) -> Value {
+    let reference = |(status, errors): (u16, Vec<&Error>)| {
+        let name = name(status, &errors);
+        (status.to_string(), json!({"$ref": format!("#/components/responses/{name}")}))
+    };
+    Value::Object(by_status(errors).into_iter().map(reference).collect())
+}
+
+/// The answers that the operations refer to.
+pub(super) fn responses(operations: &[Operation]) -> Value {
+    let mut responses = Map::new();
+    for operation in operations {
+        for (status, errors) in by_status(&operation.all_refusals()) {
+            responses.insert(name(status, &errors), response(status, &errors));
+        }
+    }
+    Value::Object(responses)
+}
+
+/// The shape of every error, and all the codes there are.
+pub(super) fn schema(operations: &[Operation]) -> Value {
+    let refusals = operations.iter().flat_map(Operation::all_refusals);
+    let codes: BTreeSet<_> = refusals.map(|error| error.status_and_code().1).collect();
+    json!({
+        "type": "object",
+        "description": "Every answer that is not a success.",
+        "required": ["error", "code"],
+        "properties": {
+            "error": {
+                "type": "string",
+                "description": "A sentence for a person; do not branch on it.",
+            },
+            "code": {
+                "type": "string",
+                "enum": codes,
+                "description": "Stable: branch on it, together with the status.",
+            },
+        },
+    })
+}
+
+fn by_status(errors: &[Error]) -> BTreeMap<u16, Vec<&Error>> {
+    let mut by_status = BTreeMap::<u16, Vec<&Error>>::new();
+    for error in errors {
+        by_status.entry(error.status_and_code().0.as_u16()).or_default().push(error);
+    }
+    by_status
+}
+
+/// `404FormNotFoundOrUnknownTrigger`
+fn name(status: u16, errors: &[&Error]) -> String {
+    let names: Vec<_> = errors.iter().map(|error| pascal(error.status_and_code().1)).collect();
+    format!("Error{status}{}", names.join("Or"))
+}
+
+fn pascal(code: &str) -> String {
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    code.split('_').map(capital).collect()
+}
+
+fn response(status: u16, errors: &[&Error]) -> Value {
+    let code = |error: &&Error| error.status_and_code().1;
+    let told = |error: &&Error| format!("`{}`: {}", code(error), when(error));
+    let description: Vec<_> = errors.iter().map(told).collect();
+    let codes: Vec<_> = errors.iter().map(code).collect();
+    let mut response = json!({
+        "description": description.join("\n\n"),
+        "content": {"application/json": {
+            "schema": {"allOf": [
+                reference("Error"),
+                {"type": "object", "properties": {"code": {"enum": codes}}},
+            ]},
+            "examples": errors.iter().map(|error| (code(error), example(error)))
+                .collect::<BTreeMap<_, _>>(),
+        }},
+    });
+    let headers = headers(status);
+    if !headers.is_null() {
+        response["headers"] = headers;
+    }
+    response
+}
+
+fn example(error: &Error) -> Value {
+    let code = error.status_and_code().1;
+    json!({"summary": when(error), "value": {"error": error.to_string(), "code": code}})
+}
+
+fn headers(status: u16) -> Value {
+    match status {
+        401 => header("WWW-Authenticate", "The scheme of a key.", &json!({"const": "Bearer"})),
+        405 => header("Allow", "The methods of this path.", &json!({"examples": ["GET,HEAD"]})),
+        413 => header("Connection", "The rest is not read.", &json!({"const": "close"})),
+        429 | 503 => header(
+            "Retry-After",
+            "After how many seconds to try again.",
+            &json!({"type": "integer", "minimum": 1}),
+        ),
+        _ => Value::Null,
+    }
+}
+
+/// A header that is always there; a text unless its schema says otherwise.
+fn header(name: &str, description: &str, schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if schema.get("type").is_none() {
+        schema["type"] = json!("string");
+    }
+    json!({name: {"description": description, "required": true, "schema": schema}})
+}

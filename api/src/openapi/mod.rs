@@ -1,0 +1,117 @@
+//! The public API, described for machines (OpenAPI 3.1), and the page that shows the description to
+//! people. Both are made from one value, once per process.
+//!
+//! The description is written as JSON: it says more than types can (one of two fields, an object's
+//! keys, what each answer means). What it shares with the code it takes from the code: statuses and
+//! codes from [`crate::Error`], triggers, limits and sample events from `domain`, answers' values
+//! from real ones. Tests hold the rest: every documented answer is driven over the router and
+//! checked against its schema, closed for the occasion, and every route is documented.
+
+mod errors;
+mod operation;
+mod operations;
+mod page;
+mod payload;
+mod schemas;
+mod served;
+mod webhooks;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use operation::{Access, Operation};
+pub(crate) use served::Served;
+
+/// The version that the contract's section Versioning names.
+const VERSION: &str = "1";
+
+const DESCRIPTION: &str = "\
+A JSON API for one firm at a time, and signed webhook deliveries.
+
+A caller holds an API key. The key fixes the firm: everything it reads or changes belongs to that \
+firm, and ids of other firms answer exactly as missing ones do. Events come from activity inside \
+the product; no call emits them.
+
+Ids are hyphenated UUIDs, read in either case and written lower-case. Timestamps are UTC with \
+milliseconds. Ignore fields that you do not know, and branch on an error's `code`, never on its \
+sentence. New triggers can appear without a new version. There is no pagination.
+
+Bodies are JSON objects in UTF-8 of at most 64 KiB, read strictly: a property that is there twice, \
+U+0000 in a text, half a surrogate pair, a content type that is not JSON and a compressed body are \
+refused. No content type at all is fine. Lengths count Unicode characters. A key has 120 calls in \
+any 60 seconds; an address has 20 calls with a wrong key.";
+
+/// The tags, in the order of reading.
+const TAGS: [(&str, &str); 5] = [
+    ("Account", "Which firm and key a caller is."),
+    ("Triggers", "What can be subscribed to, and what its events look like."),
+    ("Forms", "The firm's forms, prefilled links to them and invites by email."),
+    ("Hooks", "REST-hook subscriptions: where events are delivered to."),
+    ("Description", "The API's own description."),
+];
+
+/// The description of the public API of a service that is reached at `base_url`, which ends in
+/// `/api/v1`.
+#[must_use]
+pub fn document(base_url: &str) -> Value {
+    let operations = operations::all();
+    let site = base_url.trim_end_matches("/api/v1");
+    let tags = TAGS.map(|(name, description)| json!({"name": name, "description": description}));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Firm Forms Integration API",
+            "version": VERSION,
+            "summary": "Forms, prefilled links, invites and REST hooks of one firm.",
+            "description": DESCRIPTION,
+            "contact": {"name": "Reference", "url": format!("{site}/docs")},
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": base_url, "description": "This service."}],
+        "security": either_key(),
+        "tags": tags,
+        "paths": paths(&operations),
+        "webhooks": webhooks::all(),
+        "components": {
+            "securitySchemes": security_schemes(),
+            "schemas": schemas::all(&operations),
+            "responses": errors::responses(&operations),
+        },
+    })
+}
+
+/// The paths of the description and the methods of each.
+fn paths(operations: &[Operation]) -> Value {
+    let mut paths = BTreeMap::<&str, Map<String, Value>>::new();
+    for operation in operations {
+        let methods = paths.entry(operation.path).or_default();
+        methods.insert(operation.method.to_owned(), operation.describe());
+    }
+    json!(paths)
+}
+
+/// One of the two is enough; both are fine if they carry the same key (ruling 2).
+fn either_key() -> Value {
+    json!([{"bearer": []}, {"apiKey": []}])
+}
+
+fn security_schemes() -> Value {
+    json!({
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key of the firm: `ffk_` and 43 characters. An owner or admin makes \
+                it in the firm's settings; it is shown once. Keep it on a server.",
+        },
+        "apiKey": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-API-Key",
+            "description": "The same key, without a scheme.",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

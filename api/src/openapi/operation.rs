@@ -1,0 +1,134 @@
+//! One operation: what is told of it, and how that is written in OpenAPI.
+
+use serde_json::{Value, json};
+
+use super::{either_key, errors};
+use crate::Error;
+
+/// Who may call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// The holder of a key of an active firm.
+    Keyed,
+    /// Anybody.
+    Open,
+}
+
+/// What an operation is.
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    /// Below `/api/v1`.
+    pub(super) path: &'static str,
+    pub(super) id: &'static str,
+    pub(super) tag: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) description: &'static str,
+    pub(super) access: Access,
+    pub(super) parameters: Vec<Value>,
+    pub(super) body: Option<Body>,
+    pub(super) success: Success,
+    /// What it refuses for reasons of its own, beside what every operation can answer.
+    pub(super) refusals: Vec<Error>,
+}
+
+/// What is sent.
+pub(super) struct Body {
+    pub(super) required: bool,
+    /// The name of its schema.
+    pub(super) schema: &'static str,
+    pub(super) example: Value,
+}
+
+/// The answer to a call that is done as asked.
+pub(super) struct Success {
+    pub(super) status: u16,
+    pub(super) description: &'static str,
+    pub(super) schema: Value,
+    /// By name.
+    pub(super) examples: Value,
+    /// What its ids are good for.
+    pub(super) links: Value,
+}
+
+impl Operation {
+    /// Everything that it can refuse (ruling 1).
+    pub(super) fn all_refusals(&self) -> Vec<Error> {
+        let mut refusals = self.refusals.clone();
+        refusals.extend([Error::MethodNotAllowed, Error::HeadTooLarge]);
+        if self.access == Access::Keyed {
+            refusals.extend([
+                Error::Unauthorized,
+                Error::FirmInactive,
+                Error::RateLimited(17),
+                Error::Internal(String::new()),
+                Error::Unavailable(String::new()),
+            ]);
+        }
+        if self.body.is_some() {
+            refusals.push(Error::BodyTooLarge);
+        }
+        refusals
+    }
+
+    pub(super) fn describe(&self) -> Value {
+        let mut described = json!({
+            "operationId": self.id,
+            "summary": self.summary,
+            "description": self.description,
+            "tags": [self.tag],
+            "security": match self.access {
+                Access::Keyed => either_key(),
+                Access::Open => json!([]),
+            },
+            "responses": errors::references(&self.all_refusals()),
+        });
+        described["responses"][self.success.status.to_string()] = self.success.describe();
+        if !self.parameters.is_empty() {
+            described["parameters"] = json!(self.parameters);
+        }
+        if let Some(body) = &self.body {
+            described["requestBody"] = body.describe();
+        }
+        described
+    }
+}
+
+impl Body {
+    fn describe(&self) -> Value {
+        json!({
+            "required": self.required,
+            "content": {"application/json": {
+                "schema": reference(self.schema),
+                "example": self.example,
+            }},
+        })
+    }
+}
+
+impl Success {
+    fn describe(&self) -> Value {
+        let mut described = json!({
+            "description": self.description,
+            "content": {"application/json": {"schema": self.schema, "examples": self.examples}},
+        });
+        if !self.links.is_null() {
+            described["links"] = self.links.clone();
+        }
+        described
+    }
+}
+
+/// A schema of the components, by name.
+pub(super) fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
+}
+
+/// An array of a schema of the components.
+pub(super) fn array_of(schema: &str) -> Value {
+    json!({"type": "array", "items": reference(schema)})
+}
+
+/// The one example there is.
+pub(super) fn example(value: &Value) -> Value {
+    json!({"example": {"value": value}})
+}

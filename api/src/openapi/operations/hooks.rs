@@ -1,0 +1,94 @@
+//! Subscriptions.
+
+use domain::target::TargetRefusal;
+use serde_json::{Value, json};
+
+use super::{Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference};
+use crate::Error;
+
+pub(super) fn all() -> Vec<Operation> {
+    vec![list(), create(), delete()]
+}
+
+fn unsubscribe(pointer: &str) -> Value {
+    json!({"Unsubscribe": link("deleteHook", "id", pointer, "The id unsubscribes.")})
+}
+
+fn list() -> Operation {
+    Operation {
+        method: "get",
+        path: "/hooks",
+        id: "listHooks",
+        tag: "Hooks",
+        summary: "List subscriptions",
+        description: "The subscriptions made with this key, newest first.",
+        access: Access::Keyed,
+        parameters: vec![],
+        body: None,
+        success: Success {
+            status: 200,
+            description: "The subscriptions.",
+            schema: array_of("Hook"),
+            examples: example(&json!([examples::hook()])),
+            links: unsubscribe("/0/id"),
+        },
+        refusals: vec![],
+    }
+}
+
+fn create() -> Operation {
+    Operation {
+        method: "post",
+        path: "/hooks",
+        id: "createHook",
+        tag: "Hooks",
+        summary: "Subscribe a URL to a trigger",
+        description: "From now on every matching event is sent to the URL, signed. The address of \
+            `target_url` is checked again at every delivery. Two identical subscriptions are two. \
+            A firm has 100 subscriptions at most.",
+        access: Access::Keyed,
+        parameters: vec![],
+        body: Some(Body {
+            required: true,
+            schema: "NewHook",
+            example: json!({"trigger": "form_submitted",
+                            "target_url": "https://hooks.example.com/catch"}),
+        }),
+        success: Success {
+            status: 201,
+            description: "The subscription. Keep its id to unsubscribe.",
+            schema: reference("Hook"),
+            examples: example(&examples::hook()),
+            links: unsubscribe("/id"),
+        },
+        refusals: vec![
+            Error::invalid("`trigger` is missing"),
+            Error::UnknownTrigger,
+            Error::InvalidTarget(TargetRefusal::NotHttps),
+            Error::FormNotFound,
+            Error::TooManyHooks,
+        ],
+    }
+}
+
+fn delete() -> Operation {
+    Operation {
+        method: "delete",
+        path: "/hooks/{id}",
+        id: "deleteHook",
+        tag: "Hooks",
+        summary: "Unsubscribe",
+        description: "Removes a subscription made with this key, and its queued deliveries.",
+        access: Access::Keyed,
+        parameters: vec![path_id("The subscription.", examples::HOOK_ID)],
+        body: None,
+        success: Success {
+            status: 200,
+            description: "It is removed.",
+            schema: reference("Removed"),
+            examples: example(&json!({"ok": true})),
+            links: Value::Null,
+        },
+        refusals: vec![Error::NotFound],
+    }
+}

@@ -1,0 +1,37 @@
+//! The operations of the public API, by subject (contract, section Endpoints).
+
+mod forms;
+mod hooks;
+mod service;
+mod triggers;
+
+use serde_json::{Value, json};
+
+use super::operation::{Access, Body, Operation, Success, array_of, example, reference};
+use super::schemas::examples;
+
+/// All of them.
+pub(super) fn all() -> Vec<Operation> {
+    [service::all(), triggers::all(), forms::all(), hooks::all()].into_iter().flatten().collect()
+}
+
+/// An id in the path. One that is malformed answers as one that is missing (ruling 6).
+fn path_id(description: &str, example: &str) -> Value {
+    json!({
+        "name": "id",
+        "in": "path",
+        "required": true,
+        "description": description,
+        "schema": reference("Id"),
+        "example": example,
+    })
+}
+
+/// How an answer's id is used in another operation.
+fn link(operation: &str, parameter: &str, pointer: &str, description: &str) -> Value {
+    json!({
+        "operationId": operation,
+        "parameters": {parameter: format!("$response.body#{pointer}")},
+        "description": description,
+    })
+}

@@ -1,0 +1,66 @@
+//! Who the caller is, and the description itself.
+
+use serde_json::{Value, json};
+
+use super::{Access, Operation, Success, example, examples, reference};
+
+pub(super) fn all() -> Vec<Operation> {
+    vec![me(), description()]
+}
+
+fn me() -> Operation {
+    Operation {
+        method: "get",
+        path: "/me",
+        id: "getMe",
+        tag: "Account",
+        summary: "Test a key",
+        description: "Tells which firm and key it is.",
+        access: Access::Keyed,
+        parameters: vec![],
+        body: None,
+        success: Success {
+            status: 200,
+            description: "The firm and the key.",
+            schema: reference("Me"),
+            examples: example(&examples::me()),
+            links: Value::Null,
+        },
+        refusals: vec![],
+    }
+}
+
+fn description() -> Operation {
+    Operation {
+        method: "get",
+        path: "/openapi.json",
+        id: "getDescription",
+        tag: "Description",
+        summary: "Read this description",
+        description: "Needs no key, and answers whatever became of the firm.",
+        access: Access::Open,
+        parameters: vec![],
+        body: None,
+        success: Success {
+            status: 200,
+            description: "This document.",
+            schema: json!({
+                "type": "object",
+                "description": "An OpenAPI 3.1 description.",
+                "required": ["openapi", "info", "paths"],
+                "properties": {
+                    "openapi": {"type": "string", "pattern": r"^3\.1\."},
+                    "info": {"type": "object", "required": ["title", "version"]},
+                    "paths": {"type": "object"},
+                },
+            }),
+            examples: json!({"shortened": {"value": {
+                "openapi": "3.1.0",
+                "info": {"title": "Firm Forms Integration API", "version": super::super::VERSION},
+                "paths": {},
+            }}}),
+            links: Value::Null,
+        },
+        refusals: vec![],
+    }
+}

@@ -1,0 +1,84 @@
+//! What `serve` is told, checked before anything is opened.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use deliverer::{Settings, TimeScale};
+use domain::address::AllowedTargets;
+use door::Tls;
+use inviter::Patience;
+use mailer::{Mailer, Sender, SmtpSettings};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::args::SENDER;
+use crate::wiring::{Place, Serve, Setup};
+
+pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
+    let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
+    let allowed = AllowedTargets::new(serve.allow_targets.clone(), serve.allow_http_targets);
+    if !scale.is_real() && serve.allow_targets.is_empty() {
+        bail!("--time-scale needs --allow-targets: it is for tests and drills only");
+    }
+    let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
+    let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
+    let roots = Roots::read(serve.extra_roots.as_deref())?;
+    Ok(Setup {
+        allowed,
+        base_url: format!("{}/api/v1", base.trim_end_matches('/')),
+        settings: Settings { permits: serve.permits.max(1), scale, ..Settings::default() },
+        mailer: mailer(place, serve, &roots)?,
+        sender: sender(serve)?,
+        extra_roots: roots.certificates,
+        trusted_proxies: serve.trusted_proxies.clone(),
+        patience: Patience::default(),
+    })
+}
+
+/// Roots to trust beside the platform's, as they were written and as they are read.
+#[derive(Default)]
+struct Roots {
+    pem: Option<Vec<u8>>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Roots {
+    fn read(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let named = || format!("--extra-roots {}", path.display());
+        let pem = std::fs::read(path).with_context(named)?;
+        let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.with_context(named)?;
+        if certificates.is_empty() {
+            bail!("{}: no certificates in PEM", named());
+        }
+        Ok(Self { pem: Some(pem), certificates })
+    }
+}
+
+fn mailer(place: &Place, serve: &Serve, roots: &Roots) -> anyhow::Result<Mailer> {
+    let Some(url) = &serve.smtp_url else {
+        let folder = place.mails();
+        tracing::warn!(folder = %folder.display(), "no mail server: mails are written as files");
+        return Ok(Mailer::files(folder));
+    };
+    let settings = SmtpSettings { extra_roots: roots.pem.clone(), ..SmtpSettings::default() };
+    Mailer::smtp(url, &settings).context("--smtp-url")
+}
+
+fn sender(serve: &Serve) -> anyhow::Result<Sender> {
+    match &serve.mail_from {
+        Some(sender) => Ok(sender.clone()),
+        None => SENDER.parse().context("the sender of mails"),
+    }
+}
+
+/// The public door's certificate, if it has one.
+pub(crate) fn tls(serve: &Serve) -> anyhow::Result<Option<Tls>> {
+    match (&serve.tls_cert, &serve.tls_key) {
+        (Some(certificate), Some(key)) => Ok(Some(Tls::load(certificate, key)?)),
+        (_, _) => Ok(None),
+    }
+}

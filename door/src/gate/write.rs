@@ -1,0 +1,64 @@
+//! The other direction: everything passes, unless the other end takes nothing of it for too long.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Gate;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
+    /// Ends a write that the other end lets wait for too long. The system says that there is room
+    /// only when much of its buffer is free: one byte now and then is no progress.
+    fn poll_taken<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.taking.clear();
+            return written;
+        }
+        self.taking.set_once(self.times.write);
+        ready!(self.taking.poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        let written = Pin::new(&mut gate.stream).poll_write(cx, bytes);
+        gate.poll_taken(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        let written = Pin::new(&mut gate.stream).poll_write_vectored(cx, slices);
+        gate.poll_taken(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        let flushed = Pin::new(&mut gate.stream).poll_flush(cx);
+        gate.poll_taken(cx, flushed)
+    }
+
+    /// Only flushes: closing is left to the connection, which does it without losing the answer.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}

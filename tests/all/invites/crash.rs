@@ -1,0 +1,108 @@
+//! P15: what a crash between the reservation, the mail server and the record leaves, and how it
+//! ends. Never is a person both unmailed and "already sent"; never has an invite two Message-IDs.
+
+use std::time::Duration;
+
+use tests::smtp_server::Turn;
+
+use super::*;
+use crate::process::{call, serve};
+
+/// A turn, and what the killed service's clock may be ahead.
+const TURN: Duration = Duration::from_secs(120 + 10);
+
+/// A service of its own that is killed while its mail server takes its time; a world beside it.
+async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
+    let database = TestDatabase::new().await;
+    let url = format!("smtp://{}?tls=none", server.at);
+    let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
+    let clock = Clock::of_database(&eventstore::connect(database.main.clone(), 1)).await.unwrap();
+    let now = clock.now();
+    let standing = Clock::standing_at(now);
+    let world =
+        World::with(database, standing, |setup| impatient(Wiring { mailer, ..setup })).await;
+    let firm = world.firm().await;
+    server.turn("CONTENT", Turn::Silence);
+    let arguments = ["--smtp-url", &url, "--mail-from", "forms@firmforms.example"];
+    let mut service = serve(&world.database, &arguments).await;
+    let path = format!("/forms/{}/send", firm.form);
+    let (public, key) = (service.public, firm.key.clone());
+    let caller = tokio::spawn(async move {
+        call(public, ("POST", &path), &key, r#"{"email":"ann@example.com"}"#).await
+    });
+    while !server.commands().iter().any(|(_, command)| command == "DATA") {
+        tokio::task::yield_now().await;
+    }
+    caller.abort();
+    service.child.kill().await.unwrap();
+    server.relent("CONTENT");
+    (world, firm)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_what_a_killed_service_reserved_is_sent_by_another_once() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let (world, firm) = killed_in_the_middle(&server).await;
+    assert_eq!((under_way(&world).await, used(&world, &firm).await), ((1, 1), 1));
+    let open = invite(&world, &firm, "ann@example.com").await;
+    assert_eq!(open.code(), (502, "send_failed"), "neither sent nor skipped yet");
+    world.take_over().await;
+    assert!(server.mails().is_empty(), "its turn has not ended");
+    world.pass(TURN);
+    world.take_over().await;
+    world.take_over().await;
+    let mails = server.mails();
+    assert_eq!((mails.len(), under_way(&world).await), (1, (0, 0)));
+    let again = invite(&world, &firm, "ann@example.com").await;
+    assert_eq!(outcome(&again), skipped("already_sent_today"));
+    let id: String =
+        sqlx::query_scalar("select aggregate_id from events where event_type = 'InviteSent'")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+    assert!(header(&mails[0], "Message-ID").starts_with(&format!("<{id}@")));
+}
+
+/// The mail server is away for longer: the same bytes are tried until it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_a_taken_over_invite_is_tried_again_with_the_same_bytes() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let (world, _) = killed_in_the_middle(&server).await;
+    server.turn("MAIL", Turn::Say("451 4.3.0 not now"));
+    for _ in 0..3 {
+        world.pass(TURN);
+        world.take_over().await;
+        assert_eq!(under_way(&world).await, (1, 1));
+    }
+    server.relent("MAIL");
+    world.pass(TURN);
+    world.take_over().await;
+    assert_eq!((server.mails().len(), under_way(&world).await), (1, (0, 0)));
+}
+
+/// An hour is enough: the place is given back, and the person can be invited again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_after_an_hour_the_place_is_given_back() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let (world, firm) = killed_in_the_middle(&server).await;
+    server.turn("MAIL", Turn::Say("451 4.3.0 not now"));
+    world.pass(Duration::from_secs(3_601));
+    world.take_over().await;
+    assert_eq!((under_way(&world).await, used(&world, &firm).await), ((0, 0), 0));
+    server.relent("MAIL");
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+}
+
+/// Whoever said no in the meantime gets nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_a_person_who_unsubscribed_meanwhile_is_not_written_to() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let (world, firm) = killed_in_the_middle(&server).await;
+    let unsubscribed = json!({"email": "ann@example.com"});
+    let event = tests::activity(firm.id, "address.unsubscribed", unsubscribed);
+    assert_eq!(world.report(&[event]).await.status, 202);
+    world.pass(TURN);
+    world.take_over().await;
+    assert_eq!((server.mails().len(), under_way(&world).await), (0, (0, 0)));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("unsubscribed"));
+}

@@ -1,0 +1,80 @@
+//! 300 a day and firm, and one at a time.
+
+use std::time::Duration;
+
+use api::commands::keys;
+use domain::context::Actor;
+use futures::future::join_all;
+use tests::smtp_server::Turn;
+
+use super::*;
+
+async fn set_used(world: &World, firm: &Firm, used: i32) {
+    sqlx::query("update quotas set used = $2 where firm_id = $1 and kind = 'invites'")
+        .bind(firm.id)
+        .bind(used)
+        .execute(world.pool())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_301st_invite_of_a_day_waits_for_midnight() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    assert_eq!(outcome(&invite(&world, &firm, "a@example.com").await), SENT);
+    set_used(&world, &firm, 299).await;
+    assert_eq!(outcome(&invite(&world, &firm, "b@example.com").await), SENT);
+    let full = invite(&world, &firm, "c@example.com").await;
+    assert_eq!(full.code(), (429, "invite_limit_reached"));
+    assert_eq!(full.headers["retry-after"], "43200");
+    let repeat = invite(&world, &firm, "a@example.com").await;
+    assert_eq!(outcome(&repeat), skipped("already_sent_today"), "a skip needs no place");
+    assert_eq!(outcome(&invite(&world, &world.firm().await, "c@example.com").await), SENT);
+    world.pass(Duration::from_secs(43_200));
+    assert_eq!(outcome(&invite(&world, &firm, "c@example.com").await), SENT);
+    assert_eq!(server.mails().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_racing_invites_exactly_the_places_that_are_left_are_taken() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    assert_eq!(outcome(&invite(&world, &firm, "first@example.com").await), SENT);
+    set_used(&world, &firm, 290).await;
+    let addresses: Vec<String> = (0..25).map(|n| format!("p{n}@example.com")).collect();
+    let answers = join_all(addresses.iter().map(|to| invite(&world, &firm, to))).await;
+    let sent = answers.iter().filter(|answer| outcome(answer) == SENT).count();
+    let full = answers.iter().filter(|a| a.code() == (429, "invite_limit_reached")).count();
+    assert_eq!((sent, full, server.mails().len()), (10, 15, 11));
+}
+
+/// One mail, whoever asks; the others learn that it was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_racing_calls_for_one_person_one_sends() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn("CONTENT", Turn::After(Duration::from_millis(300)));
+    let answers = join_all((0..8).map(|_| invite(&world, &firm, "ann@example.com"))).await;
+    let outcomes: Vec<_> = answers.iter().map(outcome).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == SENT).count(), 1);
+    let skips = outcomes.iter().filter(|o| **o == skipped("already_sent_today")).count();
+    assert_eq!((skips, server.mails().len(), used(&world, &firm).await), (7, 1, 1));
+}
+
+/// What was begun is finished, though its key is revoked in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_revoked_in_the_middle_takes_no_invite_back() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn("CONTENT", Turn::After(Duration::from_millis(500)));
+    let revoke = async {
+        while under_way(&world).await == (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(invite(&world, &firm, "ann@example.com"), revoke);
+    assert_eq!((outcome(&answer), under_way(&world).await), (SENT, (0, 0)));
+    assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (401, "unauthorized"));
+}

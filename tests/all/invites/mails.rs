@@ -1,0 +1,165 @@
+//! What is sent, to whom, and what the answer says of it.
+
+use eventstore::connect;
+use mailer::SmtpSettings;
+use serde_json::{Value, json};
+use tests::World;
+use tests::smtp_server::{Setup, SmtpServer, Tls};
+
+use super::*;
+
+#[tokio::test]
+async fn an_invite_is_one_mail_with_the_link_the_greeting_and_the_note() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    let body = json!({
+        "email": "Ann.Smith@Example.com", "name": "Ann Smith", "lang": "fr",
+        "hidden": {"partner": "p&q", "x": 1}, "message": "Bonjour,\nà bientôt <b>",
+    });
+    let answer = send(&world, &firm, body).await;
+    let url = "https://forms.test/f/enquiry?lang=fr&partner=p%26q";
+    let email_id = answer.body["email_id"].clone();
+    let expected =
+        json!({"ok": true, "status": "sent", "email_id": email_id, "url": url, "ignored": ["x"]});
+    assert_eq!((answer.status.as_u16(), &answer.body), (202, &expected));
+    let mails = server.mails();
+    let [mail] = &mails[..] else { panic!("{} mails", mails.len()) };
+    assert_eq!(mail.to, ["Ann.Smith@example.com"]);
+    let id = email_id.as_str().unwrap();
+    assert!(header(mail, "Message-ID").starts_with(&format!("<{id}@")));
+    assert!(header(mail, "From").contains("Harrow Lane"));
+    assert_eq!(header(mail, "Content-Language"), "fr");
+    let text = text(mail);
+    for part in ["Ann", url, "Bonjour,", "à bientôt", "New client enquiry", "&lt;b&gt;"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!text.contains("Smith,"), "greeted by the first word of the name");
+    assert_eq!(under_way(&world).await, (0, 0), "the mail is not kept");
+}
+
+#[tokio::test]
+async fn mail_goes_by_starttls_to_a_server_that_wants_a_login() {
+    let setup = Setup { tls: Tls::Start, login: Some(("user", "p@ss")), ..Setup::default() };
+    let server = SmtpServer::start(setup).await;
+    let settings =
+        SmtpSettings { extra_roots: Some(server.root.clone().into()), ..SmtpSettings::default() };
+    let world = world_with(&format!("smtp://user:p%40ss@{}", server.at), settings).await;
+    let firm = world.firm().await;
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    let mails = server.mails();
+    assert!(mails[0].is_encrypted);
+    assert_eq!(mails[0].user.as_deref(), Some("user"));
+}
+
+/// Without a mail server, the mail is a file.
+#[tokio::test]
+async fn without_a_server_the_mail_is_a_file() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let answer = invite(&world, &firm, "ann@example.com").await;
+    assert_eq!(outcome(&answer), SENT);
+    let name = format!("{}.eml", answer.body["email_id"].as_str().unwrap());
+    let mail = std::fs::read_to_string(world.mails.path().join(name)).unwrap();
+    assert!(mail.contains("To: ann@example.com\r\n"), "{mail}");
+}
+
+/// The firm's reply address comes out of the vault.
+#[tokio::test]
+async fn answers_go_to_the_firm() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    let brand = json!({"brand": {"color": "#123456", "reply_to": "office@harrow.example"}});
+    let changed = tests::later(tests::activity(firm.id, "firm.changed", brand), 1);
+    assert_eq!(world.report(&[changed]).await.status, 202);
+    invite(&world, &firm, "ann@example.com").await;
+    let mail = &server.mails()[0];
+    assert_eq!(header(mail, "Reply-To"), "office@harrow.example");
+    assert!(text(mail).contains("#123456"));
+}
+
+/// A15
+#[tokio::test]
+async fn a15_what_is_no_address_is_refused_and_nothing_is_sent() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    for email in [
+        "a@b.c\r\nBcc:x@y.z",
+        "a@b.c, d@e.f",
+        "a b@c.d",
+        "a@localhost",
+        "a@[127.0.0.1]",
+        "a@b",
+        "",
+        &format!("{}@example.com", "a".repeat(309)),
+    ] {
+        let refused = invite(&world, &firm, email).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{email}");
+        assert!(!refused.text().contains("b.c"), "{}", refused.text());
+    }
+    assert!(server.mails().is_empty());
+}
+
+/// A16
+#[tokio::test]
+async fn a16_names_cannot_write_headers() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    let hostile = "Ann\r\nBcc: x@y.example\u{2028}\u{202e}";
+    let body = json!({"email": "ann@example.com", "first_name": hostile, "message": hostile});
+    assert_eq!(outcome(&send(&world, &firm, body).await), SENT);
+    let mail = &server.mails()[0];
+    assert_eq!(mail.to, ["ann@example.com"]);
+    assert_eq!(header(mail, "Bcc"), "");
+    assert_eq!(header(mail, "To"), "ann@example.com");
+}
+
+#[tokio::test]
+async fn a_draft_another_firms_form_and_a_bad_body_are_refused_in_order() {
+    let (world, server) = world().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let draft = json!({"form_id": firm.form});
+    let draft = tests::later(tests::activity(firm.id, "form.unpublished", draft), 1);
+    assert_eq!(world.report(&[draft]).await.status, 202);
+    let to = async |form: String, body: Value| {
+        world.call(&firm.key, "POST", &format!("/forms/{form}/send"), body).await
+    };
+    let good = json!({"email": "ann@example.com"});
+    let (own, missing) = (firm.form.to_string(), world.id().to_string());
+    assert_eq!(to(own.clone(), good.clone()).await.code(), (409, "form_not_published"));
+    for form in [missing, other.form.to_string(), "abc".to_owned()] {
+        assert_eq!(to(form.clone(), good.clone()).await.code(), (404, "form_not_found"));
+        assert_eq!(to(form, json!({})).await.code(), (400, "invalid_request"));
+    }
+    for bad in [Value::Null, json!({"email": "ann@example.com", "x": 1}), json!([])] {
+        assert_eq!(to(own.clone(), bad).await.code(), (400, "invalid_request"));
+    }
+    assert!(server.mails().is_empty());
+    assert_eq!(used(&world, &firm).await, 0);
+}
+
+/// The log and the tables know a person by a keyed hash alone.
+#[tokio::test]
+async fn no_address_name_or_note_is_in_a_table() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    let canary = json!({"email": "canary.person@example.com", "name": "Canary Name",
+                        "message": "canary note", "hidden": {"partner": "canary value"}});
+    server.turn("RCPT", tests::smtp_server::Turn::Say("550 5.1.1 no such user"));
+    assert_eq!(outcome(&send(&world, &firm, canary.clone()).await), skipped("bounced"));
+    for pool in [world.pool().clone(), connect(world.database.keyring.clone(), 1)] {
+        let tables: Vec<String> =
+            sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'public'")
+                .fetch_all(&pool)
+                .await
+                .unwrap();
+        for table in tables {
+            let found: i64 = sqlx::query_scalar(&format!(
+                "select count(*) from {table} t where lower(t::text) like '%canary%'"
+            ))
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+            assert_eq!(found, 0, "{table}");
+        }
+    }
+}

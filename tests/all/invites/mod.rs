@@ -1,0 +1,105 @@
+//! `POST /forms/{id}/send` and what follows, with a mail server on a real socket (contract; ruling
+//! 11).
+
+mod crash;
+mod limits;
+mod mails;
+mod skips;
+mod unsubscribe;
+
+use std::time::Duration;
+
+use eventstore::Clock;
+use firmforms::wiring::Setup as Wiring;
+use inviter::Patience;
+use mailer::{Mailer, SmtpSettings};
+use serde_json::{Value, json};
+use tests::smtp_server::{Received, Setup, SmtpServer};
+use tests::{Answer, Firm, TestDatabase, World};
+
+const NOON: &str = "2026-11-01T12:00:00.000Z";
+
+/// A world whose mail goes to a server of its own, in the clear.
+async fn world() -> (World, SmtpServer) {
+    let server = SmtpServer::start(Setup::default()).await;
+    let url = format!("smtp://{}?tls=none", server.at);
+    (world_with(&url, SmtpSettings::default()).await, server)
+}
+
+/// A world whose mail goes there.
+async fn world_with(url: &str, settings: SmtpSettings) -> World {
+    let mailer = Mailer::smtp(&url.parse().unwrap(), &settings).unwrap();
+    let clock = Clock::standing_at(NOON.parse().unwrap());
+    World::with(TestDatabase::new().await, clock, |setup| impatient(Wiring { mailer, ..setup }))
+        .await
+}
+
+/// A world that does not wait long for another call.
+fn impatient(setup: Wiring) -> Wiring {
+    let wait = Duration::from_secs(3);
+    Wiring { patience: Patience { wait, ..setup.patience }, ..setup }
+}
+
+async fn send(world: &World, firm: &Firm, body: Value) -> Answer {
+    world.call(&firm.key, "POST", &format!("/forms/{}/send", firm.form), body).await
+}
+
+async fn invite(world: &World, firm: &Firm, email: &str) -> Answer {
+    send(world, firm, json!({"email": email})).await
+}
+
+/// The status, and the reason if it was skipped.
+fn outcome(answer: &Answer) -> (u16, &str, &str) {
+    let text = |name: &str| answer.body[name].as_str().unwrap_or_default();
+    (answer.status.as_u16(), text("status"), text("reason"))
+}
+
+const SENT: (u16, &str, &str) = (202, "sent", "");
+
+const fn skipped(reason: &'static str) -> (u16, &'static str, &'static str) {
+    (202, "skipped", reason)
+}
+
+/// The mail's text, decoded from quoted-printable with its soft line breaks.
+fn text(mail: &Received) -> String {
+    let raw = str::from_utf8(&mail.bytes).unwrap().replace("=\r\n", "");
+    let mut bytes = Vec::new();
+    let mut rest = raw.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let hex =
+            tail.get(..2).and_then(|hex| u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok());
+        match (first, hex) {
+            (b'=', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A header of a mail, unfolded.
+fn header(mail: &Received, name: &str) -> String {
+    let raw = str::from_utf8(&mail.bytes).unwrap();
+    let head = raw.split("\r\n\r\n").next().unwrap().replace("\r\n ", " ");
+    let line =
+        head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned));
+    line.unwrap_or_default()
+}
+
+/// How many invites of a day are counted for a firm.
+async fn used(world: &World, firm: &Firm) -> i32 {
+    let used =
+        "select coalesce(sum(used), 0)::int from quotas where firm_id = $1 and kind = 'invites'";
+    sqlx::query_scalar(used).bind(firm.id).fetch_one(world.pool()).await.unwrap()
+}
+
+/// How many invites, mails and keys of mails are under way.
+async fn under_way(world: &World) -> (i64, i64) {
+    let counts = "select (select count(*) from open_invites), (select count(*) from mails)";
+    sqlx::query_as(counts).fetch_one(world.pool()).await.unwrap()
+}

@@ -1,0 +1,120 @@
+//! Who is not written to, and what a refusal leads to.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::smtp_server::Turn;
+use tests::{Firm, World, activity, later};
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn report(world: &World, firm: &Firm, kind: &str, data: Value, second: u32) {
+    let event = later(activity(firm.id, kind, data), second);
+    assert_eq!(world.report(&[event]).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_person_gets_a_form_once_a_day() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    let again = invite(&world, &firm, "ANN@Example.com").await;
+    assert_eq!(outcome(&again), skipped("already_sent_today"));
+    assert_eq!(again.body.get("email_id"), None);
+    assert_eq!(again.body["url"], "https://forms.test/f/enquiry");
+    assert_eq!(outcome(&invite(&world, &firm, "ann+x@example.com").await), SENT);
+    assert_eq!(used(&world, &firm).await, 2);
+    world.pass(12 * HOUR);
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    let ids: std::collections::BTreeSet<_> =
+        server.mails().iter().map(|mail| header(mail, "Message-ID")).collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[tokio::test]
+async fn the_same_person_is_another_in_another_firm() {
+    let (world, server) = world().await;
+    let (one, two) = (world.firm().await, world.firm().await);
+    report(&world, &one, "address.unsubscribed", json!({"email": "ann@example.com"}), 1).await;
+    assert_eq!(outcome(&invite(&world, &one, "ann@example.com").await), skipped("unsubscribed"));
+    assert_eq!(outcome(&invite(&world, &two, "ann@example.com").await), SENT);
+    assert_eq!(server.mails().len(), 1);
+}
+
+/// Ruling 11: the reasons, in their order; a skip uses no quota.
+#[tokio::test]
+async fn reported_addresses_are_skipped_until_they_are_restored() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    let ann = || json!({"email": "Ann@Example.com"});
+    let expect = async |reason: &'static str| {
+        assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped(reason));
+    };
+    report(&world, &firm, "firm.changed", json!({"invites_enabled": false}), 1).await;
+    expect("switched_off").await;
+    report(&world, &firm, "address.bounced", ann(), 2).await;
+    expect("bounced").await;
+    report(&world, &firm, "address.unsubscribed", ann(), 3).await;
+    expect("unsubscribed").await;
+    report(&world, &firm, "address.restored", ann(), 1).await;
+    expect("unsubscribed").await;
+    report(&world, &firm, "address.restored", ann(), 4).await;
+    expect("switched_off").await;
+    report(&world, &firm, "firm.changed", json!({"invites_enabled": true}), 5).await;
+    assert_eq!((server.mails().len(), used(&world, &firm).await), (0, 0));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    report(&world, &firm, "address.unsubscribed", ann(), 6).await;
+    expect("unsubscribed").await;
+}
+
+#[tokio::test]
+async fn a_refused_address_bounces_for_good_and_gives_its_place_back() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn_once("RCPT", Turn::Say("550 5.1.1 no such user"));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("bounced"));
+    assert_eq!((used(&world, &firm).await, under_way(&world).await), (0, (0, 0)));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("bounced"));
+    report(&world, &firm, "address.restored", json!({"email": "ann@example.com"}), 1).await;
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    let events: Vec<String> = sqlx::query_scalar(
+        "select event_type from events where aggregate_type in ('Invite', 'Person')
+          order by position",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    let expected = [
+        "InviteReserved",
+        "InviteRefused",
+        "AddressBounced",
+        "AddressRestored",
+        "InviteReserved",
+        "InviteSent",
+    ];
+    assert_eq!(events, expected);
+}
+
+/// Whatever else goes wrong is 502: nothing is used up, and the same invite goes out later.
+#[tokio::test]
+async fn a_mail_that_cannot_be_sent_gives_everything_back() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    for (verb, turn) in [
+        ("MAIL", Turn::Say("550 5.7.1 you may not")),
+        ("RCPT", Turn::Say("450 4.2.1 later")),
+        ("CONTENT", Turn::Say("554 5.6.0 no such content")),
+        ("DATA", Turn::HangUp),
+    ] {
+        server.turn(verb, turn);
+        let failed = invite(&world, &firm, "ann@example.com").await;
+        assert_eq!(failed.code(), (502, "send_failed"), "{verb}");
+        assert!(!failed.text().contains("ann@"), "{}", failed.text());
+        assert_eq!((used(&world, &firm).await, under_way(&world).await), (0, (0, 0)), "{verb}");
+        server.relent(verb);
+    }
+    let sent = invite(&world, &firm, "ann@example.com").await;
+    assert_eq!((outcome(&sent), used(&world, &firm).await), (SENT, 1));
+}

@@ -1,0 +1,89 @@
+//! The link in the mail: looking changes nothing, the button acts, and it is nobody else's.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use super::*;
+
+/// The path of the link in a mail's `List-Unsubscribe`.
+fn link(mail: &Received) -> String {
+    let header = header(mail, "List-Unsubscribe");
+    let url = header.trim_start_matches('<').trim_end_matches('>');
+    url.strip_prefix("https://forms.test").unwrap().to_owned()
+}
+
+async fn page(world: &World, method: &str, path: &str, body: &'static str) -> Answer {
+    let request = Request::builder().method(method).uri(path);
+    world.public(request.body(Body::from(body)).unwrap()).await
+}
+
+#[tokio::test]
+async fn the_link_shows_whose_mails_end_and_the_button_ends_them() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    invite(&world, &firm, "ann@example.com").await;
+    let path = link(&server.mails()[0]);
+    for _ in 0..2 {
+        let shown = page(&world, "GET", &path, "").await;
+        assert_eq!(shown.status, 200);
+        assert!(shown.text().contains("Harrow Lane") && !shown.text().contains("ann@"));
+        assert_eq!(shown.headers["content-type"], "text/html; charset=utf-8");
+        assert_eq!(shown.headers["cache-control"], "no-store");
+        assert_eq!(shown.headers["x-content-type-options"], "nosniff");
+        let policy = shown.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    }
+    world.pass(Duration::from_secs(86_400));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT, "looked only");
+    for _ in 0..2 {
+        let done = page(&world, "POST", &path, "List-Unsubscribe=One-Click").await;
+        assert_eq!(done.status, 200);
+        assert!(done.text().contains("You are unsubscribed"), "{}", done.text());
+    }
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("unsubscribed"));
+    let (events, actor): (i64, String) = sqlx::query_as(
+        "select count(*), min(metadata ->> 'actor') from events
+          where event_type = 'AddressUnsubscribed'",
+    )
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(events, 1, "asked twice, recorded once");
+    assert!(actor.starts_with("person:"), "{actor}");
+}
+
+#[tokio::test]
+async fn the_page_speaks_the_language_of_the_mail() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    for (lang, word) in [("fr", "désinscrire"), ("es", "Cancelar"), ("en", "Unsubscribe")] {
+        let body = json!({"email": format!("{lang}@example.com"), "lang": lang});
+        assert_eq!(outcome(&send(&world, &firm, body).await), SENT);
+        let shown = page(&world, "GET", &link(server.mails().last().unwrap()), "").await;
+        assert!(shown.text().contains(&format!("lang=\"{lang}\"")), "{}", shown.text());
+        assert!(shown.text().contains(word), "{}", shown.text());
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_is_not_ours_changes_nothing() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    invite(&world, &firm, "ann@example.com").await;
+    let path = link(&server.mails()[0]);
+    let (head, query) = path.split_once('?').unwrap();
+    let cut = &head[..head.len() - 1];
+    for path in [cut.to_owned(), format!("{head}A?{query}"), "/unsubscribe/%ff".to_owned()] {
+        for method in ["GET", "POST"] {
+            let answer = page(&world, method, &path, "").await;
+            assert_eq!(answer.status, 404, "{method} {path}");
+            assert!(answer.text().contains("This link does not work"));
+        }
+    }
+    let events: i64 =
+        sqlx::query_scalar("select count(*) from events where aggregate_type = 'Person'")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+    assert_eq!(events, 0);
+}

@@ -1,0 +1,152 @@
+//! Calls per minute: of a key, and with wrong keys from an address (rulings 1, 3, 4 and 5).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use api::commands::keys;
+use api::public::Peer;
+use axum::body::Body;
+use axum::http::Request;
+use domain::context::Actor;
+use eventstore::Clock;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, TestDatabase, World, activity, later};
+
+/// A call to `GET /me` that comes by this socket, behind these hops.
+async fn from(world: &World, peer: &str, key: Option<&str>, hops: &[&str]) -> Answer {
+    let mut request = Request::get("/api/v1/me").extension(Peer(peer.parse::<IpAddr>().unwrap()));
+    if let Some(key) = key {
+        request = request.header("x-api-key", key);
+    }
+    for hop in hops {
+        request = request.header("x-forwarded-for", *hop);
+    }
+    world.public(request.body(Body::empty()).unwrap()).await
+}
+
+fn wrong_key(n: u32) -> String {
+    format!("ffk_{n:043}")
+}
+
+async fn me(world: &World, firm: &Firm) -> u16 {
+    world.get(firm, "/me").await.status.as_u16()
+}
+
+/// B11: a call leaves the window 60 s after it was made, and a refused one was never in it.
+#[tokio::test]
+async fn b11_the_window_of_a_key_slides() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for _ in 0..60 {
+        assert_eq!(me(&world, &firm).await, 200);
+    }
+    world.pass(Duration::from_millis(30_500));
+    for _ in 0..60 {
+        assert_eq!(me(&world, &firm).await, 200);
+    }
+    for _ in 0..5 {
+        let refused = world.get(&firm, "/me").await;
+        assert_eq!(refused.code(), (429, "rate_limited"));
+        assert_eq!(refused.headers["retry-after"], "30");
+    }
+    world.pass(Duration::from_secs(30));
+    for _ in 0..60 {
+        assert_eq!(me(&world, &firm).await, 200);
+    }
+    let refused = world.get(&firm, "/me").await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.headers["retry-after"]),
+        (429, &"30".parse().unwrap())
+    );
+    world.pass(Duration::from_secs(30));
+    assert_eq!(me(&world, &firm).await, 200);
+}
+
+/// Ruling 1: the rate is asked after the key and before everything else, unknown routes too.
+#[tokio::test]
+async fn the_rate_comes_before_the_firm_the_route_and_the_body() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for _ in 0..120 {
+        assert_eq!(me(&world, &firm).await, 200);
+    }
+    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
+    assert_eq!(world.report(&[suspended]).await.status, 202);
+    for (method, path) in [("GET", "/me"), ("GET", "/nothing"), ("PUT", "/me"), ("POST", "/hooks")]
+    {
+        let refused = world.call(&firm.key, method, path, Value::Null).await;
+        assert_eq!(refused.code(), (429, "rate_limited"), "{method} {path}");
+    }
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+}
+
+/// B13
+#[tokio::test]
+async fn b13_the_21st_wrong_key_from_an_address_in_a_minute_is_429() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let revoked = keys::create(world.service(), firm.id, firm.owner, "old").await.unwrap();
+    keys::revoke(world.service(), firm.id, revoked.id, Actor::System).await.unwrap();
+    let (sprayer, other) = ("192.0.2.1", "192.0.2.2");
+    for n in 0..18 {
+        assert_eq!(from(&world, sprayer, Some(&wrong_key(n)), &[]).await.status, 401);
+        assert_eq!(from(&world, sprayer, None, &[]).await.status, 401, "missing is not wrong");
+    }
+    assert_eq!(from(&world, sprayer, Some("ffk_short"), &[]).await.status, 401);
+    assert_eq!(from(&world, sprayer, Some(revoked.key.as_str()), &[]).await.status, 401);
+    for key in [&wrong_key(99), "ffk_short", revoked.key.as_str()] {
+        let refused = from(&world, sprayer, Some(key), &[]).await;
+        assert_eq!(refused.code(), (429, "rate_limited"), "{key}");
+        assert_eq!(refused.headers["retry-after"], "60");
+    }
+    assert_eq!(from(&world, sprayer, None, &[]).await.status, 401);
+    assert_eq!(from(&world, sprayer, Some(&firm.key), &[]).await.status, 200, "a good key works");
+    assert_eq!(from(&world, other, Some(&wrong_key(1)), &[]).await.status, 401);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(from(&world, sprayer, Some(&wrong_key(1)), &[]).await.status, 401);
+}
+
+/// B14
+#[tokio::test]
+async fn b14_whoever_names_other_addresses_is_counted_all_the_same() {
+    let database = TestDatabase::new().await;
+    let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+    let world = World::with(database, clock, |mut setup| {
+        setup.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        setup
+    })
+    .await;
+    let call = async |peer: &str, hops: &[&str]| {
+        from(&world, peer, Some(&wrong_key(1)), hops).await.status.as_u16()
+    };
+    for n in 0..20 {
+        assert_eq!(call("192.0.2.1", &[&format!("1.1.1.{n}")]).await, 401);
+        assert_eq!(call("10.0.0.1", &[&format!("1.1.1.{n}, 192.0.2.7")]).await, 401);
+        assert_eq!(call(&format!("2001:db8::{n}"), &[]).await, 401);
+    }
+    assert_eq!(call("192.0.2.1", &["1.1.1.99"]).await, 429);
+    assert_eq!(call("::ffff:192.0.2.1", &[]).await, 429, "mapped is the same");
+    assert_eq!(call("10.0.0.1", &["1.1.1.99, 192.0.2.7"]).await, 429);
+    assert_eq!(call("10.0.0.2", &["192.0.2.7, 10.0.0.1"]).await, 429, "another way, one client");
+    assert_eq!(call("10.0.0.1", &["192.0.2.8"]).await, 401);
+    assert_eq!(call("2001:db8::ffff", &[]).await, 429, "one network of 64 bits");
+    assert_eq!(call("2001:db8:0:1::1", &[]).await, 401);
+}
+
+/// B14: the counters have a fixed number, whoever sprays.
+#[tokio::test]
+async fn b14_wrong_keys_from_many_addresses_fill_no_table() {
+    let world = World::new().await;
+    for n in 0..300_u32 {
+        let peer = format!("2001:db8:{n:x}::1");
+        assert_eq!(from(&world, &peer, Some(&wrong_key(n)), &[]).await.status, 401);
+    }
+    let (rows, least, most): (i64, i32, i32) =
+        sqlx::query_as("select count(*), min(counter), max(counter) from wrong_keys")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+    assert!(rows <= 300 && least >= 0);
+    assert!(most < domain::rate::ADDRESS_COUNTERS.cast_signed());
+}
