@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Show the whole thing: activity, signed deliveries, history.
     Demo(Demo),
     /// Run the service.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Bring the databases to this version's schema.
     Migrate,
     /// Take in product activity: CloudEvents, one per line.
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     /// List deliveries, and show one with its history.
     #[command(subcommand)]
     Deliveries(Deliveries),
+    /// Print the description of the public API (OpenAPI 3.1) as JSON.
+    Openapi(Openapi),
 }
 
 impl Command {
@@ -84,7 +86,8 @@ impl Command {
             | Self::Keys(_)
             | Self::Tokens(_)
             | Self::Secrets(_)
-            | Self::Deliveries(_) => "warn",
+            | Self::Deliveries(_)
+            | Self::Openapi(_) => "warn",
         }
     }
 }
@@ -277,6 +280,13 @@ pub(crate) enum Deliveries {
         #[command(flatten)]
         json: Json,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Openapi {
+    /// Where integrators reach the public door, without /api/v1.
+    #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL")]
+    pub(crate) base_url: String,
 }
 
 /// How to answer.

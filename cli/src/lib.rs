@@ -6,6 +6,7 @@ mod databases;
 mod demo;
 mod doors;
 mod ingest;
+mod openapi;
 mod operate;
 pub mod serve;
 mod setup;
@@ -48,6 +49,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Tokens(command) => operate::tokens(place, command).await,
         Command::Secrets(command) => operate::secrets(place, command).await,
         Command::Deliveries(command) => operate::deliveries(place, command).await,
+        Command::Openapi(openapi) => openapi::run(&openapi),
     }
 }
 

@@ -3,18 +3,21 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod crash;
+mod hangups;
 mod housekeeping;
 mod intake;
 mod internal;
 mod invites;
 mod links;
 mod log;
+mod openapi;
 mod process;
 mod public;
 mod races;
 mod rates;
 mod receivers;
 mod samples;
+mod secrets;
 mod servers;
 mod story;
 mod vault;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use sqlx::ConnectOptions;
@@ -27,15 +28,27 @@ pub(crate) struct Served {
     pub(crate) child: Child,
     /// Where its public door is.
     pub(crate) public: SocketAddr,
+    /// Everything it has logged so far.
+    pub(crate) log: Arc<Mutex<String>>,
 }
 
 /// A service on free ports, where loopback targets are open.
 pub(crate) async fn serve(database: &TestDatabase, arguments: &[&str]) -> Served {
+    serve_with(database, arguments, &[]).await
+}
+
+/// The same in another environment.
+pub(crate) async fn serve_with(
+    database: &TestDatabase,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Served {
     let mut child = firmforms(database)
         .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
         .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
         .args(arguments)
         .env("NO_COLOR", "1")
+        .envs(environment.iter().copied())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -43,9 +56,15 @@ pub(crate) async fn serve(database: &TestDatabase, arguments: &[&str]) -> Served
     let mut public = None;
     while let Some(line) = lines.next_line().await.unwrap() {
         public = public.or_else(|| address(&line));
-        if let (true, Some(public)) = (line.ends_with("ready"), public) {
-            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-            return Served { child, public };
+        if let (true, Some(public)) = (line.ends_with(" INFO ready"), public) {
+            let log = Arc::<Mutex<String>>::default();
+            let kept = Arc::clone(&log);
+            tokio::spawn(async move {
+                while let Ok(Some(line)) = lines.next_line().await {
+                    kept.lock().unwrap().push_str(&(line + "\n"));
+                }
+            });
+            return Served { child, public, log };
         }
     }
     panic!("the service did not start: {:?}", child.wait().await);

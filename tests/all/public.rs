@@ -344,9 +344,14 @@ async fn a20_a_wrong_method_is_405_with_allow_and_no_header_overrides_it() {
     let firm = world.firm().await;
     let hook_id = world.subscribe(&firm, TARGET).await;
     let (one_form, one_hook) = (format!("/forms/{}", firm.form), format!("/hooks/{hook_id}"));
+    let (links, send_invite) = (format!("{one_form}/links"), format!("{one_form}/send"));
     for (path, allowed) in [
         ("/me", "GET,HEAD"),
         ("/triggers", "GET,HEAD"),
+        ("/triggers/form_submitted/sample", "GET,HEAD"),
+        ("/openapi.json", "GET,HEAD"),
+        (&links, "POST"),
+        (&send_invite, "POST"),
         ("/forms", "GET,HEAD"),
         (&one_form, "GET,HEAD"),
         ("/hooks", "GET,HEAD,POST"),

@@ -1,0 +1,13 @@
+//! `openapi`: the description that the public door serves. It needs no database.
+
+use std::io::{Write, stdout};
+
+use anyhow::Context;
+use api::openapi::document;
+
+use crate::args::Openapi;
+
+pub(crate) fn run(openapi: &Openapi) -> anyhow::Result<()> {
+    let document = document(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/')));
+    writeln!(stdout(), "{document:#}").context("writing the description")
+}

@@ -1,0 +1,83 @@
+//! Every answer that is described is driven over the router and held against its schema.
+
+use serde_json::json;
+use tests::World;
+
+use super::described::{Operation, Outcome, conforms};
+use super::drive::Stage;
+use domain::trigger::Trigger;
+
+#[tokio::test]
+async fn every_described_answer_of_every_operation_comes_as_described() {
+    let stage = Stage::new().await;
+    let mut unknown = Vec::new();
+    for operation in Operation::all() {
+        for outcome in operation.outcomes() {
+            let Some(answer) = stage.drive(&operation, &outcome).await else {
+                unknown.push((operation.id().to_owned(), outcome));
+                continue;
+            };
+            let (status, code) = answer.code();
+            let code = code.to_owned();
+            assert_eq!(Outcome { status, code }, outcome, "{}: {}", operation.id(), answer.body);
+            operation.check(&answer);
+        }
+    }
+    assert_eq!(unknown, [], "nobody knows how to drive these: see drive.rs");
+}
+
+#[tokio::test]
+async fn a_skipped_invite_is_as_described() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let operations = Operation::all();
+    let send = operations.iter().find(|operation| operation.id() == "sendForm").unwrap();
+    for status in ["sent", "skipped"] {
+        let path = send.at(|_| firm.form.to_string());
+        let answer = world.call(&firm.key, "POST", &path, send.body()).await;
+        assert_eq!(answer.body["status"], status);
+        send.check(&answer);
+    }
+}
+
+#[tokio::test]
+async fn every_trigger_has_a_sample_as_described() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let operations = Operation::all();
+    let sample = operations.iter().find(|operation| operation.id() == "getSample").unwrap();
+    for submitted in [false, true] {
+        if submitted {
+            world.submit(&firm).await;
+        }
+        for trigger in Trigger::ALL {
+            let answer = world.get(&firm, &sample.at(|_| trigger.to_string())).await;
+            assert_eq!(answer.status, 200, "{trigger}");
+            sample.check(&answer);
+        }
+    }
+}
+
+/// The examples are what the schemas say.
+#[test]
+fn every_example_is_as_described() {
+    let document = api::openapi::document(tests::BASE_URL);
+    let operations = Operation::all();
+    let described = operations.iter().map(|operation| &operation.described);
+    let webhooks = document["webhooks"].as_object().unwrap();
+    let mut seen = 0;
+    for operation in described.chain(webhooks.values().map(|webhook| &webhook["post"])) {
+        let responses = operation["responses"].as_object().unwrap().values();
+        let components = document["components"]["responses"].as_object().unwrap().values();
+        for place in responses.chain(components).chain([&operation["requestBody"]]) {
+            let content = &place["content"]["application/json"];
+            let named = content["examples"].as_object().into_iter().flatten();
+            let values = named.map(|(_, example)| &example["value"]).chain(content.get("example"));
+            for value in values {
+                conforms(&content["schema"], value, &json!(operation["operationId"]).to_string());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}

@@ -1,0 +1,135 @@
+//! The description as tests read it.
+
+use api::openapi::document;
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use tests::{Answer, BASE_URL};
+
+/// An operation of the description.
+#[derive(Debug, Clone)]
+pub(super) struct Operation {
+    pub(super) method: String,
+    /// With its parameters in braces.
+    pub(super) path: String,
+    pub(super) described: Value,
+}
+
+/// What an operation can answer: a status, and a code unless it is a success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) status: u16,
+    pub(super) code: String,
+}
+
+impl Operation {
+    pub(super) fn all() -> Vec<Self> {
+        let document = document(BASE_URL);
+        let paths = document["paths"].as_object().unwrap();
+        let operations = paths.iter().flat_map(|(path, methods)| {
+            methods.as_object().unwrap().iter().map(|(method, described)| Self {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                described: described.clone(),
+            })
+        });
+        operations.collect()
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.described["operationId"].as_str().unwrap()
+    }
+
+    /// The body of its example; null if it takes none.
+    pub(super) fn body(&self) -> Value {
+        self.described["requestBody"]["content"]["application/json"]["example"].clone()
+    }
+
+    pub(super) fn parameters(&self) -> impl Iterator<Item = &Value> {
+        self.described["parameters"].as_array().into_iter().flatten()
+    }
+
+    /// Its path, with this in the place of each parameter.
+    pub(super) fn at(&self, value: impl Fn(&str) -> String) -> String {
+        self.parameters().filter(|parameter| parameter["in"] == "path").fold(
+            self.path.clone(),
+            |path, parameter| {
+                let name = parameter["name"].as_str().unwrap();
+                path.replace(&format!("{{{name}}}"), &value(name))
+            },
+        )
+    }
+
+    /// Everything it can answer.
+    pub(super) fn outcomes(&self) -> Vec<Outcome> {
+        let responses = self.described["responses"].as_object().unwrap();
+        responses.keys().flat_map(|status| self.outcomes_of(status)).collect()
+    }
+
+    fn outcomes_of(&self, status: &str) -> Vec<Outcome> {
+        let schema = &self.response(status)["content"]["application/json"]["schema"];
+        let codes = &schema["allOf"][1]["properties"]["code"]["enum"];
+        let status = status.parse().unwrap();
+        let outcome = |code: &str| Outcome { status, code: code.to_owned() };
+        match codes.as_array() {
+            None => vec![outcome("")],
+            Some(codes) => codes.iter().map(|code| outcome(code.as_str().unwrap())).collect(),
+        }
+    }
+
+    fn response(&self, status: &str) -> Value {
+        let response = &self.described["responses"][status];
+        match response["$ref"].as_str() {
+            None => response.clone(),
+            Some(reference) => document(BASE_URL).pointer(&reference[1..]).unwrap().clone(),
+        }
+    }
+
+    /// Holds an answer against what the description says of its status.
+    pub(super) fn check(&self, answer: &Answer) {
+        let call = format!("{} {} {}", self.method, self.path, answer.status);
+        let response = self.response(answer.status.as_str());
+        assert_eq!(answer.headers["content-type"], "application/json", "{call}");
+        conforms(&response["content"]["application/json"]["schema"], &answer.body, &call);
+        for (name, header) in response["headers"].as_object().into_iter().flatten() {
+            let text = answer.headers[name.as_str()].to_str().unwrap();
+            conforms(&header["schema"], &read(text, &header["schema"]), &format!("{call}: {name}"));
+        }
+    }
+}
+
+/// A header's text as its schema takes it.
+pub(super) fn read(text: &str, schema: &Value) -> Value {
+    if schema["type"] == "integer" { json!(text.parse::<i64>().unwrap()) } else { json!(text) }
+}
+
+/// A schema whose references lead into the description, formats included.
+pub(super) fn validator(schema: &Value) -> Validator {
+    let components = closed(document(BASE_URL)["components"].clone());
+    let root = json!({"components": components, "allOf": [schema]});
+    jsonschema::draft202012::options().should_validate_formats(true).build(&root).unwrap()
+}
+
+pub(super) fn conforms(schema: &Value, value: &Value, what: &str) {
+    let errors: Vec<_> =
+        validator(schema).iter_errors(value).map(|error| error.to_string()).collect();
+    assert_eq!(errors, [""; 0], "{what}: {value}");
+}
+
+/// Answers' schemas are open, so that clients are. Here they are closed: a field that the code has
+/// and the description has not is a difference too. Requests' are left as they are.
+fn closed(mut components: Value) -> Value {
+    for (name, schema) in components["schemas"].as_object_mut().unwrap() {
+        if !name.starts_with("New") {
+            close(schema);
+        }
+    }
+    components
+}
+
+fn close(schema: &mut Value) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    properties.values_mut().for_each(close);
+    schema["additionalProperties"] = json!(false);
+}

@@ -1,0 +1,78 @@
+//! The description as a file: a change of the API is seen as a change of `tests/snapshots`.
+
+use std::path::Path;
+
+use api::openapi::document;
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{BASE_URL, World, activity, later};
+
+use super::described::Operation;
+
+#[test]
+fn the_description_is_the_one_that_was_agreed_on() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/openapi.json");
+    let now = format!("{:#}\n", document(BASE_URL));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let agreed = std::fs::read_to_string(&path).unwrap();
+    let differing = now.lines().zip(agreed.lines()).enumerate().find(|(_, (new, old))| new != old);
+    if let Some((number, (new, old))) = differing {
+        panic!(
+            "line {} was {:?} and is {:?}; if that is meant, run this test with \
+             UPDATE_SNAPSHOTS=1 and look at the difference",
+            number + 1,
+            old.trim(),
+            new.trim()
+        );
+    }
+    assert_eq!(now.lines().count(), agreed.lines().count(), "one is longer: see UPDATE_SNAPSHOTS");
+}
+
+#[test]
+fn the_version_is_1_and_the_server_this_service() {
+    let document = document(BASE_URL);
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["info"]["version"], "1");
+    assert_eq!(document["servers"][0]["url"], BASE_URL);
+}
+
+/// B5: whatever became of the firm, and whoever asks
+#[tokio::test]
+async fn b5_the_description_needs_no_key_and_no_active_firm() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
+    assert_eq!(world.report(&[suspended]).await.status, 202);
+    let url = "/api/v1/openapi.json";
+    for key in [None, Some(&*firm.key), Some("wrong")] {
+        let request =
+            key.map_or(Request::get(url), |key| Request::get(url).header("x-api-key", key));
+        let served = world.public(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(served.status, 200, "{key:?}");
+        assert_eq!(served.headers["content-type"], "application/json");
+        assert_eq!(served.body, document(BASE_URL));
+    }
+    let posted = world.public(Request::post(url).body(Body::empty()).unwrap()).await;
+    assert_eq!(posted.code(), (401, "unauthorized"));
+}
+
+/// `Allow` of every described path names the methods that are described, and no others.
+#[tokio::test]
+async fn every_described_method_is_routed_and_no_other_one_is() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let operations = Operation::all();
+    for operation in &operations {
+        let path = operation.at(|_| world.id().to_string());
+        let refused = world.call(&firm.key, "PATCH", &path, Value::Null).await;
+        let allow = refused.headers["allow"].to_str().unwrap();
+        let routed: Vec<_> = allow.split(',').filter(|method| *method != "HEAD").collect();
+        let described = operations.iter().filter(|other| other.path == operation.path);
+        let mut described: Vec<_> = described.map(|other| other.method.as_str()).collect();
+        described.sort_unstable();
+        assert_eq!(routed, described, "{path}");
+    }
+}
