@@ -258,15 +258,14 @@ impl From<IntakeError> for Error {
 }
 
 impl From<InviteError> for Error {
-    /// But for the limit of the day, whose end the caller of this knows.
     fn from(error: InviteError) -> Self {
         match error {
-            InviteError::NotSent => Self::SendFailed,
+            InviteError::NotSent | InviteError::BeingSent(_) => Self::SendFailed,
+            InviteError::LimitReached { seconds } => Self::InviteLimitReached(seconds),
             InviteError::Append(error) => error.into(),
-            InviteError::LimitReached
-            | InviteError::NoFirm
-            | InviteError::Rejected(_)
-            | InviteError::Vault(_) => Self::Internal(error.to_string()),
+            InviteError::NoFirm | InviteError::Rejected(_) | InviteError::Vault(_) => {
+                Self::Internal(error.to_string())
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod commands;
 pub mod intake;
 pub mod internal;
+pub mod openapi;
 pub mod public;
 
 mod body;

@@ -31,16 +31,21 @@ impl Firm {
     pub(crate) fn opening(self) -> Vec<u8> {
         let opened = json!({"name": "Harrow Lane", "plan": {"leads_in_full": true}});
         let joined = json!({"member_id": self.owner, "role": "owner"});
-        let created = json!({
-            "form_id": self.form, "title": FORM_TITLE, "slug": "new-client-enquiry",
-            "url": FORM_URL, "status": "published",
-            "hidden_fields": [{"key": "referrer", "label": "Referred by"}], "created_at": AT,
-        });
         batch(&[
             self.event("firm.opened", &opened),
             self.event("member.joined", &joined),
-            self.event("form.created", &created),
+            self.event("form.created", &form(self.form, AT)),
         ])
+    }
+
+    /// So many forms more, a second apart, in batches of this many.
+    pub(crate) fn forms(self, forms: usize, per_batch: usize) -> Vec<Vec<u8>> {
+        let event = |number: usize| {
+            let at = format!("2026-10-12T10:{:02}:{:02}.000Z", number / 60 % 60, number % 60);
+            self.event("form.created", &form(SystemEntropy.id(), &at))
+        };
+        let all: Vec<Value> = (0..forms).map(event).collect();
+        all.chunks(per_batch).map(batch).collect()
     }
 
     /// Submitted responses, in batches of this many.
@@ -76,6 +81,14 @@ impl Firm {
             "variables": {"score": 72}, "hidden": {"referrer": "partner", "utm_source": "news"},
         })
     }
+}
+
+fn form(id: Uuid, created_at: &str) -> Value {
+    json!({
+        "form_id": id, "title": FORM_TITLE, "slug": "new-client-enquiry", "url": FORM_URL,
+        "status": "published", "hidden_fields": [{"key": "referrer", "label": "Referred by"}],
+        "created_at": created_at,
+    })
 }
 
 fn batch(events: &[Value]) -> Vec<u8> {

@@ -70,7 +70,7 @@ impl Posts {
         in_flight: usize,
         peer: &mut Peer,
     ) -> anyhow::Result<Ceiling> {
-        let processes = Processes { postmaster: None, receiver: peer.pid };
+        let processes = Processes { postmaster: None, peer: peer.pid };
         self.send_all(in_flight, in_flight).await?;
         peer.reset().await?;
         let (before, started) = (processes.look()?, Instant::now());

@@ -6,21 +6,25 @@
 
 mod activity;
 mod ceiling;
+mod child;
 mod deliveries;
 mod intake;
 mod peer;
+mod reads;
 mod receiver;
 mod report;
 mod service;
 mod statements;
 mod usage;
 
+use std::future::Future;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::deliveries::Deliveries;
+use crate::reads::Reads;
 
 /// Measures the service.
 #[derive(Debug, Parser)]
@@ -34,14 +38,21 @@ struct Arguments {
 enum Command {
     /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
     Deliveries(Deliveries),
-    /// The receiver, in a process of its own; started by the other commands.
+    /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
+    Reads(Reads),
+    /// The caller, in a process of its own; started by `reads`.
+    #[command(hide = true)]
+    Caller,
+    /// The receiver, in a process of its own; started by `deliveries`.
     #[command(hide = true)]
     Receiver,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Deliveries(command) => start(&command),
+        Command::Deliveries(command) => start(deliveries::run(&command)),
+        Command::Reads(command) => start(reads::run(&command)),
+        Command::Caller => reads::caller::run(),
         Command::Receiver => receiver::run(),
     };
     match done {
@@ -54,7 +65,7 @@ fn main() -> ExitCode {
 }
 
 /// Telemetry, TLS and runtime as `serve` has them: they are part of what is measured.
-fn start(command: &Deliveries) -> anyhow::Result<()> {
+fn start(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -62,8 +73,5 @@ fn start(command: &Deliveries) -> anyhow::Result<()> {
         .with_target(false)
         .init();
     firmforms::wiring::install_tls()?;
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(deliveries::run(command))
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }

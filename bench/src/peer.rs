@@ -1,43 +1,22 @@
-//! The receiver as the run sees it: a child process, asked line by line. It ends with the run.
+//! The receiver as the run sees it.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Stdio;
 
-use anyhow::Context;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-
+use crate::child::Child;
 use crate::receiver::{RESET, Tally};
 
 /// A running receiver.
 pub(crate) struct Peer {
     pub(crate) pid: u32,
     address: SocketAddr,
-    questions: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-    _process: Child,
+    process: Child,
 }
 
 impl Peer {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg("receiver")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("starting the receiver")?;
-        let questions = process.stdin.take().context("its standard input")?;
-        let output = process.stdout.take().context("its standard output")?;
-        let mut answers = BufReader::new(output).lines();
-        let port = line(&mut answers).await?.parse()?;
-        Ok(Self {
-            pid: process.id().context("the receiver ended")?,
-            address: (Ipv4Addr::LOCALHOST, port).into(),
-            questions,
-            answers,
-            _process: process,
-        })
+        let mut process = Child::start("receiver")?;
+        let port = process.line().await?.parse()?;
+        Ok(Self { pid: process.pid, address: (Ipv4Addr::LOCALHOST, port).into(), process })
     }
 
     /// The target of one subscription.
@@ -56,14 +35,6 @@ impl Peer {
     }
 
     async fn ask(&mut self, question: &str) -> anyhow::Result<Tally> {
-        self.questions
-            .write_all(format!("{question}\n").as_bytes())
-            .await
-            .context("the receiver ended")?;
-        Ok(serde_json::from_str(&line(&mut self.answers).await?)?)
+        Ok(serde_json::from_str(&self.process.ask(question).await?)?)
     }
-}
-
-async fn line(answers: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<String> {
-    answers.next_line().await?.context("the receiver ended")
 }

@@ -65,7 +65,8 @@ fn answer(shared: &Shared) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn say(line: &str) -> std::io::Result<()> {
+/// One line for the run.
+pub(crate) fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

@@ -64,7 +64,7 @@ impl Row {
             per_second: count / took.as_secs_f64(),
             service_cpu_us: each(cpu.service),
             postgres_cpu_us: each(cpu.postgres),
-            receiver_cpu_us: each(cpu.receiver),
+            receiver_cpu_us: each(cpu.peer),
         }
     }
 

@@ -15,6 +15,7 @@ use firmforms::serve::start_workers;
 use firmforms::wiring::{Databases, Role, Setup, System};
 use projector::deliveries;
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use vault::{Entropy, SystemEntropy, WrappingKey};
@@ -80,22 +81,14 @@ impl Load {
         peer: &mut Peer,
         deadline: tokio::time::Instant,
     ) -> anyhow::Result<Delivered> {
-        let preload = ("shared_preload_libraries", "pg_stat_statements");
-        let settings: Vec<_> =
-            SETTINGS.into_iter().chain(self.statements.then_some(preload)).collect();
-        let cluster = Cluster::temporary(self.pg_bin.clone(), &settings).await?;
+        let cluster = cluster(self.pg_bin.clone(), self.statements).await?;
         let measured = tokio::time::timeout_at(deadline, self.on(&cluster, peer)).await;
         cluster.stop().await?;
         measured.context("the run took too long")?
     }
 
     async fn on(&self, cluster: &Cluster, peer: &mut Peer) -> anyhow::Result<Delivered> {
-        let postmaster = cluster.data_dir().join("postgres/data/postmaster.pid");
-        let postmaster = std::fs::read_to_string(postmaster)?;
-        let processes = Processes {
-            postmaster: Some(postmaster.lines().next().context("no pid")?.parse()?),
-            receiver: peer.pid,
-        };
+        let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: peer.pid };
         let system = start(cluster).await?;
         if self.statements {
             statements::install(system.pool()).await?;
@@ -104,12 +97,9 @@ impl Load {
         // The cluster was made without care; none of that is to be paid for in the run.
         nix::unistd::sync();
         let stop = CancellationToken::new();
-        let mut workers = start_workers(&system, Role::All, &stop);
+        let workers = start_workers(&system, Role::All, &stop);
         let measured = self.measure(&system, peer, processes).await;
-        stop.cancel();
-        let ended = async { while workers.join_next().await.is_some() {} };
-        tokio::time::timeout(DRAIN, ended).await.context("a worker does not end")?;
-        system.stop().await?;
+        end(system, workers, &stop).await?;
         measured
     }
 
@@ -191,7 +181,33 @@ impl Load {
     }
 }
 
-async fn start(cluster: &Cluster) -> anyhow::Result<System> {
+/// A cluster for one run; with the library that counts what statements cost, if that is asked for.
+pub(crate) async fn cluster(pg_bin: Option<PathBuf>, statements: bool) -> anyhow::Result<Cluster> {
+    let preload = ("shared_preload_libraries", "pg_stat_statements");
+    let settings: Vec<_> = SETTINGS.into_iter().chain(statements.then_some(preload)).collect();
+    Ok(Cluster::temporary(pg_bin, &settings).await?)
+}
+
+/// The process that all of PostgreSQL's are children of.
+pub(crate) fn postmaster(cluster: &Cluster) -> anyhow::Result<u32> {
+    let file = cluster.data_dir().join("postgres/data/postmaster.pid");
+    Ok(std::fs::read_to_string(file)?.lines().next().context("no pid")?.parse()?)
+}
+
+/// Ends the tasks, then the system.
+pub(crate) async fn end(
+    system: System,
+    mut tasks: JoinSet<()>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    stop.cancel();
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    tokio::time::timeout(DRAIN, ended).await.context("a worker does not end")?;
+    system.stop().await
+}
+
+/// The system as `serve` starts it, on databases of this cluster.
+pub(crate) async fn start(cluster: &Cluster) -> anyhow::Result<System> {
     let (main, keyring) = ("firmforms", "firmforms_keyring");
     cluster.ensure_database(main).await?;
     cluster.ensure_database(keyring).await?;
@@ -208,7 +224,7 @@ pub(crate) fn loopback() -> anyhow::Result<AllowedTargets> {
 }
 
 /// The server as it ran; refused unless it ran durably.
-async fn described(system: &System) -> anyhow::Result<String> {
+pub(crate) async fn described(system: &System) -> anyhow::Result<String> {
     let setting = "select current_setting('server_version'), current_setting('fsync'),
                           current_setting('synchronous_commit'), current_setting('full_page_writes'),
                           current_setting('shared_buffers')";

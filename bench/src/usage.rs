@@ -1,5 +1,5 @@
 //! What a run costs, from `/proc`: CPU of the service (this process, all threads), of PostgreSQL and
-//! of the receiver, and this process's memory.
+//! of the peer (the process at the other end: receiver or caller), and this process's memory.
 //!
 //! PostgreSQL's CPU is the postmaster's own, that of its children, and `cutime + cstime`, where the
 //! kernel adds a child's when the postmaster has waited for it: what ended in between is not lost.
@@ -19,14 +19,14 @@ const TICK: Duration = Duration::from_millis(10);
 pub(crate) struct Cpu {
     pub(crate) service: Duration,
     pub(crate) postgres: Duration,
-    pub(crate) receiver: Duration,
+    pub(crate) peer: Duration,
 }
 
 /// Whose CPU is looked at, beside our own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Processes {
     pub(crate) postmaster: Option<u32>,
-    pub(crate) receiver: u32,
+    pub(crate) peer: u32,
 }
 
 impl Processes {
@@ -35,7 +35,7 @@ impl Processes {
         Ok(Cpu {
             service: own(std::process::id()).context("our own /proc/…/stat")?,
             postgres: self.postmaster.map_or(Some(Duration::ZERO), server).context("the server")?,
-            receiver: own(self.receiver).context("the receiver")?,
+            peer: own(self.peer).context("the peer")?,
         })
     }
 }
@@ -45,7 +45,7 @@ impl Cpu {
         Self {
             service: self.service.saturating_sub(before.service),
             postgres: self.postgres.saturating_sub(before.postgres),
-            receiver: self.receiver.saturating_sub(before.receiver),
+            peer: self.peer.saturating_sub(before.peer),
         }
     }
 }

@@ -117,7 +117,8 @@ pub struct Serve {
     /// The internal door: the product and operators.
     #[arg(long, default_value = "127.0.0.1:8081", env = "FIRMFORMS_INTERNAL_ADDR")]
     pub internal_addr: SocketAddr,
-    /// Where integrators reach the public door, without /api/v1; by default http:// and its address.
+    /// Where integrators reach the public door, without /api/v1; by default http:// (https:// with a
+    /// certificate) and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL")]
     pub base_url: Option<String>,
     /// Private networks that targets may lie in: for development and tests only.
@@ -129,8 +130,8 @@ pub struct Serve {
     /// Make waits pass so many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
     pub time_scale: f64,
-    /// The mail server for invites: smtp://user:password@host:587, or smtps://. Without it, mails
-    /// are written as files into the data directory.
+    /// The mail server for invites: smtp://user:password@host:587, or smtps://; with --base-url in
+    /// https. Without it, mails are written as plain files into the data directory: for development.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
     pub smtp_url: Option<SmtpUrl>,
     /// The address mail is sent from; needed with --smtp-url.

@@ -7,9 +7,9 @@ use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
 use deliverer::fan_out::FanOut;
 use door::Tls;
-use eventstore::relay;
 use eventstore::worker::run as run_worker;
-use inviter::TakeOver;
+use eventstore::{Nudge, relay};
+use inviter::{Inviter, TakeOver};
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use projector::housekeeping::Housekeeping;
@@ -68,14 +68,18 @@ pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> J
         let housekeeping = Housekeeping::new(pool.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(housekeeping, store.nudge().subscribe(), stop.clone()));
     }
+    // Where invites are reserved: a process without doors is told of no mail server.
+    if matches!(role, Role::All | Role::Api) {
+        let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
+        let by_time_alone = Nudge::default().subscribe();
+        tasks.spawn(run_worker(TakeOver::new(inviter), by_time_alone, stop.clone()));
+    }
     if matches!(role, Role::All | Role::Deliverer) {
         let courier = &system.courier;
         let fan_out = FanOut::new(courier.clone(), system.fence.clone());
         tasks.spawn(run_worker(fan_out, store.nudge().subscribe(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
         tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
-        let take_over = TakeOver::new(system.service.inviter.clone());
-        tasks.spawn(run_worker(take_over, store.nudge().subscribe(), stop.clone()));
         let (courier, nudge, stop) = (courier.clone(), store.nudge().clone(), stop.clone());
         tasks.spawn(async move { deliver(courier, &nudge, stop).await });
     }

@@ -22,6 +22,7 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
     }
     let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
     let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
+    require_links(serve, &base)?;
     let roots = Roots::read(serve.extra_roots.as_deref())?;
     Ok(Setup {
         allowed,
@@ -33,6 +34,15 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: Patience::default(),
     })
+}
+
+/// Real mail has a link that people can follow: an https address of this service.
+fn require_links(serve: &Serve, base: &str) -> anyhow::Result<()> {
+    let leaves = serve.smtp_url.as_ref().is_some_and(|url| !url.is_this_machine());
+    if leaves && !base.starts_with("https://") {
+        bail!("--smtp-url needs --base-url with https: every mail links to the unsubscribe page");
+    }
+    Ok(())
 }
 
 /// Roots to trust beside the platform's, as they were written and as they are read.

@@ -121,6 +121,7 @@ impl System {
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
+        identity.check(store.pool()).await.context("the keyring")?;
         let fence = Fence::new(store.pool().clone());
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let courier = Courier {
@@ -139,7 +140,7 @@ impl System {
             entropy: Arc::clone(&entropy),
             mailer: setup.mailer,
             sender: setup.sender,
-            public_url: setup.base_url.trim_end_matches("/api/v1").into(),
+            public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
             patience: setup.patience,
         };
         let service = Service {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Error as _};
 use thiserror::Error;
 use url::Host;
 
@@ -45,12 +44,6 @@ impl EmailAddress {
     #[must_use]
     pub fn person(&self) -> String {
         format!("{}@{}", self.local.to_lowercase(), self.domain)
-    }
-}
-
-impl<'de> Deserialize<'de> for EmailAddress {
-    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        String::deserialize(text)?.parse().map_err(D::Error::custom)
     }
 }
 

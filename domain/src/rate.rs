@@ -48,6 +48,13 @@ fn counted_as(address: IpAddr) -> Ipv6Addr {
     }
 }
 
+/// Whether a call still counts. One from further ahead than a window was counted by a clock that has
+/// been put back.
+fn is_in_window(call: Timestamp, now: Timestamp) -> bool {
+    let window = TimeDelta::seconds(WINDOW_SECONDS.into());
+    call.get() > now.get() - window && call.get() <= now.get() + window
+}
+
 /// The calls of one counter that were admitted within a window, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Window(VecDeque<Timestamp>);
@@ -55,12 +62,10 @@ pub struct Window(VecDeque<Timestamp>);
 impl Window {
     /// Whole seconds after which one call passes; nothing, if one passes now.
     pub fn wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
-        let left = now.get() - TimeDelta::seconds(WINDOW_SECONDS.into());
-        while self.0.front().is_some_and(|oldest| oldest.get() <= left) {
-            self.0.pop_front();
-        }
-        let oldest = self.0.front().filter(|_| self.0.len() >= limit)?;
-        Some(retry_after_seconds(*oldest, now))
+        self.0.retain(|call| is_in_window(*call, now));
+        // Racing calls may have brought it above the limit.
+        let in_the_way = self.0.len().checked_sub(limit)?;
+        self.0.get(in_the_way).map(|call| retry_after_seconds(*call, now))
     }
 
     /// Counts a call that was admitted.
@@ -91,6 +96,23 @@ mod tests {
         window.count(at(60_000));
         assert_eq!(window.wait(20, at(60_000)), Some(1));
         assert_eq!(window.wait(20, at(60_100)), None);
+    }
+
+    #[test]
+    fn a_window_that_racing_calls_overfilled_waits_until_it_has_room() {
+        let mut window = Window::default();
+        (0..25).for_each(|call| window.count(at(call * 1_000)));
+        assert_eq!(window.wait(20, at(25_000)), Some(40));
+        assert_eq!(window.wait(20, at(64_999)), Some(1));
+        assert_eq!(window.wait(20, at(65_000)), None);
+    }
+
+    #[test]
+    fn calls_from_before_a_clock_was_put_back_do_not_count() {
+        let mut window = Window::default();
+        (0..20).for_each(|_| window.count(at(3_600_000)));
+        assert_eq!(window.wait(20, at(3_600_000)), Some(60));
+        assert_eq!(window.wait(20, at(0)), None);
     }
 
     #[rstest]

@@ -15,14 +15,15 @@ mod take_over;
 
 use domain::context::{Actor, Context};
 use domain::email::EmailAddress;
-use domain::invite::{InviteOf, InviteRejection};
+use domain::invite::InviteOf;
 use domain::lang::Lang;
 use domain::time::Timestamp;
 use mailer::{Invite as Letter, Mail, Sent, compose};
 use projector::firms::{self, SenderRow};
 use projector::people::{self, PersonRow};
+use tokio::time::Instant;
 use uuid::Uuid;
-use vault::{Recipient, Subject, secrets};
+use vault::{Recipient, secrets};
 
 pub use settings::{InviteError, Inviter, Patience};
 pub use take_over::TakeOver;
@@ -99,6 +100,9 @@ impl Skip {
 impl Inviter {
     /// Invites a person to a form.
     ///
+    /// While another call sends the same invite, this one waits, and then begins anew: what was true
+    /// of the person, the firm and the day may have changed.
+    ///
     /// # Errors
     /// [`InviteError`]; then the person got nothing, or gets this very mail later.
     pub async fn invite(
@@ -107,41 +111,35 @@ impl Inviter {
         actor: Actor,
         new: &NewInvite,
     ) -> Result<Invited, InviteError> {
-        let pool = self.store.pool();
+        let until = Instant::now() + self.patience.wait;
+        loop {
+            let context = self.context(firm_id, actor);
+            match self.attempt(&context, new).await {
+                Err(InviteError::BeingSent(invite_id)) => {
+                    self.until_finished(invite_id, until).await?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn attempt(&self, context: &Context, new: &NewInvite) -> Result<Invited, InviteError> {
+        let (pool, firm_id) = (self.store.pool(), context.firm_id);
         let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person_id = self.identity.person(firm_id, &new.to);
         if let Some(skip) = Skip::of(people::find(pool, firm_id, person_id).await?, &sender) {
             return Ok(Invited::Skipped(skip));
         }
-        let context = self.context(firm_id, actor);
         let day = context.recorded_at.day();
         let of = InviteOf { form_id: new.form_id, person_id, day };
-        let mail = self.write(&context, of, &sender, new).await?;
-        match self.reserve_patiently(&context, of, &mail).await? {
+        let mail = self.write(context, of, &sender, new).await?;
+        match self.reserve(context, of, &mail).await? {
             Reserved::Now => {}
             Reserved::AlreadySent => return Ok(Invited::Skipped(Skip::AlreadySentToday)),
         }
         let sent = self.mailer.send(&mail).await;
-        self.record(&context, of, &sent).await?;
+        self.record(context, of, &sent).await?;
         answer(&mail, &sent)
-    }
-
-    /// The place of the day is asked for again while another call is sending the same invite.
-    async fn reserve_patiently(
-        &self,
-        context: &Context,
-        of: InviteOf,
-        mail: &Mail,
-    ) -> Result<Reserved, InviteError> {
-        let until = tokio::time::Instant::now() + self.patience.wait;
-        loop {
-            match self.reserve(context, of, mail).await {
-                Err(InviteError::Rejected(InviteRejection::BeingSent)) => {
-                    self.until_finished(of.id(context.firm_id), until).await?;
-                }
-                reserved => return reserved,
-            }
-        }
     }
 
     async fn write(
@@ -198,11 +196,6 @@ fn answer(mail: &Mail, sent: &Sent) -> Result<Invited, InviteError> {
         Sent::Refused { .. } => Ok(Invited::Skipped(Skip::Bounced)),
         Sent::Failed(_) => Err(InviteError::NotSent),
     }
-}
-
-/// Whose data an invite's mail is.
-const fn subject(firm_id: Uuid, invite_id: Uuid) -> Subject {
-    Subject { firm_id, subject_id: invite_id }
 }
 
 /// The same context, as the service itself, later.

@@ -6,10 +6,10 @@ use domain::person::{Person, PersonCommand};
 use eventstore::{Appending, NewEvent, load, retry_conflicts};
 use mailer::Sent;
 use uuid::Uuid;
-use vault::mails;
+use vault::{Subject, mails};
 
+use crate::as_system;
 use crate::settings::{InviteError, Inviter};
-use crate::{as_system, subject};
 
 impl Inviter {
     /// Records what became of a reserved invite. As the service itself: the key that asked for it
@@ -32,34 +32,39 @@ impl Inviter {
                 InviteCommand::GiveBack(of)
             }
         };
-        self.finish(&context, of, command).await
+        if !self.finish(&context, of, command).await? {
+            tracing::warn!(invite_id = %of.id(context.firm_id), "an invite was finished already");
+        }
+        Ok(())
     }
 
-    /// Ends a reservation.
+    /// Ends a reservation; whether it was still open.
     pub(crate) async fn finish(
         &self,
         context: &Context,
         of: InviteOf,
         command: InviteCommand,
-    ) -> Result<(), InviteError> {
+    ) -> Result<bool, InviteError> {
         let attempt = || self.try_finish(context, of, command);
         match retry_conflicts(context.correlation_id, attempt).await {
-            Err(InviteError::Rejected(InviteRejection::NotReserved)) => return Ok(()),
-            finished => finished?,
+            Ok(kept) => {
+                if let Some(subject) = kept {
+                    self.forget(subject).await;
+                }
+                Ok(true)
+            }
+            Err(InviteError::Rejected(InviteRejection::NotReserved)) => Ok(false),
+            Err(error) => Err(error),
         }
-        if matches!(command, InviteCommand::RecordSent(_)) {
-            let invite = subject(context.firm_id, of.id(context.firm_id));
-            self.keyring.forget(&[invite]).await?;
-        }
-        Ok(())
     }
 
+    /// Answers whose key sealed the mail, which nobody needs any more.
     async fn try_finish(
         &self,
         context: &Context,
         of: InviteOf,
         command: InviteCommand,
-    ) -> Result<(), InviteError> {
+    ) -> Result<Option<Subject>, InviteError> {
         let invite_id = of.id(context.firm_id);
         let mut appending = self.store.begin().await?;
         let upcasters = self.store.upcasters();
@@ -72,8 +77,9 @@ impl Inviter {
             events.extend(self.bounce(&mut appending, &context, of.person_id).await?);
         }
         appending.append(events).await?;
-        mails::drop_of(appending.connection(), invite_id).await?;
-        Ok(appending.commit().await?)
+        let kept = mails::drop_of(appending.connection(), invite_id).await?;
+        appending.commit().await?;
+        Ok(kept)
     }
 
     /// A refusal for good is remembered of the person (ruling 11).

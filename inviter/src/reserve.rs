@@ -1,16 +1,17 @@
 //! Reserving: the place of the day, the quota, and the written mail, in one transaction.
 
 use domain::context::Context;
-use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection};
-use eventstore::{NewEvent, load, retry_conflicts};
+use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejection};
+use domain::quota::Quota;
+use eventstore::{AppendError, NewEvent, load, retry_conflicts};
 use mailer::Mail;
 use projector::invites;
-use tokio::time::Instant;
+use sqlx::PgConnection;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
-use vault::{DataKey, mails};
+use vault::{DataKey, Subject, mails};
 
 use crate::settings::{InviteError, Inviter};
-use crate::subject;
 
 /// Whose the place of the day is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,45 +24,102 @@ pub(crate) enum Reserved {
 
 impl Inviter {
     /// Takes the place of the day.
+    ///
+    /// # Errors
+    /// [`InviteError::BeingSent`] while another call has it.
     pub(crate) async fn reserve(
         &self,
         context: &Context,
         of: InviteOf,
         mail: &Mail,
     ) -> Result<Reserved, InviteError> {
-        let key = self.key(context.firm_id, mail.email_id).await?;
-        let attempt = || self.try_reserve(context, of, (mail, &key));
-        match retry_conflicts(context.correlation_id, attempt).await {
+        if let Some(taken) = self.taken(of, mail.email_id).await? {
+            return taken;
+        }
+        // A key per reservation: dropping it with the reservation can hurt no other.
+        let subject = Subject { firm_id: context.firm_id, subject_id: self.entropy.id() };
+        let key = self.key(subject).await?;
+        let attempt = || self.try_reserve(context, of, (mail, subject, &key));
+        let reserved = retry_conflicts(context.correlation_id, attempt).await;
+        if reserved.is_err() {
+            self.forget(subject).await;
+        }
+        match reserved {
             Ok(()) => Ok(Reserved::Now),
-            Err(InviteError::Rejected(InviteRejection::AlreadySent)) => Ok(Reserved::AlreadySent),
+            Err(InviteError::Append(AppendError::QuotaFull(Quota::Invites))) => {
+                self.without_place(context, of, mail.email_id).await
+            }
+            Err(InviteError::Rejected(why)) => whose(why, mail.email_id),
             Err(error) => Err(error),
         }
+    }
+
+    /// The quota is asked before the stream: who raced for one invite hears of that first (ruling 11).
+    async fn without_place(
+        &self,
+        context: &Context,
+        of: InviteOf,
+        invite_id: Uuid,
+    ) -> Result<Reserved, InviteError> {
+        let seconds = context.recorded_at.seconds_until_midnight();
+        self.taken(of, invite_id).await?.unwrap_or(Err(InviteError::LimitReached { seconds }))
+    }
+
+    /// Whose the place is, if it is not free.
+    async fn taken(
+        &self,
+        of: InviteOf,
+        invite_id: Uuid,
+    ) -> Result<Option<Result<Reserved, InviteError>>, InviteError> {
+        let mut connection = self.store.pool().acquire().await?;
+        match self.decide(&mut connection, of, invite_id).await {
+            Ok(_) => Ok(None),
+            Err(InviteError::Rejected(why)) => Ok(Some(whose(why, invite_id))),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn decide(
+        &self,
+        connection: &mut PgConnection,
+        of: InviteOf,
+        invite_id: Uuid,
+    ) -> Result<(i64, Vec<InviteEvent>), InviteError> {
+        let upcasters = self.store.upcasters();
+        let (invite, last) = load::<Invite>(connection, &upcasters, &invite_id.to_string()).await?;
+        let events = invite.decide(&InviteCommand::Reserve(of)).map_err(InviteError::Rejected)?;
+        Ok((last, events))
     }
 
     async fn try_reserve(
         &self,
         context: &Context,
         of: InviteOf,
-        (mail, key): (&Mail, &DataKey),
+        (mail, subject, key): (&Mail, Subject, &DataKey),
     ) -> Result<(), InviteError> {
-        let stream = mail.email_id.to_string();
         let mut appending = self.store.begin().await?;
-        let upcasters = self.store.upcasters();
-        let (invite, last) = load::<Invite>(appending.connection(), &upcasters, &stream).await?;
-        let events = invite.decide(&InviteCommand::Reserve(of)).map_err(InviteError::Rejected)?;
+        let (last, events) = self.decide(appending.connection(), of, mail.email_id).await?;
+        let stream = mail.email_id.to_string();
         appending.append(NewEvent::after(last, &stream, context, events)).await?;
-        let subject = subject(context.firm_id, mail.email_id);
         let bytes =
             serde_json::to_vec(mail).map_err(|error| InviteError::Vault(error.to_string()))?;
-        mails::put(appending.connection(), (subject, key), &bytes, &*self.entropy).await?;
+        let kept = mails::Kept { invite_id: mail.email_id, subject, key };
+        mails::put(appending.connection(), &kept, &bytes, &*self.entropy).await?;
         Ok(appending.commit().await?)
     }
 
     /// The keyring is a database of its own: a key without data does no harm.
-    async fn key(&self, firm_id: Uuid, invite_id: Uuid) -> Result<DataKey, InviteError> {
-        let subject = subject(firm_id, invite_id);
+    async fn key(&self, subject: Subject) -> Result<DataKey, InviteError> {
         let mut keys = self.keyring.make(&[subject], &*self.entropy).await?;
         keys.remove(&subject).ok_or_else(|| InviteError::Vault("a key is damaged".to_owned()))
+    }
+
+    /// Drops the key of a mail that is not needed any more. If that fails, a key stays that opens
+    /// nothing.
+    pub(crate) async fn forget(&self, subject: Subject) {
+        if let Err(error) = self.keyring.forget(&[subject]).await {
+            tracing::warn!(%error, "the key of a mail could not be dropped");
+        }
     }
 
     /// Waits while another call is sending this invite.
@@ -73,15 +131,22 @@ impl Inviter {
         invite_id: Uuid,
         until: Instant,
     ) -> Result<(), InviteError> {
-        let mut nudge = self.store.nudge().subscribe();
-        while invites::is_open(self.store.pool(), invite_id).await? {
-            let look = (Instant::now() + self.patience.look_every).min(until);
+        loop {
             if Instant::now() >= until {
                 return Err(InviteError::NotSent);
             }
-            // A nudge may be for anything: its end only means that no more come.
-            let _ = tokio::time::timeout_at(look, nudge.changed()).await;
+            sleep_until(until.min(Instant::now() + self.patience.look_every)).await;
+            if !invites::is_open(self.store.pool(), invite_id).await? {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+}
+
+fn whose(why: InviteRejection, invite_id: Uuid) -> Result<Reserved, InviteError> {
+    match why {
+        InviteRejection::AlreadySent => Ok(Reserved::AlreadySent),
+        InviteRejection::BeingSent => Err(InviteError::BeingSent(invite_id)),
+        InviteRejection::NotReserved => Err(InviteError::Rejected(why)),
     }
 }

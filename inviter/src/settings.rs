@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::invite::InviteRejection;
-use domain::quota::Quota;
 use eventstore::{AppendError, AsConflict, Clock, Store};
 use mailer::{Mailer, Sender};
+use uuid::Uuid;
 use vault::responses::VaultError;
 use vault::{Entropy, Identity, Keyring};
 
@@ -38,13 +38,13 @@ pub struct Inviter {
 pub struct Patience {
     /// In all (ruling 11: 10 s).
     pub wait: Duration,
-    /// Between two looks, when nothing nudges.
+    /// Between two looks.
     pub look_every: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { wait: Duration::from_secs(10), look_every: Duration::from_millis(250) }
+        Self { wait: Duration::from_secs(10), look_every: Duration::from_millis(200) }
     }
 }
 
@@ -52,8 +52,14 @@ impl Default for Patience {
 #[derive(Debug, thiserror::Error)]
 pub enum InviteError {
     /// The firm's invites of the day are used up (contract, section Limits).
-    #[error("the firm's invites of the day are used up")]
-    LimitReached,
+    #[error("the firm's invites of the day are used up; it ends in {seconds} s")]
+    LimitReached {
+        /// Until the midnight that ends the day, at least 1.
+        seconds: u64,
+    },
+    /// Another call is sending this invite.
+    #[error("the invite is being sent")]
+    BeingSent(Uuid),
     /// The mail server did not take it, or another call is still sending it.
     #[error("the mail was not sent")]
     NotSent,
@@ -79,10 +85,7 @@ impl AsConflict for InviteError {
 
 impl From<AppendError> for InviteError {
     fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::QuotaFull(Quota::Invites) => Self::LimitReached,
-            error => Self::Append(error),
-        }
+        Self::Append(error)
     }
 }
 

@@ -66,6 +66,14 @@ pub enum NotAnSmtpUrl {
     Bare,
 }
 
+impl SmtpUrl {
+    /// Whether the server is on this machine, so that mail to it goes nowhere by itself.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        is_this_machine(&self.host)
+    }
+}
+
 impl FromStr for SmtpUrl {
     type Err = NotAnSmtpUrl;
 

@@ -87,6 +87,7 @@ create table quotas (
     constraint quotas_used_check check (used >= 0)
 );
 comment on table quotas is 'How many keys and subscriptions a firm has, and invites it sent a day; changed in the append that changes it.';
+create index quotas_days_idx on quotas (period) where period > '-infinity';
 comment on column quotas.period is 'The UTC day; -infinity for what is counted as long as it is there.';
 
 create table activity_seen (

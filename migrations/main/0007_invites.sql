@@ -23,9 +23,18 @@ comment on table open_invites is 'Invites whose mail is under way; when one is d
 create index open_invites_due_idx on open_invites (due_at);
 
 create table mails (
-    invite_id uuid  not null,
-    firm_id   uuid  not null,
-    mail      bytea not null,
+    invite_id      uuid  not null,
+    firm_id        uuid  not null,
+    reservation_id uuid  not null,
+    mail           bytea not null,
     constraint mails_pkey primary key (invite_id)
 );
-comment on table mails is 'The mail of each open invite, as ciphertext under the key of the invite; written by the vault crate.';
+comment on table mails is 'The mail of each open invite, as ciphertext under the key of its reservation; written by the vault crate.';
+
+create table identity_check (
+    single      boolean not null default true,
+    fingerprint bytea   not null,
+    constraint identity_check_pkey primary key (single),
+    constraint identity_check_single_check check (single)
+);
+comment on table identity_check is 'What the identity key makes of a word: with another keyring everybody here would be somebody else.';

@@ -11,16 +11,30 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 /// `on conflict do update`: counts the call at $2 into the ring of $3 calls, if there is room in the
-/// window of $4 seconds.
+/// window of $4 seconds. A call from further ahead than a window was counted by a clock that has
+/// been put back.
 macro_rules! count_into_ring {
     () => {
-        "do update
-            set admitted = c.calls[c.place] is null
-                           or c.calls[c.place] <= $2 - make_interval(secs => $4),
-                calls[c.place] = case when c.calls[c.place] > $2 - make_interval(secs => $4)
-                                      then c.calls[c.place] else $2 end,
-                place = case when c.calls[c.place] > $2 - make_interval(secs => $4)
-                             then c.place else c.place % $3 + 1 end"
+        concat!(
+            "do update
+            set admitted = ",
+            is_free!(),
+            ", calls[c.place] = case when ",
+            is_free!(),
+            " then $2 else c.calls[c.place] end,
+                place = case when ",
+            is_free!(),
+            " then c.place % $3 + 1 else c.place end"
+        )
+    };
+}
+
+/// Whether the call that the next one would replace is out of the window.
+macro_rules! is_free {
+    () => {
+        "(c.calls[c.place] is null or c.calls[c.place] not between
+            $2 - make_interval(secs => $4) + interval '1 microsecond'
+            and $2 + make_interval(secs => $4))"
     };
 }
 

@@ -237,8 +237,6 @@ pub struct SenderRow {
     pub brand: Json<Brand>,
     /// Whether it sends invites.
     pub invites_enabled: bool,
-    /// Whether it is neither suspended nor closed.
-    pub active: bool,
 }
 
 /// How this firm sends mail, if it is known.
@@ -246,13 +244,10 @@ pub struct SenderRow {
 /// # Errors
 /// If the database does not answer.
 pub async fn sender(pool: &PgPool, firm_id: Uuid) -> Result<Option<SenderRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select name, brand, invites_enabled, status = 'active' as active
-           from firms where firm_id = $1",
-    )
-    .bind(firm_id)
-    .fetch_optional(pool)
-    .await
+    sqlx::query_as("select name, brand, invites_enabled from firms where firm_id = $1")
+        .bind(firm_id)
+        .fetch_optional(pool)
+        .await
 }
 
 const fn status_name(status: FirmStatus) -> &'static str {

@@ -5,7 +5,7 @@ use eventstore::Clock;
 use eventstore::worker::{Step, Worker};
 use sqlx::PgPool;
 
-use crate::reports;
+use crate::{quotas, reports};
 
 /// Rows that go at a time: a transaction stays well under 100 ms.
 const BATCH: u32 = 1_000;
@@ -37,8 +37,10 @@ impl Worker for Housekeeping {
         if self.next_sweep.is_some_and(|next| now < next) {
             return Ok(Step::IDLE);
         }
+        let yesterday = now.date_naive() - TimeDelta::days(1);
         let forgotten = reports::forget(&self.pool, now, BATCH.into()).await?;
-        if forgotten == u64::from(BATCH) {
+        let counted = quotas::forget(&self.pool, yesterday, BATCH.into()).await?;
+        if forgotten.max(counted) == u64::from(BATCH) {
             return Ok(Step::Busy);
         }
         self.next_sweep = Some(now + BETWEEN_SWEEPS);

@@ -117,26 +117,47 @@ pub async fn is_open(pool: &PgPool, invite_id: Uuid) -> Result<bool, sqlx::Error
         .await
 }
 
-/// Takes over invites that nobody finished in time: nobody else takes them in the next turn.
+/// Takes over the invite that nobody finished for longest, if there is one: nobody else takes it in
+/// the next turn.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn take_over(
     pool: &PgPool,
     now: DateTime<Utc>,
-    limit: i64,
-) -> Result<Vec<OpenInvite>, sqlx::Error> {
+) -> Result<Option<OpenInvite>, sqlx::Error> {
     sqlx::query_as(
         "with due as (
              select invite_id from open_invites where due_at <= $1
-              order by due_at limit $2 for update skip locked
+              order by due_at limit 1 for update skip locked
          )
-         update open_invites o set due_at = $3 from due where o.invite_id = due.invite_id
+         update open_invites o set due_at = $2 from due where o.invite_id = due.invite_id
          returning o.invite_id, o.firm_id, o.form_id, o.person_id, o.day, o.reserved_at",
     )
     .bind(now)
-    .bind(limit)
     .bind(now + TURN)
-    .fetch_all(pool)
+    .fetch_optional(pool)
+    .await
+}
+
+/// Whether an open invite may still go out: its firm is active and sends invites, its form is open,
+/// and its person wants mail and can get it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn may_go(pool: &PgPool, invite: &OpenInvite) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (
+             select 1 from firms f join forms o on o.firm_id = f.firm_id
+              where f.firm_id = $1 and f.status = 'active' and f.invites_enabled
+                and o.form_id = $2 and o.status = 'published' and not o.deleted)
+            and not exists (
+             select 1 from people
+              where firm_id = $1 and person_id = $3 and (unsubscribed or bounced))",
+    )
+    .bind(invite.firm_id)
+    .bind(invite.form_id)
+    .bind(invite.person_id)
+    .fetch_one(pool)
     .await
 }

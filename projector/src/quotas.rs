@@ -6,7 +6,7 @@ use chrono::NaiveDate;
 use domain::quota::Quota;
 use eventstore::{AppendError, NewEvent, WithAppend};
 use futures::future::BoxFuture;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 /// Whose count of what, and of which day if it is counted by the day.
@@ -64,6 +64,23 @@ async fn take(
     .execute(connection)
     .await?;
     Ok(taken.rows_affected() == 1)
+}
+
+/// Forgets counts of days before this one, at most `limit`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget(pool: &PgPool, before: NaiveDate, limit: i64) -> Result<u64, sqlx::Error> {
+    let gone = sqlx::query(
+        "delete from quotas where ctid = any(array(
+             select ctid from quotas where period > '-infinity' and period < $1
+              limit $2 for update skip locked))",
+    )
+    .bind(before)
+    .bind(limit)
+    .execute(pool)
+    .await?;
+    Ok(gone.rows_affected())
 }
 
 /// Locks the firms' count of subscriptions, for a removal that locks lanes first.

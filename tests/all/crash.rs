@@ -126,6 +126,18 @@ async fn e25_a_stopped_service_finishes_what_is_out() {
     assert_eq!((receiver.received().len(), ids.len()), (DELIVERIES, DELIVERIES));
 }
 
+/// With another keyring everybody would be somebody else, and every mailed link dead.
+#[tokio::test]
+async fn another_keyring_is_refused_at_the_start() {
+    let (database, other) = (TestDatabase::new().await, TestDatabase::new().await);
+    assert!(firmforms(&database).arg("migrate").output().await.unwrap().status.success());
+    let mixed = TestDatabase { main: database.main, keyring: other.keyring };
+    let refused = firmforms(&mixed).arg("migrate").output().await.unwrap();
+    assert!(!refused.status.success());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("the keyring"), "{said}");
+}
+
 /// Two processes with two wrapping keys would each write what the other cannot read.
 #[tokio::test]
 async fn another_wrapping_key_is_refused_at_the_start() {
@@ -165,6 +177,9 @@ async fn a_bad_setting_is_refused_in_one_clear_line() {
     let scaled =
         refusal(&["serve", "--time-scale", "60"], &[("FIRMFORMS_WRAPPING_KEY", "00")]).await;
     assert_eq!(scaled.lines().count(), 1, "{scaled}");
+    let mail = ["serve", "--smtp-url", "smtp://mail.example.com", "--mail-from", "a@b.co"];
+    let links = refusal(&mail, &[("FIRMFORMS_WRAPPING_KEY", "00")]).await;
+    assert!(links.contains("--smtp-url needs --base-url with https"), "{links}");
     let key = [
         main,
         ("FIRMFORMS_KEYRING_URL", "postgres://localhost/y"),

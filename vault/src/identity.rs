@@ -8,8 +8,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::email::EmailAddress;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use sqlx::PgPool;
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
+
+use crate::responses::VaultError;
+use crate::seal::Broken;
 
 /// Bytes of a link's signature.
 const MAC: usize = 16;
@@ -59,6 +63,22 @@ impl Identity {
         let (who, mac) = bytes.split_last_chunk::<MAC>()?;
         let recipient = Recipient::read(who)?;
         bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
+    }
+
+    /// Makes sure that this is the key the main database was used with: written down once, by what
+    /// it makes of a word.
+    ///
+    /// # Errors
+    /// [`VaultError::Broken`] for another key: the keyring is new, or another database's.
+    pub async fn check(&self, pool: &PgPool) -> Result<(), VaultError> {
+        let fingerprint = self.mac(b"fingerprint");
+        sqlx::query("insert into identity_check (fingerprint) values ($1) on conflict do nothing")
+            .bind(fingerprint.as_slice())
+            .execute(pool)
+            .await?;
+        let known: Vec<u8> =
+            sqlx::query_scalar("select fingerprint from identity_check").fetch_one(pool).await?;
+        if known == fingerprint { Ok(()) } else { Err(Broken.into()) }
     }
 
     fn sign(&self, who: &[u8]) -> [u8; MAC] {

@@ -4,59 +4,79 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::Subject;
-use crate::responses::VaultError;
-use crate::seal::DataKey;
+use crate::keyring::{Keyring, Subject};
+use crate::responses::{VaultError, unless_broken};
+use crate::seal::{Broken, DataKey};
 
 const PURPOSE: &[u8] = b"mail";
 
-/// Puts the mail of an invite away, in the place of an earlier one.
+/// Where a mail is kept: which invite's it is, and whose key seals it.
+pub struct Kept<'a> {
+    /// The invite.
+    pub invite_id: Uuid,
+    /// The reservation: it has a key of its own.
+    pub subject: Subject,
+    /// That key.
+    pub key: &'a DataKey,
+}
+
+/// Puts the mail of a reserved invite away.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
-    (subject, key): (Subject, &DataKey),
+    kept: &Kept<'_>,
     mail: &[u8],
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
     sqlx::query(
-        "insert into mails (invite_id, firm_id, mail) values ($1, $2, $3)
-             on conflict (invite_id) do update set mail = excluded.mail",
+        "insert into mails (invite_id, firm_id, reservation_id, mail) values ($1, $2, $3, $4)",
     )
-    .bind(subject.subject_id)
-    .bind(subject.firm_id)
-    .bind(key.seal(PURPOSE, mail, entropy)?)
+    .bind(kept.invite_id)
+    .bind(kept.subject.firm_id)
+    .bind(kept.subject.subject_id)
+    .bind(kept.key.seal(PURPOSE, mail, entropy)?)
     .execute(connection)
     .await?;
     Ok(())
 }
 
-/// The mail of an invite, if it is there.
+/// The mail of an invite, if it is there and can be read.
 ///
 /// # Errors
-/// [`VaultError`].
+/// If a database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
-    (subject, key): (Subject, &DataKey),
-) -> Result<Option<Vec<u8>>, VaultError> {
-    let sealed: Option<Vec<u8>> =
-        sqlx::query_scalar("select mail from mails where invite_id = $1 and firm_id = $2")
-            .bind(subject.subject_id)
-            .bind(subject.firm_id)
+    keyring: &Keyring,
+    invite_id: Uuid,
+) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    let row: Option<(Uuid, Uuid, Vec<u8>)> =
+        sqlx::query_as("select firm_id, reservation_id, mail from mails where invite_id = $1")
+            .bind(invite_id)
             .fetch_optional(connection)
             .await?;
-    Ok(sealed.map(|sealed| key.open(PURPOSE, &sealed)).transpose()?)
+    let Some((firm_id, subject_id, sealed)) = row else {
+        return Ok(None);
+    };
+    let subject = Subject { firm_id, subject_id };
+    let keys = keyring.find(&[subject]).await?;
+    let opened = keys.get(&subject).ok_or(Broken).and_then(|key| key.open(PURPOSE, &sealed));
+    Ok(unless_broken(opened.map_err(VaultError::from), invite_id))
 }
 
-/// Drops the mail of an invite that is finished.
+/// Drops the mail of an invite that is finished; answers whose key sealed it.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn drop_of(connection: &mut PgConnection, invite_id: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query("delete from mails where invite_id = $1")
-        .bind(invite_id)
-        .execute(connection)
-        .await?;
-    Ok(())
+pub async fn drop_of(
+    connection: &mut PgConnection,
+    invite_id: Uuid,
+) -> Result<Option<Subject>, sqlx::Error> {
+    let row: Option<(Uuid, Uuid)> =
+        sqlx::query_as("delete from mails where invite_id = $1 returning firm_id, reservation_id")
+            .bind(invite_id)
+            .fetch_optional(connection)
+            .await?;
+    Ok(row.map(|(firm_id, subject_id)| Subject { firm_id, subject_id }))
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::document::ResponseDocument;
-use sqlx::{FromRow, PgConnection};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
@@ -132,7 +132,7 @@ pub async fn read(
 /// # Errors
 /// If the database does not answer.
 pub async fn latest_submissions(
-    connection: &mut PgConnection,
+    pool: &PgPool,
     firm_id: Uuid,
     form_id: Option<Uuid>,
     limit: i64,
@@ -146,7 +146,7 @@ pub async fn latest_submissions(
             )
             .bind(firm_id)
             .bind(limit)
-            .fetch_all(connection)
+            .fetch_all(pool)
             .await?
         }
         Some(form_id) => {
@@ -158,7 +158,7 @@ pub async fn latest_submissions(
             .bind(firm_id)
             .bind(limit)
             .bind(form_id)
-            .fetch_all(connection)
+            .fetch_all(pool)
             .await?
         }
     };

@@ -19,9 +19,6 @@ pub(crate) async fn send(
 ) -> Result<Invited, Error> {
     match service.inviter.invite(caller.firm_id, Actor::Key(caller.key_id), new).await {
         Ok(invited) => Ok(invited),
-        Err(InviteError::LimitReached) => {
-            Err(Error::InviteLimitReached(service.clock.now().seconds_until_midnight()))
-        }
         Err(InviteError::Append(AppendError::ActorInactive)) => {
             Err(no_longer_active(service, caller.firm_id).await)
         }

@@ -54,7 +54,8 @@ pub(super) fn streams(batch: &[CloudEvent], identity: &Identity) -> Vec<StreamNa
             Activity::Firm { .. } | Activity::Member { .. } => Some(stream::<Firm>(event.firm_id)),
             Activity::Form { form_id, .. } => Some(stream::<Form>(*form_id)),
             Activity::Address { email, .. } => {
-                Some(stream::<Person>(identity.person(event.firm_id, email)))
+                let person = identity.person(event.firm_id, email.as_ref()?);
+                Some(stream::<Person>(person))
             }
             Activity::ResponseSaved(_) | Activity::ResponseSubmitted(_) => None,
         })

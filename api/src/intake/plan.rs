@@ -90,7 +90,8 @@ impl Planner<'_> {
             Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
             Activity::Member { member_id, change } => self.member(event, *member_id, *change),
             Activity::Form { form_id, change } => self.form(event, *form_id, change),
-            Activity::Address { email, change } => {
+            Activity::Address { email: None, .. } => Ok(Verdict::Duplicate),
+            Activity::Address { email: Some(email), change } => {
                 self.address(event, self.identity.person(event.firm_id, email), *change)
             }
             Activity::ResponseSaved(report) => self.response(event, report, None),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use operation::{Access, Operation};
+use operation::Operation;
 pub(crate) use served::Served;
 
 /// The version that the contract's section Versioning names.
@@ -39,8 +39,11 @@ sentence. New triggers can appear without a new version. There is no pagination.
 
 Bodies are JSON objects in UTF-8 of at most 64 KiB, read strictly: a property that is there twice, \
 U+0000 in a text, half a surrogate pair, a content type that is not JSON and a compressed body are \
-refused. No content type at all is fine. Lengths count Unicode characters. A key has 120 calls in \
-any 60 seconds; an address has 20 calls with a wrong key.";
+refused. No content type at all is fine. Lengths count Unicode characters.
+
+A key has 120 calls in any 60 seconds; an address has 20 calls with a wrong key. Before any of this, \
+what is not well-formed HTTP is answered 400, and a head that takes more than 10 seconds 408, both \
+with code `invalid_request`.";
 
 /// The tags, in the order of reading.
 const TAGS: [(&str, &str); 5] = [

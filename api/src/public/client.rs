@@ -1,7 +1,7 @@
 //! Which address a call comes from (ruling 5): the socket's, or behind trusted proxies the right-most
 //! hop that is not one of them. Other headers that name addresses are not read (case B14).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -37,8 +37,14 @@ fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().rev().collect();
     lines.into_iter().flat_map(|line| {
         let line = line.to_str().unwrap_or_default();
-        line.rsplit(',').map(|hop| Some(hop.trim().parse::<IpAddr>().ok()?.to_canonical()))
+        line.rsplit(',').map(|hop| address(hop.trim()))
     })
+}
+
+/// Some gateways note the port too: `192.0.2.7:4711`, `[2001:db8::7]:4711`.
+fn address(hop: &str) -> Option<IpAddr> {
+    let with_port = || hop.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    Some(hop.parse().ok().or_else(with_port)?.to_canonical())
 }
 
 #[cfg(test)]
@@ -60,12 +66,14 @@ mod tests {
     #[case::no_address(PROXY, &["192.0.2.7, unknown"], PROXY)]
     #[case::mapped(PROXY, &["::ffff:192.0.2.7"], "192.0.2.7")]
     #[case::six(PROXY, &["2001:db8::7"], "2001:db8::7")]
+    #[case::with_port(PROXY, &["192.0.2.7:4711"], "192.0.2.7")]
+    #[case::six_with_port(PROXY, &["[2001:db8::7]:4711"], "2001:db8::7")]
     fn b14_the_right_most_untrusted_hop_counts(
         #[case] peer: &str,
         #[case] lines: &[&'static str],
         #[case] expected: &str,
     ) {
-        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let parsed = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
@@ -74,6 +82,6 @@ mod tests {
             headers.append(other, HeaderValue::from_static("1.2.3.4"));
         }
         let trusted = ["10.0.0.0/8".parse().unwrap()];
-        assert_eq!(first_untrusted(address(peer), &headers, &trusted), address(expected));
+        assert_eq!(first_untrusted(parsed(peer), &headers, &trusted), parsed(expected));
     }
 }

@@ -11,7 +11,7 @@ use crate::body::{Fields, Json};
 use crate::error::Error;
 
 /// The longest `lang`, in characters (contract, section Limits).
-const LANG_MAX: usize = 10;
+pub(crate) const LANG_MAX: usize = 10;
 
 /// The values of `hidden` as text, without those that are null.
 pub(super) fn hidden(body: &mut Fields) -> Result<BTreeMap<String, String>, Error> {

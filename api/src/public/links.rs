@@ -46,7 +46,7 @@ pub(super) async fn create(
     let new = parse(body)?;
     let form_id = id.or(Error::FormNotFound)?;
     let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
-    let link = new.to(form.ok_or(Error::FormNotFound)?);
+    let link = new.to(&form.ok_or(Error::FormNotFound)?);
     Ok((StatusCode::CREATED, Json(link)))
 }
 
@@ -57,7 +57,7 @@ fn parse(mut body: Fields) -> Result<NewLink, Error> {
 }
 
 impl NewLink {
-    fn to(self, form: FormRow) -> PrefilledLink {
+    fn to(self, form: &FormRow) -> PrefilledLink {
         let Built { url, hidden, ignored } =
             Built::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
         let published = form.status == FormStatus::Published.name();

@@ -20,34 +20,46 @@ mod unsubscribe;
 mod wrong_keys;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 
 pub(crate) use caller::Caller;
 pub use client::Peer;
+pub(crate) use hidden::LANG_MAX;
+pub(crate) use send::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
 pub use wrong_keys::WrongKeys;
 
 use crate::Service;
 use crate::error::Error;
+use crate::openapi::Served;
 
 /// The routes of the public door.
 pub fn router(service: Service) -> Router {
-    let contract = Router::new()
-        .route("/me", get(me::show))
-        .route("/triggers", get(triggers::list))
-        .route("/triggers/{trigger}/sample", get(sample::show))
-        .route("/forms", get(forms::list))
-        .route("/forms/{id}", get(forms::show))
-        .route("/forms/{id}/links", post(links::create))
-        .route("/forms/{id}/send", post(send::create))
-        .route("/hooks", get(hooks::list).post(hooks::create))
-        .route("/hooks/{id}", delete(hooks::delete));
+    let contract = contract()
+        .into_iter()
+        .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
     let door = Router::new()
         .nest("/api/v1", contract)
+        .merge(Served::at(&service.base_url).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(service);
     layers::around(door)
+}
+
+/// The contract's routes that need a key; a test holds the description against them.
+pub(crate) fn contract() -> [(&'static str, MethodRouter<Service>); 9] {
+    [
+        ("/me", get(me::show)),
+        ("/triggers", get(triggers::list)),
+        ("/triggers/{trigger}/sample", get(sample::show)),
+        ("/forms", get(forms::list)),
+        ("/forms/{id}", get(forms::show)),
+        ("/forms/{id}/links", post(links::create)),
+        ("/forms/{id}/send", post(send::create)),
+        ("/hooks", get(hooks::list).post(hooks::create)),
+        ("/hooks/{id}", delete(hooks::delete)),
+    ]
 }
 
 async fn unknown_route(_: Caller) -> Error {

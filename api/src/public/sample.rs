@@ -16,8 +16,8 @@ use super::path::PathText;
 use crate::Service;
 use crate::error::Error;
 
-/// How many of the newest submissions are looked at for one that can be read: an erased one cannot.
-const LOOKED_AT: i64 = 5;
+/// How many of the newest submissions are looked at for one whose key is still there.
+const LOOKED_AT: i64 = 100;
 
 /// Shows what an event of a trigger looks like.
 pub(super) async fn show(
@@ -70,23 +70,26 @@ async fn newest_form(service: &Service, caller: &Caller) -> Result<Option<FormRo
     Ok(forms::list(service.store.pool(), caller.firm_id, 1).await?.pop())
 }
 
-/// The latest submission that can be read, of the firm or of a form.
+/// The latest submission that can be read, of the firm or of a form: the key of an erased one is
+/// gone.
 async fn latest(
     service: &Service,
     firm_id: Uuid,
     form: Option<&FormRow>,
 ) -> Result<Option<Latest>, Error> {
-    let mut connection = service.store.pool().acquire().await?;
+    let pool = service.store.pool();
     let form_id = form.map(|form| form.form_id);
-    let newest =
-        responses::latest_submissions(&mut connection, firm_id, form_id, LOOKED_AT).await?;
+    let newest = responses::latest_submissions(pool, firm_id, form_id, LOOKED_AT).await?;
     if newest.is_empty() {
         return Ok(None);
     }
-    let keys = service.keyring.find(&newest).await?;
-    let readable = responses::read(&mut connection, &keys).await?;
-    let Some(response) = readable.into_iter().max_by_key(|r| (r.submitted_at, r.response_id))
-    else {
+    let mut keys = service.keyring.find(&newest).await?;
+    let Some(latest) = newest.into_iter().find(|subject| keys.contains_key(subject)) else {
+        return Ok(None);
+    };
+    keys.retain(|subject, _| *subject == latest);
+    let mut connection = pool.acquire().await?;
+    let Some(response) = responses::read(&mut connection, &keys).await?.pop() else {
         return Ok(None);
     };
     let form = forms::find_all(&mut connection, &[(firm_id, response.form_id)]).await?.pop();

@@ -25,9 +25,9 @@ use crate::commands::invites;
 use crate::error::Error;
 
 /// Greatest lengths, in characters (contract, section Limits).
-const NAME_MAX: usize = 200;
-const FIRST_NAME_MAX: usize = 100;
-const MESSAGE_MAX: usize = 1_000;
+pub(crate) const NAME_MAX: usize = 200;
+pub(crate) const FIRST_NAME_MAX: usize = 100;
+pub(crate) const MESSAGE_MAX: usize = 1_000;
 
 /// The contract's FormInvite.
 #[derive(Debug, Serialize)]

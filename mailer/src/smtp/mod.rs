@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
@@ -29,17 +30,27 @@ use trouble::Trouble;
 /// Connections that are kept for the next mail, at most.
 const KEPT_MAX: usize = 4;
 
+/// Mails that are handed over at a time: servers bound the connections of a client (RFC 5321,
+/// section 4.5.4.1 leaves it to them), and refuse what is beyond.
+const TALKS_MAX: usize = 16;
+
 /// A server and the connections to it.
 pub(crate) struct Relay {
     server: Server,
     budget: Duration,
     kept: Mutex<Vec<Session>>,
+    talks: Semaphore,
 }
 
 impl Relay {
     pub(crate) fn new(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
         let server = Server::new(url, settings)?;
-        Ok(Self { server, budget: settings.budget, kept: Mutex::default() })
+        Ok(Self {
+            server,
+            budget: settings.budget,
+            kept: Mutex::default(),
+            talks: Semaphore::new(TALKS_MAX),
+        })
     }
 
     /// Ends within the budget. What lettre would log is dropped: it writes down passwords,
@@ -49,12 +60,18 @@ impl Relay {
             Ok(envelope) => envelope,
             Err(sent) => return sent,
         };
-        let work = self.hand_over(&envelope).with_subscriber(NoSubscriber::default());
+        let work = self.in_turn(&envelope).with_subscriber(NoSubscriber::default());
         match timeout(self.budget, work).await {
             Ok(Ok(())) => Sent::Accepted,
             Ok(Err(trouble)) => trouble.into(),
             Err(_) => Sent::Failed("no answer in time".to_owned()),
         }
+    }
+
+    async fn in_turn(&self, envelope: &Envelope<'_>) -> Result<(), Trouble> {
+        // Never closed: the permit always comes.
+        let _turn = self.talks.acquire().await;
+        self.hand_over(envelope).await
     }
 
     /// A kept connection that ends before it heard of the mail is replaced by a new one; where

@@ -68,7 +68,7 @@ impl Session {
         server.command(to).await.map_err(at(Step::Recipient))?;
         server.command(Data).await.map_err(at(Step::Data))?;
         let taken = server.message(envelope.content).await.map_err(at(Step::Content))?;
-        if taken.has_code(250) { Ok(()) } else { Err(Trouble::nonsense(Step::Content)) }
+        if taken.is_positive() { Ok(()) } else { Err(Trouble::nonsense(Step::Content)) }
     }
 }
 

@@ -49,8 +49,7 @@ async fn p15_what_a_killed_service_reserved_is_sent_by_another_once() {
     world.take_over().await;
     assert!(server.mails().is_empty(), "its turn has not ended");
     world.pass(TURN);
-    world.take_over().await;
-    world.take_over().await;
+    tokio::join!(world.take_over(), world.take_over());
     let mails = server.mails();
     assert_eq!((mails.len(), under_way(&world).await), (1, (0, 0)));
     let again = invite(&world, &firm, "ann@example.com").await;
@@ -86,7 +85,7 @@ async fn p15_after_an_hour_the_place_is_given_back() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, firm) = killed_in_the_middle(&server).await;
     server.turn("MAIL", Turn::Say("451 4.3.0 not now"));
-    world.pass(Duration::from_secs(3_601));
+    world.pass(Duration::from_secs(3_620));
     world.take_over().await;
     assert_eq!((under_way(&world).await, used(&world, &firm).await), ((0, 0), 0));
     server.relent("MAIL");
@@ -104,5 +103,28 @@ async fn p15_a_person_who_unsubscribed_meanwhile_is_not_written_to() {
     world.pass(TURN);
     world.take_over().await;
     assert_eq!((server.mails().len(), under_way(&world).await), (0, (0, 0)));
+    assert_eq!(used(&world, &firm).await, 0);
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("unsubscribed"));
+}
+
+/// A firm that switched its invites off, or took the form back, sends nothing that was left over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_what_the_firm_took_back_meanwhile_is_not_sent() {
+    for (kind, data) in [
+        ("firm.changed", json!({"invites_enabled": false})),
+        ("form.unpublished", json!({"form_id": Value::Null})),
+        ("firm.suspended", json!({})),
+    ] {
+        let server = SmtpServer::start(Setup::default()).await;
+        let (world, firm) = killed_in_the_middle(&server).await;
+        let mut data = data;
+        if kind.starts_with("form.") {
+            data["form_id"] = json!(firm.form);
+        }
+        let event = tests::later(tests::activity(firm.id, kind, data), 1);
+        assert_eq!(world.report(&[event]).await.status, 202, "{kind}");
+        world.pass(TURN);
+        world.take_over().await;
+        assert_eq!((server.mails().len(), under_way(&world).await), (0, (0, 0)), "{kind}");
+    }
 }

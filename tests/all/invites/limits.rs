@@ -78,3 +78,106 @@ async fn a_key_revoked_in_the_middle_takes_no_invite_back() {
     assert_eq!((outcome(&answer), under_way(&world).await), (SENT, (0, 0)));
     assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (401, "unauthorized"));
 }
+
+/// Who waited for another call begins anew: what became known meanwhile counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waited_hears_that_the_address_bounced_or_unsubscribed() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn("RCPT", Turn::Say("550 5.1.1 no such user"));
+    let answers = join_all((0..5).map(|_| invite(&world, &firm, "ann@example.com"))).await;
+    assert!(answers.iter().all(|answer| outcome(answer) == skipped("bounced")), "{answers:?}");
+    let asked = server.commands().iter().filter(|(_, line)| line.starts_with("RCPT")).count();
+    assert_eq!(asked, 1, "one call asked the server, the others learned from it");
+
+    server.relent("RCPT");
+    server.turn("CONTENT", Turn::After(Duration::from_millis(600)));
+    server.turn_once("MAIL", Turn::After(Duration::from_millis(1)));
+    let first = async {
+        let failed = invite(&world, &firm, "bob@example.com").await;
+        assert_eq!(outcome(&failed), SENT);
+    };
+    let second = async {
+        while under_way(&world).await == (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        let data = json!({"email": "bob@example.com"});
+        let unsubscribed = tests::activity(firm.id, "address.unsubscribed", data);
+        assert_eq!(world.report(&[unsubscribed]).await.status, 202);
+        let answer = invite(&world, &firm, "bob@example.com").await;
+        assert_eq!(outcome(&answer), skipped("unsubscribed"));
+    };
+    tokio::join!(first, second);
+    assert_eq!(server.mails().len(), 1);
+}
+
+/// Ruling 11: skips come before the quota, in a race for the last place too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_the_last_place_a_repeat_is_skipped_and_not_refused() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    assert_eq!(outcome(&invite(&world, &firm, "first@example.com").await), SENT);
+    set_used(&world, &firm, 299).await;
+    let answers = join_all((0..8).map(|_| invite(&world, &firm, "ann@example.com"))).await;
+    let sent = answers.iter().filter(|answer| outcome(answer) == SENT).count();
+    let skips = answers.iter().filter(|a| outcome(a) == skipped("already_sent_today")).count();
+    assert_eq!((sent, skips, server.mails().len()), (1, 7, 2), "{answers:?}");
+}
+
+/// H11: the day is the one in which the call began, by UTC.
+#[tokio::test]
+async fn h11_the_day_ends_at_midnight_utc() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    world.pass(Duration::from_millis(43_200_000 - 1));
+    assert_eq!(
+        outcome(&invite(&world, &firm, "ann@example.com").await),
+        skipped("already_sent_today")
+    );
+    set_used(&world, &firm, 300).await;
+    let full = invite(&world, &firm, "bob@example.com").await;
+    assert_eq!(full.code(), (429, "invite_limit_reached"));
+    assert_eq!(full.headers["retry-after"], "1");
+    world.pass(Duration::from_millis(1));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    assert_eq!(outcome(&invite(&world, &firm, "bob@example.com").await), SENT);
+    assert_eq!(server.mails().len(), 3);
+}
+
+/// The mail is out and recorded: a keyring that fails after that changes no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyring_that_is_away_after_the_record_takes_no_answer_back() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn("CONTENT", Turn::After(Duration::from_millis(500)));
+    let break_it = async {
+        while under_way(&world).await == (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        let keyring = eventstore::connect(world.database.keyring.clone(), 1);
+        sqlx::query("alter table data_keys rename to gone").execute(&keyring).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(invite(&world, &firm, "ann@example.com"), break_it);
+    assert_eq!((outcome(&answer), server.mails().len()), (SENT, 1));
+}
+
+/// Nothing is kept of what was sent, refused, given back or skipped: no mail, and no key of one.
+#[tokio::test]
+async fn no_key_of_a_mail_stays() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn_once("RCPT", Turn::Say("450 4.2.1 later"));
+    assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (502, "send_failed"));
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+    assert_eq!(
+        outcome(&invite(&world, &firm, "ann@example.com").await),
+        skipped("already_sent_today")
+    );
+    set_used(&world, &firm, 300).await;
+    assert_eq!(invite(&world, &firm, "bob@example.com").await.code().0, 429);
+    let keyring = eventstore::connect(world.database.keyring.clone(), 1);
+    let keys: i64 =
+        sqlx::query_scalar("select count(*) from data_keys").fetch_one(&keyring).await.unwrap();
+    assert_eq!(keys, 0);
+}

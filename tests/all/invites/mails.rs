@@ -4,7 +4,7 @@ use eventstore::connect;
 use mailer::SmtpSettings;
 use serde_json::{Value, json};
 use tests::World;
-use tests::smtp_server::{Setup, SmtpServer, Tls};
+use tests::smtp_server::{Setup, SmtpServer, Tls, Turn};
 
 use super::*;
 
@@ -137,29 +137,55 @@ async fn a_draft_another_firms_form_and_a_bad_body_are_refused_in_order() {
     assert_eq!(used(&world, &firm).await, 0);
 }
 
-/// The log and the tables know a person by a keyed hash alone.
-#[tokio::test]
+/// The log and the tables know a person by a keyed hash alone; what is kept is sealed, also while the
+/// mail is on its way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_address_name_or_note_is_in_a_table() {
     let (world, server) = world().await;
     let firm = world.firm().await;
+    let brand = json!({"brand": {"reply_to": "canary@harrow.example"}});
+    let changed = tests::later(tests::activity(firm.id, "firm.changed", brand), 1);
+    assert_eq!(world.report(&[changed]).await.status, 202);
     let canary = json!({"email": "canary.person@example.com", "name": "Canary Name",
                         "message": "canary note", "hidden": {"partner": "canary value"}});
-    server.turn("RCPT", tests::smtp_server::Turn::Say("550 5.1.1 no such user"));
-    assert_eq!(outcome(&send(&world, &firm, canary.clone()).await), skipped("bounced"));
+    server.turn("CONTENT", Turn::After(Duration::from_secs(1)));
+    let look = async {
+        while under_way(&world).await == (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        assert_no_canary(&world).await;
+        assert_eq!(under_way(&world).await, (1, 1), "it was looked at in the middle");
+    };
+    let (answer, ()) = tokio::join!(send(&world, &firm, canary), look);
+    assert_eq!(outcome(&answer), SENT);
+    server.turn("RCPT", Turn::Say("550 5.1.1 no such user"));
+    assert_eq!(outcome(&invite(&world, &firm, "canary@example.com").await), skipped("bounced"));
+    assert_no_canary(&world).await;
+}
+
+async fn assert_no_canary(world: &World) {
     for pool in [world.pool().clone(), connect(world.database.keyring.clone(), 1)] {
-        let tables: Vec<String> =
-            sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'public'")
-                .fetch_all(&pool)
-                .await
-                .unwrap();
-        for table in tables {
+        let columns: Vec<(String, String, bool)> = sqlx::query_as(
+            "select table_name::text, column_name::text, data_type = 'bytea'
+               from information_schema.columns where table_schema = 'public'",
+        )
+        .fetch_all(&pool)
+        .await
+        .unwrap();
+        assert!(columns.iter().any(|(.., is_bytes)| *is_bytes));
+        for (table, column, is_bytes) in columns {
+            let text = if is_bytes {
+                format!("encode({column}, 'escape')")
+            } else {
+                format!("{column}::text")
+            };
             let found: i64 = sqlx::query_scalar(&format!(
-                "select count(*) from {table} t where lower(t::text) like '%canary%'"
+                "select count(*) from {table} where {text} ilike '%canary%'"
             ))
             .fetch_one(&pool)
             .await
             .unwrap();
-            assert_eq!(found, 0, "{table}");
+            assert_eq!(found, 0, "{table}.{column}");
         }
     }
 }

@@ -107,6 +107,7 @@ async fn a_mail_that_cannot_be_sent_gives_everything_back() {
         ("RCPT", Turn::Say("450 4.2.1 later")),
         ("CONTENT", Turn::Say("554 5.6.0 no such content")),
         ("DATA", Turn::HangUp),
+        ("CONTENT", Turn::HangUp),
     ] {
         server.turn(verb, turn);
         let failed = invite(&world, &firm, "ann@example.com").await;
@@ -117,4 +118,21 @@ async fn a_mail_that_cannot_be_sent_gives_everything_back() {
     }
     let sent = invite(&world, &firm, "ann@example.com").await;
     assert_eq!((outcome(&sent), used(&world, &firm).await), (SENT, 1));
+}
+
+/// E23: a server that says nothing costs its 20 s (here a moment), and nothing else.
+#[tokio::test]
+async fn e23_a_silent_server_is_502_and_the_same_message_id_later() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let settings = SmtpSettings { budget: Duration::from_millis(300), ..SmtpSettings::default() };
+    let world = world_with(&format!("smtp://{}?tls=none", server.at), settings).await;
+    let firm = world.firm().await;
+    // It took the mail, and its answer was lost.
+    server.turn_once("CONTENT", Turn::Silence);
+    assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (502, "send_failed"));
+    assert_eq!((used(&world, &firm).await, under_way(&world).await), (0, (0, 0)));
+    let sent = invite(&world, &firm, "ann@example.com").await;
+    assert_eq!(outcome(&sent), SENT);
+    let id = format!("<{}@", sent.body["email_id"].as_str().unwrap());
+    assert!(server.mails().iter().all(|mail| header(mail, "Message-ID").starts_with(&id)));
 }

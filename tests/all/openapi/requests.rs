@@ -23,6 +23,7 @@ async fn the_door_takes_what_the_schemas_take_and_nothing_else() {
             world.pass(Duration::from_secs(1));
             let path = operation.at(|_| firm.form.to_string());
             let answer = world.call(&firm.key, &operation.method, &path, body.clone()).await;
+            operation.check(&answer);
             let taken = answer.status.is_success();
             assert_eq!(taken, valid.is_valid(&body), "{}: {body}: {}", operation.id(), answer.body);
         }

@@ -1,6 +1,7 @@
 //! The description as a file: a change of the API is seen as a change of `tests/snapshots`.
 
 use std::path::Path;
+use std::process::Command;
 
 use api::openapi::document;
 use axum::body::Body;
@@ -29,6 +30,17 @@ fn the_description_is_the_one_that_was_agreed_on() {
         );
     }
     assert_eq!(now.lines().count(), agreed.lines().count(), "one is longer: see UPDATE_SNAPSHOTS");
+}
+
+/// `firmforms openapi`: the same, without a database.
+#[test]
+fn the_command_prints_what_the_door_serves() {
+    let printed = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"))
+        .args(["openapi", "--base-url", "https://forms.test/"])
+        .output()
+        .unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    assert_eq!(serde_json::from_slice::<Value>(&printed.stdout).unwrap(), document(BASE_URL));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use projector::forms::LISTED;
 use serde_json::{Value, json};
 
-use super::{Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference};
+use super::{
+    Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference,
+};
 use crate::Error;
 
 pub(super) fn all() -> Vec<Operation> {

@@ -3,15 +3,13 @@
 use domain::target::TargetRefusal;
 use serde_json::{Value, json};
 
-use super::{Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference};
+use super::{
+    Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference,
+};
 use crate::Error;
 
 pub(super) fn all() -> Vec<Operation> {
     vec![list(), create(), delete()]
-}
-
-fn unsubscribe(pointer: &str) -> Value {
-    json!({"Unsubscribe": link("deleteHook", "id", pointer, "The id unsubscribes.")})
 }
 
 fn list() -> Operation {
@@ -30,7 +28,7 @@ fn list() -> Operation {
             description: "The subscriptions.",
             schema: array_of("Hook"),
             examples: example(&json!([examples::hook()])),
-            links: unsubscribe("/0/id"),
+            links: Value::Null,
         },
         refusals: vec![],
     }
@@ -59,7 +57,7 @@ fn create() -> Operation {
             description: "The subscription. Keep its id to unsubscribe.",
             schema: reference("Hook"),
             examples: example(&examples::hook()),
-            links: unsubscribe("/id"),
+            links: json!({"Unsubscribe": link("deleteHook", "id", "/id", "The id unsubscribes.")}),
         },
         refusals: vec![
             Error::invalid("`trigger` is missing"),

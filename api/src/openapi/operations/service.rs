@@ -50,7 +50,11 @@ fn description() -> Operation {
                 "required": ["openapi", "info", "paths"],
                 "properties": {
                     "openapi": {"type": "string", "pattern": r"^3\.1\."},
-                    "info": {"type": "object", "required": ["title", "version"]},
+                    "info": {
+                        "type": "object",
+                        "required": ["title", "version"],
+                        "properties": {"title": {"type": "string"}, "version": {"type": "string"}},
+                    },
                     "paths": {"type": "object"},
                 },
             }),

@@ -1,0 +1,146 @@
+//! Operations: what is sent, what comes back, how to try it.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::fields;
+use super::words::{entries, items, json, line, prose, resolved, row, table, text};
+
+/// An operation at its place in the document.
+pub(super) struct Call<'a> {
+    document: &'a Value,
+    path: &'a str,
+    method: String,
+    operation: &'a Value,
+}
+
+/// The operations of a tag, by path and method.
+pub(super) fn of_tag<'a>(document: &'a Value, tag: &str) -> Vec<Call<'a>> {
+    let all = entries(&document["paths"]).flat_map(|(path, methods)| {
+        entries(methods).map(move |(method, operation)| Call {
+            document,
+            path,
+            method: method.to_uppercase(),
+            operation,
+        })
+    });
+    all.filter(|call| items(&call.operation["tags"]).any(|name| name == tag)).collect()
+}
+
+/// The place of a tag on the page; an operation's place is its id.
+pub(super) fn anchor(tag: &str) -> String {
+    format!("about-{}", tag.to_lowercase())
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn id(&self) -> &'a str {
+        text(&self.operation["operationId"])
+    }
+
+    pub(super) fn title(&self) -> Markup {
+        html! { code { (self.method) " " (self.path) } }
+    }
+
+    pub(super) fn show(&self) -> Markup {
+        html! {
+            article aria-labelledby=(self.id()) {
+                h3 id=(self.id()) { (self.title()) " " (text(&self.operation["summary"])) }
+                (prose(&self.operation["description"]))
+                (fields::parameters(&self.operation["parameters"]))
+                (self.body())
+                pre { code { (self.curl()) } }
+                (self.answers())
+                (self.examples())
+            }
+        }
+    }
+
+    fn sent(&self) -> &'a Value {
+        &self.operation["requestBody"]["content"]["application/json"]
+    }
+
+    fn body(&self) -> Markup {
+        let body = &self.operation["requestBody"];
+        let schema = resolved(self.document, &self.sent()["schema"]);
+        html! {
+            @if !body.is_null() {
+                (fields::of_object(
+                    if body["required"] == true { "Body" } else { "Body, may be left out" },
+                    schema,
+                ))
+            }
+        }
+    }
+
+    /// A call to try, with the examples' values.
+    fn curl(&self) -> String {
+        let server = text(&self.document["servers"][0]["url"]);
+        let mut path = self.path.to_owned();
+        for parameter in items(&self.operation["parameters"]) {
+            let name = format!("{{{}}}", text(&parameter["name"]));
+            path = path.replace(&name, text(&parameter["example"]));
+        }
+        let mut lines = vec![format!("curl -X {} '{server}{path}'", self.method)];
+        if items(&self.operation["security"]).next().is_some() {
+            lines.push(r#"-H "X-API-Key: $KEY""#.to_owned());
+        }
+        if !self.sent().is_null() {
+            lines.push("-H 'Content-Type: application/json'".to_owned());
+            lines.push(format!("-d '{}'", json(&self.sent()["example"])));
+        }
+        lines.join(" \\\n  ")
+    }
+
+    fn answers(&self) -> Markup {
+        let responses = entries(&self.operation["responses"]);
+        let rows = html! {
+            @for (status, answer) in responses {
+                (answer_rows(status, resolved(self.document, answer)))
+            }
+        };
+        table("Answers", ["Status and code", "When"], &rows)
+    }
+
+    fn examples(&self) -> Markup {
+        let answers = entries(&self.operation["responses"]).map(|(_, answer)| answer);
+        let done = answers.filter(|answer| answer["$ref"].is_null());
+        html! {
+            @for answer in done {
+                @for (_, example) in entries(&answer["content"]["application/json"]["examples"]) {
+                    pre { code { (json(&example["value"])) } }
+                }
+            }
+        }
+    }
+}
+
+/// One row per code; a success has none.
+fn answer_rows(status: &str, answer: &Value) -> Markup {
+    let examples = &answer["content"]["application/json"]["examples"];
+    let codes = entries(examples).filter(|(_, example)| example["summary"].is_string());
+    let codes: Vec<_> = codes.collect();
+    html! {
+        @if codes.is_empty() { (row(status, "", &prose(&answer["description"]))) }
+        @for (code, example) in codes {
+            (row(&format!("{status} {code}"), "", &prose(&example["summary"])))
+        }
+    }
+}
+
+/// Every answer that operations refer to, once per status and code.
+pub(super) fn errors(document: &Value) -> Markup {
+    let responses = entries(&document["components"]["responses"]);
+    let told = responses.flat_map(|(name, response)| {
+        let status: String = name.chars().filter(char::is_ascii_digit).collect();
+        let examples = entries(&response["content"]["application/json"]["examples"]);
+        examples.map(move |(code, example)| (format!("{status} {code}"), &example["summary"]))
+    });
+    let told: BTreeMap<_, _> = told.collect();
+    let rows = html! { @for (answer, when) in told { (row(&answer, "", &prose(when))) } };
+    html! {
+        p { (line("Every error is `{\"error\": \"a sentence\", \"code\": \"stable\"}`.")) }
+        (table("Statuses and codes", ["Status and code", "When"], &rows))
+    }
+}

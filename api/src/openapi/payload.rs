@@ -1,0 +1,163 @@
+//! The schema of an EventPayload, the body of every delivery (contract, section EventPayload). The
+//! values are made by `domain::payload`, which knows nothing of HTTP; tests hold the two together.
+
+use domain::trigger::Trigger;
+use serde_json::{Map, Value, json};
+
+use super::operation::{array_of, reference};
+use super::schemas::{as_here, named, object, open_text, text, uri};
+
+pub(super) fn all() -> Map<String, Value> {
+    named([
+        ("EventPayload", event_payload()),
+        ("EventForm", form()),
+        ("EventResponse", response()),
+        ("Respondent", respondent()),
+        ("Answer", answer()),
+        ("Report", report()),
+        ("Booking", booking()),
+        ("Invitee", invitee()),
+        ("Partial", partial()),
+    ])
+}
+
+/// An object whose keys are not fixed, with this schema of its values.
+fn by_key(description: &str, values: Value) -> Value {
+    let mut object = json!({"type": "object", "description": description});
+    object["additionalProperties"] = values;
+    object
+}
+
+fn event_payload() -> Value {
+    let texts = json!({"type": "string"});
+    let report = json!({
+        "anyOf": [reference("Report"), {"type": "null"}],
+        "description": "Null when there is no report yet.",
+    });
+    let properties = json!({
+        "event": open_text("The trigger.", &Trigger::ALL.map(Trigger::key)),
+        "form": reference("EventForm"),
+        "response": reference("EventResponse"),
+        "respondent": reference("Respondent"),
+        "answers": array_of("Answer"),
+        "fields": by_key("The same answers by question id, for mapping.", texts.clone()),
+        "variables": by_key("The form's variables; may be empty.", json!(true)),
+        "hidden": by_key("Hidden fields and UTM tags that the form took.", texts),
+        "report": report,
+        "booking": as_here("Booking", "Present only when a call is booked."),
+        "partial": as_here("Partial", "Present only for `partial_submission`."),
+    });
+    let about = "One shape serves every trigger. It is read when the delivery first goes out; later \
+        tries send the same bytes.";
+    object(about, &["booking", "partial"], properties)
+}
+
+fn form() -> Value {
+    let properties = json!({
+        "id": as_here("Id", "The form."),
+        "title": text("Its title."),
+        "url": uri("Its public address."),
+    });
+    object("The form of the response.", &[], properties)
+}
+
+fn response() -> Value {
+    let submitted_at = "When it was submitted; of an unfinished one, when it was last answered.";
+    let properties = json!({
+        "id": as_here("Id", "The response."),
+        "submitted_at": as_here("Timestamp", submitted_at),
+        "device": open_text("The kind of device.", &["mobile"]),
+        "lang": open_text("The language.", &["en"]),
+        "ending": open_text("The ending that was reached; empty while unfinished.", &["default"]),
+    });
+    object("The response it happened to.", &[], properties)
+}
+
+fn respondent() -> Value {
+    let properties = json!({
+        "name": text("Full name."),
+        "first_name": text("First name."),
+        "last_name": text("Last name."),
+        "email": text("Address."),
+        "phone": text("Phone number."),
+        "company": text("Company."),
+    });
+    object("The person who answered; what is not known is empty.", &[], properties)
+}
+
+fn answer() -> Value {
+    let kinds = ["contact_group", "short_text", "long_text"];
+    let properties = json!({
+        "id": text("The question."),
+        "question": text("Its words."),
+        "type": open_text("Its type.", &kinds),
+        "answer": text("The answer, as text."),
+    });
+    object("An answered question.", &[], properties)
+}
+
+fn report() -> Value {
+    let summary = json!({
+        "type": ["string", "null"],
+        "description": "Null while the report is sold and not yet paid for.",
+    });
+    let highlights = json!({
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Empty while the report is sold and not yet paid for.",
+    });
+    let properties = json!({
+        "id": as_here("Id", "The report."),
+        "title": text("Its title."),
+        "status": open_text("Its state.", &["approved"]),
+        "summary": summary,
+        "highlights": highlights,
+        "review_url": uri("Where it can be reviewed."),
+    });
+    object("The report on the response.", &[], properties)
+}
+
+fn booking() -> Value {
+    let join_url = json!({
+        "type": "string",
+        "anyOf": [{"format": "uri"}, {"const": ""}],
+        "description": "Where to join it; empty when there is no such place.",
+    });
+    let minutes = json!({"type": "integer", "minimum": 0, "description": "Its length in minutes."});
+    let properties = json!({
+        "id": as_here("Id", "The booking."),
+        "title": text("Its title."),
+        "status": open_text("A cancelled booking stays.", &["confirmed", "cancelled"]),
+        "starts_at": as_here("Timestamp", "When the call starts."),
+        "ends_at": as_here("Timestamp", "When the call ends."),
+        "duration_min": minutes,
+        "time_zone": open_text("IANA name of the time zone.", &["Europe/London"]),
+        "location": text("Where it takes place."),
+        "join_url": join_url,
+        "invitee": reference("Invitee"),
+    });
+    object("A booked call.", &[], properties)
+}
+
+fn invitee() -> Value {
+    let properties = json!({
+        "name": text("Full name."),
+        "email": text("Address."),
+        "phone": text("Phone number."),
+        "time_zone": open_text("IANA name of the time zone.", &["Europe/London"]),
+    });
+    object("The person a call was booked with.", &[], properties)
+}
+
+fn partial() -> Value {
+    let answered = json!({
+        "type": "integer",
+        "minimum": 0,
+        "description": "How many questions are answered.",
+    });
+    let properties = json!({
+        "last_answer_at": as_here("Timestamp", "When the last answer was given."),
+        "answered": answered,
+    });
+    object("How far an unfinished response came.", &[], properties)
+}

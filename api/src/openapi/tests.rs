@@ -1,0 +1,162 @@
+//! The description against the router's own list of routes, and the page against the description.
+//! What needs a database is in `tests/all/openapi.rs`.
+
+use std::collections::BTreeSet;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request};
+use rstest::rstest;
+use tower::ServiceExt;
+
+use super::*;
+use crate::Error;
+use crate::public::router;
+use crate::service::tests::nowhere;
+
+const BASE: &str = "https://forms.example/api/v1";
+
+#[test]
+fn every_route_is_described_and_every_path_is_routed() {
+    let routed: BTreeSet<_> = crate::public::contract().iter().map(|(path, _)| *path).collect();
+    let document = document(BASE);
+    let described: BTreeSet<_> =
+        document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let open = BTreeSet::from(["/openapi.json"]);
+    assert_eq!(described, &routed | &open);
+}
+
+/// The contract's lists, section Endpoints, without what every endpoint can answer.
+#[rstest]
+#[case("getMe", &[])]
+#[case("listTriggers", &[])]
+#[case("getSample", &[(404, "form_not_found"), (404, "unknown_trigger")])]
+#[case("listForms", &[])]
+#[case("getForm", &[(404, "form_not_found")])]
+#[case("createLink", &[(400, "invalid_request"), (404, "form_not_found")])]
+#[case("sendForm", &[
+    (400, "invalid_request"), (404, "form_not_found"), (409, "form_not_published"),
+    (429, "invite_limit_reached"), (502, "send_failed"),
+])]
+#[case("listHooks", &[])]
+#[case("createHook", &[
+    (400, "invalid_request"), (400, "invalid_target"), (400, "unknown_trigger"),
+    (404, "form_not_found"), (409, "too_many_hooks"),
+])]
+#[case("deleteHook", &[(404, "not_found")])]
+#[case("getDescription", &[])]
+fn an_operation_refuses_what_the_contract_says(#[case] id: &str, #[case] errors: &[(u16, &str)]) {
+    let operations = operations::all();
+    let operation = operations.iter().find(|operation| operation.id == id).unwrap();
+    let refusals = operation.refusals.iter().map(Error::status_and_code);
+    let refusals: BTreeSet<_> = refusals.map(|(status, code)| (status.as_u16(), code)).collect();
+    assert_eq!(refusals, errors.iter().copied().collect());
+}
+
+#[test]
+fn every_operation_and_delivery_has_an_id_of_its_own() {
+    let document = document(BASE);
+    let of = |part: &str| document[part].as_object().unwrap().clone().into_values();
+    let all = of("paths").chain(of("webhooks")).flat_map(|methods| {
+        let methods = methods.as_object().unwrap().clone().into_values();
+        methods.map(|operation| operation["operationId"].as_str().unwrap().to_owned())
+    });
+    let all: Vec<_> = all.collect();
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+    assert_eq!(all.len(), 11 + 10);
+}
+
+#[test]
+fn every_error_of_the_public_door_says_when() {
+    let operations = operations::all();
+    let responses = errors::responses(&operations).to_string();
+    assert!(!responses.contains("internal door"), "{responses}");
+}
+
+#[test]
+fn the_page_shows_every_operation_code_field_and_delivery() {
+    let document = document(BASE);
+    let (page, _) = page::of(&document);
+    for operation in operations::all() {
+        assert!(page.contains(&format!("<h3 id=\"{}\"", operation.id)), "{}", operation.id);
+        assert!(page.contains(operation.summary), "{}", operation.summary);
+    }
+    for code in
+        document["components"]["schemas"]["Error"]["properties"]["code"]["enum"].as_array().unwrap()
+    {
+        assert!(page.contains(&format!(" {}</code>", code.as_str().unwrap())), "{code}");
+    }
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(page.contains(&format!("id=\"schema-{name}\"")), "{name}");
+        for field in schema["properties"].as_object().into_iter().flat_map(Map::keys) {
+            assert!(page.contains(&format!("<code>{field}</code>")), "{name}.{field}");
+        }
+    }
+    for delivery in document["webhooks"].as_object().unwrap().keys() {
+        assert!(page.contains(&format!("<code>{delivery}</code>")), "{delivery}");
+    }
+}
+
+#[test]
+fn every_place_that_the_page_links_to_is_there_once() {
+    let (page, _) = page::of(&document(BASE));
+    for link in page.split("href=\"#").skip(1) {
+        let place = link.split('"').next().unwrap();
+        assert_eq!(page.matches(&format!(" id=\"{place}\"")).count(), 1, "{place}");
+    }
+}
+
+#[test]
+fn the_page_runs_and_fetches_nothing() {
+    let (page, policy) = page::of(&document(BASE));
+    for word in ["<script", "<img", "<link", "<iframe", " src=", " style=", "@import", "url("] {
+        assert!(!page.contains(word), "{word}");
+    }
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+}
+
+/// What the public door answers without a key and without a database.
+async fn ask(method: &str, path: &str) -> (u16, HeaderMap, String) {
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let (parts, body) = router(nowhere()).oneshot(request).await.unwrap().into_parts();
+    let body = to_bytes(body, 1 << 20).await.unwrap().to_vec();
+    (parts.status.as_u16(), parts.headers, String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn the_description_and_the_page_need_neither_key_nor_database() {
+    let (status, headers, json) = ask("GET", "/api/v1/openapi.json").await;
+    assert_eq!((status, json), (200, document(BASE).to_string()));
+    assert_eq!(headers["content-type"], "application/json");
+    let (page, policy) = page::of(&document(BASE));
+    let (status, headers, html) = ask("GET", "/docs").await;
+    assert_eq!((status, html), (200, page));
+    assert_eq!(headers["content-security-policy"], policy);
+    assert_eq!(headers["content-type"], "text/html; charset=utf-8");
+    let (status, headers, _) = ask("GET", "/docs/").await;
+    assert_eq!((status, headers["location"].to_str().unwrap()), (308, "/docs"));
+}
+
+#[tokio::test]
+async fn a20_another_method_needs_a_key_first() {
+    for path in ["/api/v1/openapi.json", "/docs", "/docs/"] {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+            assert_eq!(ask(method, path).await.0, 401, "{method} {path}");
+        }
+    }
+}
+
+/// What can be told of its accessibility without a browser.
+#[test]
+fn the_page_has_a_language_landmarks_headings_in_order_and_scopes() {
+    let (page, _) = page::of(&document(BASE));
+    assert!(page.contains("<html lang=\"en\">") && page.contains("href=\"#content\""));
+    for landmark in ["<header>", "<nav ", "<main ", "<footer>", "<h1>"] {
+        assert_eq!(page.matches(landmark).count(), 1, "{landmark}");
+    }
+    let levels = page.match_indices("<h").filter_map(|(at, _)| page[at + 2..].chars().next());
+    let levels: Vec<_> = levels.filter_map(|digit| digit.to_digit(10)).collect();
+    assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+    let heads = page.matches("<th ").count() + page.matches("<th>").count();
+    assert_eq!(page.matches("<th scope=").count(), heads);
+    assert_eq!(page.matches("<table>").count(), page.matches("<caption>").count());
+}

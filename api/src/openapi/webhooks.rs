@@ -1,0 +1,166 @@
+//! The deliveries: what the service sends to a subscription, and what each answer leads to
+//! (contract, section Events).
+
+use domain::trigger::Trigger;
+use serde_json::{Map, Value, json};
+
+use super::operation::{example, reference};
+use super::schemas::examples;
+
+const ABOUT: &str = "\
+A POST with a JSON body to the `target_url` of every subscription to this trigger, and of the same \
+form when the subscription has a `form_id`. The answer has 10 seconds.
+
+An event reaches each subscription once, but a delivery can arrive twice: dedupe on \
+`X-Service-Delivery`. Order is not promised: use the timestamps of the payload. There are 8 tries, \
+1, 2, 4, 8, 16, 32 and 60 minutes apart; a `Retry-After` is honoured up to 6 hours.
+
+A workflow's step is signed the same way with the same secret, by POST, PUT or PATCH. It may carry \
+further headers, and has 5 tries, 30 seconds, 2, 8 and 32 minutes apart, each varied by up to 20 %.";
+
+const SIGNATURE: &str = "\
+`t=<unix seconds>,v1=<hex>`. `v1` is the lower-case hex HMAC-SHA256 of `<t>.<raw body>` (t, a dot, \
+the exact bytes of the body), keyed with the firm's webhook signing secret: all of its text, \
+`whsec_` included. Read the raw body before parsing it, compare with `v1` in constant time, and \
+reject a `t` more than 5 minutes from your clock. For a minute after the secret was rotated accept \
+the old one too.";
+
+/// One per trigger.
+pub(super) fn all() -> Value {
+    let webhooks = Trigger::ALL
+        .map(|trigger| (trigger.key().to_owned(), json!({"post": delivery(trigger)})))
+        .into_iter()
+        .collect();
+    Value::Object(webhooks)
+}
+
+fn delivery(trigger: Trigger) -> Value {
+    let fires = trigger.hint();
+    json!({
+        "operationId": operation_id(trigger),
+        "summary": trigger.label(),
+        "description": format!("Fires: {fires}.\n\n{ABOUT}"),
+        "tags": ["Hooks"],
+        "security": [],
+        "parameters": headers(trigger),
+        "requestBody": {
+            "required": true,
+            "content": {"application/json": {
+                "schema": narrowed(trigger),
+                "examples": example(&examples::event(trigger)),
+            }},
+        },
+        "responses": answers(),
+    })
+}
+
+/// `onFormSubmitted`
+fn operation_id(trigger: Trigger) -> String {
+    let words = trigger.key().split('_').map(|word| word[..1].to_uppercase() + &word[1..]);
+    format!("on{}", words.collect::<String>())
+}
+
+/// The payload as this trigger sends it: `partial` is of one trigger alone, and what a trigger
+/// happens to is there.
+fn narrowed(trigger: Trigger) -> Value {
+    let mut narrow = json!({"properties": {"event": {"const": trigger.key()}}});
+    if trigger == Trigger::PartialSubmission {
+        narrow["properties"]["partial"] = reference("Partial");
+        narrow["required"] = json!(["partial"]);
+    } else {
+        narrow["properties"]["partial"] = json!(false);
+    }
+    match trigger {
+        Trigger::BookingMade | Trigger::BookingRescheduled | Trigger::BookingCancelled => {
+            narrow["properties"]["booking"] = reference("Booking");
+            narrow["required"] = json!(["booking"]);
+        }
+        Trigger::ReportApproved | Trigger::ReportSent | Trigger::ReportOpened => {
+            narrow["properties"]["report"] = reference("Report");
+        }
+        Trigger::FormSubmitted
+        | Trigger::PartialSubmission
+        | Trigger::PaymentReceived
+        | Trigger::LeadHot => {}
+    }
+    json!({"allOf": [reference("EventPayload"), narrow]})
+}
+
+/// OpenAPI says nothing of `Content-Type` and `Accept` here: they are the content's.
+fn headers(trigger: Trigger) -> Value {
+    let text = json!({"type": "string"});
+    json!([
+        header("X-Service-Event", "The trigger.", &json!({"const": trigger.key()})),
+        header(
+            "X-Service-Delivery",
+            "The delivery, the same on every try: dedupe on it.",
+            &reference("Id")
+        ),
+        header(
+            "Idempotency-Key",
+            "The delivery again; of a workflow's step `<run_id>:<step_id>`.",
+            &text
+        ),
+        optional(
+            "X-Service-Hook",
+            "The subscription; not sent by a workflow's step.",
+            &reference("Id")
+        ),
+        header(
+            "X-Service-Signature",
+            SIGNATURE,
+            &json!({"type": "string", "pattern": "^t=[0-9]+,v1=[0-9a-f]{64}$"})
+        ),
+        optional(
+            "X-Service-Test",
+            "`1` in test runs of a workflow; never sent to a subscription.",
+            &json!({"const": "1"})
+        ),
+        header(
+            "User-Agent",
+            "The service and its version.",
+            &json!({"type": "string", "pattern": "^firmforms/"})
+        ),
+        header("Accept-Encoding", "Answers are never decompressed.", &json!({"const": "identity"})),
+    ])
+}
+
+fn header(name: &str, description: &str, schema: &Value) -> Value {
+    let mut header = optional(name, description, schema);
+    header["required"] = json!(true);
+    header
+}
+
+fn optional(name: &str, description: &str, schema: &Value) -> Value {
+    json!({"name": name, "in": "header", "required": false, "description": description,
+           "schema": schema})
+}
+
+/// What a receiver can answer, and what it leads to.
+fn answers() -> Value {
+    let told = [
+        ("2XX", "Delivered, if the headers are there within 10 seconds."),
+        (
+            "3XX",
+            "301, 302, 307 and 308 are followed with method and body, 303 as a GET without a body: \
+             at most 5 of them, https only, within the same 10 seconds. To another host only \
+             `Content-Type`, `Accept` and `User-Agent` go along: the signature does not. Any other \
+             3xx, a loop or a bad `Location` fails the delivery at once.",
+        ),
+        ("4XX", "The delivery fails at once."),
+        ("408", "Tried again."),
+        (
+            "410",
+            "The delivery fails at once. Twice in a row removes the subscription; a success in \
+             between resets the count.",
+        ),
+        ("425", "Tried again."),
+        ("429", "Tried again, not before its `Retry-After`."),
+        ("5XX", "Tried again. So are network errors and timeouts."),
+    ];
+    let answers: Map<String, Value> = told
+        .into_iter()
+        .map(|(status, description)| (status.to_owned(), json!({"description": description})))
+        .collect();
+    Value::Object(answers)
+}
