@@ -16,7 +16,7 @@ use super::job::{Calls, Job};
 use super::report::{Figure, Row};
 use super::rings;
 use crate::child::Child;
-use crate::statements;
+use crate::statements::{self, Statement};
 use crate::usage::{Memory, Processes, forget_peak};
 
 /// Before each door is measured: its connections to the database, its pages and its code are warm.
@@ -79,17 +79,10 @@ impl Bench<'_> {
         let (ceiling, _) = self.row("ceiling", endpoint, (bare, Pace::Closed, short)).await?;
         let (ceiling_at_rate, _) = self.row("ceiling", endpoint, (bare, rate, short)).await?;
         let here = endpoint.service;
-        let warm_up = (here, Pace::Closed, WARM_UP_SECONDS);
-        self.row("service", endpoint, warm_up).await?;
-        if self.options.statements {
-            statements::forget(self.pool).await?;
-        }
+        self.row("service", endpoint, (here, Pace::Closed, WARM_UP_SECONDS)).await?;
+        self.forget_statements().await?;
         let (service, peak) = self.row("service", endpoint, (here, Pace::Closed, long)).await?;
-        let statements = if self.options.statements {
-            statements::costliest(self.pool).await?
-        } else {
-            Vec::new()
-        };
+        let statements = self.statements().await?;
         let (service_at_rate, _) = self.row("service", endpoint, (here, rate, long)).await?;
         Ok(Figure {
             name: endpoint.name.clone(),
@@ -103,6 +96,18 @@ impl Bench<'_> {
             counted: rings::counted(self.pool).await?,
             statements,
         })
+    }
+
+    async fn forget_statements(&self) -> Result<(), sqlx::Error> {
+        if self.options.statements { statements::forget(self.pool).await } else { Ok(()) }
+    }
+
+    async fn statements(&self) -> Result<Vec<Statement>, sqlx::Error> {
+        if self.options.statements {
+            statements::costliest(self.pool).await
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// One measurement: a door, how calls follow one another, and for how many seconds.
