@@ -7,6 +7,7 @@ use lettre::Address;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail as MailFrom, Rcpt, Rset};
+use lettre::transport::smtp::response::Severity;
 use tokio::time::{Instant, timeout};
 
 use super::trouble::{Step, Trouble};
@@ -68,7 +69,11 @@ impl Session {
         server.command(to).await.map_err(at(Step::Recipient))?;
         server.command(Data).await.map_err(at(Step::Data))?;
         let taken = server.message(envelope.content).await.map_err(at(Step::Content))?;
-        if taken.is_positive() { Ok(()) } else { Err(Trouble::nonsense(Step::Content)) }
+        // Whatever 2xx it is, the server has the mail.
+        match taken.code().severity {
+            Severity::PositiveCompletion => Ok(()),
+            _ => Err(Trouble::nonsense(Step::Content)),
+        }
     }
 }
 

@@ -49,6 +49,17 @@ async fn p15_anything_else_is_a_failure_that_names_nobody(
 }
 
 #[rstest]
+#[case("250 ok")]
+#[case("251 2.0.0 queued")]
+#[case("200 fine")]
+#[tokio::test]
+async fn p15_every_2xx_after_the_content_is_taken(#[case] answer: &'static str) {
+    let (server, mailer) = plain(&[("CONTENT", Turn::Say(answer))]).await;
+    assert_eq!(mailer.send(&mail_to("ann@example.com")).await, Sent::Accepted);
+    assert_eq!(server.mails().len(), 1);
+}
+
+#[rstest]
 #[case("MAIL", "mail from")]
 #[case("RCPT", "rcpt to")]
 #[case("DATA", "data")]
