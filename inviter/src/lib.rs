@@ -87,8 +87,8 @@ impl Skip {
     }
 
     /// What keeps a mail from being written at all.
-    const fn of(person: PersonRow, sender: &SenderRow) -> Option<Self> {
-        match (person.unsubscribed, person.bounced, sender.invites_enabled) {
+    pub(crate) const fn of(person: PersonRow, invites_enabled: bool) -> Option<Self> {
+        match (person.unsubscribed, person.bounced, invites_enabled) {
             (true, _, _) => Some(Self::Unsubscribed),
             (false, true, _) => Some(Self::Bounced),
             (false, false, false) => Some(Self::SwitchedOff),
@@ -127,7 +127,8 @@ impl Inviter {
         let (pool, firm_id) = (self.store.pool(), context.firm_id);
         let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person_id = self.identity.person(firm_id, &new.to);
-        if let Some(skip) = Skip::of(people::find(pool, firm_id, person_id).await?, &sender) {
+        let person = people::find(pool, firm_id, person_id).await?;
+        if let Some(skip) = Skip::of(person, sender.invites_enabled) {
             return Ok(Invited::Skipped(skip));
         }
         let day = context.recorded_at.day();
@@ -135,7 +136,7 @@ impl Inviter {
         let mail = self.write(context, of, &sender, new).await?;
         match self.reserve(context, of, &mail).await? {
             Reserved::Now => {}
-            Reserved::AlreadySent => return Ok(Invited::Skipped(Skip::AlreadySentToday)),
+            Reserved::Skipped(skip) => return Ok(Invited::Skipped(skip)),
         }
         let sent = self.mailer.send(&mail).await;
         self.record(context, of, &sent).await?;

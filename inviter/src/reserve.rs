@@ -5,12 +5,13 @@ use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejecti
 use domain::quota::Quota;
 use eventstore::{AppendError, NewEvent, load, retry_conflicts};
 use mailer::Mail;
-use projector::invites;
+use projector::{invites, people};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 use vault::{DataKey, Subject, mails};
 
+use crate::Skip;
 use crate::settings::{InviteError, Inviter};
 
 /// Whose the place of the day is.
@@ -18,8 +19,8 @@ use crate::settings::{InviteError, Inviter};
 pub(crate) enum Reserved {
     /// This call's: it must send, and record.
     Now,
-    /// It was used: the person got this form today.
-    AlreadySent,
+    /// Nobody's: nothing is to be sent.
+    Skipped(Skip),
 }
 
 impl Inviter {
@@ -41,11 +42,11 @@ impl Inviter {
         let key = self.key(subject).await?;
         let attempt = || self.try_reserve(context, of, (mail, subject, &key));
         let reserved = retry_conflicts(context.correlation_id, attempt).await;
-        if reserved.is_err() {
+        if !matches!(reserved, Ok(Reserved::Now)) {
             self.forget(subject).await;
         }
         match reserved {
-            Ok(()) => Ok(Reserved::Now),
+            Ok(reserved) => Ok(reserved),
             Err(InviteError::Append(AppendError::QuotaFull(Quota::Invites))) => {
                 self.without_place(context, of, mail.email_id).await
             }
@@ -91,21 +92,29 @@ impl Inviter {
         Ok((last, events))
     }
 
+    /// The person is looked at after the stream: whoever sees a place that was given back sees, too,
+    /// the bounce that was recorded with it.
     async fn try_reserve(
         &self,
         context: &Context,
         of: InviteOf,
         (mail, subject, key): (&Mail, Subject, &DataKey),
-    ) -> Result<(), InviteError> {
+    ) -> Result<Reserved, InviteError> {
         let mut appending = self.store.begin().await?;
         let (last, events) = self.decide(appending.connection(), of, mail.email_id).await?;
+        let firm_id = context.firm_id;
+        let person = people::find(appending.connection(), firm_id, of.person_id).await?;
+        if let Some(skip) = Skip::of(person, true) {
+            return Ok(Reserved::Skipped(skip));
+        }
         let stream = mail.email_id.to_string();
         appending.append(NewEvent::after(last, &stream, context, events)).await?;
         let bytes =
             serde_json::to_vec(mail).map_err(|error| InviteError::Vault(error.to_string()))?;
         let kept = mails::Kept { invite_id: mail.email_id, subject, key };
         mails::put(appending.connection(), &kept, &bytes, &*self.entropy).await?;
-        Ok(appending.commit().await?)
+        appending.commit().await?;
+        Ok(Reserved::Now)
     }
 
     /// The keyring is a database of its own: a key without data does no harm.
@@ -145,7 +154,7 @@ impl Inviter {
 
 fn whose(why: InviteRejection, invite_id: Uuid) -> Result<Reserved, InviteError> {
     match why {
-        InviteRejection::AlreadySent => Ok(Reserved::AlreadySent),
+        InviteRejection::AlreadySent => Ok(Reserved::Skipped(Skip::AlreadySentToday)),
         InviteRejection::BeingSent => Err(InviteError::BeingSent(invite_id)),
         InviteRejection::NotReserved => Err(InviteError::Rejected(why)),
     }

@@ -4,7 +4,7 @@ use domain::event::Event;
 use domain::person::PersonEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 /// The writer.
@@ -67,13 +67,17 @@ pub struct PersonRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn find(pool: &PgPool, firm_id: Uuid, person_id: Uuid) -> Result<PersonRow, sqlx::Error> {
+pub async fn find(
+    database: impl PgExecutor<'_>,
+    firm_id: Uuid,
+    person_id: Uuid,
+) -> Result<PersonRow, sqlx::Error> {
     let row = sqlx::query_as(
         "select unsubscribed, bounced from people where firm_id = $1 and person_id = $2",
     )
     .bind(firm_id)
     .bind(person_id)
-    .fetch_optional(pool)
+    .fetch_optional(database)
     .await?;
     Ok(row.unwrap_or_default())
 }
