@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use domain::address::AllowedTargets;
 use domain::context::{Actor, Context};
 use domain::target::Target;
@@ -33,6 +34,9 @@ pub struct Service {
     pub names: Arc<dyn Names>,
     /// Proxies whose word on a client's address is taken; none otherwise (ruling 5).
     pub trusted_proxies: Arc<[IpNet]>,
+    /// How long after its last answer an unfinished response becomes a partial submission; an hour
+    /// but for tests and drills (contract, section Triggers).
+    pub partial_after: TimeDelta,
     /// The wrong keys this server saw.
     pub wrong_keys: Arc<WrongKeys>,
     /// Where the public API is reached, ending in `/api/v1`.
@@ -110,6 +114,7 @@ pub(crate) mod tests {
             allowed: Arc::new(AllowedTargets::default()),
             names: Arc::new(Silent),
             trusted_proxies: Arc::default(),
+            partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
             base_url: "https://forms.example/api/v1".into(),
         }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use domain::time::Timestamp;
 use ipnet::IpNet;
 use mailer::{Sender, SmtpUrl};
 use uuid::Uuid;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Migrate,
     /// Take in product activity: CloudEvents, one per line.
     Ingest(Ingest),
+    /// Make product activity up, the same for the same arguments: CloudEvents, one per line.
+    Generate(Generate),
     /// List firms.
     #[command(subcommand)]
     Firms(Firms),
@@ -82,6 +85,7 @@ impl Command {
             Self::Demo(_)
             | Self::Migrate
             | Self::Ingest(_)
+            | Self::Generate(_)
             | Self::Firms(_)
             | Self::Keys(_)
             | Self::Tokens(_)
@@ -149,6 +153,15 @@ pub struct Serve {
     /// The private key of that certificate, in PEM.
     #[arg(long, env = "FIRMFORMS_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Days that what was delivered is kept, as ciphertext.
+    #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS")]
+    pub keep_delivered_days: u32,
+    /// Days that what failed or was cancelled is kept: it can be replayed so long.
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS")]
+    pub keep_failed_days: u32,
+    /// Days that what receivers answered is kept.
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS")]
+    pub keep_answers_days: u32,
     /// Deliveries in flight at a time.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
     pub permits: usize,
@@ -171,6 +184,29 @@ pub enum Role {
 pub(crate) struct Ingest {
     /// The file, or - for standard input.
     pub(crate) file: PathBuf,
+}
+
+/// What to make up.
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    /// How many firms.
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
+    pub(crate) firms: u32,
+    /// How many responses, over all firms.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) responses: u64,
+    /// Another number, other activity.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// When the last of it happens.
+    #[arg(long, default_value = "2026-11-01T00:00:00Z")]
+    pub(crate) until: Timestamp,
+    /// How many weeks it covers.
+    #[arg(long, default_value_t = 12, value_parser = value_parser!(u32).range(1..=520))]
+    pub(crate) weeks: u32,
+    /// The file to write; by default standard output.
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

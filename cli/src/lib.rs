@@ -5,6 +5,7 @@ mod args;
 mod databases;
 mod demo;
 mod doors;
+mod generate;
 mod ingest;
 mod openapi;
 mod operate;
@@ -44,6 +45,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Serve(serve) => serve::run(place, &serve).await,
         Command::Migrate => operate::migrate(place).await,
         Command::Ingest(ingest) => ingest::run(place, &ingest).await,
+        Command::Generate(generate) => generate::run(&generate),
         Command::Firms(command) => operate::firms(place, &command).await,
         Command::Keys(command) => operate::keys(place, command).await,
         Command::Tokens(command) => operate::tokens(place, command).await,

@@ -1,6 +1,8 @@
 //! The operators' commands: one each, on the databases themselves; they work beside a running
 //! service.
 
+use std::io::Write;
+
 use anyhow::Context;
 use api::Service;
 use api::commands::{keys, secrets, tokens};
@@ -167,8 +169,7 @@ fn attempt(row: &deliveries::AttemptRow) -> Value {
 /// One JSON array, or a line each with these fields.
 fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
     if json {
-        println!("{:#}", Value::Array(items));
-        return;
+        return say(&format!("{:#}", Value::Array(items)));
     }
     for item in items {
         let line: Vec<String> = fields
@@ -179,7 +180,14 @@ fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
                 other => other.to_string(),
             })
             .collect();
-        println!("{}", line.join("  "));
+        say(&line.join("  "));
+    }
+}
+
+/// A line for whoever reads along; one who has read enough (`| head`) ends the command quietly.
+fn say(line: &str) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
+use deliverer::erase::{self, Erase};
 use deliverer::fan_out::FanOut;
+use deliverer::purge::Purge;
 use door::Tls;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, relay};
@@ -13,6 +15,7 @@ use inviter::{Inviter, TakeOver};
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use projector::housekeeping::Housekeeping;
+use projector::partials::Partials;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +36,9 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     };
     let databases = Databases::open(place, SERVICE).await?;
     let system = System::start(databases, place.wrapping_key()?, setup).await?;
+    if matches!(serve.role, Role::All | Role::Deliverer) {
+        erase::again(&system.courier).await.context("what was erased")?;
+    }
     let stop = CancellationToken::new();
     let mut tasks = start_workers(&system, serve.role, &stop);
     if let Some(doors) = doors {
@@ -65,6 +71,8 @@ pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> J
     if matches!(role, Role::All | Role::Projector) {
         let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries);
         tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
+        let partials = Partials::new(store.clone(), system.service.clock.clone());
+        tasks.spawn(run_worker(partials, Nudge::default().subscribe(), stop.clone()));
         let housekeeping = Housekeeping::new(pool.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(housekeeping, store.nudge().subscribe(), stop.clone()));
     }
@@ -78,6 +86,10 @@ pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> J
         let courier = &system.courier;
         let fan_out = FanOut::new(courier.clone(), system.fence.clone());
         tasks.spawn(run_worker(fan_out, store.nudge().subscribe(), stop.clone()));
+        let purge = Purge::new(courier.clone());
+        tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
+        let erase = Erase::new(courier.clone(), system.fence.clone());
+        tasks.spawn(run_worker(erase, store.nudge().subscribe(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
         tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
         let (courier, nudge, stop) = (courier.clone(), store.nudge().clone(), stop.clone());

@@ -1,8 +1,10 @@
 //! What `serve` is told, checked before anything is opened.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use deliverer::purge::Retention;
 use deliverer::{Settings, TimeScale};
 use domain::address::AllowedTargets;
 use door::Tls;
@@ -27,13 +29,27 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
     Ok(Setup {
         allowed,
         base_url: format!("{}/api/v1", base.trim_end_matches('/')),
-        settings: Settings { permits: serve.permits.max(1), scale, ..Settings::default() },
+        settings: Settings {
+            permits: serve.permits.max(1),
+            scale,
+            retention: retention(serve),
+            ..Settings::default()
+        },
         mailer: mailer(place, serve, &roots)?,
         sender: sender(serve)?,
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: Patience::default(),
     })
+}
+
+fn retention(serve: &Serve) -> Retention {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    Retention {
+        delivered: days(serve.keep_delivered_days),
+        failed: days(serve.keep_failed_days),
+        answers: days(serve.keep_answers_days),
+    }
 }
 
 /// Real mail has a link that people can follow: an https address of this service.

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use api::{Names, Service};
+use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{Outgoing, OutgoingConfig};
 use deliverer::{Courier, Settings};
@@ -28,6 +30,9 @@ const CALLERS: u32 = 16;
 
 /// Connections to the main database for workers: callers never take theirs.
 const WORKERS: u32 = 10;
+
+/// How long an unfinished response is waited for (contract, section Triggers).
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Connections to the keyring.
 const KEYRING_CONNECTIONS: u32 = 8;
@@ -152,6 +157,7 @@ impl System {
             allowed: Arc::new(setup.allowed),
             names: Arc::new(Dns(courier.outgoing.clone())),
             trusted_proxies: setup.trusted_proxies.into(),
+            partial_after: TimeDelta::from_std(setup.settings.scale.wait(HOUR))?,
             wrong_keys: Arc::default(),
             base_url: setup.base_url.into(),
         };

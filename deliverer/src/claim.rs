@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use domain::context::{Actor, Context};
-use domain::delivery::{Attempt, DeliveryEvent};
+use domain::delivery::{Attempt, CancelCause, DeliveryEvent};
 use domain::retry::Schedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
@@ -21,6 +21,7 @@ use vault::{DataKey, Subject};
 use crate::compose::{Composed, compose};
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
+use crate::withdrawn;
 
 /// A try that was claimed and must be sent now. Not `Debug`: it holds what people answered.
 #[derive(Clone)]
@@ -74,6 +75,8 @@ pub(crate) struct Leased {
     pub(crate) trigger: String,
     pub(crate) form_id: Uuid,
     pub(crate) response_id: Uuid,
+    pub(crate) report_id: Option<Uuid>,
+    pub(crate) booking_id: Option<Uuid>,
     pub(crate) sequence: i64,
     pub(crate) tries: i32,
     pub(crate) lease: i64,
@@ -103,9 +106,15 @@ pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, Deli
     }
     let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
     let leased = lease(connection, courier, &lane_ids, now.get(), limit).await?;
+    let (leased, erased) = withdrawn::erased(connection, leased).await?;
+    let (leased, finished) = withdrawn::finished_later(connection, leased).await?;
     lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now.get()).await?;
     let mut composed = compose(courier, connection, &leased, now).await?;
-    append_interrupted(&mut appending, over.iter().chain(&leased), now).await?;
+    let tried_before = over.iter().chain(&leased).chain(&erased);
+    append_interrupted(&mut appending, tried_before, now).await?;
+    let mut withdrawn = withdrawn::cancelled(&finished, CancelCause::FinishedLater, now);
+    withdrawn.extend(withdrawn::cancelled(&erased, CancelCause::SourceErased, now));
+    appending.append(withdrawn).await?;
     let claimed = Instant::now();
     appending.commit().await?;
     Ok(leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect())
@@ -137,7 +146,7 @@ async fn take_out_of_tries(
         "delete from outbox
           where lane_id = any($1) and due_at <= $2 and leased_at is not null and tries >= $3
          returning delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
-                   sequence + 1 as sequence, tries + 1 as tries, lease, body_id, body_sha256,
+                   report_id, booking_id, sequence + 1 as sequence, tries + 1 as tries, lease, body_id, body_sha256,
                    leased_at as interrupted_at",
     )
     .bind(lane_ids)
@@ -173,7 +182,7 @@ async fn lease(
                 sequence = o.sequence + (due.leased_at is not null)::int
            from due where o.delivery_id = due.delivery_id
          returning o.delivery_id, o.lane_id, o.firm_id, o.occurrence_id, o.trigger, o.form_id,
-                   o.response_id, o.sequence, o.tries, o.lease, o.body_id, o.body_sha256,
+                   o.response_id, o.report_id, o.booking_id, o.sequence, o.tries, o.lease, o.body_id, o.body_sha256,
                    due.leased_at as interrupted_at",
     )
     .bind(lane_ids)

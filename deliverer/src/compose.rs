@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
+use domain::document::{Booking, ReportDocument};
 use domain::payload::{EventPayload, FormPart, PayloadSource};
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
@@ -15,7 +16,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bodies::{self, Body};
 use vault::responses::{self, Response};
-use vault::{DataKeys, Subject, secrets};
+use vault::{DataKeys, Subject, bookings, reports, secrets};
 
 use crate::claim::{FrozenBody, Leased, Targets};
 use crate::settings::{Courier, DeliveryError};
@@ -136,6 +137,10 @@ fn build_safely(sources: &Sources, row: &Leased) -> Option<Vec<u8>> {
 /// What payloads are built from.
 struct Sources {
     responses: HashMap<Subject, Response>,
+    /// The newest last.
+    reports: HashMap<Subject, Vec<ReportDocument>>,
+    /// The newest last.
+    bookings: HashMap<Subject, Vec<Booking>>,
     forms: HashMap<(Uuid, Uuid), FormRow>,
 }
 
@@ -152,9 +157,20 @@ impl Sources {
             .map(|(subject, key)| (*subject, key.clone()))
             .collect();
         let responses = responses::read(connection, &keys).await?;
+        let subjects: Vec<Subject> = wanted.into_iter().collect();
+        let mut documents: HashMap<Subject, Vec<ReportDocument>> = HashMap::new();
+        for report in reports::read(connection, &keys, &subjects).await? {
+            documents.entry(report.subject).or_default().push(report.document);
+        }
+        let mut calls: HashMap<Subject, Vec<Booking>> = HashMap::new();
+        for booking in bookings::read(connection, &keys, &subjects).await? {
+            calls.entry(booking.subject).or_default().push(booking.document);
+        }
         let form_ids = distinct(rows.iter().map(|row| (row.firm_id, row.form_id)));
         let forms = forms::find_all(connection, &form_ids).await?;
         Ok(Self {
+            reports: documents,
+            bookings: calls,
             responses: responses.into_iter().map(|r| (r.subject(), r)).collect(),
             forms: forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect(),
         })
@@ -173,10 +189,34 @@ impl Sources {
             response_id: row.response_id,
             submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
             document: &response.document,
-            report: None,
-            booking: None,
+            report: own_or_newest(self.reports.get(&row.subject()), row.report_id),
+            booking: own_or_newest(self.bookings.get(&row.subject()), row.booking_id),
         });
         serde_json::to_vec(&payload).ok()
+    }
+}
+
+/// Of several reports or calls the occurrence's own, otherwise the newest (ruling 14a).
+fn own_or_newest<T: Identified>(parts: Option<&Vec<T>>, own: Option<Uuid>) -> Option<&T> {
+    let parts = parts?;
+    let of_occurrence = own.and_then(|own| parts.iter().find(|part| part.id() == own));
+    of_occurrence.or_else(|| parts.last())
+}
+
+/// A part of a response with an id of its own.
+trait Identified {
+    fn id(&self) -> Uuid;
+}
+
+impl Identified for ReportDocument {
+    fn id(&self) -> Uuid {
+        self.id.into()
+    }
+}
+
+impl Identified for Booking {
+    fn id(&self) -> Uuid {
+        self.id.into()
     }
 }
 

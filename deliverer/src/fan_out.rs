@@ -107,7 +107,9 @@ struct Occurred<'a> {
 impl<'a> Occurred<'a> {
     fn of(recorded: &'a RecordedEvent) -> Option<Self> {
         match (&recorded.event, recorded.aggregate_id.parse()) {
-            (Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)), Ok(id)) => {
+            (Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)), Ok(id))
+                if !happening.silent =>
+            {
                 Some(Self { id, recorded, happening })
             }
             _ => None,
@@ -200,6 +202,8 @@ struct OutboxRows {
     triggers: Vec<&'static str>,
     form_ids: Vec<Uuid>,
     response_ids: Vec<Uuid>,
+    report_ids: Vec<Option<Uuid>>,
+    booking_ids: Vec<Option<Uuid>>,
     positions: Vec<i64>,
 }
 
@@ -223,6 +227,8 @@ impl OutboxRows {
                 rows.triggers.push(consignment.trigger.key());
                 rows.form_ids.push(consignment.form_id);
                 rows.response_ids.push(consignment.response_id);
+                rows.report_ids.push(occurred.happening.report_id);
+                rows.booking_ids.push(occurred.happening.booking_id);
                 rows.positions.push(occurred.recorded.position);
             }
         }
@@ -236,9 +242,10 @@ impl OutboxRows {
     ) -> Result<(), sqlx::Error> {
         sqlx::query(
             "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                 response_id, position, due_at)
-             select t.*, $9 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
-                                        $6::uuid[], $7::uuid[], $8::bigint[]) t",
+                                 response_id, report_id, booking_id, position, due_at)
+             select t.*, $11 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
+                                         $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[],
+                                         $10::bigint[]) t",
         )
         .bind(&self.delivery_ids)
         .bind(&self.lane_ids)
@@ -247,6 +254,8 @@ impl OutboxRows {
         .bind(&self.triggers)
         .bind(&self.form_ids)
         .bind(&self.response_ids)
+        .bind(&self.report_ids)
+        .bind(&self.booking_ids)
         .bind(&self.positions)
         .bind(due_at)
         .execute(connection)

@@ -67,7 +67,8 @@ impl WithAppend for Lanes {
                     | Event::Occurrence(_)
                     | Event::Delivery(_)
                     | Event::Invite(_)
-                    | Event::Person(_) => {}
+                    | Event::Person(_)
+                    | Event::Response(_) => {}
                 }
             }
             Ok(())

@@ -13,12 +13,15 @@ pub mod cancel;
 pub mod claim;
 mod compose;
 pub mod engine;
+pub mod erase;
 pub mod fan_out;
 mod lanes;
 pub mod outgoing;
+pub mod purge;
 pub mod record;
 mod send;
 mod settings;
+mod withdrawn;
 
 pub use lanes::Lanes;
 pub use settings::{Courier, DeliveryError, Settings, TimeScale};

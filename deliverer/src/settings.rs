@@ -9,6 +9,7 @@ use vault::responses::VaultError;
 use vault::{Entropy, Keyring};
 
 use crate::outgoing::Outgoing;
+use crate::purge::Retention;
 
 /// Everything a step of the deliverer needs. Clones share it.
 #[derive(Clone)]
@@ -36,11 +37,13 @@ pub struct Settings {
     pub per_lane: i64,
     /// How much faster waits pass than they should; 1 outside tests and drills.
     pub scale: TimeScale,
+    /// How long what is personal is kept after a delivery has ended.
+    pub retention: Retention,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { permits: 256, per_lane: 32, scale: TimeScale::REAL }
+        Self { permits: 256, per_lane: 32, scale: TimeScale::REAL, retention: Retention::default() }
     }
 }
 

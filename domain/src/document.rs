@@ -240,18 +240,8 @@ impl TryFrom<Map<String, Value>> for Booking {
 
     fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
         let mut object = Object(data);
-        let booking = Self {
-            id: object.required("id")?,
-            title: object.required("title")?,
-            status: object.required("status")?,
-            starts_at: object.required("starts_at")?,
-            ends_at: object.required("ends_at")?,
-            duration_min: object.required("duration_min")?,
-            time_zone: object.required("time_zone")?,
-            location: object.optional("location")?,
-            join_url: object.optional("join_url")?,
-            invitee: object.optional("invitee")?,
-        };
+        let id = object.required("id")?;
+        let booking = object.booking(id)?;
         object.end(booking)
     }
 }
@@ -287,6 +277,22 @@ impl Object {
         T: DeserializeOwned + Default,
     {
         Ok(self.take(field)?.unwrap_or_default())
+    }
+
+    /// A booking but for its id.
+    pub(crate) fn booking(&mut self, id: Id) -> Result<Booking, NotADocument> {
+        Ok(Booking {
+            id,
+            title: self.required("title")?,
+            status: self.required("status")?,
+            starts_at: self.required("starts_at")?,
+            ends_at: self.required("ends_at")?,
+            duration_min: self.required("duration_min")?,
+            time_zone: self.required("time_zone")?,
+            location: self.optional("location")?,
+            join_url: self.optional("join_url")?,
+            invitee: self.optional("invitee")?,
+        })
     }
 
     fn take<T: DeserializeOwned>(

@@ -13,6 +13,7 @@ use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
 use crate::occurrence::{Occurrence, OccurrenceEvent};
 use crate::person::{Person, PersonEvent};
+use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 
 /// The version every event has until its shape changes.
@@ -177,6 +178,7 @@ all_events!(
     Delivery(DeliveryEvent),
     Invite(InviteEvent),
     Person(PersonEvent),
+    Response(ResponseEvent),
 );
 
 /// A stored event this build cannot read.

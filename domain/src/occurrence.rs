@@ -57,6 +57,15 @@ pub struct Happening {
     pub form_id: Uuid,
     /// The response it is about.
     pub response_id: Uuid,
+    /// The report it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_id: Option<Uuid>,
+    /// The call it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking_id: Option<Uuid>,
+    /// Used up without telling anybody: the firm's plan did not have the trigger.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silent: bool,
     /// When it happened, by the product's clock.
     pub happened_at: Timestamp,
 }
@@ -105,6 +114,9 @@ mod tests {
             trigger: Trigger::FormSubmitted,
             form_id: Uuid::from_u128(1),
             response_id: Uuid::from_u128(2),
+            report_id: None,
+            booking_id: None,
+            silent: false,
             happened_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
         }
     }

@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 pub struct Person {
     unsubscribed: bool,
     bounced: bool,
+    erased: bool,
     time: Option<Timestamp>,
 }
 
@@ -42,6 +43,11 @@ pub enum PersonCommand {
         /// Now.
         time: Timestamp,
     },
+    /// Erase what is known of the person.
+    Erase {
+        /// Now.
+        time: Timestamp,
+    },
     /// A mail server refused the address for good.
     Bounce {
         /// Now.
@@ -68,9 +74,14 @@ pub enum PersonEvent {
         /// Since when.
         time: Timestamp,
     },
+    /// What the person answered was erased; whether mail may go there stays (case H7).
+    PersonErased {
+        /// When.
+        time: Timestamp,
+    },
 }
 
-domain_event!(PersonEvent { AddressUnsubscribed, AddressBounced, AddressRestored });
+domain_event!(PersonEvent { AddressUnsubscribed, AddressBounced, AddressRestored, PersonErased });
 aggregate!(Person, PersonCommand, PersonEvent, PersonRejection);
 
 /// A person's stream refuses nothing: what is no news changes nothing.
@@ -90,11 +101,18 @@ impl Person {
             PersonCommand::Unsubscribe { time } => {
                 (!self.unsubscribed, AddressChange::Unsubscribed.at(self.not_before(time)))
             }
+            PersonCommand::Erase { time } => (true, PersonEvent::PersonErased { time }),
             PersonCommand::Bounce { time } => {
                 (!self.bounced, AddressChange::Bounced.at(self.not_before(time)))
             }
         };
         Ok(if news { vec![event] } else { Vec::new() })
+    }
+
+    /// Whether what the person said was erased once.
+    #[must_use]
+    pub const fn was_erased(&self) -> bool {
+        self.erased
     }
 
     /// The stream's times never go back.
@@ -103,16 +121,17 @@ impl Person {
     }
 
     fn absorb(&mut self, event: &PersonEvent) {
-        let (PersonEvent::AddressUnsubscribed { time }
-        | PersonEvent::AddressBounced { time }
-        | PersonEvent::AddressRestored { time }) = event;
-        self.time = Some(*time);
         match event {
-            PersonEvent::AddressUnsubscribed { .. } => self.unsubscribed = true,
-            PersonEvent::AddressBounced { .. } => self.bounced = true,
-            PersonEvent::AddressRestored { .. } => {
-                (self.unsubscribed, self.bounced) = (false, false);
+            PersonEvent::AddressUnsubscribed { time } => {
+                (self.unsubscribed, self.time) = (true, Some(*time));
             }
+            PersonEvent::AddressBounced { time } => {
+                (self.bounced, self.time) = (true, Some(*time));
+            }
+            PersonEvent::AddressRestored { time } => {
+                *self = Self { time: Some(*time), erased: self.erased, ..Self::default() };
+            }
+            PersonEvent::PersonErased { .. } => self.erased = true,
         }
     }
 }
@@ -164,6 +183,17 @@ mod tests {
         let ask = PersonCommand::Unsubscribe { time: at(5) };
         given(vec![restored]).when(ask).then_expect_events(vec![unsubscribed]);
         given(vec![restored, unsubscribed]).when(ask).then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn h7_an_erased_person_stays_unsubscribed() {
+        let unsubscribed = PersonEvent::AddressUnsubscribed { time: at(1) };
+        let erased = PersonEvent::PersonErased { time: at(2) };
+        let erase = PersonCommand::Erase { time: at(2) };
+        given(vec![unsubscribed]).when(erase).then_expect_events(vec![erased]);
+        given(vec![unsubscribed, erased])
+            .when(PersonCommand::Unsubscribe { time: at(3) })
+            .then_expect_events(vec![]);
     }
 
     #[test]

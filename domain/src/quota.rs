@@ -78,7 +78,8 @@ impl Quota {
             | Event::Form(_)
             | Event::Occurrence(_)
             | Event::Delivery(_)
-            | Event::Person(_) => None,
+            | Event::Person(_)
+            | Event::Response(_) => None,
         }
     }
 

@@ -74,6 +74,23 @@ pub async fn read_occurrences(
     select(connection, upcasters, (statement, stretch)).await
 }
 
+/// The erasures of a stretch, in order: few of them, by an index of their own.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
+pub async fn read_erasures(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    stretch: Stretch,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = "select position, aggregate_type, aggregate_id, sequence, event_type,
+                event_version, payload, metadata, firm_id, event_id, recorded_at
+           from events
+          where aggregate_type = 'Response' and position > $1 and position <= $2
+          order by position limit $3";
+    select(connection, upcasters, (statement, stretch)).await
+}
+
 async fn select(
     connection: &mut PgConnection,
     upcasters: &Upcasters,

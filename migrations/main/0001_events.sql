@@ -24,6 +24,8 @@ comment on column events.digest is 'SHA-256 over the canonical bytes (RFC 8785) 
 
 -- Fan-out reads occurrences only, a small part of the log.
 create index events_occurrences_idx on events (position) where aggregate_type = 'Occurrence';
+-- And the eraser the few erasures.
+create index events_erasures_idx on events (position) where aggregate_type = 'Response';
 
 -- A transaction draws its id before its first position, so that a reader can tell from transaction
 -- ids alone which positions are settled.

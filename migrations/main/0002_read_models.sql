@@ -115,11 +115,16 @@ create table deliveries (
     next_try_at   timestamptz,
     body_id       uuid,
     body_sha256   text,
+    ended_at      timestamptz,
+    purged        boolean     not null default false,
     constraint deliveries_pkey primary key (delivery_id),
     constraint deliveries_state_check check (state in ('pending', 'delivered', 'failed', 'cancelled')),
     constraint deliveries_cause_check check ((state = 'cancelled') = (cause is not null))
 );
 comment on table deliveries is 'Where each delivery stands.';
+comment on column deliveries.purged is 'Whether what it sent was kept long enough, and is gone.';
+create index deliveries_ended_idx on deliveries (ended_at) where body_id is not null and not purged;
+create index deliveries_body_idx on deliveries (body_id) where body_id is not null and not purged;
 create index deliveries_hook_idx on deliveries (hook_id, created_at desc, delivery_id desc);
 create index deliveries_firm_idx on deliveries (firm_id, created_at desc, delivery_id desc);
 

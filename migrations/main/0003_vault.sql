@@ -4,6 +4,7 @@ create table responses (
     firm_id      uuid        not null,
     response_id  uuid        not null,
     form_id      uuid        not null,
+    person_id    uuid,
     saved_at     timestamptz not null,
     submitted_at timestamptz,
     document     bytea       not null,
@@ -14,6 +15,9 @@ create index responses_latest_idx on responses (firm_id, submitted_at desc, resp
     where submitted_at is not null;
 create index responses_latest_of_form_idx on responses
     (firm_id, form_id, submitted_at desc, response_id desc) where submitted_at is not null;
+
+create index responses_person_idx on responses (firm_id, person_id) where person_id is not null;
+comment on column responses.person_id is 'A keyed hash of the address, to find what is to be erased.';
 
 create table bodies (
     body_id     uuid        not null,
@@ -27,6 +31,8 @@ create table bodies (
 );
 comment on table bodies is 'What was sent, frozen at the first try, as ciphertext under the key of the response.';
 
+create index bodies_response_idx on bodies (firm_id, response_id);
+
 create table answers (
     delivery_id uuid        not null,
     number      integer     not null,
@@ -36,6 +42,8 @@ create table answers (
     received_at timestamptz not null,
     constraint answers_pkey primary key (delivery_id, number)
 );
+create index answers_response_idx on answers (firm_id, response_id);
+create index answers_age_idx on answers (received_at);
 comment on table answers is 'The first KiB of what a receiver said, as ciphertext under the key of the response.';
 
 create table webhook_secrets (
@@ -52,3 +60,35 @@ create table firm_contacts (
     constraint firm_contacts_pkey primary key (firm_id)
 );
 comment on table firm_contacts is 'The reply address of each firm, as ciphertext under the wrapping key.';
+
+create table reports (
+    firm_id     uuid        not null,
+    report_id   uuid        not null,
+    response_id uuid,
+    reported_at timestamptz,
+    document    bytea,
+    approved_at timestamptz,
+    constraint reports_pkey primary key (firm_id, report_id),
+    constraint reports_document_check check ((document is null) = (reported_at is null))
+);
+comment on table reports is 'Reports as last reported, as ciphertext under the key of the response; approvals may come first.';
+create index reports_response_idx on reports (firm_id, response_id);
+
+create table bookings (
+    firm_id      uuid        not null,
+    booking_id   uuid        not null,
+    response_id  uuid,
+    made_at      timestamptz,
+    document     bytea,
+    moved_at     timestamptz,
+    starts_at    timestamptz,
+    ends_at      timestamptz,
+    duration_min bigint,
+    time_zone    text,
+    cancelled    boolean     not null default false,
+    constraint bookings_pkey primary key (firm_id, booking_id),
+    constraint bookings_document_check check ((document is null) = (made_at is null)),
+    constraint bookings_moved_check check ((moved_at is null) = (starts_at is null))
+);
+comment on table bookings is 'Calls as they were booked, as ciphertext under the key of the response; new times and cancellations may come first.';
+create index bookings_response_idx on bookings (firm_id, response_id);

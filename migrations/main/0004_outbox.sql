@@ -26,6 +26,8 @@ create table outbox (
     trigger       text        not null,
     form_id       uuid        not null,
     response_id   uuid        not null,
+    report_id     uuid,
+    booking_id    uuid,
     position      bigint      not null,
     due_at        timestamptz not null,
     sequence      bigint      not null default 1,
@@ -42,5 +44,6 @@ comment on column outbox.due_at is 'When the next try is due, or when the lease 
 comment on column outbox.sequence is 'The last event of its stream, for the next one to follow.';
 comment on column outbox.lease is 'Fencing token: grows with each claim.';
 comment on column outbox.leased_at is 'When the running try was claimed; null between tries.';
+create index outbox_response_idx on outbox (firm_id, response_id);
 create index outbox_lane_idx on outbox (lane_id, due_at, position);
 create index outbox_leased_idx on outbox (lane_id, due_at) where leased_at is not null;

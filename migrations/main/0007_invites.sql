@@ -4,6 +4,7 @@ create table people (
     person_id    uuid    not null,
     unsubscribed boolean not null,
     bounced      boolean not null,
+    erased_at    timestamptz,
     constraint people_pkey primary key (firm_id, person_id)
 );
 comment on table people is 'Who gets no mail: unsubscribed, or with an address that was refused.';

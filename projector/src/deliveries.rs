@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, Hop};
+use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryState, Hop};
 use domain::event::Event;
 use eventstore::RecordedEvent;
 use futures::future::BoxFuture;
@@ -47,6 +47,7 @@ struct State {
     state: &'static str,
     cause: Option<&'static str>,
     next_try_at: Option<DateTime<Utc>>,
+    ended_at: Option<DateTime<Utc>>,
     body: Option<(Uuid, String)>,
 }
 
@@ -74,12 +75,15 @@ impl<'a> Batch<'a> {
                 state.state = attempt.state_after().name();
                 state.cause = attempt.cancelled.map(CancelCause::name);
                 state.next_try_at = attempt.next_try_at.map(domain::time::Timestamp::get);
+                let ends = attempt.state_after() != DeliveryState::Pending;
+                state.ended_at = ends.then(|| attempt.finished_at.get());
                 if let (Some(id), Some(sha256)) = (attempt.body_id, &attempt.body_sha256) {
                     state.body = Some((id, sha256.clone()));
                 }
             }
             DeliveryEvent::DeliveryCancelled { cause } => {
                 let state = self.states.entry(id).or_default();
+                state.ended_at = Some(recorded.context.recorded_at.get());
                 state.state = "cancelled";
                 state.cause = Some(cause.name());
                 state.next_try_at = None;
@@ -157,11 +161,12 @@ async fn update_states(
     sqlx::query(
         "update deliveries d
             set state = s.state, cause = s.cause, next_try_at = s.next_try_at,
+                ended_at = s.ended_at,
                 body_id = coalesce(s.body_id, d.body_id),
                 body_sha256 = coalesce(s.body_sha256, d.body_sha256)
            from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::uuid[],
-                       $6::text[])
-                as s(delivery_id, state, cause, next_try_at, body_id, body_sha256)
+                       $6::text[], $7::timestamptz[])
+                as s(delivery_id, state, cause, next_try_at, body_id, body_sha256, ended_at)
           where d.delivery_id = s.delivery_id",
     )
     .bind(states.keys().copied().collect::<Vec<_>>())
@@ -170,9 +175,47 @@ async fn update_states(
     .bind(states.values().map(|s| s.next_try_at).collect::<Vec<_>>())
     .bind(states.values().map(|s| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
     .bind(states.values().map(|s| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.ended_at).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Marks deliveries whose body was kept long enough, and answers the bodies that no other delivery
+/// still needs: at most `limit` deliveries at a time.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn purge(
+    connection: &mut PgConnection,
+    (delivered_before, failed_before): (DateTime<Utc>, DateTime<Utc>),
+    limit: i64,
+) -> Result<(u64, Vec<Uuid>), sqlx::Error> {
+    let bodies: Vec<Uuid> = sqlx::query_scalar(
+        "update deliveries set purged = true
+          where delivery_id = any(array(
+                select delivery_id from deliveries
+                 where body_id is not null and not purged
+                   and ended_at <= greatest($1, $2)
+                   and ended_at <= case when state = 'delivered' then $1 else $2 end
+                 order by ended_at limit $3 for update skip locked))
+         returning body_id",
+    )
+    .bind(delivered_before)
+    .bind(failed_before)
+    .bind(limit)
+    .fetch_all(&mut *connection)
+    .await?;
+    let purged = bodies.len() as u64;
+    let unused = sqlx::query_scalar(
+        "select distinct body_id from unnest($1::uuid[]) as t(body_id)
+          where not exists (select 1 from deliveries d
+                             where d.body_id = t.body_id and not d.purged)",
+    )
+    .bind(bodies)
+    .fetch_all(connection)
+    .await?;
+    Ok((purged, unused))
 }
 
 /// A delivery as it is read.

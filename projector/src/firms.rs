@@ -217,6 +217,25 @@ pub async fn known(
         .await
 }
 
+/// What these firms have paid for.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn plans(
+    connection: &mut PgConnection,
+    firm_ids: &[Uuid],
+) -> Result<Vec<(Uuid, Plan)>, sqlx::Error> {
+    if firm_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<(Uuid, bool)> =
+        sqlx::query_as("select firm_id, leads_in_full from firms where firm_id = any($1)")
+            .bind(firm_ids)
+            .fetch_all(connection)
+            .await?;
+    Ok(rows.into_iter().map(|(id, leads_in_full)| (id, Plan { leads_in_full })).collect())
+}
+
 /// Whether this firm is neither suspended nor closed; nothing if it is not known.
 ///
 /// # Errors

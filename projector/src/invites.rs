@@ -141,7 +141,7 @@ pub async fn take_over(
 }
 
 /// Whether an open invite may still go out: its firm is active and sends invites, its form is open,
-/// and its person wants mail and can get it.
+/// and its person wants mail, can get it, and was not erased meanwhile.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -153,11 +153,13 @@ pub async fn may_go(pool: &PgPool, invite: &OpenInvite) -> Result<bool, sqlx::Er
                 and o.form_id = $2 and o.status = 'published' and not o.deleted)
             and not exists (
              select 1 from people
-              where firm_id = $1 and person_id = $3 and (unsubscribed or bounced))",
+              where firm_id = $1 and person_id = $3
+                and (unsubscribed or bounced or erased_at >= $4))",
     )
     .bind(invite.firm_id)
     .bind(invite.form_id)
     .bind(invite.person_id)
+    .bind(invite.reserved_at)
     .fetch_one(pool)
     .await
 }

@@ -15,9 +15,11 @@ pub mod hooks;
 pub mod housekeeping;
 pub mod invites;
 pub mod keys;
+pub mod partials;
 pub mod people;
 pub mod quotas;
 pub mod reports;
+pub mod subjects;
 pub mod tokens;
 
 use eventstore::WithAppend;

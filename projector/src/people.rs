@@ -34,21 +34,30 @@ async fn apply(
     (firm_id, person_id): (Uuid, Uuid),
     event: PersonEvent,
 ) -> Result<(), sqlx::Error> {
+    let erased_at = match event {
+        PersonEvent::PersonErased { time } => Some(time.get()),
+        PersonEvent::AddressUnsubscribed { .. }
+        | PersonEvent::AddressBounced { .. }
+        | PersonEvent::AddressRestored { .. } => None,
+    };
     let (unsubscribed, bounced) = match event {
         PersonEvent::AddressUnsubscribed { .. } => (Some(true), None),
         PersonEvent::AddressBounced { .. } => (None, Some(true)),
         PersonEvent::AddressRestored { .. } => (Some(false), Some(false)),
+        PersonEvent::PersonErased { .. } => (None, None),
     };
     sqlx::query(
-        "insert into people as p (firm_id, person_id, unsubscribed, bounced)
-         values ($1, $2, coalesce($3, false), coalesce($4, false))
+        "insert into people as p (firm_id, person_id, unsubscribed, bounced, erased_at)
+         values ($1, $2, coalesce($3, false), coalesce($4, false), $5)
              on conflict (firm_id, person_id) do update
-            set unsubscribed = coalesce($3, p.unsubscribed), bounced = coalesce($4, p.bounced)",
+            set unsubscribed = coalesce($3, p.unsubscribed), bounced = coalesce($4, p.bounced),
+                erased_at = coalesce($5, p.erased_at)",
     )
     .bind(firm_id)
     .bind(person_id)
     .bind(unsubscribed)
     .bind(bounced)
+    .bind(erased_at)
     .execute(connection)
     .await?;
     Ok(())

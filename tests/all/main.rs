@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod crash;
+mod erasure;
+mod generate;
 mod hangups;
 mod housekeeping;
 mod intake;
@@ -11,6 +13,7 @@ mod invites;
 mod links;
 mod log;
 mod openapi;
+mod privacy;
 mod process;
 mod public;
 mod races;
@@ -20,4 +23,5 @@ mod samples;
 mod secrets;
 mod servers;
 mod story;
+mod triggers;
 mod vault;

@@ -10,7 +10,9 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use deliverer::Courier;
 use deliverer::cancel::Cancel;
 use deliverer::engine::turn;
+use deliverer::erase::Erase;
 use deliverer::fan_out::FanOut;
+use deliverer::purge::Purge;
 use domain::address::AllowedTargets;
 use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, connect};
@@ -18,6 +20,7 @@ use firmforms::wiring::{Setup, System, store};
 use inviter::TakeOver;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
+use projector::partials::Partials;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tempfile::TempDir;
@@ -236,6 +239,22 @@ impl World {
         drain(FanOut::new(self.courier().clone(), self.system.fence.clone())).await;
     }
 
+    /// Records the partial submissions that are due.
+    pub async fn time_out(&self) {
+        let store = self.service().store.clone();
+        drain(Partials::new(store, self.clock.clone())).await;
+    }
+
+    /// Drops what was kept long enough.
+    pub async fn purge(&self) {
+        drain(Purge::new(self.courier().clone())).await;
+    }
+
+    /// Carries out what was erased.
+    pub async fn erase(&self) {
+        drain(Erase::new(self.courier().clone(), self.system.fence.clone())).await;
+    }
+
     /// Cancels what is left of removed subscriptions.
     pub async fn cancel(&self) {
         drain(Cancel::new(self.courier().clone())).await;
@@ -267,6 +286,36 @@ impl World {
         self.cancel().await;
         self.project().await;
         sent
+    }
+
+    /// The columns of both databases in which this text is found, in either case, as it is or in
+    /// bytes.
+    pub async fn columns_holding(&self, text: &str) -> Vec<String> {
+        let keyring = connect(self.database.keyring.clone(), 1);
+        let mut holding = Vec::new();
+        for pool in [self.pool(), &keyring] {
+            let columns: Vec<(String, String, bool)> = sqlx::query_as(
+                "select table_name::text, column_name::text, data_type = 'bytea'
+                   from information_schema.columns where table_schema = 'public'",
+            )
+            .fetch_all(pool)
+            .await
+            .unwrap();
+            for (table, column, is_bytes) in columns {
+                let shown = if is_bytes {
+                    format!("encode({column}, 'escape')")
+                } else {
+                    format!("{column}::text")
+                };
+                let look = format!("select exists (select 1 from {table} where {shown} ilike $1)");
+                let found =
+                    sqlx::query_scalar(&look).bind(format!("%{text}%")).fetch_one(pool).await;
+                if found.unwrap() {
+                    holding.push(format!("{table}.{column}"));
+                }
+            }
+        }
+        holding
     }
 
     /// Moves the clock.

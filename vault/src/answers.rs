@@ -61,6 +61,27 @@ pub async fn put(
     Ok(())
 }
 
+/// Drops answers that were kept long enough, at most `limit`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget(
+    connection: &mut PgConnection,
+    before: DateTime<Utc>,
+    limit: i64,
+) -> Result<u64, sqlx::Error> {
+    let gone = sqlx::query(
+        "delete from answers where ctid = any(array(
+             select ctid from answers where received_at < $1
+              order by received_at limit $2 for update skip locked))",
+    )
+    .bind(before)
+    .bind(limit)
+    .execute(connection)
+    .await?;
+    Ok(gone.rows_affected())
+}
+
 #[derive(FromRow)]
 struct Row {
     number: i32,

@@ -55,6 +55,18 @@ pub async fn put(
     Ok(())
 }
 
+/// Drops bodies that were kept long enough.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Result<(), sqlx::Error> {
+    sqlx::query("delete from bodies where body_id = any($1)")
+        .bind(body_ids)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 #[derive(FromRow)]
 struct Row {
     body_id: Uuid,

@@ -45,8 +45,16 @@ impl Identity {
     /// the key can tell whether two firms know the same person.
     #[must_use]
     pub fn person(&self, firm_id: Uuid, address: &EmailAddress) -> Uuid {
-        let name = [b"person".as_slice(), firm_id.as_bytes(), address.person().as_bytes()].concat();
-        uuid::Builder::from_custom_bytes(self.mac(&name)).into_uuid()
+        self.named(firm_id, &address.person())
+    }
+
+    /// Who is meant by this text, in this firm: as [`Identity::person`] says, if it is an address
+    /// that mail can go to; otherwise whoever has the same text in either case.
+    #[must_use]
+    pub fn person_named(&self, firm_id: Uuid, text: &str) -> Uuid {
+        let known = text.parse::<EmailAddress>();
+        let name = known.map_or_else(|_| text.to_lowercase(), |address| address.person());
+        self.named(firm_id, &name)
     }
 
     /// The text of an unsubscribe link.
@@ -79,6 +87,11 @@ impl Identity {
         let known: Vec<u8> =
             sqlx::query_scalar("select fingerprint from identity_check").fetch_one(pool).await?;
         if known == fingerprint { Ok(()) } else { Err(Broken.into()) }
+    }
+
+    fn named(&self, firm_id: Uuid, name: &str) -> Uuid {
+        let name = [b"person".as_slice(), firm_id.as_bytes(), name.as_bytes()].concat();
+        uuid::Builder::from_custom_bytes(self.mac(&name)).into_uuid()
     }
 
     fn sign(&self, who: &[u8]) -> [u8; MAC] {

@@ -7,10 +7,13 @@
 
 pub mod answers;
 pub mod bodies;
+pub mod bookings;
 mod entropy;
+pub mod erasure;
 mod identity;
 mod keyring;
 pub mod mails;
+pub mod reports;
 pub mod responses;
 mod seal;
 pub mod secrets;

@@ -1,5 +1,7 @@
 //! Responses: what people answered, saved on the way and submitted once.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use domain::document::ResponseDocument;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -20,6 +22,8 @@ pub struct Response {
     pub response_id: Uuid,
     /// The form it answers.
     pub form_id: Uuid,
+    /// Whose it is, by keyed hash, if it says so.
+    pub person_id: Option<Uuid>,
     /// When it was last saved, or submitted.
     pub saved_at: DateTime<Utc>,
     /// When it was submitted, if it was.
@@ -70,11 +74,12 @@ pub async fn put(
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
     let news: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
+        "insert into responses as r (firm_id, response_id, form_id, person_id, saved_at, submitted_at,
+                                     document)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $7::uuid[], $4::timestamptz[],
                               $5::timestamptz[], $6::bytea[])
              on conflict (firm_id, response_id) do update
-            set form_id = excluded.form_id, saved_at = excluded.saved_at,
+            set form_id = excluded.form_id, person_id = excluded.person_id, saved_at = excluded.saved_at,
                 submitted_at = excluded.submitted_at, document = excluded.document
           where r.submitted_at is null
             and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
@@ -86,6 +91,7 @@ pub async fn put(
     .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
     .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
     .bind(sealed)
+    .bind(responses.iter().map(|r| r.person_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
     Ok(news
@@ -99,6 +105,7 @@ struct Row {
     firm_id: Uuid,
     response_id: Uuid,
     form_id: Uuid,
+    person_id: Option<Uuid>,
     saved_at: DateTime<Utc>,
     submitted_at: Option<DateTime<Utc>>,
     document: Vec<u8>,
@@ -116,7 +123,8 @@ pub async fn read(
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         keys.keys().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<Row> = sqlx::query_as(
-        "select firm_id, response_id, form_id, saved_at, submitted_at, document from responses
+        "select firm_id, response_id, form_id, person_id, saved_at, submitted_at, document
+           from responses
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
     )
     .bind(firm_ids)
@@ -124,6 +132,66 @@ pub async fn read(
     .fetch_all(connection)
     .await?;
     Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.response_id)).collect())
+}
+
+/// Which of these responses are submitted; nobody submits one of the others before the transaction
+/// has ended.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lock_submitted(
+    connection: &mut PgConnection,
+    subjects: &HashSet<Subject>,
+) -> Result<HashSet<Subject>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
+        subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
+    let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(
+        "select firm_id, response_id, submitted_at is not null from responses
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+          order by firm_id, response_id for share",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .filter(|(.., submitted)| *submitted)
+        .map(|(firm_id, subject_id, _)| Subject { firm_id, subject_id })
+        .collect())
+}
+
+/// A response of a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct OfPerson {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The person.
+    pub person_id: Uuid,
+    /// The response.
+    pub response_id: Uuid,
+}
+
+/// The responses of these people (of firms).
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_people(
+    connection: &mut PgConnection,
+    people: &[(Uuid, Uuid)],
+) -> Result<Vec<OfPerson>, sqlx::Error> {
+    if people.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (firm_ids, person_ids): (Vec<Uuid>, Vec<Uuid>) = people.iter().copied().unzip();
+    sqlx::query_as(
+        "select firm_id, person_id, response_id from responses
+          where (firm_id, person_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(person_ids)
+    .fetch_all(connection)
+    .await
 }
 
 /// The newest submissions of a firm, or of one of its forms: by `submitted_at`, then id (ruling
@@ -177,6 +245,7 @@ fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
         firm_id: row.firm_id,
         response_id: row.response_id,
         form_id: row.form_id,
+        person_id: row.person_id,
         saved_at: row.saved_at,
         submitted_at: row.submitted_at,
         document: serde_json::from_slice(&key.open(PURPOSE, &row.document)?)?,

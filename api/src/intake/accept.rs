@@ -1,21 +1,27 @@
 //! Taking a batch in: one transaction, begun again when another came first.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use domain::activity::BATCH_MAX_EVENTS;
 use domain::context::{Actor, Context};
 use domain::event::Event;
 use eventstore::{AppendError, Appending, NewEvent, load_many, retry_conflicts};
+use projector::partials::{self, Partial};
+use projector::subjects::{self, SubjectId, SubjectRow};
 use projector::{firms, forms, hooks, keys, reports};
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::{DataKeys, Subject, responses, secrets};
+use vault::responses::{self as vault_responses, Response};
+use vault::{DataKeys, Subject, bookings, reports as vault_reports, secrets};
 
-use super::batch::{Changing, Named, report_ids, streams, subjects};
+use super::batch::{
+    Changing, Named, erased_people, firms_of_leads, report_ids, reported_of, streams, subjects_of,
+};
 use super::cloudevents::CloudEvent;
 use super::consequences::{Condemned, with_consequences};
 use super::error::IntakeError;
+use super::facts::Placed;
 use super::known::Known;
 use super::plan::{Plan, plan};
 use super::reported::Reported;
@@ -42,7 +48,7 @@ pub async fn accept(
     if batch.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    let keys = keys(service, &subjects(&batch)).await?;
+    let keys = keys(service, &subjects_of(&batch)).await?;
     let context = service.context(Uuid::nil(), actor);
     let seed = context.correlation_id;
     let intake = Intake { service, batch, keys, context };
@@ -68,19 +74,25 @@ struct Intake<'a> {
 impl Intake<'_> {
     async fn attempt(&self) -> Result<Accepted, IntakeError> {
         let mut appending = self.service.store.begin().await?;
-        let mut plan = self.plan(appending.connection()).await?;
+        let (mut plan, known) = self.plan(appending.connection()).await?;
         let condemned = condemned(appending.connection(), &plan).await?;
-        let events = with_consequences(&mut plan, &condemned, &self.context);
+        let mut events = with_consequences(&mut plan, &condemned, &self.context);
+        let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
+        // Before the append, as the timer does it: then the order of the log is that of the commits.
+        partials::drop_of(appending.connection(), &plan.submitted()).await?;
+        events.append(&mut placed.events);
         let recorded = append(&mut appending, events).await?;
+        let now_waiting = subjects::wait(appending.connection(), &placed.waiting).await?;
         self.keep_of_firms(appending.connection(), &plan).await?;
-        let duplicates =
-            plan.duplicates + self.keep(appending.connection(), plan.responses, &recorded).await?;
+        let duplicates = plan.duplicates
+            + placed.duplicates(&recorded, now_waiting)
+            + self.keep(appending.connection(), plan, &recorded).await?;
         appending.commit().await?;
         Ok(Accepted { accepted: self.batch.len() - duplicates, duplicates })
     }
 
-    /// Locks before it loads: then nothing of these firms can change before the commit.
-    async fn plan(&self, connection: &mut PgConnection) -> Result<Plan, IntakeError> {
+    /// Locks before it loads: then nothing of these firms and subjects can change before the commit.
+    async fn plan(&self, connection: &mut PgConnection) -> Result<(Plan, Known), IntakeError> {
         let at = self.context.recorded_at.get();
         let fresh = reports::remember(connection, &report_ids(&self.batch), at).await?;
         lock(connection, Changing::by(&self.batch)).await?;
@@ -91,14 +103,39 @@ impl Intake<'_> {
 
     /// Only streams that are decided about are loaded; the rest is asked of the tables.
     async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
-        let streams = streams(&self.batch, &self.service.inviter.identity);
+        let identity = &self.service.inviter.identity;
+        let streams = streams(&self.batch, identity);
         let upcasters = self.service.store.upcasters();
         let events = if streams.is_empty() {
             Vec::new()
         } else {
             load_many(connection, &upcasters, &streams).await?
         };
-        Ok(Known::of(events, there(connection, Named::by(&self.batch)).await?))
+        let there = there(connection, Named::by(&self.batch)).await?;
+        let leads = firms::plans(connection, &firms_of_leads(&self.batch)).await?;
+        let people = erased_people(&self.batch, identity);
+        let of_people = vault_responses::of_people(connection, &people).await?;
+        let mut reported_of = reported_of(&self.batch);
+        reported_of.extend(of_people.iter().map(|one| (one.firm_id, one.response_id)));
+        let subjects = lock_subjects(connection, reported_of).await?;
+        // A response that came in between is erased too.
+        if vault_responses::of_people(connection, &people).await? != of_people {
+            return Err(AppendError::Conflict.into());
+        }
+        Ok(Known::of(events, there, subjects).with(leads, of_people))
+    }
+
+    /// Writes down what became known of subjects, and finds out what that settles.
+    async fn place(
+        &self,
+        connection: &mut PgConnection,
+        plan: &mut Plan,
+        known: &Known,
+    ) -> Result<Placed, IntakeError> {
+        let (rows, responses) = known.learned();
+        subjects::know(connection, &rows).await?;
+        let waited = subjects::take_waiting(connection, &responses).await?;
+        Ok(std::mem::take(&mut plan.facts).place(known, &waited, &self.context))
     }
 
     async fn keep_of_firms(
@@ -118,10 +155,33 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Puts responses into the vault; answers how many reports turned out to be duplicates.
-    ///
-    /// A submission that the log knew already is not put again.
+    /// Puts what was reported into the vault; answers how many reports turned out to be duplicates.
     async fn keep(
+        &self,
+        connection: &mut PgConnection,
+        plan: Plan,
+        recorded: &HashSet<Uuid>,
+    ) -> Result<usize, IntakeError> {
+        let entropy = &*self.service.entropy;
+        let (reports, counts): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
+        let news = vault_reports::put(connection, &self.keys, &reports, entropy).await?;
+        let old_reports: usize = reports
+            .iter()
+            .zip(counts)
+            .filter(|(report, _)| !news.contains(&report.id()))
+            .map(|(_, count)| count)
+            .sum();
+        let bookings: Vec<_> = plan.bookings.into_values().collect();
+        bookings::put(connection, &self.keys, &bookings, entropy).await?;
+        vault_reports::approve(connection, &plan.approved).await?;
+        bookings::move_to(connection, &plan.moves).await?;
+        bookings::cancel(connection, &plan.cancelled).await?;
+        let responses = self.keep_responses(connection, plan.responses, recorded).await?;
+        Ok(responses + old_reports)
+    }
+
+    /// A submission that the log knew already is not put again.
+    async fn keep_responses(
         &self,
         connection: &mut PgConnection,
         reported: BTreeMap<Subject, Reported>,
@@ -136,16 +196,59 @@ impl Intake<'_> {
         if put.is_empty() {
             return Ok(all);
         }
-        let news = responses::put(connection, &self.keys, &put, &*self.service.entropy).await?;
+        let entropy = &*self.service.entropy;
+        let news = vault_responses::put(connection, &self.keys, &put, entropy).await?;
         let news: HashSet<Subject> = news.into_iter().collect();
+        let is_news = |response: &&Response| news.contains(&response.subject());
+        self.begin_hour(connection, put.iter().filter(is_news)).await?;
         let accepted: usize = put
             .iter()
             .zip(reports)
-            .filter(|(response, _)| news.contains(&response.subject()))
+            .filter(|(response, _)| is_news(response))
             .map(|(_, reports)| reports)
             .sum();
         Ok(all - accepted)
     }
+
+    /// Whoever answered something has an hour to go on, by database time (contract, section
+    /// Triggers).
+    async fn begin_hour<'b>(
+        &self,
+        connection: &mut PgConnection,
+        news: impl Iterator<Item = &'b Response>,
+    ) -> Result<(), IntakeError> {
+        let due_at = self.context.recorded_at.get() + self.service.partial_after;
+        let (begun, empty): (Vec<_>, Vec<_>) = news
+            .filter(|response| response.submitted_at.is_none())
+            .partition(|response| !response.document.answers.is_empty());
+        let empty: Vec<_> = empty.iter().map(|r| (r.firm_id, r.response_id)).collect();
+        partials::drop_of(connection, &empty).await?;
+        let begun: Vec<Partial> = begun
+            .into_iter()
+            .map(|response| Partial {
+                firm_id: response.firm_id,
+                response_id: response.response_id,
+                form_id: response.form_id,
+                due_at,
+            })
+            .collect();
+        Ok(partials::set(connection, &begun).await?)
+    }
+}
+
+/// Locks what is reported of and the responses it belongs to, all in one order.
+async fn lock_subjects(
+    connection: &mut PgConnection,
+    reported_of: BTreeSet<SubjectId>,
+) -> Result<Vec<SubjectRow>, AppendError> {
+    let mut ids = subjects::responses_of(connection, &reported_of).await?;
+    ids.extend(reported_of);
+    let rows = subjects::lock(connection, &ids).await?;
+    let is_locked = |row: &SubjectRow| {
+        row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
+    };
+    // Another batch told whose it is between the look and the lock.
+    if rows.iter().all(is_locked) { Ok(rows) } else { Err(AppendError::Conflict) }
 }
 
 /// Those of them that are there, be they closed or deleted by now.

@@ -10,6 +10,7 @@ use domain::form::Form;
 use domain::person::Person;
 use eventstore::StreamName;
 use projector::reports::ReportId;
+use projector::subjects::SubjectId;
 use uuid::Uuid;
 use vault::{Identity, Subject};
 
@@ -35,10 +36,7 @@ impl Changing {
                     changing.firms.insert(event.firm_id);
                     changing.members.insert((event.firm_id, *member_id));
                 }
-                Activity::Form { .. }
-                | Activity::Address { .. }
-                | Activity::ResponseSaved(_)
-                | Activity::ResponseSubmitted(_) => {}
+                _ => {}
             }
         }
         changing
@@ -57,7 +55,10 @@ pub(super) fn streams(batch: &[CloudEvent], identity: &Identity) -> Vec<StreamNa
                 let person = identity.person(event.firm_id, email.as_ref()?);
                 Some(stream::<Person>(person))
             }
-            Activity::ResponseSaved(_) | Activity::ResponseSubmitted(_) => None,
+            Activity::PersonErased { email } => {
+                Some(stream::<Person>(identity.person_named(event.firm_id, email)))
+            }
+            _ => None,
         })
         .collect();
     streams.into_iter().collect()
@@ -76,12 +77,12 @@ impl Named {
         for event in batch {
             match &event.activity {
                 Activity::Firm { .. } | Activity::Member { .. } => {}
-                Activity::Form { .. } | Activity::Address { .. } => {
-                    named.firms.insert(event.firm_id);
-                }
                 Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
                     named.firms.insert(event.firm_id);
                     named.forms.insert((event.firm_id, report.form_id));
+                }
+                _ => {
+                    named.firms.insert(event.firm_id);
                 }
             }
         }
@@ -94,17 +95,46 @@ fn stream<A: Aggregate>(id: Uuid) -> StreamName {
 }
 
 /// Whose data the batch holds.
-pub(super) fn subjects(batch: &[CloudEvent]) -> Vec<Subject> {
+pub(super) fn subjects_of(batch: &[CloudEvent]) -> Vec<Subject> {
     batch
         .iter()
         .filter_map(|event| match &event.activity {
-            Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
-                Some(Subject { firm_id: event.firm_id, subject_id: report.response_id })
+            Activity::ResponseSaved(_)
+            | Activity::ResponseSubmitted(_)
+            | Activity::Report { .. }
+            | Activity::BookingMade { .. } => {
+                let subject_id = event.activity.response_id()?;
+                Some(Subject { firm_id: event.firm_id, subject_id })
             }
-            Activity::Firm { .. }
-            | Activity::Member { .. }
-            | Activity::Form { .. }
-            | Activity::Address { .. } => None,
+            _ => None,
+        })
+        .collect()
+}
+
+/// What the batch reports things of: responses, reports and calls.
+pub(super) fn reported_of(batch: &[CloudEvent]) -> BTreeSet<SubjectId> {
+    let ids = |event: &CloudEvent| [event.activity.response_id(), event.activity.part_id()];
+    batch
+        .iter()
+        .flat_map(|event| ids(event).into_iter().flatten().map(|id| (event.firm_id, id)))
+        .collect()
+}
+
+/// The firms whose plan decides about a lead.
+pub(super) fn firms_of_leads(batch: &[CloudEvent]) -> Vec<Uuid> {
+    let of_leads = batch.iter().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
+    of_leads.map(|event| event.firm_id).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The people whose data is to be erased.
+pub(super) fn erased_people(batch: &[CloudEvent], identity: &Identity) -> Vec<(Uuid, Uuid)> {
+    batch
+        .iter()
+        .filter_map(|event| match &event.activity {
+            Activity::PersonErased { email } => {
+                Some((event.firm_id, identity.person_named(event.firm_id, email)))
+            }
+            _ => None,
         })
         .collect()
 }
@@ -116,15 +146,9 @@ pub(super) fn report_ids(batch: &[CloudEvent]) -> Vec<ReportId> {
 
 /// Reports of state are told apart by their ids; reports of what happened, by what happened.
 pub(super) fn report_id(event: &CloudEvent) -> Option<ReportId> {
-    match &event.activity {
-        Activity::Firm { .. }
-        | Activity::Member { .. }
-        | Activity::Form { .. }
-        | Activity::Address { .. } => Some(ReportId {
-            firm_id: event.firm_id,
-            source: event.source.clone(),
-            id: event.id.clone(),
-        }),
-        Activity::ResponseSaved(_) | Activity::ResponseSubmitted(_) => None,
-    }
+    event.activity.is_told_by_id().then(|| ReportId {
+        firm_id: event.firm_id,
+        source: event.source.clone(),
+        id: event.id.clone(),
+    })
 }

@@ -2,7 +2,7 @@
 //! aggregates in memory: loaded once, then carried forward by each decision, so that a report can
 //! build on one before it in the same batch. Of what it only names, the tables told what is there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use cqrs_es::Aggregate;
 use domain::context::Context;
@@ -10,8 +10,11 @@ use domain::event::Event;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
 use domain::person::Person;
+use domain::trigger::Plan;
 use eventstore::{NewEvent, RecordedEvent};
+use projector::subjects::{SubjectId, SubjectRow};
 use uuid::Uuid;
+use vault::responses::OfPerson;
 
 use super::batch::Named;
 
@@ -22,6 +25,13 @@ pub(super) struct Known {
     firms: HashMap<Uuid, Stream<Firm>>,
     forms: HashMap<Uuid, Stream<Form>>,
     people: HashMap<Uuid, Stream<Person>>,
+    subjects: HashMap<SubjectId, SubjectRow>,
+    /// What firms have paid for.
+    plans: HashMap<Uuid, Plan>,
+    /// The responses of people who are to be erased.
+    of_people: HashMap<(Uuid, Uuid), Vec<Uuid>>,
+    /// Subjects of which more is known than the table has.
+    learned: BTreeSet<SubjectId>,
 }
 
 /// One stream in memory.
@@ -34,8 +44,9 @@ pub(super) struct Stream<A> {
 
 impl Known {
     /// What these events, each stream's in order, come to, and what else is there.
-    pub(super) fn of(events: Vec<RecordedEvent>, there: Named) -> Self {
-        let mut known = Self { there, ..Self::default() };
+    pub(super) fn of(events: Vec<RecordedEvent>, there: Named, subjects: Vec<SubjectRow>) -> Self {
+        let subjects = subjects.into_iter().map(|row| ((row.firm_id, row.subject_id), row));
+        let mut known = Self { there, subjects: subjects.collect(), ..Self::default() };
         for recorded in events {
             let (sequence, firm_id) = (recorded.sequence, recorded.context.firm_id);
             let Ok(id) = recorded.aggregate_id.parse() else {
@@ -49,7 +60,8 @@ impl Known {
                 | Event::Subscription(_)
                 | Event::Occurrence(_)
                 | Event::Delivery(_)
-                | Event::Invite(_) => {}
+                | Event::Invite(_)
+                | Event::Response(_) => {}
             }
         }
         known
@@ -65,6 +77,92 @@ impl Known {
 
     pub(super) fn person(&mut self, person_id: Uuid) -> &mut Stream<Person> {
         self.people.entry(person_id).or_default()
+    }
+
+    /// What else the tables told.
+    pub(super) fn with(mut self, plans: Vec<(Uuid, Plan)>, of_people: Vec<OfPerson>) -> Self {
+        self.plans = plans.into_iter().collect();
+        for OfPerson { firm_id, person_id, response_id } in of_people {
+            self.of_people.entry((firm_id, person_id)).or_default().push(response_id);
+        }
+        self
+    }
+
+    /// Learns what a firm has paid for.
+    pub(super) fn learn_plan(&mut self, firm_id: Uuid, plan: Plan) {
+        self.plans.insert(firm_id, plan);
+    }
+
+    /// What a firm has paid for.
+    pub(super) fn plan_of(&self, firm_id: Uuid) -> Plan {
+        self.plans.get(&firm_id).copied().unwrap_or_default()
+    }
+
+    /// The responses of a person that are in the vault.
+    pub(super) fn responses_of(&self, person: (Uuid, Uuid)) -> Vec<Uuid> {
+        self.of_people.get(&person).cloned().unwrap_or_default()
+    }
+
+    fn subject(&mut self, (firm_id, subject_id): SubjectId) -> &mut SubjectRow {
+        self.subjects.entry((firm_id, subject_id)).or_insert(SubjectRow {
+            firm_id,
+            subject_id,
+            response_id: None,
+            form_id: None,
+            erased: false,
+        })
+    }
+
+    /// Learns which form a response answers; the first report counts.
+    pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid) {
+        if self.subject(response).form_id.is_none() {
+            self.subject(response).form_id = Some(form_id);
+            self.learned.insert(response);
+        }
+    }
+
+    /// Learns which response a report or call belongs to; the first report counts.
+    pub(super) fn learn_response(&mut self, part: SubjectId, response_id: Uuid) {
+        if self.subject(part).response_id.is_none() {
+            self.subject(part).response_id = Some(response_id);
+            self.learned.insert(part);
+        }
+    }
+
+    /// Learns that a response was erased; whether that is news.
+    pub(super) fn learn_erased(&mut self, response: SubjectId) -> bool {
+        let news = !std::mem::replace(&mut self.subject(response).erased, true);
+        if news {
+            self.learned.insert(response);
+        }
+        news
+    }
+
+    /// The response that a subject is, or belongs to; none while it is not known.
+    pub(super) fn response_of(&self, (firm_id, subject_id): SubjectId) -> Option<SubjectRow> {
+        let subject = self.subjects.get(&(firm_id, subject_id))?;
+        match subject.response_id {
+            Some(response_id) => self.subjects.get(&(firm_id, response_id)).copied(),
+            None => Some(*subject),
+        }
+    }
+
+    /// Whether a subject is, or belongs to, a response that was erased.
+    pub(super) fn is_erased(&self, subject: SubjectId) -> bool {
+        self.response_of(subject).is_some_and(|response| response.erased)
+    }
+
+    /// What the table does not have yet, and the responses that facts may have waited for.
+    pub(super) fn learned(&self) -> (Vec<SubjectRow>, Vec<SubjectId>) {
+        let rows = self.learned.iter().filter_map(|id| self.subjects.get(id).copied()).collect();
+        let responses: BTreeSet<SubjectId> = self
+            .learned
+            .iter()
+            .filter_map(|id| self.response_of(*id))
+            .filter(|response| response.form_id.is_some())
+            .map(|response| (response.firm_id, response.subject_id))
+            .collect();
+        (rows, responses.into_iter().collect())
     }
 
     /// Refuses what is reported of a firm that is not known.

@@ -9,7 +9,9 @@ mod batch;
 mod cloudevents;
 mod consequences;
 mod error;
+mod facts;
 mod known;
+mod parts;
 mod plan;
 mod reported;
 

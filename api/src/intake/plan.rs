@@ -3,7 +3,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
-use domain::activity::{Activity, ResponseReport};
+use chrono::{DateTime, Utc};
+use domain::activity::{Activity, BookingMove, ResponseReport};
 use domain::context::Context;
 use domain::firm::{FirmChange, FirmCommand, FirmEvent, MemberChange};
 use domain::form::{FormChange, FormCommand};
@@ -11,12 +12,16 @@ use domain::person::{AddressChange, PersonCommand};
 use domain::time::Timestamp;
 use eventstore::NewEvent;
 use projector::reports::ReportId;
+use projector::subjects::SubjectId;
 use uuid::Uuid;
+use vault::bookings::Booking;
+use vault::reports::Report;
 use vault::{Identity, Subject};
 
 use super::batch::report_id;
 use super::cloudevents::CloudEvent;
 use super::error::BadEvent;
+use super::facts::Facts;
 use super::known::Known;
 use super::reported::{Reported, submission};
 
@@ -27,6 +32,18 @@ pub(super) struct Plan {
     pub(super) events: Vec<NewEvent>,
     /// To put into the vault: each response once.
     pub(super) responses: BTreeMap<Subject, Reported>,
+    /// To put into the vault: each report as it was reported last, and how many reports led there.
+    pub(super) reports: BTreeMap<SubjectId, (Report, usize)>,
+    /// When reports were approved.
+    pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
+    /// To put into the vault: each call as it was booked.
+    pub(super) bookings: BTreeMap<SubjectId, Booking>,
+    /// New times of calls.
+    pub(super) moves: Vec<(Uuid, BookingMove)>,
+    /// Calls that were cancelled.
+    pub(super) cancelled: Vec<SubjectId>,
+    /// What happened.
+    pub(super) facts: Facts,
     /// Firms that need a webhook secret.
     pub(super) opened: Vec<Uuid>,
     /// The newest reply address of firms whose brand was reported.
@@ -39,9 +56,17 @@ pub(super) struct Plan {
     pub(super) duplicates: usize,
 }
 
+impl Plan {
+    /// The responses (of firms) that the batch says were submitted.
+    pub(super) fn submitted(&self) -> Vec<SubjectId> {
+        let submitted = self.responses.iter().filter(|(_, reported)| reported.submission.is_some());
+        submitted.map(|(subject, _)| (subject.firm_id, subject.subject_id)).collect()
+    }
+}
+
 /// Whether a report changes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     News,
     Duplicate,
 }
@@ -56,7 +81,7 @@ pub(super) fn plan(
     fresh: Vec<ReportId>,
     known: Known,
     (identity, context): (&Identity, &Context),
-) -> Result<Plan, BadEvent> {
+) -> Result<(Plan, Known), BadEvent> {
     let fresh = fresh.into_iter().collect();
     let mut planner = Planner { fresh, known, identity, context, plan: Plan::default() };
     for (index, event) in batch.iter().enumerate() {
@@ -68,15 +93,17 @@ pub(super) fn plan(
             }
         }
     }
-    Ok(planner.plan)
+    planner.drop_of_erased();
+    Ok((planner.plan, planner.known))
 }
 
-struct Planner<'a> {
+/// Decides report by report; reports, calls and erasure in [`super::parts`].
+pub(super) struct Planner<'a> {
     fresh: HashSet<ReportId>,
-    known: Known,
-    identity: &'a Identity,
-    context: &'a Context,
-    plan: Plan,
+    pub(super) known: Known,
+    pub(super) identity: &'a Identity,
+    pub(super) context: &'a Context,
+    pub(super) plan: Plan,
 }
 
 impl Planner<'_> {
@@ -84,6 +111,10 @@ impl Planner<'_> {
         if let Some(id) = report_id(event)
             && !self.fresh.remove(&id)
         {
+            return Ok(Verdict::Duplicate);
+        }
+        self.learn_part(event);
+        if self.is_of_erased(event) {
             return Ok(Verdict::Duplicate);
         }
         match &event.activity {
@@ -96,6 +127,7 @@ impl Planner<'_> {
             }
             Activity::ResponseSaved(report) => self.response(event, report, None),
             Activity::ResponseSubmitted(report) => self.response(event, report, Some(report.at)),
+            part => self.part(event, part),
         }
     }
 
@@ -110,6 +142,11 @@ impl Planner<'_> {
         let Some(first) = new.first() else {
             return Ok(Verdict::Duplicate);
         };
+        if let FirmChange::Opened { plan, .. } | FirmChange::Changed { plan: Some(plan), .. } =
+            change
+        {
+            self.known.learn_plan(event.firm_id, *plan);
+        }
         match change {
             FirmChange::Opened { .. } => self.plan.opened.push(event.firm_id),
             FirmChange::Closed => {
@@ -195,7 +232,9 @@ impl Planner<'_> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
-        let reported = Reported::new(firm_id, report, submitted_at);
+        self.known.learn_form((firm_id, report.response_id), report.form_id);
+        let person_id = self.person_of(firm_id, &report.document.respondent.email);
+        let reported = Reported::new(firm_id, report, submitted_at, person_id);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),
@@ -212,13 +251,13 @@ impl Planner<'_> {
         Ok(Verdict::News)
     }
 
-    fn append(&mut self, new: Vec<NewEvent>) -> Verdict {
+    pub(super) fn append(&mut self, new: Vec<NewEvent>) -> Verdict {
         let verdict = if new.is_empty() { Verdict::Duplicate } else { Verdict::News };
         self.plan.events.extend(new);
         verdict
     }
 
-    fn context_of(&self, firm_id: Uuid) -> Context {
+    pub(super) fn context_of(&self, firm_id: Uuid) -> Context {
         Context { firm_id, ..self.context.clone() }
     }
 }

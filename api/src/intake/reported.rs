@@ -26,9 +26,11 @@ impl Reported {
         firm_id: Uuid,
         report: &ResponseReport,
         submitted_at: Option<Timestamp>,
+        person_id: Option<Uuid>,
     ) -> Self {
         let response = Response {
             firm_id,
+            person_id,
             response_id: report.response_id,
             form_id: report.form_id,
             saved_at: report.at.get(),
@@ -62,6 +64,9 @@ pub(super) fn submission(context: &Context, report: &ResponseReport, at: Timesta
         trigger,
         form_id: report.form_id,
         response_id: report.response_id,
+        report_id: None,
+        booking_id: None,
+        silent: false,
         happened_at: at,
     };
     NewEvent {

@@ -7,9 +7,11 @@ use domain::payload::{EventPayload, FormPart};
 use domain::sample::{self, Latest};
 use domain::trigger::Trigger;
 use projector::forms::{self, FormRow};
+use projector::subjects::{self, SubjectId};
 use url::form_urlencoded;
 use uuid::Uuid;
 use vault::responses::{self, Response};
+use vault::{Subject, bookings, reports};
 
 use super::Caller;
 use super::path::PathText;
@@ -83,7 +85,9 @@ async fn latest(
     if newest.is_empty() {
         return Ok(None);
     }
+    let erased = erased(service, &newest).await?;
     let mut keys = service.keyring.find(&newest).await?;
+    keys.retain(|subject, _| !erased.contains(&(subject.firm_id, subject.subject_id)));
     let Some(latest) = newest.into_iter().find(|subject| keys.contains_key(subject)) else {
         return Ok(None);
     };
@@ -93,7 +97,20 @@ async fn latest(
         return Ok(None);
     };
     let form = forms::find_all(&mut connection, &[(firm_id, response.form_id)]).await?.pop();
-    Ok(form.map(|form| of(form, response)))
+    let report = reports::read(&mut connection, &keys, &[latest]).await?.pop();
+    let booking = bookings::read(&mut connection, &keys, &[latest]).await?.pop();
+    Ok(form.map(|form| Latest {
+        report: report.map(|report| report.document),
+        booking: booking.map(|booking| booking.document),
+        ..of(form, response)
+    }))
+}
+
+/// Whose erasure is under way.
+async fn erased(service: &Service, newest: &[Subject]) -> Result<Vec<SubjectId>, Error> {
+    let responses: Vec<_> = newest.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let mut connection = service.store.pool().acquire().await?;
+    Ok(subjects::erased(&mut connection, &responses).await?)
 }
 
 fn of(form: FormRow, response: Response) -> Latest {

@@ -47,6 +47,10 @@ pub enum CancelCause {
     TargetGone,
     /// The firm was closed.
     FirmClosed,
+    /// What it would have told was erased.
+    SourceErased,
+    /// A partial submission that was finished before its first try.
+    FinishedLater,
 }
 
 /// What is sent, to whom.
@@ -186,10 +190,15 @@ impl std::str::FromStr for CancelCause {
     type Err = UnknownCause;
 
     fn from_str(text: &str) -> Result<Self, UnknownCause> {
-        [Self::SubscriptionDeleted, Self::KeyRevoked, Self::TargetGone, Self::FirmClosed]
-            .into_iter()
-            .find(|cause| cause.name() == text)
-            .ok_or(UnknownCause)
+        let all = [
+            Self::SubscriptionDeleted,
+            Self::KeyRevoked,
+            Self::TargetGone,
+            Self::FirmClosed,
+            Self::SourceErased,
+            Self::FinishedLater,
+        ];
+        all.into_iter().find(|cause| cause.name() == text).ok_or(UnknownCause)
     }
 }
 
@@ -207,6 +216,8 @@ impl CancelCause {
             Self::KeyRevoked => "key_revoked",
             Self::TargetGone => "target_gone",
             Self::FirmClosed => "firm_closed",
+            Self::SourceErased => "source_erased",
+            Self::FinishedLater => "finished_later",
         }
     }
 }

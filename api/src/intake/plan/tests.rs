@@ -84,14 +84,15 @@ fn submitted(second: u32) -> CloudEvent {
 /// A batch on an empty log, all ids new.
 fn given(batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
     plan(batch, report_ids(batch), Known::default(), (&identity(), &context()))
+        .map(|(plan, _)| plan)
 }
 
 /// A batch on a log that took in another before, and on the tables that go with it.
 fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
     let log = given(before).unwrap().events;
     let there = there(&log, Named::by(batch));
-    let known = Known::of(loaded(log, &streams(batch, &identity())), there);
-    plan(batch, report_ids(batch), known, (&identity(), &context()))
+    let known = Known::of(loaded(log, &streams(batch, &identity())), there, Vec::new());
+    plan(batch, report_ids(batch), known, (&identity(), &context())).map(|(plan, _)| plan)
 }
 
 fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
@@ -217,7 +218,7 @@ fn the_line_of_a_refused_report_is_told() {
 fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
     let fresh = report_ids(&[opened(FIRM)]);
-    let plan = plan(&batch, fresh, Known::default(), (&identity(), &context())).unwrap();
+    let (plan, _) = plan(&batch, fresh, Known::default(), (&identity(), &context())).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
     assert_eq!(plan.duplicates, 2);
 }
@@ -246,6 +247,9 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
         trigger: Trigger::FormSubmitted,
         form_id: FORM,
         response_id: RESPONSE,
+        report_id: None,
+        booking_id: None,
+        silent: false,
         happened_at: at(9),
     };
     assert_eq!(recorded.event, Event::from(OccurrenceEvent::OccurrenceRecorded(happening)));

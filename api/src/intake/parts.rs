@@ -1,0 +1,178 @@
+//! What a batch says of reports, calls, payments, leads and erasure: kept with the response it belongs
+//! to, and turned into facts.
+
+use domain::activity::{Activity, ReportMoment};
+use domain::document::{Booking as Call, ReportDocument};
+use domain::fact::Fact;
+use domain::person::PersonCommand;
+use domain::response::{ResponseEvent, response_stream};
+use eventstore::NewEvent;
+use projector::subjects::SubjectId;
+use uuid::Uuid;
+use vault::Subject;
+use vault::bookings::Booking;
+use vault::reports::Report;
+
+use super::cloudevents::CloudEvent;
+use super::plan::{Planner, Verdict};
+
+impl Planner<'_> {
+    /// Whose part it is, is learned even of what is not taken in: what belongs to an erased response
+    /// must be known to.
+    pub(super) fn learn_part(&mut self, event: &CloudEvent) {
+        let ids = (event.activity.part_id(), event.activity.response_id());
+        if let (Some(part_id), Some(response_id)) = ids {
+            self.known.learn_response((event.firm_id, part_id), response_id);
+        }
+    }
+
+    /// What the batch said of a response before it erased it.
+    pub(super) fn drop_of_erased(&mut self) {
+        let (plan, known) = (&mut self.plan, &self.known);
+        plan.approved.retain(|(firm_id, report_id, _)| !known.is_erased((*firm_id, *report_id)));
+        plan.moves.retain(|(firm_id, moved)| !known.is_erased((*firm_id, moved.booking_id)));
+        plan.cancelled.retain(|booking| !known.is_erased(*booking));
+    }
+
+    /// What is reported of an erased response is accepted and ignored (rulings, section
+    /// Occurrences).
+    pub(super) fn is_of_erased(&self, event: &CloudEvent) -> bool {
+        if matches!(event.activity, Activity::ResponseErased { .. }) {
+            return false;
+        }
+        let ids = [event.activity.response_id(), event.activity.part_id()];
+        ids.into_iter().flatten().any(|id| self.known.is_erased((event.firm_id, id)))
+    }
+
+    /// Whose response it is, if it says so.
+    pub(super) fn person_of(&self, firm_id: Uuid, email: &str) -> Option<Uuid> {
+        (!email.is_empty()).then(|| self.identity.person_named(firm_id, email))
+    }
+
+    pub(super) fn part(
+        &mut self,
+        event: &CloudEvent,
+        activity: &Activity,
+    ) -> Result<Verdict, String> {
+        let firm_id = event.firm_id;
+        self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
+        match activity {
+            Activity::Report { response_id, report } => {
+                return Ok(self.report(event, *response_id, report));
+            }
+            Activity::ReportMoved { report_id, moment: ReportMoment::Approved, at } => {
+                self.plan.approved.push((firm_id, *report_id, at.get()));
+            }
+            Activity::BookingMade { response_id, booking } => {
+                self.booking(event, *response_id, booking);
+            }
+            Activity::BookingMoved(moved) => self.plan.moves.push((firm_id, moved.clone())),
+            Activity::BookingCancelled { booking_id } => {
+                self.plan.cancelled.push((firm_id, *booking_id));
+            }
+            Activity::ResponseErased { response_id } => {
+                return Ok(self.erase(event, &[*response_id]));
+            }
+            Activity::PersonErased { email } => return Ok(self.erase_person(event, email)),
+            _ => {}
+        }
+        Ok(self.fact(event, activity))
+    }
+
+    fn fact(&mut self, event: &CloudEvent, activity: &Activity) -> Verdict {
+        let firm_id = event.firm_id;
+        let person_id = match activity {
+            Activity::LeadScored(lead) => self.identity.person_named(firm_id, &lead.person),
+            _ => Uuid::nil(),
+        };
+        let plan = self.known.plan_of(firm_id);
+        // A lead that is not hot is nothing to tell, and no duplicate either.
+        let news = Fact::of(activity, event.time, (plan, person_id))
+            .is_none_or(|fact| self.plan.facts.take(firm_id, fact));
+        if news { Verdict::News } else { Verdict::Duplicate }
+    }
+
+    /// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
+    fn report(
+        &mut self,
+        event: &CloudEvent,
+        response_id: Uuid,
+        report: &ReportDocument,
+    ) -> Verdict {
+        let id: SubjectId = (event.firm_id, report.id.into());
+        let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
+        let reported_at = event.time.get();
+        let new = Report { subject, reported_at, document: report.clone() };
+        match self.plan.reports.get_mut(&id) {
+            Some((known, _)) if known.reported_at >= reported_at => return Verdict::Duplicate,
+            Some((known, count)) => (*known, *count) = (new, *count + 1),
+            None => {
+                self.plan.reports.insert(id, (new, 1));
+            }
+        }
+        Verdict::News
+    }
+
+    fn booking(&mut self, event: &CloudEvent, response_id: Uuid, booking: &Call) {
+        let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
+        let new = Booking { subject, made_at: event.time.get(), document: booking.clone() };
+        let known = self.plan.bookings.entry((event.firm_id, booking.id.into()));
+        known
+            .and_modify(|known| {
+                if known.made_at < new.made_at {
+                    *known = new.clone();
+                }
+            })
+            .or_insert(new);
+    }
+
+    /// Each response once; what the batch itself said of it goes too.
+    fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> Verdict {
+        let firm_id = event.firm_id;
+        let news: Vec<Uuid> = response_ids
+            .iter()
+            .copied()
+            .filter(|response_id| self.known.learn_erased((firm_id, *response_id)))
+            .collect();
+        let context = self.context_of(firm_id);
+        let events = news.iter().flat_map(|response_id| {
+            let stream = response_stream(firm_id, *response_id).to_string();
+            let erased = ResponseEvent::ResponseErased { response_id: *response_id };
+            NewEvent::after(0, &stream, &context, [erased])
+        });
+        let events = events.collect();
+        self.drop_of(firm_id, &news);
+        self.append(events)
+    }
+
+    fn drop_of(&mut self, firm_id: Uuid, response_ids: &[Uuid]) {
+        let kept = |subject: &Subject| {
+            subject.firm_id != firm_id || !response_ids.contains(&subject.subject_id)
+        };
+        self.plan.responses.retain(|subject, _| kept(subject));
+        self.plan.reports.retain(|_, (report, _)| kept(&report.subject));
+        self.plan.bookings.retain(|_, booking| kept(&booking.subject));
+    }
+
+    /// All responses of a person, those of this batch too.
+    fn erase_person(&mut self, event: &CloudEvent, email: &str) -> Verdict {
+        let firm_id = event.firm_id;
+        let person_id = self.identity.person_named(firm_id, email);
+        let of_batch = self.plan.responses.values().map(|reported| &reported.response);
+        let mut response_ids: Vec<Uuid> = of_batch
+            .filter(|response| response.firm_id == firm_id && response.person_id == Some(person_id))
+            .map(|response| response.response_id)
+            .collect();
+        response_ids.extend(self.known.responses_of((firm_id, person_id)));
+        let erased = self.erase(event, &response_ids);
+        let context = self.context_of(firm_id);
+        let person = self.known.person(person_id);
+        if erased == Verdict::Duplicate && person.aggregate.was_erased() {
+            return Verdict::Duplicate;
+        }
+        let erase = PersonCommand::Erase { time: context.recorded_at };
+        let Ok(decided) = person.aggregate.decide(&erase);
+        let new = person.extend(person_id, &context, decided);
+        self.append(new)
+    }
+}

@@ -1,0 +1,92 @@
+//! What else becomes of a response and of the person behind it: a score, an address that mail may
+//! not go to, erasure.
+
+use super::event::{DAY, HOUR, MINUTE, SECOND, Teller, Time};
+use super::random::Random;
+use super::responses::Response;
+
+/// What becomes of the person in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing more.
+    Stays,
+    /// Wants no mail, or can have none.
+    Unreachable,
+    /// Has one response erased.
+    ResponseErased,
+    /// Has everything erased.
+    PersonErased,
+}
+
+impl Fate {
+    pub(super) fn of(random: &mut Random) -> Self {
+        match random.below(1_000) {
+            ..30 => Self::Unreachable,
+            30..36 => Self::ResponseErased,
+            36..41 => Self::PersonErased,
+            _ => Self::Stays,
+        }
+    }
+
+    /// Whether it is the fate of an address: then nobody else may have it. An erasure that is
+    /// reported again takes what came in since, and reports of an address have an order.
+    pub(super) const fn is_personal(self) -> bool {
+        match self {
+            Self::Unreachable | Self::PersonErased => true,
+            Self::Stays | Self::ResponseErased => false,
+        }
+    }
+}
+
+/// Scores the lead, and now and then again, higher.
+pub(super) fn score(teller: &mut Teller, response: &Response<'_>, submitted: Time) {
+    let scored = submitted.after(teller.random.between(SECOND, 10 * SECOND));
+    lead(teller, response, (response.score, scored));
+    if teller.random.per_mille(100) {
+        let again = scored.after(teller.random.between(HOUR, 3 * DAY));
+        lead(teller, response, (response.score.midpoint(100), again));
+    }
+}
+
+fn lead(teller: &mut Teller, response: &Response<'_>, (score, at): (u64, Time)) {
+    let band = match score {
+        ..40 => "cold",
+        40..75 => "warm",
+        _ => "hot",
+    };
+    teller.tell("lead.scored", at, |data| {
+        data.text("person", &response.person.email).plain("response_id", response.id);
+        data.text("band", band).bare("score", score);
+    });
+}
+
+/// Tells the end that the response and its person come to.
+pub(super) fn end(teller: &mut Teller, response: &Response<'_>, begins: Time) {
+    let at = begins.after(teller.random.between(HOUR, 6 * DAY));
+    match response.fate {
+        Fate::Stays => {}
+        Fate::Unreachable => unreachable(teller, response, at),
+        Fate::ResponseErased => teller.tell("response.erased", at, |data| {
+            data.plain("response_id", response.id);
+        }),
+        Fate::PersonErased => teller.tell("person.erased", at, |data| {
+            data.text("email", &response.person.email);
+        }),
+    }
+}
+
+/// Four in ten can be reached again.
+fn unreachable(teller: &mut Teller, response: &Response<'_>, at: Time) {
+    let kind = teller.random.pick(&["address.unsubscribed", "address.bounced"]);
+    address(teller, kind, (&response.person.email, at));
+    if teller.random.per_mille(400) {
+        let restored = at.after(teller.random.between(MINUTE, 5 * DAY));
+        address(teller, "address.restored", (&response.person.email, restored));
+    }
+}
+
+fn address(teller: &mut Teller, kind: &'static str, (email, at): (&str, Time)) {
+    teller.tell(kind, at, |data| {
+        data.text("email", email);
+    });
+}

@@ -1,0 +1,77 @@
+//! Events: what is told of one subject, line by line, as CloudEvents.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use chrono::DateTime;
+use domain::time::Timestamp;
+use uuid::Uuid;
+
+use super::json::{Object, object};
+use super::random::Random;
+
+pub(super) const SECOND: i64 = 1_000;
+pub(super) const MINUTE: i64 = 60 * SECOND;
+pub(super) const HOUR: i64 = 60 * MINUTE;
+pub(super) const DAY: i64 = 24 * HOUR;
+
+/// A point in time, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Time(pub(super) i64);
+
+impl Time {
+    pub(super) const fn after(self, milliseconds: i64) -> Self {
+        Self(self.0 + milliseconds)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Timestamp::new(DateTime::from_timestamp_millis(self.0).unwrap_or_default()).fmt(f)
+    }
+}
+
+/// One event, and the time at which it comes in.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) position: Time,
+    pub(super) kind: &'static str,
+    pub(super) id: Uuid,
+    /// Everything after the id.
+    pub(super) rest: Vec<u8>,
+}
+
+impl Line {
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        write!(out, r#"{{"specversion":"1.0","id":"{}","#, self.id)?;
+        out.write_all(&self.rest)?;
+        out.write_all(b"\n")
+    }
+}
+
+/// Tells what happens in a firm, with chance of its own.
+#[derive(Debug)]
+pub(super) struct Teller {
+    pub(super) random: Random,
+    pub(super) firm_id: Uuid,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Teller {
+    /// Tells of one thing. The product reports it as it happens: lines come in by their time.
+    pub(super) fn tell(
+        &mut self,
+        kind: &'static str,
+        time: Time,
+        data: impl FnOnce(&mut Object<'_>),
+    ) {
+        let mut whole = Vec::with_capacity(512);
+        object(&mut whole, |event| {
+            event.text("source", "urn:firmforms:generated").text("type", kind);
+            event.plain("time", time).plain("firmid", self.firm_id);
+            event.text("datacontenttype", "application/json").object("data", data);
+        });
+        let rest = whole.split_off(1);
+        self.lines.push(Line { position: time, kind, id: self.random.id(), rest });
+    }
+}

@@ -1,0 +1,199 @@
+//! Firms and their members: how they come, change and go.
+
+use uuid::Uuid;
+
+use super::Span;
+use super::event::{HOUR, Line, MINUTE, SECOND, Teller, Time};
+use super::forms::{self, Form};
+use super::json::Object;
+use super::random::Random;
+use super::words::{COLORS, HOMES, MAIL_DOMAINS, Origin, PRACTICES, Template};
+
+/// Firms draw from rows of their own.
+const KIND: u64 = 1;
+
+/// A firm, as those who answer its forms meet it.
+#[derive(Debug)]
+pub(super) struct Firm {
+    pub(super) id: Uuid,
+    pub(super) home: &'static Origin,
+    /// At least one, of which the first is always open.
+    pub(super) forms: Vec<Form>,
+    pub(super) closes_at: Option<Time>,
+}
+
+/// All firms, and their lives in order of time.
+pub(super) fn all(seed: u64, number: u32, span: Span) -> (Vec<Firm>, Vec<Line>) {
+    let mut lives = Vec::new();
+    let firms = (0..number).map(|number| found(seed, number, span, &mut lives)).collect();
+    lives.sort_by_key(|line| line.position);
+    (firms, lives)
+}
+
+/// Tells the life of one firm.
+fn found(seed: u64, number: u32, span: Span, lives: &mut Vec<Line>) -> Firm {
+    let mut random = Random::of(seed, KIND, number.into());
+    let (home, templates) = random.pick(&HOMES);
+    let firm_id = random.id();
+    let opened = Time(random.between(span.from.0, span.from.0.midpoint(span.settled.0)));
+    let mut life = Life { teller: Teller { random, firm_id, lines: Vec::new() }, span, opened };
+    let slug = life.open(home, number);
+    life.members();
+    let forms = life.forms(templates, &slug);
+    life.changes(number);
+    let closes_at = life.close(number);
+    lives.append(&mut life.teller.lines);
+    Firm { id: firm_id, home, forms, closes_at }
+}
+
+/// A firm whose life is being told.
+pub(super) struct Life {
+    pub(super) teller: Teller,
+    pub(super) span: Span,
+    pub(super) opened: Time,
+}
+
+impl Life {
+    /// Opens it; answers its short name.
+    fn open(&mut self, home: &Origin, number: u32) -> String {
+        let random = &mut self.teller.random;
+        let (last, ascii) = random.pick(home.last);
+        let (partner, _) = random.pick(home.last);
+        let name = format!("{last} & {partner} {}", random.pick(&PRACTICES));
+        let slug = format!("{ascii}-{number}");
+        // Both kinds of plan, however few firms there are.
+        let in_full = number.is_multiple_of(2);
+        let brand = Brand::of(random, &slug);
+        self.teller.tell("firm.opened", self.opened, |data| {
+            data.text("name", &name);
+            data.object("plan", |plan| {
+                plan.bare("leads_in_full", in_full);
+            });
+            data.object("brand", |fields| brand.write(fields));
+        });
+        slug
+    }
+
+    fn members(&mut self) {
+        let owner = self.teller.random.id();
+        self.member("member.joined", owner, (Some("owner"), self.opened.after(600)));
+        for _ in 0..1 + self.teller.random.below(4) {
+            let (member, after) = (self.teller.random.id(), self.soon());
+            let role = self.teller.random.pick(&["admin", "member", "member"]);
+            self.member("member.joined", member, (Some(role), after));
+            self.career(member, role);
+        }
+    }
+
+    /// What becomes of a member over the weeks.
+    fn career(&mut self, member: Uuid, role: &str) {
+        let [first, second, third] = self.moments();
+        let other = if role == "admin" { "member" } else { "admin" };
+        match self.teller.random.below(6) {
+            0 => self.member("member.role_changed", member, (Some(other), first)),
+            1 => {
+                self.member("member.disabled", member, (None, first));
+                self.member("member.enabled", member, (None, second));
+            }
+            2 => self.member("member.left", member, (None, second)),
+            3 => {
+                self.member("member.role_changed", member, (Some(other), first));
+                self.member("member.left", member, (None, second));
+                self.member("member.joined", member, (Some(role), third));
+            }
+            _ => {}
+        }
+    }
+
+    fn member(&mut self, kind: &'static str, member: Uuid, (role, at): (Option<&str>, Time)) {
+        self.teller.tell(kind, at, |data| {
+            data.plain("member_id", member);
+            if let Some(role) = role {
+                data.text("role", role);
+            }
+        });
+    }
+
+    /// One to five, made before the firm is settled or later.
+    fn forms(&mut self, templates: &'static [Template], slug: &str) -> Vec<Form> {
+        let more = self.teller.random.below(4);
+        (0..=more).map(|number| forms::make(self, number, (templates, slug))).collect()
+    }
+
+    fn changes(&mut self, number: u32) {
+        let [first, second, third] = self.moments();
+        let random = &mut self.teller.random;
+        let (brand, in_full) = (Brand::of(random, "new"), random.per_mille(500));
+        match random.below(5) {
+            0 => self.teller.tell("firm.changed", first, |data| {
+                data.object("brand", |fields| brand.write(fields));
+            }),
+            1 => self.teller.tell("firm.changed", first, |data| {
+                data.text("name", &format!("Office № {number}, “renamed”"));
+                data.object("plan", |plan| {
+                    plan.bare("leads_in_full", in_full);
+                });
+            }),
+            2 => self.teller.tell("firm.changed", second, |data| {
+                data.bare("invites_enabled", in_full);
+            }),
+            3 => {
+                self.teller.tell("firm.suspended", second, |_| {});
+                self.teller.tell("firm.resumed", third, |_| {});
+            }
+            _ => {}
+        }
+    }
+
+    /// One in nine closes towards the end; the first never does.
+    fn close(&mut self, number: u32) -> Option<Time> {
+        let closes_at = self.span.part(15, 16);
+        (number % 9 == 8).then(|| {
+            self.teller.tell("firm.closed", closes_at, |_| {});
+            closes_at
+        })
+    }
+
+    /// A time while the firm settles in.
+    pub(super) fn soon(&mut self) -> Time {
+        let (from, to) = (self.opened.after(MINUTE), self.span.settled);
+        Time(self.teller.random.between(from.0, to.0))
+    }
+
+    /// Three times, one after the other, before any firm closes.
+    pub(super) fn moments(&mut self) -> [Time; 3] {
+        let width = self.span.length() / 16 * 5;
+        [0, 1, 2].map(|number| {
+            let after = self.teller.random.between(SECOND, width - HOUR);
+            self.span.settled.after(number * width + after)
+        })
+    }
+}
+
+/// How a firm's mails look, and who reads the answers.
+struct Brand {
+    color: &'static str,
+    logo_url: Option<String>,
+    reply_to: Option<String>,
+}
+
+impl Brand {
+    fn of(random: &mut Random, slug: &str) -> Self {
+        let color = random.pick(&COLORS);
+        let logo = format!("https://forms.example.com/{slug}/logo.svg");
+        let reply_to = format!("office+{slug}@{}", random.pick(&MAIL_DOMAINS));
+        let (logo_url, reply_to) =
+            (random.per_mille(700).then_some(logo), random.per_mille(800).then_some(reply_to));
+        Self { color, logo_url, reply_to }
+    }
+
+    fn write(&self, fields: &mut Object<'_>) {
+        fields.text("color", self.color);
+        if let Some(logo_url) = &self.logo_url {
+            fields.text("logo_url", logo_url);
+        }
+        if let Some(reply_to) = &self.reply_to {
+            fields.text("reply_to", reply_to);
+        }
+    }
+}

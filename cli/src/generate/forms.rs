@@ -1,0 +1,112 @@
+//! Forms: made, published, changed, taken back and deleted.
+
+use uuid::Uuid;
+
+use super::event::{SECOND, Time};
+use super::firms::Life;
+use super::json::Object;
+use super::words::{HIDDEN, Hidden, Template};
+
+/// A form, as those who answer it meet it.
+#[derive(Debug)]
+pub(super) struct Form {
+    pub(super) id: Uuid,
+    pub(super) template: &'static Template,
+    pub(super) hidden: Vec<&'static Hidden>,
+    /// None for a draft.
+    opens_at: Option<Time>,
+    closes_at: Option<Time>,
+}
+
+impl Form {
+    pub(super) fn is_open(&self, at: Time) -> bool {
+        self.opens_at.is_some_and(|opens_at| opens_at <= at)
+            && self.closes_at.is_none_or(|closes_at| at < closes_at)
+    }
+}
+
+/// Tells the life of a firm's form. The first is open from before the first response on, for good.
+pub(super) fn make(
+    life: &mut Life,
+    number: u64,
+    (templates, firm): (&'static [Template], &str),
+) -> Form {
+    let random = &mut life.teller.random;
+    let template = &templates[random.index(templates.len())];
+    let hidden: Vec<&Hidden> = HIDDEN.iter().filter(|_| random.per_mille(350)).collect();
+    let id = random.id();
+    let mut form = Form { id, template, hidden, opens_at: None, closes_at: None };
+    let [first, second, third] = life.moments();
+    let fate = if number == 0 { 0 } else { 1 + life.teller.random.below(6) };
+    let made = if fate == 5 { first } else { life.soon() };
+    let status = if fate <= 1 { "published" } else { "draft" };
+    form.create(life, (made, status), &format!("{firm}/{}-{number}", template.slug));
+    match fate {
+        0 | 1 => form.opens_at = Some(made),
+        2 => form.publish(life, made.after(90 * SECOND)),
+        3 => {
+            form.publish(life, first);
+            form.end(life, "form.deleted", third);
+        }
+        4 => {
+            form.publish(life, first);
+            form.end(life, "form.unpublished", second);
+        }
+        5 => form.publish(life, second),
+        _ => {}
+    }
+    if number == 0 || life.teller.random.per_mille(300) {
+        form.change(life, second.after(SECOND));
+    }
+    form
+}
+
+impl Form {
+    fn create(&self, life: &mut Life, (made, status): (Time, &str), path: &str) {
+        life.teller.tell("form.created", made, |data| {
+            data.plain("form_id", self.id).text("title", self.template.title);
+            data.text("slug", path.rsplit('/').next().unwrap_or(path));
+            data.text("url", &format!("https://forms.example.com/{path}"));
+            data.text("status", status);
+            data.objects("hidden_fields", &self.hidden, |field, hidden| write(hidden, field));
+            data.plain("created_at", made.after(-40));
+        });
+    }
+
+    fn publish(&mut self, life: &mut Life, at: Time) {
+        self.opens_at = Some(at);
+        self.moved(life, "form.published", at);
+    }
+
+    fn end(&mut self, life: &mut Life, kind: &'static str, at: Time) {
+        self.closes_at = Some(at);
+        self.moved(life, kind, at);
+    }
+
+    fn moved(&self, life: &mut Life, kind: &'static str, at: Time) {
+        life.teller.tell(kind, at, |data| {
+            data.plain("form_id", self.id);
+        });
+    }
+
+    /// Another title, or one hidden field more.
+    fn change(&mut self, life: &mut Life, at: Time) {
+        let more = &HIDDEN[life.teller.random.index(HIDDEN.len())];
+        let renames = life.teller.random.per_mille(500);
+        if self.hidden.iter().all(|hidden| hidden.key != more.key) {
+            self.hidden.push(more);
+        }
+        life.teller.tell("form.changed", at, |data| {
+            data.plain("form_id", self.id);
+            if renames {
+                data.text("title", &format!("{} (2)", self.template.title));
+            } else {
+                data.objects("hidden_fields", &self.hidden, |field, hidden| write(hidden, field));
+            }
+        });
+    }
+}
+
+fn write(hidden: &Hidden, field: &mut Object<'_>) {
+    field.text("key", hidden.key).text("label", hidden.label);
+}

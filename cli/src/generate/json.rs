@@ -1,0 +1,86 @@
+//! JSON as it is written here: fields in the order they are given, so that the same activity is the
+//! same bytes whatever else is built in.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// Writing to memory, of text, cannot fail.
+const WRITTEN: &str = "memory takes any text";
+
+/// An object being written.
+pub(super) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+/// Writes an object.
+pub(super) fn object(out: &mut Vec<u8>, fields: impl FnOnce(&mut Object<'_>)) {
+    out.push(b'{');
+    fields(&mut Object { out, empty: true });
+    out.push(b'}');
+}
+
+impl Object<'_> {
+    /// A text of any kind.
+    pub(super) fn text(&mut self, name: &str, value: &str) -> &mut Self {
+        text(self.name(name), value);
+        self
+    }
+
+    /// A text that needs no escapes: an id or a time.
+    pub(super) fn plain(&mut self, name: &str, value: impl Display) -> &mut Self {
+        write!(self.name(name), "\"{value}\"").expect(WRITTEN);
+        self
+    }
+
+    /// A number, `true`, `false` or `null`.
+    pub(super) fn bare(&mut self, name: &str, value: impl Display) -> &mut Self {
+        write!(self.name(name), "{value}").expect(WRITTEN);
+        self
+    }
+
+    pub(super) fn object(&mut self, name: &str, fields: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        object(self.name(name), fields);
+        self
+    }
+
+    pub(super) fn objects<T>(
+        &mut self,
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+        fields: impl Fn(&mut Object<'_>, T),
+    ) -> &mut Self {
+        list(self.name(name), items, |out, item| object(out, |one| fields(one, item)));
+        self
+    }
+
+    pub(super) fn texts(&mut self, name: &str, items: &[&str]) -> &mut Self {
+        list(self.name(name), items, |out, item| text(out, item));
+        self
+    }
+
+    fn name(&mut self, name: &str) -> &mut Vec<u8> {
+        if !std::mem::replace(&mut self.empty, false) {
+            self.out.push(b',');
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+}
+
+fn text(out: &mut Vec<u8>, value: &str) {
+    serde_json::to_writer(out, value).expect(WRITTEN);
+}
+
+fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Vec<u8>, T)) {
+    out.push(b'[');
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
+}

@@ -1,0 +1,71 @@
+//! People who answer forms, and what they write.
+
+use super::firms::Firm;
+use super::json::Object;
+use super::random::Random;
+use super::words::{ABROAD, ANYBODY, MAIL_DOMAINS, Order, Origin, TRADES};
+
+/// Somebody who answers; what they do not tell is empty.
+#[derive(Debug)]
+pub(super) struct Person {
+    pub(super) origin: &'static Origin,
+    pub(super) name: String,
+    first_name: &'static str,
+    last_name: &'static str,
+    pub(super) email: String,
+    pub(super) phone: String,
+    company: String,
+}
+
+impl Person {
+    /// Somebody of the firm's country or, now and then, of another. Addresses come back, as people
+    /// do; those with this mark do not.
+    pub(super) fn of(random: &mut Random, firm: &Firm, mark: Option<u64>) -> Self {
+        let abroad = random.pick(&ABROAD);
+        let origin = if random.per_mille(600) { firm.home } else { abroad };
+        let (first_name, first) = random.pick(origin.first);
+        let (last_name, last) = random.pick(origin.last);
+        let name = match origin.order {
+            Order::FirstLast => format!("{first_name} {last_name}"),
+            Order::LastFirst => format!("{last_name}{first_name}"),
+        };
+        let mark = mark.map_or_else(|| random.below(500).to_string(), |mark| format!("r{mark}"));
+        let email = format!("{first}.{last}.{mark}@{}", random.pick(&MAIL_DOMAINS));
+        let company = format!("{last_name} {}", random.pick(&TRADES));
+        let phone = random.digits(origin.phone);
+        let mut told = |often, text| if random.per_mille(often) { text } else { String::new() };
+        let (phone, company) = (told(750, phone), told(600, company));
+        Self { origin, name, first_name, last_name, email, phone, company }
+    }
+
+    pub(super) fn write(&self, fields: &mut Object<'_>) {
+        fields.text("name", &self.name).text("first_name", self.first_name);
+        fields.text("last_name", self.last_name).text("email", &self.email);
+        fields.text("phone", &self.phone).text("company", &self.company);
+    }
+
+    /// All that was told, in one line.
+    pub(super) fn contact(&self) -> String {
+        let told = [&self.name, &self.email, &self.phone, &self.company];
+        let told: Vec<&str> =
+            told.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        told.join(", ")
+    }
+
+    pub(super) fn sentence(&self, random: &mut Random) -> &'static str {
+        let of_anybody = random.per_mille(120);
+        if of_anybody { random.pick(&ANYBODY) } else { random.pick(self.origin.sentences) }
+    }
+
+    /// A few sentences; one in forty is some kilobytes of them.
+    pub(super) fn text(&self, random: &mut Random) -> String {
+        let long = random.per_mille(25);
+        let sentences = if long { 40 + random.below(80) } else { 1 + random.below(5) };
+        let mut text = String::from(self.sentence(random));
+        for _ in 1..sentences {
+            text.push_str(random.pick(&[" ", " ", "\n", "\n\n"]));
+            text.push_str(self.sentence(random));
+        }
+        text
+    }
+}

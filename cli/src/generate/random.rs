@@ -1,0 +1,89 @@
+//! Chance that comes out the same everywhere and for good: SplitMix64 (Steele, Lea and Flood, "Fast
+//! splittable pseudorandom number generators", 2014), in whole numbers only. For made-up activity,
+//! never for secrets.
+
+use uuid::Uuid;
+
+/// The golden ratio, in 64 bits: how far each draw moves.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A row of draws.
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The row of one thing: what is drawn for another changes nothing of it.
+    pub(super) const fn of(seed: u64, kind: u64, number: u64) -> Self {
+        Self(mix(mix(mix(seed) ^ kind) ^ number))
+    }
+
+    pub(super) const fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
+    }
+
+    /// A number from 0 up to, and without, the limit.
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        let scaled = (u128::from(self.draw()) * u128::from(limit)) >> 64;
+        u64::try_from(scaled).unwrap_or_default()
+    }
+
+    /// A number from the first up to, and without, the second.
+    pub(super) fn between(&mut self, from: i64, to: i64) -> i64 {
+        let width = u64::try_from(to.saturating_sub(from)).unwrap_or_default();
+        from.saturating_add_unsigned(self.below(width))
+    }
+
+    /// True so many times in a thousand.
+    pub(super) fn per_mille(&mut self, times: u64) -> bool {
+        self.below(1_000) < times
+    }
+
+    /// One of these; there is at least one.
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+
+    /// A place in a list of this length.
+    pub(super) fn index(&mut self, len: usize) -> usize {
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        usize::try_from(self.below(len)).unwrap_or_default()
+    }
+
+    /// A UUID of version 4.
+    pub(super) fn id(&mut self) -> Uuid {
+        let drawn = Uuid::from_u64_pair(self.draw(), self.draw());
+        uuid::Builder::from_random_bytes(drawn.into_bytes()).into_uuid()
+    }
+
+    /// The pattern with a digit in the place of each `#`.
+    pub(super) fn digits(&mut self, pattern: &str) -> String {
+        let mut digit = |mark| match mark {
+            '#' => char::from(b"0123456789"[self.index(10)]),
+            other => other,
+        };
+        pattern.chars().map(&mut digit).collect()
+    }
+}
+
+const fn mix(state: u64) -> u64 {
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first numbers of the published reference for the seed 1234567.
+    #[test]
+    fn it_is_splitmix64() {
+        let mut random = Random(1_234_567);
+        let drawn = [random.draw(), random.draw(), random.draw()];
+        assert_eq!(
+            drawn,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Reports on a response: written, perhaps sold, changed, approved, sent and opened.
+
+use uuid::Uuid;
+
+use super::event::{DAY, HOUR, MINUTE, SECOND, Teller, Time};
+use super::responses::Response;
+use super::words::{HIGHLIGHTS, SUMMARIES};
+
+/// How a report stands.
+#[derive(Clone, Copy)]
+struct State {
+    status: &'static str,
+    locked: bool,
+}
+
+/// A report, as long as it goes on.
+struct Report<'a> {
+    id: Uuid,
+    response: &'a Response<'a>,
+    summary: &'static str,
+    highlights: &'static [&'static str],
+}
+
+/// Tells of a response's report; four in ten have none.
+pub(super) fn tell(teller: &mut Teller, response: &Response<'_>, submitted: Time) {
+    if teller.random.per_mille(400) {
+        return;
+    }
+    let random = &mut teller.random;
+    let most = random.index(HIGHLIGHTS.len() / 2 + 1);
+    let highlights = &HIGHLIGHTS[most..most + random.index(4)];
+    let report = Report { id: random.id(), response, summary: random.pick(&SUMMARIES), highlights };
+    let written = submitted.after(random.between(SECOND, 20 * SECOND));
+    let locked = random.per_mille(250);
+    report.write(teller, "report.created", (State { status: "draft", locked }, written));
+    let (locked, now) = if locked { report.sell(teller, written) } else { (false, written) };
+    report.review(teller, locked, now);
+}
+
+impl Report<'_> {
+    fn write(&self, teller: &mut Teller, kind: &'static str, (state, at): (State, Time)) {
+        let Self { id, response, summary, highlights } = *self;
+        teller.tell(kind, at, |data| {
+            data.plain("report_id", id).plain("response_id", response.id);
+            data.text("title", response.form.template.title).text("status", state.status);
+            data.text("summary", summary).texts("highlights", highlights);
+            data.text("review_url", &format!("https://forms.example.com/reports/{id}"));
+            data.bare("locked", state.locked);
+        });
+    }
+
+    /// Whether it is still locked, and when that was settled: most pay.
+    fn sell(&self, teller: &mut Teller, written: Time) -> (bool, Time) {
+        let paid = written.after(teller.random.between(MINUTE, 2 * DAY));
+        if teller.random.per_mille(350) {
+            return (true, paid);
+        }
+        let bought = Bought { report: Some(self.id), booking: None };
+        pay(teller, self.response, (bought, paid));
+        let unlocked = paid.after(teller.random.between(SECOND, MINUTE));
+        let state = State { status: "draft", locked: false };
+        self.write(teller, "report.changed", (state, unlocked));
+        (false, unlocked)
+    }
+
+    fn review(&self, teller: &mut Teller, locked: bool, now: Time) {
+        let changed = now.after(teller.random.between(MINUTE, DAY));
+        if teller.random.per_mille(350) {
+            let state = State { status: "in_review", locked };
+            self.write(teller, "report.changed", (state, changed));
+        }
+        if teller.random.per_mille(250) {
+            return;
+        }
+        let approved = changed.after(teller.random.between(MINUTE, 8 * HOUR));
+        self.moved(teller, "report.approved", approved);
+        let sent = approved.after(teller.random.between(SECOND, HOUR));
+        self.moved(teller, "report.sent", sent);
+        if teller.random.per_mille(600) {
+            let opened = sent.after(teller.random.between(MINUTE, 4 * DAY));
+            self.moved(teller, "report.opened", opened);
+        }
+    }
+
+    fn moved(&self, teller: &mut Teller, kind: &'static str, at: Time) {
+        teller.tell(kind, at.after(50), |data| {
+            data.plain("report_id", self.id).plain("at", at);
+        });
+    }
+}
+
+/// What a payment was for.
+#[derive(Clone, Copy)]
+pub(super) struct Bought {
+    pub(super) report: Option<Uuid>,
+    pub(super) booking: Option<Uuid>,
+}
+
+/// Tells of a payment.
+pub(super) fn pay(teller: &mut Teller, response: &Response<'_>, (bought, at): (Bought, Time)) {
+    let payment = teller.random.id();
+    let amount = 1_900 + 500 * teller.random.below(60);
+    let currency = if response.firm.home.lang == "en" { "GBP" } else { "EUR" };
+    teller.tell("payment.received", at.after(300), |data| {
+        data.plain("payment_id", payment).plain("response_id", response.id);
+        if let Some(report) = bought.report {
+            data.plain("report_id", report);
+        }
+        if let Some(booking) = bought.booking {
+            data.plain("booking_id", booking);
+        }
+        data.bare("amount", amount).text("currency", currency).plain("at", at);
+    });
+}

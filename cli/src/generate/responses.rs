@@ -1,0 +1,185 @@
+//! One response: saved on the way, submitted or left, and what follows.
+
+use uuid::Uuid;
+
+use super::event::{DAY, HOUR, Line, MINUTE, SECOND, Teller, Time};
+use super::firms::Firm;
+use super::forms::Form;
+use super::json::Object;
+use super::people::Person;
+use super::random::Random;
+use super::words::{DEVICES, Kind, Question, UTM};
+use super::{aftermath, bookings, reports, unruly};
+
+/// Responses draw from rows of their own.
+const KIND: u64 = 2;
+
+/// How much later than it happens something is reported, in milliseconds.
+const LAG: (i64, i64) = (20, 700);
+
+/// A response as it will be in the end.
+pub(super) struct Response<'a> {
+    pub(super) id: Uuid,
+    pub(super) firm: &'a Firm,
+    pub(super) form: &'a Form,
+    pub(super) person: Person,
+    pub(super) fate: aftermath::Fate,
+    pub(super) score: u64,
+    device: &'static str,
+    ending: &'static str,
+    answers: Vec<(&'static Question, String)>,
+    amount: u64,
+    hidden: Vec<(&'static str, &'static str)>,
+}
+
+/// Tells of the response with this number, which begins at this time.
+pub(super) fn tell(seed: u64, number: u64, begins: Time, firms: &[Firm]) -> Vec<Line> {
+    let mut random = Random::of(seed, KIND, number);
+    let (firm, form) = asked(&mut random, begins, firms);
+    let response = Response::of(&mut random, number, (firm, form, begins));
+    let mut teller = Teller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
+    if let Some(submitted) = response.answer(&mut teller, begins) {
+        aftermath::score(&mut teller, &response, submitted);
+        reports::tell(&mut teller, &response, submitted);
+        bookings::tell(&mut teller, &response, submitted);
+    }
+    aftermath::end(&mut teller, &response, begins);
+    unruly::shake(&mut teller);
+    teller.lines
+}
+
+/// A form that is open: earlier firms are asked more often.
+fn asked<'a>(random: &mut Random, at: Time, firms: &'a [Firm]) -> (&'a Firm, &'a Form) {
+    let drawn = random.index(firms.len()).min(random.index(firms.len()));
+    let is_gone = firms[drawn].closes_at.is_some_and(|closes_at| closes_at <= at);
+    let firm = &firms[if is_gone { 0 } else { drawn }];
+    let form = &firm.forms[random.index(firm.forms.len())];
+    (firm, if form.is_open(at) { form } else { &firm.forms[0] })
+}
+
+impl<'a> Response<'a> {
+    fn of(
+        random: &mut Random,
+        number: u64,
+        (firm, form, begins): (&'a Firm, &'a Form, Time),
+    ) -> Self {
+        let fate = aftermath::Fate::of(random);
+        let person = Person::of(random, firm, fate.is_personal().then_some(number));
+        let template = form.template;
+        let questions = template.questions.iter();
+        let answers = questions.map(|q| (q, answer(random, q, (&person, begins)))).collect();
+        Self {
+            id: random.id(),
+            firm,
+            form,
+            person,
+            fate,
+            score: random.below(101),
+            device: random.pick(&DEVICES),
+            ending: random.pick(template.endings),
+            answers,
+            amount: random.below(2_000_000),
+            hidden: hidden(random, form),
+        }
+    }
+
+    /// Tells of its saves and its submission; answers when that was. Most save once or not at all.
+    fn answer(&self, teller: &mut Teller, begins: Time) -> Option<Time> {
+        let submits = teller.random.per_mille(860);
+        let saves = teller.random.pick(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
+        let saves = if submits { saves } else { 1.max(saves) };
+        let mut now = begins;
+        for save in 0..saves {
+            let answered = self.answers.len() * (save + 1) / 5;
+            self.report(teller, ("response.saved", "saved_at"), (now, answered));
+            now = now.after(teller.random.between(5 * SECOND, 6 * MINUTE));
+        }
+        submits.then(|| {
+            let all = self.answers.len();
+            self.report(teller, ("response.submitted", "submitted_at"), (now, all));
+            now
+        })
+    }
+
+    /// Tells as much of it as is answered; a save knows no ending.
+    fn report(
+        &self,
+        teller: &mut Teller,
+        (kind, when): (&'static str, &'static str),
+        (at, answered): (Time, usize),
+    ) {
+        let time = at.after(teller.random.between(LAG.0, LAG.1));
+        teller.tell(kind, time, |data| {
+            data.plain("response_id", self.id).plain("form_id", self.form.id).plain(when, at);
+            data.text("device", self.device).text("lang", self.person.origin.lang);
+            if kind == "response.submitted" {
+                data.text("ending", self.ending).object("variables", |one| self.variables(one));
+            }
+            let answers = &self.answers[..answered];
+            if answers.iter().any(|(question, _)| matches!(question.kind, Kind::Contact)) {
+                data.object("respondent", |respondent| self.person.write(respondent));
+            }
+            data.objects("answers", answers, |one, (question, answer)| {
+                one.text("id", question.id).text("question", question.words);
+                one.text("type", question.kind.name()).text("answer", answer);
+            });
+            data.object("hidden", |fields| {
+                self.hidden.iter().for_each(|(key, value)| _ = fields.text(key, value));
+            });
+        });
+    }
+
+    fn variables(&self, fields: &mut Object<'_>) {
+        fields.bare("score", self.score);
+        if self.score > 20 {
+            let (whole, cents) = (self.amount / 100, self.amount % 100);
+            fields.bare("quote", format_args!("{whole}.{cents:02}"));
+        }
+        if self.score > 50 {
+            fields.bare("priority", self.score > 75).text("topic", self.form.template.slug);
+        }
+    }
+}
+
+fn answer(random: &mut Random, question: &Question, (person, at): (&Person, Time)) -> String {
+    match question.kind {
+        Kind::Contact => person.contact(),
+        Kind::Short => person.sentence(random).to_owned(),
+        Kind::Long => person.text(random),
+        Kind::Choice(choices) => choice(random, choices),
+        Kind::Number(most) => number(random, most),
+        Kind::Date => date(at.after(random.between(-400 * DAY, 120 * DAY) + HOUR)),
+    }
+}
+
+/// One of them or, now and then, all.
+fn choice(random: &mut Random, choices: &[&str]) -> String {
+    let all = random.per_mille(150);
+    if all { choices.join(", ") } else { (random.pick(choices)).to_owned() }
+}
+
+/// Small ones are more frequent; one in five has decimals.
+fn number(random: &mut Random, most: u64) -> String {
+    let most = random.below(most + 1);
+    let whole = random.below(most + 1);
+    if random.per_mille(200) { random.digits(&format!("{whole}.##")) } else { whole.to_string() }
+}
+
+fn date(at: Time) -> String {
+    let mut day = at.to_string();
+    day.truncate("2026-11-01".len());
+    day
+}
+
+/// What the link gave: hidden fields, and where it was found.
+fn hidden(random: &mut Random, form: &Form) -> Vec<(&'static str, &'static str)> {
+    let given = form.hidden.iter().filter(|_| random.per_mille(700)).copied().collect::<Vec<_>>();
+    let mut hidden: Vec<_> =
+        given.into_iter().map(|hidden| (hidden.key, random.pick(hidden.values))).collect();
+    if random.per_mille(400) {
+        let (source, medium, campaign) = random.pick(&UTM);
+        hidden.extend([("utm_source", source), ("utm_medium", medium)]);
+        hidden.push(("utm_campaign", campaign));
+    }
+    hidden
+}

@@ -1,0 +1,126 @@
+//! What people and forms say. All of it is made up; addresses are at `example.com` and its like,
+//! phone numbers are of ranges kept for fiction where a country has one.
+
+mod beyond;
+mod forms;
+mod latin;
+
+pub(super) use forms::{HIDDEN, Hidden, Kind, Question, Template};
+
+/// Where a person comes from: names, and what such a person writes.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// The language's code.
+    pub(super) lang: &'static str,
+    /// IANA name of the time zone.
+    pub(super) time_zone: &'static str,
+    /// A phone number, with `#` for digits.
+    pub(super) phone: &'static str,
+    /// First names, as written and in plain ASCII.
+    pub(super) first: &'static [Name],
+    /// Last names.
+    pub(super) last: &'static [Name],
+    /// How a full name is put together.
+    pub(super) order: Order,
+    /// Sentences of free text.
+    pub(super) sentences: &'static [&'static str],
+}
+
+/// A name as it is written, and in plain ASCII for addresses.
+pub(super) type Name = (&'static str, &'static str);
+
+/// How a full name is put together.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    /// First name, space, last name.
+    FirstLast,
+    /// Last name and first name, nothing between them.
+    LastFirst,
+}
+
+/// The languages that forms are written in: of these come the firms.
+pub(super) static HOMES: [(&Origin, &[Template]); 4] = [
+    (&latin::ENGLISH, forms::ENGLISH),
+    (&latin::FRENCH, forms::FRENCH),
+    (&latin::GERMAN, forms::GERMAN),
+    (&latin::SPANISH, forms::SPANISH),
+];
+
+/// Where people come from beside the firm's own country.
+pub(super) static ABROAD: [&Origin; 11] = [
+    &latin::ENGLISH,
+    &latin::FRENCH,
+    &latin::GERMAN,
+    &latin::SPANISH,
+    &latin::POLISH,
+    &latin::VIETNAMESE,
+    &beyond::RUSSIAN,
+    &beyond::GREEK,
+    &beyond::CHINESE,
+    &beyond::ARABIC,
+    &beyond::JAPANESE,
+];
+
+pub(super) const MAIL_DOMAINS: [&str; 3] = ["example.com", "example.org", "example.net"];
+
+pub(super) const COLORS: [&str; 8] =
+    ["#1f5c4d", "#7a1e2c", "#0b3d91", "#f2a900", "#2e2e3a", "#006d77", "#b5179e", "#588157"];
+
+pub(super) const TRADES: [&str; 12] = [
+    "Ltd",
+    "& Daughters",
+    "GmbH",
+    "SARL",
+    "S.L.",
+    "Ceramics",
+    "Logistics",
+    "\"No. 7\" Bakery",
+    "Œuvres d’art",
+    "Maschinenbau KG",
+    "Studio 5/6",
+    "Óptica e Hijos",
+];
+
+pub(super) const PRACTICES: [&str; 6] =
+    ["Accountants", "Legal", "Advisers", "Tax & Audit", "Partners", "Notaries"];
+
+pub(super) const DEVICES: [&str; 4] = ["mobile", "desktop", "mobile", "tablet"];
+
+pub(super) const UTM: [(&str, &str, &str); 6] = [
+    ("newsletter", "email", "autumn-2026"),
+    ("google", "cpc", "tax relief+deadline"),
+    ("linkedin", "social", "été & rentrée"),
+    ("facebook", "social", "jahresabschluss"),
+    ("partner", "referral", "100%-gratis"),
+    ("qr", "print", "店頭"),
+];
+
+/// What anybody may write, wherever from.
+pub(super) const ANYBODY: [&str; 8] = [
+    "👍🏽",
+    "Thanks!! 🙏✨",
+    "See \"Annex B\", page 4 (C:\\Users\\me\\scan.pdf).",
+    "Total: 12 % of 1'204.50 <b>net</b> & VAT.",
+    "👩‍👩‍👧‍👦 We are a family business 🇪🇺",
+    "{\"not\": \"json\", \"but\": [\"close\"]}",
+    "Tab\tseparated\tvalues; and a line\r\nof another system.",
+    "Zu\u{308}rich, cafe\u{301}, \u{202b}שלום\u{202c} 🤷🏾‍♀️",
+];
+
+pub(super) const HIGHLIGHTS: [&str; 8] = [
+    "Two filing dates before the end of the year",
+    "VAT registration recommended",
+    "Délai de prescription : 3 mois restants",
+    "Rücklage prüfen (§ 7g EStG)",
+    "Posible deducción por I+D",
+    "Contract lacks a \"termination\" clause",
+    "Liquidity: 4.2 months 📉",
+    "Κίνδυνος διπλής φορολόγησης",
+];
+
+pub(super) const SUMMARIES: [&str; 4] = [
+    "You are in good shape, with two open points.",
+    "Votre situation demande une réponse avant la fin du mois.\nNous proposons un appel.",
+    "Nach den Angaben ist eine Förderung wahrscheinlich – im Einzelnen zu prüfen.",
+    "Hay margen de mejora: «primero los impuestos, luego lo demás».",
+];

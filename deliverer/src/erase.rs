@@ -1,0 +1,195 @@
+//! Erase: carries out what the log says was erased (architecture, section 2; ruling 27). First the
+//! keys go, from a database of their own, then the rows, and what is queued is cancelled. Done again,
+//! it finds nothing to do: a restored database is brought back to what the log says.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use domain::delivery::{CancelCause, DeliveryEvent};
+use domain::event::Event;
+use domain::response::ResponseEvent;
+use domain::time::Timestamp;
+use eventstore::tail::{self, Stretch};
+use eventstore::worker::{Step, Worker};
+use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
+use projector::{partials, subjects};
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+use vault::{Subject, erasure};
+
+use crate::claim::system;
+use crate::lanes;
+use crate::settings::{Courier, DeliveryError};
+
+/// Events read at a time.
+const READ: i64 = 1_000;
+
+/// The wait for appends that are under way.
+const UNSETTLED: Duration = Duration::from_millis(5);
+
+/// The worker.
+pub struct Erase {
+    courier: Courier,
+    fence: Fence,
+}
+
+impl Erase {
+    /// An eraser by this log.
+    #[must_use]
+    pub const fn new(courier: Courier, fence: Fence) -> Self {
+        Self { courier, fence }
+    }
+}
+
+impl Worker for Erase {
+    const NAME: &'static str = "erase";
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let look = self.fence.look_patiently().await?;
+        let (erased, last) = self.read(look.settled).await?;
+        let Some(last) = last else {
+            return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
+        };
+        // In a database of its own: no lock is held meanwhile.
+        self.courier.keyring.forget(&erased).await?;
+        let mut appending = self.courier.store.begin().await?;
+        if tail::take_checkpoint(appending.connection(), Self::NAME).await?.is_none() {
+            return Ok(Step::IDLE);
+        }
+        self.erase(&mut appending, &erased).await?;
+        tail::move_checkpoint(appending.connection(), Self::NAME, last).await?;
+        appending.commit().await?;
+        Ok(Step::Busy)
+    }
+}
+
+impl Erase {
+    /// What is to be erased next, and how far the log is read then.
+    async fn read(&self, settled: i64) -> Result<(Vec<Subject>, Option<i64>), DeliveryError> {
+        let mut transaction = self.courier.store.begin().await?;
+        let connection = transaction.connection();
+        let Some(after) = tail::take_checkpoint(connection, Self::NAME).await? else {
+            return Ok((Vec::new(), None));
+        };
+        let upcasters = self.courier.store.upcasters();
+        let stretch = Stretch { after, settled, limit: READ };
+        let events = tail::read_erasures(connection, &upcasters, stretch).await?;
+        let erased: HashSet<Subject> = events.iter().filter_map(subject).collect();
+        transaction.commit().await?;
+        Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))
+    }
+}
+
+/// Carries out again whatever the log says was erased: after a restore, before anything is read.
+///
+/// # Errors
+/// [`DeliveryError`].
+pub async fn again(courier: &Courier) -> Result<u64, DeliveryError> {
+    let (mut after, mut erased) = (0, 0);
+    loop {
+        let mut appending = courier.store.begin().await?;
+        let upcasters = courier.store.upcasters();
+        let stretch = Stretch { after, settled: i64::MAX, limit: READ };
+        let events = tail::read_erasures(appending.connection(), &upcasters, stretch).await?;
+        let Some(last) = events.last().map(|event| event.position) else {
+            return Ok(erased);
+        };
+        let gone: Vec<Subject> = events.iter().filter_map(subject).collect();
+        courier.keyring.forget(&gone).await?;
+        let responses: Vec<_> = gone.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let parts = subjects::drop_waiting(appending.connection(), &responses).await?;
+        erasure::erase(appending.connection(), &gone, &parts).await?;
+        appending.commit().await?;
+        (after, erased) = (last, erased + gone.len() as u64);
+    }
+}
+
+impl Erase {
+    async fn erase(
+        &self,
+        appending: &mut Appending<'_>,
+        erased: &[Subject],
+    ) -> Result<(), DeliveryError> {
+        let now = self.courier.clock.now();
+        let connection = appending.connection();
+        let lane_ids = lock_lanes(connection, erased).await?;
+        let queued = take_queued(connection, erased).await?;
+        let per_lane = self.courier.settings.per_lane;
+        lanes::reschedule(connection, &lane_ids, per_lane, now.get()).await?;
+        let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let parts = subjects::drop_waiting(connection, &responses).await?;
+        erasure::erase(connection, erased, &parts).await?;
+        partials::drop_of(connection, &responses).await?;
+        appending.append(queued.iter().map(|row| row.cancelled(now)).collect()).await?;
+        Ok(())
+    }
+}
+
+fn subject(recorded: &RecordedEvent) -> Option<Subject> {
+    match recorded.event {
+        Event::Response(ResponseEvent::ResponseErased { response_id }) => {
+            Some(Subject { firm_id: recorded.context.firm_id, subject_id: response_id })
+        }
+        _ => None,
+    }
+}
+
+/// The lanes of what is queued of these responses, in order.
+async fn lock_lanes(
+    connection: &mut PgConnection,
+    erased: &[Subject],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let (firm_ids, response_ids) = columns(erased);
+    sqlx::query_scalar(
+        "select lane_id from lanes
+          where lane_id in (
+                select lane_id from outbox
+                 where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[])))
+          order by lane_id for update",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+#[derive(FromRow)]
+struct Queued {
+    delivery_id: Uuid,
+    firm_id: Uuid,
+    sequence: i64,
+}
+
+/// Takes what is not in flight out of the outbox; what is, ends by itself: its body is gone.
+async fn take_queued(
+    connection: &mut PgConnection,
+    erased: &[Subject],
+) -> Result<Vec<Queued>, sqlx::Error> {
+    let (firm_ids, response_ids) = columns(erased);
+    sqlx::query_as(
+        "delete from outbox
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and leased_at is null
+         returning delivery_id, firm_id, sequence",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+fn columns(erased: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
+    erased.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
+}
+
+impl Queued {
+    fn cancelled(&self, now: Timestamp) -> NewEvent {
+        NewEvent {
+            aggregate_id: self.delivery_id.to_string(),
+            sequence: self.sequence + 1,
+            event: DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased }.into(),
+            context: system(self.firm_id, self.delivery_id, now),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Purge: what was sent and what receivers answered is kept for a time, then goes, a batch at a time
+//! (ruling 21; case H2). Digests, statuses and times stay in history.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use eventstore::worker::{Step, Worker};
+use projector::deliveries;
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{answers, bodies};
+
+use crate::settings::{Courier, DeliveryError};
+
+/// Rows that go at a time: a transaction stays well under 100 ms.
+const BATCH: u32 = 1_000;
+
+/// From the end of a sweep to the next: what goes is days old, an hour more is nothing.
+const BETWEEN_SWEEPS: TimeDelta = TimeDelta::hours(1);
+
+/// How long what is personal about deliveries is kept after they have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// What was delivered.
+    pub delivered: Duration,
+    /// What failed or was cancelled.
+    pub failed: Duration,
+    /// What receivers answered.
+    pub answers: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        Self { delivered: days(7), failed: days(30), answers: days(30) }
+    }
+}
+
+/// Two who sweep at once would each leave a body to the other.
+async fn is_only_sweeper(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select pg_try_advisory_xact_lock(hashtext('firmforms purge'))")
+        .fetch_one(connection)
+        .await
+}
+
+/// Those of these bodies that nothing queued will send: history knows a body once a try is recorded.
+async fn not_queued(
+    connection: &mut PgConnection,
+    body_ids: &[Uuid],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select body_id from unnest($1::uuid[]) as t(body_id)
+          where not exists (select 1 from outbox o where o.body_id = t.body_id)",
+    )
+    .bind(body_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// The worker. One process sweeps at a time.
+pub struct Purge {
+    courier: Courier,
+    next_sweep: Option<DateTime<Utc>>,
+}
+
+impl Purge {
+    /// A purger of this vault, first as soon as it is stepped.
+    #[must_use]
+    pub const fn new(courier: Courier) -> Self {
+        Self { courier, next_sweep: None }
+    }
+}
+
+impl Worker for Purge {
+    const NAME: &'static str = "purge";
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let now = self.courier.clock.now().get();
+        if self.next_sweep.is_some_and(|next| now < next) {
+            return Ok(Step::IDLE);
+        }
+        let kept = self.courier.settings.retention;
+        let mut transaction = self.courier.store.pool().begin().await?;
+        if !is_only_sweeper(&mut transaction).await? {
+            return Ok(Step::IDLE);
+        }
+        let over = (now - kept.delivered, now - kept.failed);
+        let (purged, unused) = deliveries::purge(&mut transaction, over, BATCH.into()).await?;
+        let unused = not_queued(&mut transaction, &unused).await?;
+        bodies::drop_all(&mut transaction, &unused).await?;
+        let before = now - kept.answers;
+        let answered = answers::forget(&mut transaction, before, BATCH.into()).await?;
+        transaction.commit().await?;
+        if purged.max(answered) == u64::from(BATCH) {
+            return Ok(Step::Busy);
+        }
+        self.next_sweep = Some(now + BETWEEN_SWEEPS);
+        Ok(Step::IDLE)
+    }
+}

@@ -1,0 +1,79 @@
+//! What the claim finds that there is nothing to tell of any more (ruling 27): partial submissions
+//! that were finished before their first try (contract, section Triggers: "stops if they finish
+//! later"), and responses that were erased. They are cancelled in the claim.
+
+use std::collections::HashSet;
+
+use domain::delivery::{CancelCause, DeliveryEvent};
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use eventstore::NewEvent;
+use projector::subjects;
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{Subject, responses};
+
+use crate::claim::{Leased, system};
+
+/// Parts what was leased: what goes on, and what somebody finished later. Claim and submission lock
+/// the response's row, so the order of their commits decides.
+pub(crate) async fn finished_later(
+    connection: &mut PgConnection,
+    leased: Vec<Leased>,
+) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
+    let of_partials: HashSet<Subject> =
+        leased.iter().filter(|row| is_first_of_partial(row)).map(Leased::subject).collect();
+    if of_partials.is_empty() {
+        return Ok((leased, Vec::new()));
+    }
+    let submitted = responses::lock_submitted(connection, &of_partials).await?;
+    let (finished, rest): (Vec<_>, Vec<_>) = leased
+        .into_iter()
+        .partition(|row| is_first_of_partial(row) && submitted.contains(&row.subject()));
+    take_out(connection, &finished).await?;
+    Ok((rest, finished))
+}
+
+/// Parts what was leased: what goes on, and what was erased. That needs no lock: an erasure that
+/// commits after this look finds what was claimed before it in flight.
+pub(crate) async fn erased(
+    connection: &mut PgConnection,
+    leased: Vec<Leased>,
+) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
+    let responses: HashSet<(Uuid, Uuid)> =
+        leased.iter().map(|row| (row.firm_id, row.response_id)).collect();
+    let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
+    let erased: HashSet<(Uuid, Uuid)> =
+        subjects::erased(connection, &responses).await?.into_iter().collect();
+    if erased.is_empty() {
+        return Ok((leased, Vec::new()));
+    }
+    let (gone, rest): (Vec<_>, Vec<_>) =
+        leased.into_iter().partition(|row| erased.contains(&(row.firm_id, row.response_id)));
+    take_out(connection, &gone).await?;
+    Ok((rest, gone))
+}
+
+async fn take_out(connection: &mut PgConnection, rows: &[Leased]) -> Result<(), sqlx::Error> {
+    sqlx::query("delete from outbox where delivery_id = any($1)")
+        .bind(rows.iter().map(|row| row.delivery_id).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+fn is_first_of_partial(row: &Leased) -> bool {
+    row.trigger == Trigger::PartialSubmission.key() && row.tries == 1
+}
+
+/// That they were cancelled, after the tries before, if there were any.
+pub(crate) fn cancelled(rows: &[Leased], cause: CancelCause, now: Timestamp) -> Vec<NewEvent> {
+    rows.iter()
+        .map(|row| NewEvent {
+            aggregate_id: row.delivery_id.to_string(),
+            sequence: row.sequence + 1,
+            event: DeliveryEvent::DeliveryCancelled { cause }.into(),
+            context: system(row.firm_id, row.delivery_id, now),
+        })
+        .collect()
+}

@@ -1,0 +1,189 @@
+//! Reading the `data` of each kind of activity.
+
+use serde_json::Map;
+
+use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
+use crate::document::{NotADocument, Object, ReportDocument, ResponseDocument};
+use crate::firm::{Brand, FirmChange, MemberChange, Role};
+use crate::form::{FormChange, FormDetails, FormEdit, HiddenField};
+use crate::ids::Id;
+use crate::person::AddressChange;
+use crate::trigger::Plan;
+
+pub(super) const fn firm(change: FirmChange) -> Activity {
+    Activity::Firm { change, reply_to: None }
+}
+
+pub(super) fn firm_opened(mut data: Object) -> Result<Activity, NotADocument> {
+    let (brand, reply_to) = brand(Object(data.optional("brand")?))?;
+    let change = FirmChange::Opened {
+        name: data.required("name")?,
+        plan: plan(Object(data.required("plan")?))?,
+        brand,
+    };
+    data.end(Activity::Firm { change, reply_to: Some(reply_to) })
+}
+
+pub(super) fn firm_changed(mut data: Object) -> Result<Activity, NotADocument> {
+    let branded =
+        data.optional::<Option<Map<_, _>>>("brand")?.map(Object).map(brand).transpose()?;
+    let (brand, reply_to) = branded.unzip();
+    let change = FirmChange::Changed {
+        name: data.optional("name")?,
+        plan: data.optional::<Option<Map<_, _>>>("plan")?.map(Object).map(plan).transpose()?,
+        brand,
+        invites_enabled: data.optional("invites_enabled")?,
+    };
+    data.end(Activity::Firm { change, reply_to })
+}
+
+fn plan(mut data: Object) -> Result<Plan, NotADocument> {
+    let plan = Plan { leads_in_full: data.required("leads_in_full")? };
+    data.end(plan)
+}
+
+fn brand(mut data: Object) -> Result<(Brand, Option<String>), NotADocument> {
+    let brand = Brand { color: data.optional("color")?, logo_url: data.optional("logo_url")? };
+    let reply_to = data.optional("reply_to")?;
+    data.end((brand, reply_to))
+}
+
+pub(super) fn member_with_role(
+    mut data: Object,
+    change: fn(Role) -> MemberChange,
+) -> Result<Activity, NotADocument> {
+    let role = data.required("role")?;
+    member(data, change(role))
+}
+
+pub(super) fn member(mut data: Object, change: MemberChange) -> Result<Activity, NotADocument> {
+    let Id(member_id) = data.required("member_id")?;
+    data.end(Activity::Member { member_id, change })
+}
+
+pub(super) fn form(mut data: Object, change: FormChange) -> Result<Activity, NotADocument> {
+    let Id(form_id) = data.required("form_id")?;
+    data.end(Activity::Form { form_id, change })
+}
+
+pub(super) fn form_created(mut data: Object) -> Result<Activity, NotADocument> {
+    let details = FormDetails {
+        title: data.required("title")?,
+        slug: data.required("slug")?,
+        url: data.required("url")?,
+        status: data.required("status")?,
+        hidden_fields: data.required::<Vec<HiddenField>>("hidden_fields")?,
+        created_at: data.required("created_at")?,
+    };
+    form(data, FormChange::Created(details))
+}
+
+pub(super) fn form_changed(mut data: Object) -> Result<Activity, NotADocument> {
+    let edit = FormEdit {
+        title: data.optional("title")?,
+        slug: data.optional("slug")?,
+        url: data.optional("url")?,
+        status: data.optional("status")?,
+        hidden_fields: data.optional("hidden_fields")?,
+        created_at: data.optional("created_at")?,
+    };
+    form(data, FormChange::Changed(edit))
+}
+
+pub(super) fn address(mut data: Object, change: AddressChange) -> Result<Activity, NotADocument> {
+    let email: String = data.required("email")?;
+    data.end(Activity::Address { email: email.parse().ok(), change })
+}
+
+pub(super) fn response(
+    mut data: Object,
+    time: &'static str,
+) -> Result<ResponseReport, NotADocument> {
+    let Id(response_id) = data.required("response_id")?;
+    let Id(form_id) = data.required("form_id")?;
+    let at = data.required(time)?;
+    let document = ResponseDocument::read(data.0)?;
+    Ok(ResponseReport { response_id, form_id, at, document })
+}
+
+pub(super) fn report(mut data: Object) -> Result<Activity, NotADocument> {
+    let Id(response_id) = data.required("response_id")?;
+    let Id(report_id) = data.required("report_id")?;
+    let report = ReportDocument {
+        id: report_id.into(),
+        title: data.required("title")?,
+        status: data.required("status")?,
+        summary: data.optional("summary")?,
+        highlights: data.optional("highlights")?,
+        review_url: data.required("review_url")?,
+        locked: data.optional("locked")?,
+    };
+    data.end(Activity::Report { response_id, report })
+}
+
+pub(super) fn report_moment(
+    mut data: Object,
+    moment: ReportMoment,
+) -> Result<Activity, NotADocument> {
+    let Id(report_id) = data.required("report_id")?;
+    let at = data.required("at")?;
+    data.end(Activity::ReportMoved { report_id, moment, at })
+}
+
+/// What was paid is checked and not kept: no payload shows it.
+pub(super) fn payment(mut data: Object) -> Result<Activity, NotADocument> {
+    let _: serde_json::Number = data.required("amount")?;
+    let _: String = data.required("currency")?;
+    let payment = Payment {
+        payment_id: data.required::<Id>("payment_id")?.into(),
+        response_id: data.required::<Id>("response_id")?.into(),
+        report_id: data.optional::<Option<Id>>("report_id")?.map(Into::into),
+        booking_id: data.optional::<Option<Id>>("booking_id")?.map(Into::into),
+        at: data.required("at")?,
+    };
+    data.end(Activity::PaymentReceived(payment))
+}
+
+pub(super) fn booking_made(mut data: Object) -> Result<Activity, NotADocument> {
+    let Id(response_id) = data.required("response_id")?;
+    let Id(booking_id) = data.required("booking_id")?;
+    let booking = data.booking(booking_id.into())?;
+    data.end(Activity::BookingMade { response_id, booking })
+}
+
+pub(super) fn booking_moved(mut data: Object) -> Result<Activity, NotADocument> {
+    let moved = BookingMove {
+        booking_id: data.required::<Id>("booking_id")?.into(),
+        moved_at: data.required("moved_at")?,
+        starts_at: data.required("starts_at")?,
+        ends_at: data.required("ends_at")?,
+        duration_min: data.required("duration_min")?,
+        time_zone: data.required("time_zone")?,
+    };
+    data.end(Activity::BookingMoved(moved))
+}
+
+pub(super) fn booking_cancelled(mut data: Object) -> Result<Activity, NotADocument> {
+    let Id(booking_id) = data.required("booking_id")?;
+    data.end(Activity::BookingCancelled { booking_id })
+}
+
+pub(super) fn lead(mut data: Object) -> Result<Activity, NotADocument> {
+    let _: serde_json::Number = data.required("score")?;
+    let lead = LeadScore {
+        person: data.required("person")?,
+        response_id: data.required::<Id>("response_id")?.into(),
+        band: data.required::<LeadBand>("band")?,
+    };
+    data.end(Activity::LeadScored(lead))
+}
+
+pub(super) fn response_erased(mut data: Object) -> Result<Activity, NotADocument> {
+    let Id(response_id) = data.required("response_id")?;
+    data.end(Activity::ResponseErased { response_id })
+}
+
+pub(super) fn person_erased(mut data: Object) -> Result<Activity, NotADocument> {
+    let email = data.required("email")?;
+    data.end(Activity::PersonErased { email })
+}

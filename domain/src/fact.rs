@@ -1,0 +1,129 @@
+//! Facts: what the product reports to have happened to a response, a report or a call (contract,
+//! section Triggers; rulings, section Occurrences). Each becomes one occurrence, however often it is
+//! reported, as soon as the response it belongs to is known.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::activity::{Activity, BookingMove, LeadBand, Payment, ReportMoment};
+use crate::occurrence::{Happening, occurrence_id};
+use crate::time::Timestamp;
+use crate::trigger::{Plan, Trigger};
+
+/// Something that happened, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact {
+    /// What it happened to: a response, a report or a call. Until its response is known, it waits.
+    pub subject_id: Uuid,
+    /// The trigger it is for.
+    pub trigger: Trigger,
+    /// When two facts of a trigger are the same.
+    pub key: String,
+    /// When it happened, by the product's clock.
+    pub happened_at: Timestamp,
+    /// The report it is about, if it is about one.
+    pub report_id: Option<Uuid>,
+    /// The call it is about, if it is about one.
+    pub booking_id: Option<Uuid>,
+    /// Used up without telling anybody: the firm's plan does not have the trigger.
+    pub silent: bool,
+}
+
+impl Fact {
+    /// The fact that an activity reports, if it reports one beside a response itself. `person_id`
+    /// is whose lead it is.
+    #[must_use]
+    pub fn of(
+        activity: &Activity,
+        time: Timestamp,
+        (plan, person_id): (Plan, Uuid),
+    ) -> Option<Self> {
+        match activity {
+            Activity::ReportMoved { report_id, moment, at } => {
+                let fact = Self::new(trigger_of(*moment), *report_id, report_id.to_string(), *at);
+                Some(Self { report_id: Some(*report_id), ..fact })
+            }
+            Activity::PaymentReceived(payment) => Some(Self::paid(payment)),
+            Activity::BookingMade { response_id, booking } => {
+                let key = response_id.to_string();
+                let fact = Self::new(Trigger::BookingMade, *response_id, key, time);
+                Some(Self { booking_id: Some(booking.id.into()), ..fact })
+            }
+            Activity::BookingMoved(moved) => Some(Self::moved(moved)),
+            Activity::BookingCancelled { booking_id } => {
+                let key = booking_id.to_string();
+                let fact = Self::new(Trigger::BookingCancelled, *booking_id, key, time);
+                Some(Self { booking_id: Some(*booking_id), ..fact })
+            }
+            Activity::LeadScored(lead) if lead.band == LeadBand::Hot => {
+                let key = person_id.to_string();
+                let fact = Self::new(Trigger::LeadHot, lead.response_id, key, time);
+                Some(Self { silent: !Trigger::LeadHot.offered_to(plan), ..fact })
+            }
+            Activity::LeadScored(_)
+            | Activity::Report { .. }
+            | Activity::ResponseSaved(_)
+            | Activity::ResponseSubmitted(_)
+            | Activity::Firm { .. }
+            | Activity::Member { .. }
+            | Activity::Form { .. }
+            | Activity::Address { .. }
+            | Activity::ResponseErased { .. }
+            | Activity::PersonErased { .. } => None,
+        }
+    }
+
+    fn new(trigger: Trigger, subject_id: Uuid, key: String, happened_at: Timestamp) -> Self {
+        Self {
+            subject_id,
+            trigger,
+            key,
+            happened_at,
+            report_id: None,
+            booking_id: None,
+            silent: false,
+        }
+    }
+
+    fn paid(payment: &Payment) -> Self {
+        let Payment { payment_id, response_id, report_id, booking_id, at } = *payment;
+        let fact = Self::new(Trigger::PaymentReceived, response_id, payment_id.to_string(), at);
+        Self { report_id, booking_id, ..fact }
+    }
+
+    fn moved(moved: &BookingMove) -> Self {
+        let BookingMove { booking_id, moved_at, starts_at, .. } = moved;
+        let key = format!("{booking_id}|{starts_at}|{moved_at}");
+        let fact = Self::new(Trigger::BookingRescheduled, *booking_id, key, *moved_at);
+        Self { booking_id: Some(*booking_id), ..fact }
+    }
+
+    /// The id of the occurrence it becomes.
+    #[must_use]
+    pub fn occurrence_id(&self, firm_id: Uuid) -> Uuid {
+        occurrence_id(firm_id, self.trigger, &self.key)
+    }
+
+    /// What the log records of it, now that its response is known.
+    #[must_use]
+    pub fn happening(&self, form_id: Uuid, response_id: Uuid) -> Happening {
+        Happening {
+            trigger: self.trigger,
+            form_id,
+            response_id,
+            report_id: self.report_id,
+            booking_id: self.booking_id,
+            happened_at: self.happened_at,
+            silent: self.silent,
+        }
+    }
+}
+
+const fn trigger_of(moment: ReportMoment) -> Trigger {
+    match moment {
+        ReportMoment::Approved => Trigger::ReportApproved,
+        ReportMoment::Sent => Trigger::ReportSent,
+        ReportMoment::Opened => Trigger::ReportOpened,
+    }
+}

@@ -1,0 +1,158 @@
+//! Unfinished responses: when each becomes a partial submission, and the timer that records it
+//! (contract, section Triggers).
+//!
+//! The timer deletes the row and records the occurrence in one transaction, a submission deletes it
+//! in its own: whichever commits first decides.
+
+use chrono::{DateTime, Utc};
+use domain::context::{Actor, Context};
+use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
+use domain::trigger::Trigger;
+use eventstore::worker::{Step, Worker};
+use eventstore::{AppendError, Clock, NewEvent, Store};
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+/// Rows taken at a time: a transaction stays well under 100 ms.
+const BATCH: i64 = 500;
+
+/// An unfinished response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Partial {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The response.
+    pub response_id: Uuid,
+    /// The form it answers.
+    pub form_id: Uuid,
+    /// When it becomes a partial submission, unless it goes on.
+    pub due_at: DateTime<Utc>,
+}
+
+/// Sets, or puts off, when responses become partial submissions.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn set(connection: &mut PgConnection, partials: &[Partial]) -> Result<(), sqlx::Error> {
+    if partials.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into partials (firm_id, response_id, form_id, due_at)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[])
+             on conflict (firm_id, response_id) do update set due_at = excluded.due_at",
+    )
+    .bind(partials.iter().map(|partial| partial.firm_id).collect::<Vec<_>>())
+    .bind(partials.iter().map(|partial| partial.response_id).collect::<Vec<_>>())
+    .bind(partials.iter().map(|partial| partial.form_id).collect::<Vec<_>>())
+    .bind(partials.iter().map(|partial| partial.due_at).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Drops responses (of firms) that were submitted or erased.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn drop_of(
+    connection: &mut PgConnection,
+    responses: &[(Uuid, Uuid)],
+) -> Result<(), sqlx::Error> {
+    if responses.is_empty() {
+        return Ok(());
+    }
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    sqlx::query(
+        "delete from partials
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The timer.
+pub struct Partials {
+    store: Store,
+    clock: Clock,
+}
+
+impl Partials {
+    /// A timer of this log by this clock.
+    #[must_use]
+    pub const fn new(store: Store, clock: Clock) -> Self {
+        Self { store, clock }
+    }
+}
+
+impl Worker for Partials {
+    const NAME: &'static str = "partials";
+    type Error = AppendError;
+
+    async fn step(&mut self) -> Result<Step, AppendError> {
+        let now = self.clock.now();
+        let mut appending = self.store.begin().await?;
+        let due = take_due(appending.connection(), now.get()).await?;
+        if due.is_empty() {
+            return Ok(Step::IDLE);
+        }
+        let context = |firm_id, correlation_id| Context {
+            firm_id,
+            recorded_at: now,
+            actor: Actor::System,
+            correlation_id,
+            causation_id: None,
+            traceparent: None,
+        };
+        let events = due
+            .iter()
+            .map(|partial| partial.occurrence(context(partial.firm_id, partial.response_id)));
+        appending.append_new(events.collect()).await?;
+        appending.commit().await?;
+        Ok(Step::Busy)
+    }
+}
+
+impl Partial {
+    fn occurrence(&self, context: Context) -> NewEvent {
+        let trigger = Trigger::PartialSubmission;
+        let id = occurrence_id(self.firm_id, trigger, &self.response_id.to_string());
+        let happening = Happening {
+            trigger,
+            form_id: self.form_id,
+            response_id: self.response_id,
+            report_id: None,
+            booking_id: None,
+            silent: false,
+            happened_at: context.recorded_at,
+        };
+        NewEvent {
+            aggregate_id: id.to_string(),
+            sequence: 1,
+            event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
+            context,
+        }
+    }
+}
+
+async fn take_due(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<Vec<Partial>, sqlx::Error> {
+    sqlx::query_as(
+        "with due as (
+             select firm_id, response_id from partials where due_at <= $1
+              order by due_at limit $2 for update skip locked
+         )
+         delete from partials p using due
+          where p.firm_id = due.firm_id and p.response_id = due.response_id
+         returning p.firm_id, p.response_id, p.form_id, p.due_at",
+    )
+    .bind(now)
+    .bind(BATCH)
+    .fetch_all(connection)
+    .await
+}

@@ -1,0 +1,220 @@
+//! Subjects: what the product reports things of, in any order. A response is known when its form is; a
+//! report or a call, when its response is. What is reported before that waits here (rulings, section
+//! Occurrences).
+//!
+//! Whoever reports of a subject locks its row first: of two that meet, the later sees what the
+//! earlier left.
+
+use std::collections::BTreeSet;
+
+use domain::fact::Fact;
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+/// A firm, and the id of one of its responses, reports or calls.
+pub type SubjectId = (Uuid, Uuid);
+
+/// What is known of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct SubjectRow {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The response, report or call.
+    pub subject_id: Uuid,
+    /// The response a report or call belongs to, once known.
+    pub response_id: Option<Uuid>,
+    /// The form a response answers, once known.
+    pub form_id: Option<Uuid>,
+    /// Whether it is a response that was erased.
+    pub erased: bool,
+}
+
+/// Locks subjects, in order; those nobody heard of are made.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lock(
+    connection: &mut PgConnection,
+    subjects: &BTreeSet<SubjectId>,
+) -> Result<Vec<SubjectRow>, sqlx::Error> {
+    if subjects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
+    sqlx::query_as(
+        "insert into subjects as s (firm_id, subject_id)
+         select * from unnest($1::uuid[], $2::uuid[])
+             on conflict (firm_id, subject_id) do update set erased = s.erased
+         returning firm_id, subject_id, response_id, form_id, erased",
+    )
+    .bind(firm_ids)
+    .bind(subject_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// The responses that these subjects belong to, as far as it is known.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn responses_of(
+    connection: &mut PgConnection,
+    subjects: &BTreeSet<SubjectId>,
+) -> Result<BTreeSet<SubjectId>, sqlx::Error> {
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
+    let rows: Vec<SubjectId> = sqlx::query_as(
+        "select firm_id, response_id from subjects
+          where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and response_id is not null",
+    )
+    .bind(firm_ids)
+    .bind(subject_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// The reports and calls of these responses; what waited for any of them is dropped.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn drop_waiting(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<SubjectId>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    let parts: Vec<SubjectId> = sqlx::query_as(
+        "select firm_id, subject_id from subjects
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(&mut *connection)
+    .await?;
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) =
+        parts.iter().chain(responses).copied().unzip();
+    sqlx::query(
+        "delete from waiting_facts
+          where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(subject_ids)
+    .execute(connection)
+    .await?;
+    Ok(parts)
+}
+
+/// Which of these responses (of firms) were erased.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erased(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<SubjectId>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    sqlx::query_as(
+        "select firm_id, subject_id from subjects
+          where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[])) and erased",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// Writes down what became known of locked subjects.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn know(connection: &mut PgConnection, known: &[SubjectRow]) -> Result<(), sqlx::Error> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update subjects s
+            set response_id = t.response_id, form_id = t.form_id, erased = t.erased
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bool[])
+                as t(firm_id, subject_id, response_id, form_id, erased)
+          where s.firm_id = t.firm_id and s.subject_id = t.subject_id",
+    )
+    .bind(known.iter().map(|row| row.firm_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.subject_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.response_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.form_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.erased).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A fact that waits for its response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The occurrence it will become.
+    pub occurrence_id: Uuid,
+    /// What happened.
+    pub fact: Fact,
+}
+
+/// Lets facts wait; answers how many did not wait before.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn wait(connection: &mut PgConnection, facts: &[Waiting]) -> Result<usize, sqlx::Error> {
+    if facts.is_empty() {
+        return Ok(0);
+    }
+    let new = sqlx::query(
+        "insert into waiting_facts (firm_id, occurrence_id, subject_id, fact)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[])
+             on conflict (occurrence_id, subject_id) do nothing",
+    )
+    .bind(facts.iter().map(|waiting| waiting.firm_id).collect::<Vec<_>>())
+    .bind(facts.iter().map(|waiting| waiting.occurrence_id).collect::<Vec<_>>())
+    .bind(facts.iter().map(|waiting| waiting.fact.subject_id).collect::<Vec<_>>())
+    .bind(facts.iter().map(|waiting| Json(&waiting.fact)).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(usize::try_from(new.rows_affected()).unwrap_or(usize::MAX))
+}
+
+/// Takes out the facts that waited for these responses, or for a report or call of theirs; each with
+/// its response.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take_waiting(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<(SubjectId, Fact)>, sqlx::Error> {
+    if responses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    let rows: Vec<(Uuid, Uuid, Json<Fact>)> = sqlx::query_as(
+        "with known as (
+             select * from unnest($1::uuid[], $2::uuid[]) as t(firm_id, response_id)
+         ), over as (
+             select w.occurrence_id, w.subject_id, k.response_id
+               from known k
+               join waiting_facts w on w.firm_id = k.firm_id and w.subject_id = k.response_id
+              union all
+             select w.occurrence_id, w.subject_id, k.response_id
+               from known k
+               join subjects s on s.firm_id = k.firm_id and s.response_id = k.response_id
+               join waiting_facts w on w.firm_id = s.firm_id and w.subject_id = s.subject_id
+         )
+         delete from waiting_facts w using over
+          where w.occurrence_id = over.occurrence_id and w.subject_id = over.subject_id
+         returning w.firm_id, over.response_id, w.fact",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(firm, response, Json(fact))| ((firm, response), fact)).collect())
+}

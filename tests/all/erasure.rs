@@ -1,0 +1,296 @@
+//! Erasure and retention (cases H1, H2, H3 and H9; rulings 21 and 27).
+
+use std::time::Duration;
+
+use deliverer::erase;
+use eventstore::connect;
+use serde_json::{Value, json};
+use tests::{Firm, Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+async fn submit(world: &World, firm: &Firm, email: &str) -> Uuid {
+    let response_id = world.id();
+    let data = json!({
+        "response_id": response_id, "form_id": firm.form, "submitted_at": "2026-11-01T11:00:00Z",
+        "respondent": {"email": email},
+        "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "canary"}],
+    });
+    let report = world.report(&[activity(firm.id, "response.submitted", data)]).await;
+    assert_eq!(report.status, 202);
+    response_id
+}
+
+async fn report(world: &World, firm: &Firm, kind: &str, data: Value) -> Value {
+    let answer = world.report(&[activity(firm.id, kind, data)]).await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+    answer.body
+}
+
+/// Rows of the vault and keys of the keyring that are left of a response.
+async fn left(world: &World, response_id: Uuid) -> (i64, i64) {
+    let rows: i64 = sqlx::query_scalar(
+        "select (select count(*) from responses where response_id = $1)
+              + (select count(*) from reports where response_id = $1)
+              + (select count(*) from bookings where response_id = $1)
+              + (select count(*) from bodies where response_id = $1)
+              + (select count(*) from answers where response_id = $1)
+              + (select count(*) from partials where response_id = $1)",
+    )
+    .bind(response_id)
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    let keyring = connect(world.database.keyring.clone(), 1);
+    let keys: i64 = sqlx::query_scalar("select count(*) from data_keys where subject_id = $1")
+        .bind(response_id)
+        .fetch_one(&keyring)
+        .await
+        .unwrap();
+    (rows, keys)
+}
+
+async fn causes(world: &World) -> Vec<String> {
+    sqlx::query_scalar("select cause from deliveries where state = 'cancelled' order by cause")
+        .fetch_all(world.pool())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn h1_of_an_erased_response_nothing_is_left_and_what_is_queued_is_cancelled() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    receiver.reply([Reply::status(500).body(b"canary answer")]);
+    let erased = submit(&world, &firm, "a@example.com").await;
+    let part = json!({
+        "report_id": world.id(), "response_id": erased, "title": "T", "status": "draft",
+        "review_url": "https://forms.test/r",
+    });
+    report(&world, &firm, "report.created", part).await;
+    world.deliver().await;
+    let kept = submit(&world, &firm, "b@example.com").await;
+    world.deliver().await;
+    assert_eq!(receiver.received().len(), 2, "the first waits for its second try");
+    assert_eq!(left(&world, erased).await, (4, 1));
+    let body = report(&world, &firm, "response.erased", json!({"response_id": erased})).await;
+    assert_eq!(body["accepted"], 1);
+    let again = report(&world, &firm, "response.erased", json!({"response_id": erased})).await;
+    assert_eq!(again["duplicates"], 1);
+    world.erase().await;
+    world.project().await;
+    assert_eq!((left(&world, erased).await, left(&world, kept).await), ((0, 0), (2, 1)));
+    assert_eq!(causes(&world).await, ["source_erased"]);
+    world.pass(2 * DAY);
+    world.deliver().await;
+    assert_eq!(receiver.received().len(), 2);
+}
+
+/// From the moment it is accepted, before the eraser has come to it: not sent, not sampled.
+#[tokio::test]
+async fn h1_an_accepted_erasure_holds_before_it_is_carried_out() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let erased = submit(&world, &firm, "a@example.com").await;
+    report(&world, &firm, "response.erased", json!({"response_id": erased})).await;
+    world.deliver().await;
+    assert!(receiver.received().is_empty());
+    assert_eq!(causes(&world).await, ["source_erased"]);
+    let sample = world.get(&firm, "/triggers/form_submitted/sample").await;
+    assert!(!sample.text().contains("canary"));
+}
+
+/// What came before, in or after the batch that erases it, and its parts in any order.
+#[tokio::test]
+async fn h1_nothing_of_an_erased_responses_parts_stays() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let (response_id, report_id, booking_id) = (world.id(), world.id(), world.id());
+    let moved = json!({"booking_id": booking_id, "moved_at": "2026-11-01T12:00:00Z",
+                       "starts_at": "2026-11-02T10:00:00Z", "ends_at": "2026-11-02T10:45:00Z",
+                       "duration_min": 45, "time_zone": "Europe/London"});
+    let booked = json!({"booking_id": booking_id, "response_id": response_id, "title": "Call",
+                        "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
+                        "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30,
+                        "time_zone": "Europe/Paris"});
+    let created = json!({"report_id": report_id, "response_id": response_id, "title": "T",
+                         "status": "draft", "review_url": "https://forms.test/r"});
+    let approved = json!({"report_id": report_id, "at": "2026-11-01T11:00:00Z"});
+    report(&world, &firm, "report.approved", approved.clone()).await;
+    report(&world, &firm, "booking.rescheduled", moved.clone()).await;
+    let batch = [
+        ("booking.made", booked),
+        ("booking.rescheduled", moved),
+        ("response.erased", json!({"response_id": response_id})),
+        ("report.created", created),
+        ("report.approved", approved),
+    ];
+    let batch = batch.map(|(kind, data)| activity(firm.id, kind, data));
+    assert_eq!(world.report(&batch).await.status, 202);
+    world.erase().await;
+    let rows: (i64, i64, i64) = sqlx::query_as(
+        "select (select count(*) from reports), (select count(*) from bookings),
+                (select count(*) from waiting_facts)",
+    )
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(rows, (0, 0, 0));
+}
+
+/// Erased before it was fanned out, or between fan-out and claim: cancelled, never sent.
+#[tokio::test]
+async fn h1_what_was_erased_before_its_first_try_is_never_sent() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let queued = submit(&world, &firm, "a@example.com").await;
+    world.fan_out().await;
+    let early = submit(&world, &firm, "a@example.com").await;
+    for response_id in [queued, early] {
+        report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
+    }
+    world.erase().await;
+    world.deliver().await;
+    assert!(receiver.received().is_empty());
+    assert_eq!(causes(&world).await, ["source_erased", "source_erased"]);
+}
+
+/// Reported again, it is accepted and ignored; in whatever order it came.
+#[tokio::test]
+async fn what_is_reported_of_an_erased_response_is_ignored() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let (response_id, report_id) = (world.id(), world.id());
+    report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
+    world.erase().await;
+    let submitted = json!({"response_id": response_id, "form_id": firm.form,
+                           "submitted_at": "2026-11-01T11:00:00Z"});
+    let created = json!({"report_id": report_id, "response_id": response_id, "title": "T",
+                         "status": "draft", "review_url": "https://forms.test/r"});
+    let approved = json!({"report_id": report_id, "at": "2026-11-01T11:00:00Z"});
+    for (kind, data) in [
+        ("response.submitted", submitted),
+        ("report.created", created),
+        ("report.approved", approved),
+    ] {
+        report(&world, &firm, kind, data).await;
+    }
+    world.deliver().await;
+    assert!(receiver.received().is_empty());
+    let rows: i64 =
+        sqlx::query_scalar("select count(*) from responses").fetch_one(world.pool()).await.unwrap();
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test]
+async fn h1_a_persons_responses_go_and_nobody_elses() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let mine = [
+        submit(&world, &firm, "Ann@Example.com").await,
+        submit(&world, &firm, "ann@example.com").await,
+    ];
+    let bobs = submit(&world, &firm, "bob@example.com").await;
+    let elsewhere = submit(&world, &other, "ann@example.com").await;
+    let body = report(&world, &firm, "person.erased", json!({"email": "ANN@example.com"})).await;
+    assert_eq!(body["accepted"], 1);
+    world.erase().await;
+    for response_id in mine {
+        assert_eq!(left(&world, response_id).await, (0, 0));
+    }
+    for response_id in [bobs, elsewhere] {
+        assert_eq!(left(&world, response_id).await, (1, 1));
+    }
+    let again = report(&world, &firm, "person.erased", json!({"email": "ann@example.com"})).await;
+    assert_eq!(again["duplicates"], 1);
+    let events: Vec<String> = sqlx::query_scalar(
+        "select event_type from events where aggregate_type in ('Response', 'Person')
+          order by position",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(events, ["ResponseErased", "ResponseErased", "PersonErased"]);
+}
+
+/// H3: a copy of the main database from before the erasure cannot be read, and restored it is erased
+/// again before anything reads it.
+#[tokio::test]
+async fn h3_what_was_erased_cannot_be_read_in_a_copy_from_before() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response_id = submit(&world, &firm, "ann@example.com").await;
+    let run = async |statement: &str| {
+        sqlx::query(statement).execute(world.pool()).await.unwrap();
+    };
+    run("create table copy as select * from responses").await;
+    report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
+    world.erase().await;
+    run("insert into responses select * from copy").await;
+    let subject = vault::Subject { firm_id: firm.id, subject_id: response_id };
+    let keys = world.service().keyring.find(&[subject]).await.unwrap();
+    assert!(keys.is_empty(), "no key opens the copy");
+    let sample = world.get(&firm, "/triggers/form_submitted/sample").await;
+    assert!(!sample.text().contains("canary"));
+    assert_eq!(erase::again(world.courier()).await.unwrap(), 1);
+    assert_eq!(left(&world, response_id).await, (0, 0));
+}
+
+/// H2: 7 days after delivery, 30 after failure; answers 30 days. Digests stay.
+#[tokio::test]
+async fn h2_bodies_and_answers_go_when_their_time_is_over() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    submit(&world, &firm, "a@example.com").await;
+    world.deliver().await;
+    receiver.reply([Reply::status(400).body(b"no")]);
+    submit(&world, &firm, "b@example.com").await;
+    world.deliver().await;
+    let count = async || -> (i64, i64, i64) {
+        sqlx::query_as(
+            "select (select count(*) from bodies), (select count(*) from answers),
+                    (select count(*) from deliveries where body_sha256 is not null)",
+        )
+        .fetch_one(world.pool())
+        .await
+        .unwrap()
+    };
+    let (bodies, answers, digests) = count().await;
+    assert_eq!((bodies, digests), (2, 2));
+    assert!(answers >= 1);
+    for (days, expected) in [(7, 2), (1, 1), (22, 1), (1, 0)] {
+        world.pass(days * DAY - Duration::from_secs(if days == 7 { 1 } else { 0 }));
+        world.purge().await;
+        assert_eq!(count().await.0, expected, "after {days} more days");
+    }
+    assert_eq!(count().await, (0, 0, 2));
+}
+
+/// Two subscriptions share a body: it stays as long as the one of them that failed needs it.
+#[tokio::test]
+async fn h2_a_shared_body_stays_for_the_last_that_needs_it() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    for path in ["/one", "/two"] {
+        world.subscribe(&firm, &receiver.url(path)).await;
+    }
+    receiver.reply([Reply::status(400)]);
+    submit(&world, &firm, "a@example.com").await;
+    world.deliver().await;
+    let bodies = async || -> i64 {
+        sqlx::query_scalar("select count(*) from bodies").fetch_one(world.pool()).await.unwrap()
+    };
+    let shared = bodies().await;
+    for (days, expected) in [(8, shared), (23, 0)] {
+        world.pass(days * DAY);
+        world.purge().await;
+        assert_eq!(bodies().await, expected);
+    }
+    assert_eq!(shared, 1);
+}

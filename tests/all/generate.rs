@@ -1,0 +1,52 @@
+//! `generate`, by the real binary: the service takes in what it makes up, once.
+
+use serde_json::Value;
+use tests::World;
+use tokio::process::Command;
+
+/// What the binary writes.
+async fn generated(seed: &str) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"))
+        .args(["generate", "--firms", "3", "--responses", "400", "--seed", seed])
+        .env_clear()
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Reports all of it, a thousand at a time: how much was new, and how much was not.
+async fn report(world: &World, events: &[Value]) -> (u64, u64) {
+    let mut sum = (0, 0);
+    for chunk in events.chunks(1_000) {
+        let answer = world.report(chunk).await;
+        assert_eq!(answer.status, 202, "{}", answer.body);
+        sum.0 += answer.body["accepted"].as_u64().unwrap();
+        sum.1 += answer.body["duplicates"].as_u64().unwrap();
+    }
+    sum
+}
+
+async fn in_the_log(world: &World) -> i64 {
+    sqlx::query_scalar("select count(*) from events").fetch_one(world.pool()).await.unwrap()
+}
+
+/// A lead that is not hot is nothing to tell, and no duplicate either.
+fn tells(event: &&Value) -> bool {
+    event["type"] != "lead.scored" || event["data"]["band"] == "hot"
+}
+
+#[tokio::test]
+async fn what_is_generated_is_taken_in_once() {
+    let (world, events) = (World::new().await, generated("1").await);
+    let sent = events.len() as u64;
+    let (accepted, duplicates) = report(&world, &events).await;
+    assert_eq!(accepted + duplicates, sent);
+    assert!((1..sent / 10).contains(&duplicates), "{duplicates} of {sent}");
+    let recorded = in_the_log(&world).await;
+    let telling: Vec<Value> = events.iter().filter(tells).cloned().collect();
+    assert_eq!(report(&world, &telling).await, (0, telling.len() as u64));
+    assert_eq!(in_the_log(&world).await, recorded);
+}

@@ -1,0 +1,48 @@
+//! Erasure: every row that holds something of a response. Its key is dropped by the keyring before.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::keyring::Subject;
+
+/// Drops what is kept of these responses and of their reports and calls (of firms); again, if it was
+/// restored.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erase(
+    connection: &mut PgConnection,
+    subjects: &[Subject],
+    parts: &[(Uuid, Uuid)],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
+        subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
+    for statement in [
+        "delete from responses
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from reports
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from bookings
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from bodies
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from answers
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    ] {
+        sqlx::query(statement)
+            .bind(&firm_ids)
+            .bind(&response_ids)
+            .execute(&mut *connection)
+            .await?;
+    }
+    let (firm_ids, part_ids): (Vec<Uuid>, Vec<Uuid>) = parts.iter().copied().unzip();
+    for statement in [
+        "delete from reports
+          where (firm_id, report_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from bookings
+          where (firm_id, booking_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    ] {
+        sqlx::query(statement).bind(&firm_ids).bind(&part_ids).execute(&mut *connection).await?;
+    }
+    Ok(())
+}

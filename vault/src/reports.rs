@@ -1,0 +1,142 @@
+//! Reports on responses, as the product last reported them (contract, section EventPayload).
+
+use chrono::{DateTime, Utc};
+use domain::document::ReportDocument;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::entropy::Entropy;
+use crate::keyring::{DataKeys, Subject};
+use crate::responses::{VaultError, unless_broken};
+use crate::seal::Broken;
+
+const PURPOSE: &[u8] = b"report";
+
+/// The status a report has from its approval until the product reports another.
+const APPROVED: &str = "approved";
+
+/// A report as it is reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Whose key seals it: the response it is on.
+    pub subject: Subject,
+    /// When it was so, by the product's clock.
+    pub reported_at: DateTime<Utc>,
+    /// What it says.
+    pub document: ReportDocument,
+}
+
+impl Report {
+    /// Its firm and its id.
+    #[must_use]
+    pub fn id(&self) -> (Uuid, Uuid) {
+        (self.subject.firm_id, self.document.id.into())
+    }
+}
+
+/// Puts reports away; the newest of each wins. Answers which were news. Each may be in the list once.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn put(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    reports: &[Report],
+    entropy: &dyn Entropy,
+) -> Result<Vec<(Uuid, Uuid)>, VaultError> {
+    if reports.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut sealed = Vec::with_capacity(reports.len());
+    for report in reports {
+        let bytes = serde_json::to_vec(&report.document)?;
+        sealed.push(keys.get(&report.subject).ok_or(Broken)?.seal(PURPOSE, &bytes, entropy)?);
+    }
+    Ok(sqlx::query_as(
+        "insert into reports as r (firm_id, report_id, response_id, reported_at, document)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::bytea[])
+             on conflict (firm_id, report_id) do update
+            set response_id = excluded.response_id, reported_at = excluded.reported_at,
+                document = excluded.document
+          where r.reported_at is null or excluded.reported_at > r.reported_at
+         returning firm_id, report_id",
+    )
+    .bind(reports.iter().map(|r| r.subject.firm_id).collect::<Vec<_>>())
+    .bind(reports.iter().map(|r| Uuid::from(r.document.id)).collect::<Vec<_>>())
+    .bind(reports.iter().map(|r| r.subject.subject_id).collect::<Vec<_>>())
+    .bind(reports.iter().map(|r| r.reported_at).collect::<Vec<_>>())
+    .bind(sealed)
+    .fetch_all(connection)
+    .await?)
+}
+
+/// Notes when reports (of firms) were approved last, whether they were reported yet or not.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn approve(
+    connection: &mut PgConnection,
+    approved: &[(Uuid, Uuid, DateTime<Utc>)],
+) -> Result<(), sqlx::Error> {
+    if approved.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into reports as r (firm_id, report_id, approved_at)
+         select distinct on (firm_id, report_id) *
+           from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as t(firm_id, report_id, at)
+          order by firm_id, report_id, at desc
+             on conflict (firm_id, report_id) do update
+            set approved_at = greatest(r.approved_at, excluded.approved_at)",
+    )
+    .bind(approved.iter().map(|(firm, ..)| *firm).collect::<Vec<_>>())
+    .bind(approved.iter().map(|(_, report, _)| *report).collect::<Vec<_>>())
+    .bind(approved.iter().map(|(.., at)| *at).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct Row {
+    firm_id: Uuid,
+    report_id: Uuid,
+    response_id: Uuid,
+    reported_at: DateTime<Utc>,
+    document: Vec<u8>,
+    approved_at: Option<DateTime<Utc>>,
+}
+
+/// The reports on these responses, of each the newest last; a damaged one is left out.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn read(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    subjects: &[Subject],
+) -> Result<Vec<Report>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
+        subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
+    let rows: Vec<Row> = sqlx::query_as(
+        "select firm_id, report_id, response_id, reported_at, document, approved_at from reports
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and document is not null
+          order by reported_at, report_id",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.report_id)).collect())
+}
+
+fn open(row: &Row, keys: &DataKeys) -> Result<Report, VaultError> {
+    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
+    let bytes = keys.get(&subject).ok_or(Broken)?.open(PURPOSE, &row.document)?;
+    let mut document: ReportDocument = serde_json::from_slice(&bytes)?;
+    if row.approved_at.is_some_and(|at| at >= row.reported_at) {
+        APPROVED.clone_into(&mut document.status);
+    }
+    Ok(Report { subject, reported_at: row.reported_at, document })
+}
