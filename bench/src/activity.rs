@@ -19,7 +19,7 @@ const AT: &str = "2026-10-12T09:30:00.000Z";
 pub(crate) struct Firm {
     pub(crate) id: Uuid,
     pub(crate) owner: Uuid,
-    form: Uuid,
+    pub(crate) form: Uuid,
 }
 
 impl Firm {
@@ -55,7 +55,8 @@ impl Firm {
         all.chunks(per_batch).map(batch).collect()
     }
 
-    fn event(self, kind: &str, data: &Value) -> Value {
+    /// One report.
+    pub(crate) fn event(self, kind: &str, data: &Value) -> Value {
         json!({
             "specversion": "1.0", "id": SystemEntropy.id(), "source": "urn:bench", "type": kind,
             "time": AT, "firmid": self.id, "data": data,

@@ -7,6 +7,7 @@
 mod activity;
 mod ceiling;
 mod child;
+mod connection;
 mod deliveries;
 mod intake;
 mod peer;
@@ -15,6 +16,7 @@ mod receiver;
 mod report;
 mod service;
 mod statements;
+mod taking_in;
 mod usage;
 
 use std::future::Future;
@@ -24,6 +26,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::deliveries::Deliveries;
+use crate::intake::Intake;
 use crate::reads::Reads;
 
 /// Measures the service.
@@ -38,11 +41,16 @@ struct Arguments {
 enum Command {
     /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
     Deliveries(Deliveries),
+    /// Activities per second taken in from a file and over HTTP, and how that goes as the log grows.
+    Intake(Intake),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
     Reads(Reads),
     /// The caller, in a process of its own; started by `reads`.
     #[command(hide = true)]
     Caller,
+    /// The product, in a process of its own; started by `intake`.
+    #[command(hide = true)]
+    Product,
     /// The receiver, in a process of its own; started by `deliveries`.
     #[command(hide = true)]
     Receiver,
@@ -51,8 +59,10 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Deliveries(command) => start(deliveries::run(&command)),
+        Command::Intake(command) => start(intake::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Caller => reads::caller::run(),
+        Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),
     };
     match done {

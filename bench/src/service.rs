@@ -21,10 +21,10 @@ use tower::ServiceExt;
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::activity::Firm;
-use crate::intake::{take_in, take_in_all};
 use crate::peer::Peer;
 use crate::receiver::Tally;
 use crate::statements::{self, Statement};
+use crate::taking_in::{take_in, take_in_all};
 use crate::usage::{Cpu, Memory, Processes, forget_peak};
 
 /// PostgreSQL as it comes, but for its buffers. A temporary cluster is careless unless told.

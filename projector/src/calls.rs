@@ -3,7 +3,8 @@
 //!
 //! Each counter is a ring of the last calls that were admitted. The call that the next one would
 //! replace decides: if it has left the window there is room, otherwise it says when there will be.
-//! A counter's row is locked by its update, so racing calls are counted one after the other.
+//! A counter's row is locked by its update, so racing calls are counted one after the other. A call that
+//! finds the ring full without a lock is refused without one: it cannot have room again before its time.
 
 use chrono::{DateTime, Utc};
 use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS};
@@ -74,14 +75,20 @@ pub async fn authenticate(
                     f.name as firm_name, f.status = 'active' as firm_active, f.leads_in_full
                from key_auth k join firms f on f.firm_id = k.firm_id
               where k.sha256 = $1 and k.revoked_at is null
-         ), counted as (
+         ), full_ring as (
+             select c.calls[c.place] as next from key_calls c join caller using (key_id)
+              where not ",
+        is_free!(),
+        "), counted as (
              insert into key_calls as c (key_id, calls) select key_id, array[$2] from caller
+              where not exists (select 1 from full_ring)
                  on conflict (key_id) ",
         count_into_ring!(),
         "    returning admitted, calls[place] as next
          )
-         select caller.*, case when counted.admitted then null else counted.next end as full_since
-           from caller cross join counted"
+         select caller.*, coalesce((select next from full_ring),
+                                   (select next from counted where not admitted)) as full_since
+           from caller"
     ))
     .bind(sha256.as_slice())
     .bind(now)

@@ -13,8 +13,8 @@ use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::connection::Connection;
 use super::job::{Calls, Job, Latency};
+use crate::connection::Connection;
 use crate::receiver::say;
 
 /// Makes calls until standard input ends.

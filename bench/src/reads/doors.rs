@@ -26,7 +26,7 @@ pub(super) fn bare(body: Bytes) -> Router {
 }
 
 /// Opens a door on the loopback, and serves it until `stop`.
-pub(super) async fn open(
+pub(crate) async fn open(
     router: Router,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,

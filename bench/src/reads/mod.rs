@@ -6,8 +6,7 @@
 //! caller is a process of its own. The rate limit counts every call, and the run fails unless it did.
 
 pub(crate) mod caller;
-mod connection;
-mod doors;
+pub(crate) mod doors;
 mod job;
 mod measure;
 mod population;

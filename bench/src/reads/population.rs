@@ -21,7 +21,7 @@ use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
 use crate::activity::Firm;
-use crate::intake::take_in;
+use crate::taking_in::take_in;
 
 /// Subscriptions of a key, and so of its firm.
 pub(super) const HOOKS: usize = 100;

@@ -1,15 +1,15 @@
-//! One kept connection: HTTP/1.1, one `GET` at a time, and no more of it than the answers need.
+//! One kept connection: HTTP/1.1, one call at a time, and no more of it than the answers need.
 
 use std::io::Write;
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// An open one.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     address: SocketAddr,
     request: Vec<u8>,
@@ -18,13 +18,13 @@ pub(super) struct Connection {
 
 /// How a call was answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
-    pub(super) ok: bool,
-    pub(super) body_bytes: usize,
+pub(crate) struct Answer {
+    pub(crate) ok: bool,
+    pub(crate) body_bytes: usize,
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (request, answer) = (Vec::new(), BytesMut::with_capacity(256 << 10));
@@ -32,13 +32,40 @@ impl Connection {
     }
 
     /// Calls, and reads the answer to its end.
-    pub(super) async fn get(&mut self, path: &str, key: &str) -> anyhow::Result<Answer> {
+    pub(crate) async fn get(&mut self, path: &str, key: &str) -> anyhow::Result<Answer> {
         self.request.clear();
         write!(
             self.request,
             "GET {path} HTTP/1.1\r\nhost: {}\r\nx-api-key: {key}\r\naccept: */*\r\n\r\n",
             self.address
         )?;
+        let (answer, head_bytes) = self.answer().await?;
+        self.answer.advance(head_bytes + answer.body_bytes);
+        Ok(answer)
+    }
+
+    /// Reports lines of activity, and reads the answer to its end.
+    pub(crate) async fn report(
+        &mut self,
+        token: &str,
+        lines: &[u8],
+    ) -> anyhow::Result<(Answer, Bytes)> {
+        self.request.clear();
+        write!(
+            self.request,
+            "POST /internal/v1/activity HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/x-ndjson\r\ncontent-length: {}\r\n\r\n",
+            self.address,
+            lines.len()
+        )?;
+        self.request.extend_from_slice(lines);
+        let (answer, head_bytes) = self.answer().await?;
+        self.answer.advance(head_bytes);
+        Ok((answer, self.answer.copy_to_bytes(answer.body_bytes)))
+    }
+
+    /// Sends the request, and reads until all of the answer is there: it, and the length of its head.
+    async fn answer(&mut self) -> anyhow::Result<(Answer, usize)> {
         self.stream.write_all(&self.request).await?;
         let (answer, head_bytes) = loop {
             if let Some(head) = head(&self.answer)? {
@@ -46,12 +73,10 @@ impl Connection {
             }
             self.read().await?;
         };
-        let bytes = head_bytes + answer.body_bytes;
-        while self.answer.len() < bytes {
+        while self.answer.len() < head_bytes + answer.body_bytes {
             self.read().await?;
         }
-        self.answer.advance(bytes);
-        Ok(answer)
+        Ok((answer, head_bytes))
     }
 
     async fn read(&mut self) -> anyhow::Result<()> {
@@ -68,5 +93,5 @@ fn head(answer: &[u8]) -> anyhow::Result<Option<(Answer, usize)>> {
     let head = std::str::from_utf8(&answer[..end])?;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let body_bytes = length.context("an answer without a length")?.parse()?;
-    Ok(Some((Answer { ok: head.starts_with("HTTP/1.1 200 "), body_bytes }, end + 4)))
+    Ok(Some((Answer { ok: head.starts_with("HTTP/1.1 20"), body_bytes }, end + 4)))
 }

@@ -1,0 +1,127 @@
+//! One measurement: so many activities, taken in one way, until all that follows from them is queued.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use firmforms::wiring::System;
+
+use super::caught_up::{Counts, counts, fanned_out, listed};
+use super::feed::{Feed, Written};
+use super::file;
+use super::product::{Job, Reported};
+use super::report::Row;
+use crate::child::Child;
+use crate::statements::{self, Statement};
+use crate::usage::{Cpu, Memory, Processes, forget_peak};
+
+/// How activity comes in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way {
+    /// As `firmforms ingest` takes it in.
+    File,
+    /// By the internal door.
+    Http { connections: usize, per_batch: usize },
+}
+
+/// What was measured.
+pub(super) struct Measured {
+    pub(super) way: Way,
+    pub(super) activities_before: usize,
+    pub(super) written: Written,
+    pub(super) reported: Reported,
+    pub(super) taken_in_after: Duration,
+    pub(super) queued_after: Duration,
+    pub(super) listed_after: Duration,
+    pub(super) cpu: Cpu,
+    pub(super) peak_mib: f64,
+    pub(super) counted: Counts,
+    pub(super) statements: Vec<Statement>,
+}
+
+/// What every measurement needs.
+pub(super) struct Bench<'a> {
+    pub(super) system: &'a System,
+    pub(super) processes: Processes,
+    pub(super) product: Child,
+    pub(super) door: SocketAddr,
+    pub(super) token: String,
+    pub(super) feed: Feed,
+    pub(super) file: PathBuf,
+    pub(super) subscriptions: usize,
+    pub(super) statements: bool,
+    /// Taken in by now.
+    pub(super) activities: usize,
+    /// That are expected by now.
+    pub(super) occurrences: usize,
+}
+
+impl Bench<'_> {
+    /// Takes in the next so many activities; they are written before the clock starts.
+    pub(super) async fn take_in(&mut self, activities: usize, way: Way) -> anyhow::Result<Row> {
+        let written = self.feed.write(activities, &self.file)?;
+        let measured = self.measure(written, way).await?;
+        std::fs::remove_file(&self.file)?;
+        self.activities += activities;
+        self.occurrences += written.occurrences;
+        Ok(Row::new(&measured, self.occurrences, self.subscriptions))
+    }
+
+    async fn measure(&mut self, written: Written, way: Way) -> anyhow::Result<Measured> {
+        let pool = self.system.pool();
+        self.prepare(way).await?;
+        if self.statements {
+            statements::forget(pool).await?;
+        }
+        forget_peak()?;
+        let (before, started) = (self.processes.look()?, Instant::now());
+        let reported = self.report(way).await?;
+        let taken_in_after = started.elapsed();
+        fanned_out(pool).await?;
+        let queued_after = started.elapsed();
+        listed(pool).await?;
+        Ok(Measured {
+            way,
+            activities_before: self.activities,
+            written,
+            reported,
+            taken_in_after,
+            queued_after,
+            listed_after: started.elapsed(),
+            cpu: self.processes.look()?.since(before),
+            peak_mib: Memory::look()?.peak_mib,
+            statements: self.statements().await?,
+            counted: counts(pool).await?,
+        })
+    }
+
+    /// The product reads its batches before it begins.
+    async fn prepare(&mut self, way: Way) -> anyhow::Result<()> {
+        let Way::Http { connections, per_batch } = way else {
+            return Ok(());
+        };
+        let (token, file) = (self.token.clone(), self.file.clone());
+        let job = Job { address: self.door, token, file, connections, per_batch };
+        self.product.ask(&serde_json::to_string(&job)?).await?;
+        Ok(())
+    }
+
+    async fn report(&mut self, way: Way) -> anyhow::Result<Reported> {
+        match way {
+            Way::File => {
+                let taken = file::take_in(&self.system.service, &self.file).await?;
+                let (accepted, duplicates) = (taken.accepted, taken.duplicates);
+                Ok(Reported { accepted, duplicates, ..Reported::default() })
+            }
+            Way::Http { .. } => Ok(serde_json::from_str(&self.product.ask("report").await?)?),
+        }
+    }
+
+    async fn statements(&self) -> Result<Vec<Statement>, sqlx::Error> {
+        if self.statements {
+            statements::costliest(self.system.pool()).await
+        } else {
+            Ok(Vec::new())
+        }
+    }
+}
