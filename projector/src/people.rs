@@ -1,5 +1,8 @@
 //! People whose address no mail may go to (contract, section FormInvite; ruling 11).
 
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::person::PersonEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
@@ -17,47 +20,70 @@ impl WithAppend for People {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
+            let mut changes: BTreeMap<(Uuid, Uuid), Change> = BTreeMap::new();
             for recorded in events {
                 if let (Event::Person(event), Ok(person_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
                 {
-                    apply(connection, (recorded.context.firm_id, person_id), *event).await?;
+                    let person = (recorded.context.firm_id, person_id);
+                    changes.entry(person).or_default().take(*event);
                 }
             }
-            Ok(())
+            Ok(apply(connection, &changes).await?)
         })
+    }
+}
+
+/// What is new of a person; what is none stays.
+#[derive(Debug, Default, Clone, Copy)]
+struct Change {
+    unsubscribed: Option<bool>,
+    bounced: Option<bool>,
+    erased_at: Option<DateTime<Utc>>,
+}
+
+impl Change {
+    fn take(&mut self, event: PersonEvent) {
+        match event {
+            PersonEvent::AddressUnsubscribed { .. } => self.unsubscribed = Some(true),
+            PersonEvent::AddressBounced { .. } => self.bounced = Some(true),
+            PersonEvent::AddressRestored { .. } => {
+                (self.unsubscribed, self.bounced) = (Some(false), Some(false));
+            }
+            PersonEvent::PersonErased { time } => self.erased_at = Some(time.get()),
+        }
     }
 }
 
 async fn apply(
     connection: &mut PgConnection,
-    (firm_id, person_id): (Uuid, Uuid),
-    event: PersonEvent,
+    changes: &BTreeMap<(Uuid, Uuid), Change>,
 ) -> Result<(), sqlx::Error> {
-    let erased_at = match event {
-        PersonEvent::PersonErased { time } => Some(time.get()),
-        PersonEvent::AddressUnsubscribed { .. }
-        | PersonEvent::AddressBounced { .. }
-        | PersonEvent::AddressRestored { .. } => None,
-    };
-    let (unsubscribed, bounced) = match event {
-        PersonEvent::AddressUnsubscribed { .. } => (Some(true), None),
-        PersonEvent::AddressBounced { .. } => (None, Some(true)),
-        PersonEvent::AddressRestored { .. } => (Some(false), Some(false)),
-        PersonEvent::PersonErased { .. } => (None, None),
-    };
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (firm_ids, person_ids): (Vec<Uuid>, Vec<Uuid>) = changes.keys().copied().unzip();
     sqlx::query(
-        "insert into people as p (firm_id, person_id, unsubscribed, bounced, erased_at)
-         values ($1, $2, coalesce($3, false), coalesce($4, false), $5)
-             on conflict (firm_id, person_id) do update
-            set unsubscribed = coalesce($3, p.unsubscribed), bounced = coalesce($4, p.bounced),
-                erased_at = coalesce($5, p.erased_at)",
+        "with t as (
+             select * from unnest($1::uuid[], $2::uuid[], $3::bool[], $4::bool[], $5::timestamptz[])
+                  as t(firm_id, person_id, unsubscribed, bounced, erased_at)
+         ), changed as (
+             update people p
+                set unsubscribed = coalesce(t.unsubscribed, p.unsubscribed),
+                    bounced = coalesce(t.bounced, p.bounced),
+                    erased_at = coalesce(t.erased_at, p.erased_at)
+               from t where p.firm_id = t.firm_id and p.person_id = t.person_id
+             returning p.firm_id, p.person_id
+         )
+         insert into people (firm_id, person_id, unsubscribed, bounced, erased_at)
+         select firm_id, person_id, coalesce(unsubscribed, false), coalesce(bounced, false), erased_at
+           from t where (firm_id, person_id) not in (select firm_id, person_id from changed)",
     )
-    .bind(firm_id)
-    .bind(person_id)
-    .bind(unsubscribed)
-    .bind(bounced)
-    .bind(erased_at)
+    .bind(firm_ids)
+    .bind(person_ids)
+    .bind(changes.values().map(|change| change.unsubscribed).collect::<Vec<_>>())
+    .bind(changes.values().map(|change| change.bounced).collect::<Vec<_>>())
+    .bind(changes.values().map(|change| change.erased_at).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

@@ -136,3 +136,23 @@ async fn e23_a_silent_server_is_502_and_the_same_message_id_later() {
     let id = format!("<{}@", sent.body["email_id"].as_str().unwrap());
     assert!(server.mails().iter().all(|mail| header(mail, "Message-ID").starts_with(&id)));
 }
+
+/// Several reports of one person in one batch: the last of each counts.
+#[tokio::test]
+async fn a_batch_may_say_several_things_of_one_person() {
+    let (world, _server) = world().await;
+    let firm = world.firm().await;
+    let of = |kind: &str, email: &str, second| {
+        later(activity(firm.id, kind, json!({"email": email})), second)
+    };
+    let batch = [
+        of("address.unsubscribed", "ann@example.com", 1),
+        of("address.bounced", "bob@example.com", 1),
+        of("address.restored", "ann@example.com", 2),
+        of("address.bounced", "ann@example.com", 3),
+        of("address.restored", "bob@example.com", 4),
+    ];
+    assert_eq!(world.report(&batch).await.body["accepted"], 5);
+    assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("bounced"));
+    assert_eq!(outcome(&invite(&world, &firm, "bob@example.com").await), SENT);
+}
