@@ -97,9 +97,7 @@ pub async fn again(courier: &Courier) -> Result<u64, DeliveryError> {
         };
         let gone: Vec<Subject> = events.iter().filter_map(subject).collect();
         courier.keyring.forget(&gone).await?;
-        let responses: Vec<_> = gone.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-        let parts = subjects::drop_waiting(appending.connection(), &responses).await?;
-        erasure::erase(appending.connection(), &gone, &parts).await?;
+        drop_rows(appending.connection(), &gone).await?;
         appending.commit().await?;
         (after, erased) = (last, erased + gone.len() as u64);
     }
@@ -117,13 +115,18 @@ impl Erase {
         let queued = take_queued(connection, erased).await?;
         let per_lane = self.courier.settings.per_lane;
         lanes::reschedule(connection, &lane_ids, per_lane, now.get()).await?;
-        let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-        let parts = subjects::drop_waiting(connection, &responses).await?;
-        erasure::erase(connection, erased, &parts).await?;
-        partials::drop_of(connection, &responses).await?;
+        drop_rows(connection, erased).await?;
         appending.append(queued.iter().map(|row| row.cancelled(now)).collect()).await?;
         Ok(())
     }
+}
+
+/// Everything kept of these responses, and what waited for them.
+async fn drop_rows(connection: &mut PgConnection, erased: &[Subject]) -> Result<(), sqlx::Error> {
+    let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let parts = subjects::drop_waiting(connection, &responses).await?;
+    erasure::erase(connection, erased, &parts).await?;
+    partials::drop_of(connection, &responses).await
 }
 
 fn subject(recorded: &RecordedEvent) -> Option<Subject> {

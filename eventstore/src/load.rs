@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use crate::append::RecordedEvent;
 use crate::error::AppendError;
-use crate::tail::{StoredEvent, TailError};
+use crate::tail::{StoredEvent, TailError, events_where};
 use crate::upcast::Upcasters;
 
 /// Which stream: its kind, and its id there.
@@ -30,13 +30,10 @@ pub async fn load_many(
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let (kinds, ids): (Vec<&str>, Vec<&str>) =
         streams.iter().map(|stream| (stream.aggregate_type, stream.aggregate_id.as_str())).unzip();
-    let rows: Vec<StoredEvent> = sqlx::query_as(
-        "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                payload, metadata, firm_id, event_id, recorded_at
-           from events
-          where (aggregate_type, aggregate_id) in (select * from unnest($1::text[], $2::text[]))
-          order by aggregate_type, aggregate_id, sequence",
-    )
+    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+        "(aggregate_type, aggregate_id) in (select * from unnest($1::text[], $2::text[]))
+          order by aggregate_type, aggregate_id, sequence"
+    ))
     .bind(kinds)
     .bind(ids)
     .fetch_all(connection)

@@ -42,6 +42,19 @@ pub struct Stretch {
     pub limit: i64,
 }
 
+/// The statement that reads [`StoredEvent`]s where this holds.
+macro_rules! events_where {
+    ($condition:literal) => {
+        concat!(
+            "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+                    payload, metadata, firm_id, event_id, recorded_at
+               from events where ",
+            $condition
+        )
+    };
+}
+pub(crate) use events_where;
+
 /// The events of a stretch, in order.
 ///
 /// # Errors
@@ -51,9 +64,7 @@ pub async fn read(
     upcasters: &Upcasters,
     stretch: Stretch,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = "select position, aggregate_type, aggregate_id, sequence, event_type,
-                event_version, payload, metadata, firm_id, event_id, recorded_at
-           from events where position > $1 and position <= $2 order by position limit $3";
+    let statement = events_where!("position > $1 and position <= $2 order by position limit $3");
     select(connection, upcasters, (statement, stretch)).await
 }
 
@@ -66,11 +77,10 @@ pub async fn read_occurrences(
     upcasters: &Upcasters,
     stretch: Stretch,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = "select position, aggregate_type, aggregate_id, sequence, event_type,
-                event_version, payload, metadata, firm_id, event_id, recorded_at
-           from events
-          where aggregate_type = 'Occurrence' and position > $1 and position <= $2
-          order by position limit $3";
+    let statement = events_where!(
+        "aggregate_type = 'Occurrence' and position > $1 and position <= $2
+          order by position limit $3"
+    );
     select(connection, upcasters, (statement, stretch)).await
 }
 
@@ -83,11 +93,10 @@ pub async fn read_erasures(
     upcasters: &Upcasters,
     stretch: Stretch,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = "select position, aggregate_type, aggregate_id, sequence, event_type,
-                event_version, payload, metadata, firm_id, event_id, recorded_at
-           from events
-          where aggregate_type = 'Response' and position > $1 and position <= $2
-          order by position limit $3";
+    let statement = events_where!(
+        "aggregate_type = 'Response' and position > $1 and position <= $2
+          order by position limit $3"
+    );
     select(connection, upcasters, (statement, stretch)).await
 }
 

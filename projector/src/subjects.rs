@@ -62,6 +62,9 @@ pub async fn responses_of(
     connection: &mut PgConnection,
     subjects: &BTreeSet<SubjectId>,
 ) -> Result<BTreeSet<SubjectId>, sqlx::Error> {
+    if subjects.is_empty() {
+        return Ok(BTreeSet::new());
+    }
     let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
     let rows: Vec<SubjectId> = sqlx::query_as(
         "select firm_id, response_id from subjects

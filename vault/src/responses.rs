@@ -186,7 +186,8 @@ pub async fn of_people(
     let (firm_ids, person_ids): (Vec<Uuid>, Vec<Uuid>) = people.iter().copied().unzip();
     sqlx::query_as(
         "select firm_id, person_id, response_id from responses
-          where (firm_id, person_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+          where (firm_id, person_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+          order by firm_id, person_id, response_id",
     )
     .bind(firm_ids)
     .bind(person_ids)

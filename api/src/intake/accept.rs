@@ -16,7 +16,8 @@ use vault::responses::{self as vault_responses, Response};
 use vault::{DataKeys, Subject, bookings, reports as vault_reports, secrets};
 
 use super::batch::{
-    Changing, Named, erased_people, firms_of_leads, report_ids, reported_of, streams, subjects_of,
+    Changing, Named, erased_people, firms_of_leads, parts_of, report_ids, reported_of, streams,
+    subjects_of,
 };
 use super::cloudevents::CloudEvent;
 use super::consequences::{Condemned, with_consequences};
@@ -117,7 +118,7 @@ impl Intake<'_> {
         let of_people = vault_responses::of_people(connection, &people).await?;
         let mut reported_of = reported_of(&self.batch);
         reported_of.extend(of_people.iter().map(|one| (one.firm_id, one.response_id)));
-        let subjects = lock_subjects(connection, reported_of).await?;
+        let subjects = lock_subjects(connection, reported_of, &parts_of(&self.batch)).await?;
         // A response that came in between is erased too.
         if vault_responses::of_people(connection, &people).await? != of_people {
             return Err(AppendError::Conflict.into());
@@ -236,12 +237,13 @@ impl Intake<'_> {
     }
 }
 
-/// Locks what is reported of and the responses it belongs to, all in one order.
+/// Locks what is reported of and the responses that its parts belong to, all in one order.
 async fn lock_subjects(
     connection: &mut PgConnection,
     reported_of: BTreeSet<SubjectId>,
+    parts: &BTreeSet<SubjectId>,
 ) -> Result<Vec<SubjectRow>, AppendError> {
-    let mut ids = subjects::responses_of(connection, &reported_of).await?;
+    let mut ids = subjects::responses_of(connection, parts).await?;
     ids.extend(reported_of);
     let rows = subjects::lock(connection, &ids).await?;
     let is_locked = |row: &SubjectRow| {

@@ -120,6 +120,11 @@ pub(super) fn reported_of(batch: &[CloudEvent]) -> BTreeSet<SubjectId> {
         .collect()
 }
 
+/// The reports and calls among them.
+pub(super) fn parts_of(batch: &[CloudEvent]) -> BTreeSet<SubjectId> {
+    batch.iter().filter_map(|event| Some((event.firm_id, event.activity.part_id()?))).collect()
+}
+
 /// The firms whose plan decides about a lead.
 pub(super) fn firms_of_leads(batch: &[CloudEvent]) -> Vec<Uuid> {
     let of_leads = batch.iter().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
