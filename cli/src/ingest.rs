@@ -33,7 +33,10 @@ async fn take_in(service: &Service, file: &Path) -> anyhow::Result<Accepted> {
 }
 
 /// Takes in lines, chunk by chunk.
-pub(crate) async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<Accepted> {
+///
+/// # Errors
+/// Names the line that is refused, and the first that was not taken in with it.
+pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<Accepted> {
     let mut done = Accepted { accepted: 0, duplicates: 0 };
     let mut chunk = Chunk::default();
     for line in input.split(b'\n') {

@@ -6,7 +6,7 @@ mod databases;
 mod demo;
 mod doors;
 mod generate;
-mod ingest;
+pub mod ingest;
 mod openapi;
 mod operate;
 pub mod serve;
