@@ -1,118 +1,66 @@
-//! What the product reports in a run: a firm with its owner and form, and submitted responses.
+//! What the product reports in a run: what `firmforms generate` makes up, with one seed, of which
+//! each measurement takes what it needs.
 
-use anyhow::bail;
-use api::intake::CloudEvent;
-use bytes::Bytes;
-use domain::activity::Activity;
-use domain::payload::{EventPayload, FormPart, PayloadSource};
-use domain::trigger::Trigger;
-use serde_json::{Value, json};
+use anyhow::Context;
+use api::intake::{CloudEvent, Format, parse};
+use domain::trigger::Plan;
+use firmforms::expected::Expected;
+use firmforms::generate::{Line, MadeUp};
 use uuid::Uuid;
-use vault::{Entropy, SystemEntropy};
 
-const FORM_TITLE: &str = "New client enquiry";
-const FORM_URL: &str = "https://forms.example.com/harrow-lane/new-client-enquiry";
-const AT: &str = "2026-10-12T09:30:00.000Z";
+/// More than any run takes. They are told one after the other: a longer run begins like a shorter.
+const RESPONSES: u64 = 1_000_000;
 
-/// A firm, before it is reported.
+const SEED: u64 = 1;
+
+/// The activity of so many firms.
+pub(crate) fn made_up(firms: u32) -> MadeUp {
+    MadeUp::new(firms, RESPONSES, SEED)
+}
+
+/// A report: its line, and what it says.
+pub(crate) struct Told {
+    pub(crate) line: Vec<u8>,
+    pub(crate) event: CloudEvent,
+}
+
+impl Told {
+    pub(crate) fn of(line: &Line) -> anyhow::Result<Self> {
+        let mut bytes = Vec::with_capacity(1 << 10);
+        line.write(&mut bytes)?;
+        let event = parse(Format::Lines, &bytes)?.pop().context("an empty line")?;
+        Ok(Self { line: bytes, event })
+    }
+}
+
+/// A firm that was reported.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Firm {
     pub(crate) id: Uuid,
     pub(crate) owner: Uuid,
-    pub(crate) form: Uuid,
+    pub(crate) plan: Plan,
 }
 
-impl Firm {
-    pub(crate) fn new() -> Self {
-        Self { id: SystemEntropy.id(), owner: SystemEntropy.id(), form: SystemEntropy.id() }
-    }
-
-    /// The reports that bring it into being, as a batch.
-    pub(crate) fn opening(self) -> Vec<u8> {
-        let opened = json!({"name": "Harrow Lane", "plan": {"leads_in_full": true}});
-        let joined = json!({"member_id": self.owner, "role": "owner"});
-        batch(&[
-            self.event("firm.opened", &opened),
-            self.event("member.joined", &joined),
-            self.event("form.created", &form(self.form, AT)),
-        ])
-    }
-
-    /// So many forms more, a second apart, in batches of this many.
-    pub(crate) fn forms(self, forms: usize, per_batch: usize) -> Vec<Vec<u8>> {
-        let event = |number: usize| {
-            let at = format!("2026-10-12T10:{:02}:{:02}.000Z", number / 60 % 60, number % 60);
-            self.event("form.created", &form(SystemEntropy.id(), &at))
-        };
-        let all: Vec<Value> = (0..forms).map(event).collect();
-        all.chunks(per_batch).map(batch).collect()
-    }
-
-    /// Submitted responses, in batches of this many.
-    pub(crate) fn submissions(self, events: usize, per_batch: usize) -> Vec<Vec<u8>> {
-        let all: Vec<Value> =
-            (0..events).map(|_| self.event("response.submitted", &self.response())).collect();
-        all.chunks(per_batch).map(batch).collect()
-    }
-
-    /// One report.
-    pub(crate) fn event(self, kind: &str, data: &Value) -> Value {
-        json!({
-            "specversion": "1.0", "id": SystemEntropy.id(), "source": "urn:bench", "type": kind,
-            "time": AT, "firmid": self.id, "data": data,
-        })
-    }
-
-    fn response(self) -> Value {
-        json!({
-            "response_id": SystemEntropy.id(), "form_id": self.form, "submitted_at": AT,
-            "device": "mobile", "lang": "en", "ending": "default",
-            "respondent": {"name": "Zoë Lefèvre", "first_name": "Zoë", "last_name": "Lefèvre",
-                           "email": "zoe@example.com", "phone": "+44 20 7946 0123",
-                           "company": "Lefèvre & Daughters"},
-            "answers": [
-                {"id": "q1", "question": "What can we help you with?", "type": "long_text",
-                 "answer": "We opened a second shop in spring and our books are a shoe box \
-                            again… Can you take over from March? 🙂"},
-                {"id": "q2", "question": "How many people work for you?", "type": "number",
-                 "answer": "14"},
-                {"id": "q3", "question": "Which services interest you?", "type": "multiple_choice",
-                 "answer": "Bookkeeping, Payroll, Year-end accounts"},
-            ],
-            "variables": {"score": 72}, "hidden": {"referrer": "partner", "utm_source": "news"},
-        })
-    }
+/// What has to be there before anything can happen.
+#[derive(Default)]
+pub(crate) struct Founding {
+    pub(crate) lines: Vec<u8>,
+    pub(crate) expected: Expected,
 }
 
-fn form(id: Uuid, created_at: &str) -> Value {
-    json!({
-        "form_id": id, "title": FORM_TITLE, "slug": "new-client-enquiry", "url": FORM_URL,
-        "status": "published", "hidden_fields": [{"key": "referrer", "label": "Referred by"}],
-        "created_at": created_at,
-    })
-}
+impl Founding {
+    pub(crate) fn of(lines: impl IntoIterator<Item = Line>) -> anyhow::Result<Self> {
+        let mut founding = Self::default();
+        for line in lines {
+            let told = Told::of(&line)?;
+            founding.lines.extend(told.line);
+            founding.expected.note(&told.event);
+        }
+        Ok(founding)
+    }
 
-fn batch(events: &[Value]) -> Vec<u8> {
-    Value::from(events).to_string().into_bytes()
-}
-
-/// What a delivery about this submission sends.
-pub(crate) fn body(event: &CloudEvent) -> anyhow::Result<Bytes> {
-    let Activity::ResponseSubmitted(report) = &event.activity else {
-        bail!("not a submission");
-    };
-    let payload = EventPayload::of(PayloadSource {
-        trigger: Trigger::FormSubmitted,
-        form: FormPart {
-            id: report.form_id.into(),
-            title: FORM_TITLE.to_owned(),
-            url: FORM_URL.to_owned(),
-        },
-        response_id: report.response_id,
-        submitted_at: report.at,
-        document: &report.document,
-        report: None,
-        booking: None,
-    });
-    Ok(serde_json::to_vec(&payload)?.into())
+    pub(crate) fn firms(&self) -> impl Iterator<Item = Firm> {
+        let firms = self.expected.firms.iter();
+        firms.map(|(id, firm)| Firm { id: *id, owner: firm.owner, plan: firm.plan })
+    }
 }

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::intake::{Format, parse};
-use bytes::Bytes;
 use clap::Args;
 use tokio::time::Instant;
 
-use crate::activity::{Firm, body};
 use crate::ceiling::Posts;
 use crate::peer::Peer;
 use crate::report::{Figure, Report};
 use crate::service::Load;
+use crate::submissions::Submissions;
 
 /// Events reported at a time.
 const BATCH: usize = 100;
@@ -66,17 +64,17 @@ impl Deliveries {
         peer: &mut Peer,
         deadline: Instant,
     ) -> anyhow::Result<Figure> {
-        let firm = Firm::new();
-        let events = usize::try_from(self.events)?;
+        let submissions = Submissions::first(usize::try_from(self.events)?)?;
+        let bodies = submissions.bodies()?;
         let load = Load {
-            firm,
-            batches: firm.submissions(events, BATCH).into(),
-            events,
+            batches: submissions.batches(BATCH),
+            founding: submissions.founding,
+            events: bodies.len(),
             subscriptions,
             pg_bin: self.pg_bin.clone(),
             statements: self.statements,
         };
-        let posts = Arc::new(Posts::new(bodies(&load)?, subscriptions, peer)?);
+        let posts = Arc::new(Posts::new(bodies, subscriptions, peer)?);
         let mut ceilings = Vec::new();
         for in_flight in IN_FLIGHT {
             let sent = tokio::time::timeout_at(deadline, posts.send(in_flight, peer)).await;
@@ -86,15 +84,4 @@ impl Deliveries {
         let delivered = load.run(peer, deadline).await?;
         Ok(Figure::new(&load, &ceilings, &delivered))
     }
-}
-
-/// What the deliveries of these events send.
-fn bodies(load: &Load) -> anyhow::Result<Vec<Bytes>> {
-    let mut bodies = Vec::with_capacity(load.events);
-    for batch in load.batches.iter() {
-        for event in parse(Format::Batch, batch)? {
-            bodies.push(body(&event)?);
-        }
-    }
-    Ok(bodies)
 }

@@ -16,6 +16,8 @@ mod receiver;
 mod report;
 mod service;
 mod statements;
+mod submissions;
+mod subscribing;
 mod taking_in;
 mod usage;
 

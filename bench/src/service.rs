@@ -5,26 +5,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
-use api::commands::keys;
-use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use anyhow::{Context, bail};
 use cluster::Cluster;
 use domain::address::AllowedTargets;
+use domain::trigger::Trigger;
+use firmforms::ingest;
 use firmforms::serve::start_workers;
 use firmforms::wiring::{Databases, Role, Setup, System};
 use projector::deliveries;
-use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
-use crate::activity::Firm;
+use crate::activity::Founding;
 use crate::peer::Peer;
 use crate::receiver::Tally;
 use crate::statements::{self, Statement};
-use crate::taking_in::{take_in, take_in_all};
+use crate::subscribing::{make_key, subscribe};
+use crate::taking_in::take_in_all;
 use crate::usage::{Cpu, Memory, Processes, forget_peak};
 
 /// PostgreSQL as it comes, but for its buffers. A temporary cluster is careless unless told.
@@ -47,7 +45,8 @@ const DRAIN: Duration = Duration::from_secs(15);
 
 /// What is reported, and to how many subscriptions it goes.
 pub(crate) struct Load {
-    pub(crate) firm: Firm,
+    /// Of one firm.
+    pub(crate) founding: Founding,
     pub(crate) batches: Arc<[Vec<u8>]>,
     pub(crate) events: usize,
     pub(crate) subscriptions: usize,
@@ -105,18 +104,12 @@ impl Load {
 
     async fn subscribe(&self, system: &System, peer: &Peer) -> anyhow::Result<()> {
         let service = &system.service;
-        take_in(service, &self.firm.opening()).await?;
-        let key = keys::create(service, self.firm.id, self.firm.owner, "Bench")
-            .await
-            .map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
+        ingest::lines(service, self.founding.lines.as_slice()).await?;
+        let firm = self.founding.firms().next().context("a firm")?;
+        let key = make_key(service, firm, "Bench").await?;
         let door = api::public::router(service.clone());
         for number in 0..self.subscriptions {
-            let hook = json!({"trigger": "form_submitted", "target_url": peer.target(number)});
-            let request = Request::post("/api/v1/hooks")
-                .header("x-api-key", key.key.as_str())
-                .body(Body::from(hook.to_string()))?;
-            let answer = door.clone().oneshot(request).await?;
-            ensure!(answer.status() == StatusCode::CREATED, "POST /hooks: {}", answer.status());
+            subscribe(&door, &key, (Trigger::FormSubmitted, peer.target(number))).await?;
         }
         Ok(())
     }

@@ -5,23 +5,13 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use api::Service;
-use api::intake::{Format, accept, parse};
+use api::intake::{CloudEvent, Format, accept, parse};
 use domain::context::Actor;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// Batches under way at a time.
 const REPORTERS: usize = 4;
-
-/// Takes in one batch; all of it must be news.
-pub(crate) async fn take_in(service: &Service, batch: &[u8]) -> anyhow::Result<()> {
-    let events = parse(Format::Batch, batch)?;
-    let accepted = accept(service, events, Actor::Product(Uuid::nil())).await?;
-    if accepted.duplicates > 0 {
-        bail!("{} reports were known", accepted.duplicates);
-    }
-    Ok(())
-}
 
 /// Takes in all batches, four at a time.
 pub(crate) async fn take_in_all(service: &Service, batches: &Arc<[Vec<u8>]>) -> anyhow::Result<()> {
@@ -30,13 +20,22 @@ pub(crate) async fn take_in_all(service: &Service, batches: &Arc<[Vec<u8>]>) -> 
         let (service, batches) = (service.clone(), Arc::clone(batches));
         reporters.spawn(async move {
             for batch in batches.iter().skip(first).step_by(REPORTERS) {
-                take_in(&service, batch).await?;
+                take_in(&service, parse(Format::Lines, batch)?).await?;
             }
             anyhow::Ok(())
         });
     }
     while let Some(ended) = reporters.join_next().await {
         ended??;
+    }
+    Ok(())
+}
+
+/// Takes in one batch; all of it must be news.
+pub(crate) async fn take_in(service: &Service, batch: Vec<CloudEvent>) -> anyhow::Result<()> {
+    let accepted = accept(service, batch, Actor::Product(Uuid::nil())).await?;
+    if accepted.duplicates > 0 {
+        bail!("{} reports were known", accepted.duplicates);
     }
     Ok(())
 }

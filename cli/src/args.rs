@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
-use domain::time::Timestamp;
 use ipnet::IpNet;
 use mailer::{Sender, SmtpUrl};
 use uuid::Uuid;
+
+use crate::generate::MadeUp;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
@@ -104,6 +105,12 @@ pub(crate) struct Demo {
     /// The activity to show.
     #[arg(long, default_value = "demo/activity.ndjson")]
     pub(crate) activity: PathBuf,
+    /// Show activity that is made up instead, with so many responses of three firms.
+    #[arg(long, conflicts_with = "activity", value_parser = value_parser!(u64).range(1..=10_000))]
+    pub(crate) responses: Option<u64>,
+    /// Another number, other activity.
+    #[arg(long, requires = "responses", default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 /// The address mail is sent from while none is named: one that no mail server takes.
@@ -186,24 +193,11 @@ pub(crate) struct Ingest {
     pub(crate) file: PathBuf,
 }
 
-/// What to make up.
+/// What to make up, and where it goes.
 #[derive(Debug, Args)]
 pub(crate) struct Generate {
-    /// How many firms.
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
-    pub(crate) firms: u32,
-    /// How many responses, over all firms.
-    #[arg(long, default_value_t = 100)]
-    pub(crate) responses: u64,
-    /// Another number, other activity.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// When the last of it happens.
-    #[arg(long, default_value = "2026-11-01T00:00:00Z")]
-    pub(crate) until: Timestamp,
-    /// How many weeks it covers.
-    #[arg(long, default_value_t = 12, value_parser = value_parser!(u32).range(1..=520))]
-    pub(crate) weeks: u32,
+    #[command(flatten)]
+    pub(crate) made_up: MadeUp,
     /// The file to write; by default standard output.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,

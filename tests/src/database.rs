@@ -46,15 +46,25 @@ impl TestDatabase {
     pub async fn new() -> Self {
         SHARED.get_or_init(own_cluster).await.database().await
     }
+
+    /// The same, before any migration.
+    pub async fn without_schema() -> Self {
+        let of_nothing = ["template0"; 2];
+        SHARED.get_or_init(own_cluster).await.copies(of_nothing).await
+    }
 }
 
 impl Templates {
     /// New, empty databases in this cluster.
     pub async fn database(&self) -> TestDatabase {
+        self.copies(["template_main", "template_keyring"]).await
+    }
+
+    async fn copies(&self, templates: [&str; 2]) -> TestDatabase {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut connection = self.cluster.connect("postgres").connect().await.unwrap();
-        for kind in ["main", "keyring"] {
-            let create = format!("create database {kind}_{number} template template_{kind}");
+        for (kind, template) in ["main", "keyring"].into_iter().zip(templates) {
+            let create = format!("create database {kind}_{number} template {template}");
             connection.execute(create.as_str()).await.unwrap();
         }
         connection.close().await.unwrap();

@@ -1,46 +1,40 @@
-//! The stream of reports: at each moment a visitor begins, an earlier one submits, of one earlier
-//! still the report is reviewed, and so on. What is reported of a response is so spread over batches,
-//! and meets rows that were written a while ago.
+//! The stream of reports, and what must come of them. Of most responses much is said in a few lines;
+//! the rest comes days later, which is tens of thousands of lines, and meets rows written long ago.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use super::visits::{Told, Visit};
-use crate::activity::Firm;
+use anyhow::Context;
+use firmforms::expected::Expected;
+use firmforms::generate::Line;
+use serde::{Deserialize, Serialize};
 
-/// How many visits later the stages of a visit follow: each over 4,000 activities after the one before
-/// it, so that four batches of 1,000 under way do not have two stages of one visit. From about the
-/// 8,000th activity on, all stages have visits.
-const STAGES: [(u64, Stage); 4] = [
-    (0, Visit::saved),
-    (1_500, Visit::submitted),
-    (3_000, Visit::reviewed),
-    (4_500, Visit::followed_up),
-];
-
-type Stage = fn(Visit) -> Vec<Told>;
+use super::population::FIRMS;
+use crate::activity::{Founding, Told, made_up};
 
 /// Where the stream is.
 pub(super) struct Feed {
-    firms: Vec<Firm>,
-    visits: u64,
-    told: VecDeque<Told>,
+    lines: Box<dyn Iterator<Item = Line>>,
+    expected: Expected,
 }
 
-/// What was written to a file.
-#[derive(Debug, Clone, Copy, Default)]
+/// What was written to a file, and what must have come of everything written until then.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Written {
     pub(super) activities: usize,
     pub(super) bytes: usize,
-    /// That these activities lead to.
     pub(super) occurrences: usize,
+    /// Occurrences that subscribers hear of.
+    pub(super) heard: usize,
 }
 
 impl Feed {
-    pub(super) fn of(firms: Vec<Firm>) -> Self {
-        Self { firms, visits: 0, told: VecDeque::new() }
+    /// The beginning of it.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let made_up = made_up(FIRMS);
+        let Founding { expected, .. } = Founding::of(made_up.founding())?;
+        Ok(Self { lines: Box::new(made_up.responses()), expected })
     }
 
     /// Writes the next so many activities, one a line.
@@ -48,28 +42,16 @@ impl Feed {
         let mut lines = BufWriter::new(File::create(file)?);
         let mut written = Written { activities, ..Written::default() };
         for _ in 0..activities {
-            let told = self.next();
-            let line = told.event.to_string();
-            writeln!(lines, "{line}")?;
-            written.bytes += line.len() + 1;
-            written.occurrences += usize::from(told.occurs);
+            let told = Told::of(&self.lines.next().context("there is no more")?)?;
+            lines.write_all(&told.line)?;
+            written.bytes += told.line.len();
+            self.expected.note(&told.event);
         }
         lines.flush()?;
-        Ok(written)
-    }
-
-    fn next(&mut self) -> Told {
-        loop {
-            if let Some(told) = self.told.pop_front() {
-                return told;
-            }
-            for (later, stage) in STAGES {
-                if let Some(number) = self.visits.checked_sub(later) {
-                    let firm = self.firms[number as usize % self.firms.len()];
-                    self.told.extend(stage(Visit { firm, number }));
-                }
-            }
-            self.visits += 1;
+        for happened in self.expected.happened() {
+            written.occurrences += 1;
+            written.heard += usize::from(!happened.silent);
         }
+        Ok(written)
     }
 }

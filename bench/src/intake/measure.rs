@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use firmforms::wiring::System;
 
 use super::caught_up::{Counts, counts, fanned_out, listed};
-use super::feed::{Feed, Written};
+use super::feed::Written;
 use super::file;
-use super::product::{Job, Reported};
+use super::product::{Job, Order, Reported};
 use super::report::Row;
 use crate::child::Child;
 use crate::statements::{self, Statement};
@@ -46,25 +46,26 @@ pub(super) struct Bench<'a> {
     pub(super) product: Child,
     pub(super) door: SocketAddr,
     pub(super) token: String,
-    pub(super) feed: Feed,
     pub(super) file: PathBuf,
     pub(super) subscriptions: usize,
     pub(super) statements: bool,
     /// Taken in by now.
     pub(super) activities: usize,
-    /// That are expected by now.
+    /// That must have come of them.
     pub(super) occurrences: usize,
 }
 
 impl Bench<'_> {
     /// Takes in the next so many activities; they are written before the clock starts.
     pub(super) async fn take_in(&mut self, activities: usize, way: Way) -> anyhow::Result<Row> {
-        let written = self.feed.write(activities, &self.file)?;
+        let order = Order::Write { activities, file: self.file.clone() };
+        let written: Written = serde_json::from_str(&self.ask(&order).await?)?;
         let measured = self.measure(written, way).await?;
         std::fs::remove_file(&self.file)?;
+        let row = Row::new(&measured, self.occurrences, self.subscriptions);
         self.activities += activities;
-        self.occurrences += written.occurrences;
-        Ok(Row::new(&measured, self.occurrences, self.subscriptions))
+        self.occurrences = written.occurrences;
+        Ok(row)
     }
 
     async fn measure(&mut self, written: Written, way: Way) -> anyhow::Result<Measured> {
@@ -102,8 +103,11 @@ impl Bench<'_> {
         };
         let (token, file) = (self.token.clone(), self.file.clone());
         let job = Job { address: self.door, token, file, connections, per_batch };
-        self.product.ask(&serde_json::to_string(&job)?).await?;
-        Ok(())
+        self.ask(&Order::Report(job)).await.map(drop)
+    }
+
+    async fn ask(&mut self, order: &Order) -> anyhow::Result<String> {
+        self.product.ask(&serde_json::to_string(order)?).await
     }
 
     async fn report(&mut self, way: Way) -> anyhow::Result<Reported> {

@@ -13,7 +13,6 @@ mod measure;
 mod population;
 pub(crate) mod product;
 mod report;
-mod visits;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +30,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::Child;
-use crate::intake::feed::Feed;
 use crate::intake::measure::{Bench, Way};
 use crate::intake::population::populate;
 use crate::intake::report::{Figure, Report, Row};
@@ -95,7 +93,7 @@ impl Intake {
         if self.statements {
             statements::install(system.pool()).await?;
         }
-        let feed = Feed::of(populate(&system.service, subscriptions).await?);
+        populate(&system.service, subscriptions).await?;
         let stop = CancellationToken::new();
         let mut tasks = workers(&system, &stop);
         let door = api::internal::router(system.service.clone());
@@ -112,7 +110,6 @@ impl Intake {
             subscriptions,
             product,
             door,
-            feed,
         };
         let rows = self.measure(&mut bench).await;
         let postgres = described(&system).await;

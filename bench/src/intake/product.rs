@@ -1,6 +1,9 @@
-//! The product: one thread in a process of its own, so that its CPU is not the service's. Each line
-//! of its standard input is a [`Job`], which it prepares; the next line lets it report, and is
-//! answered with what was [`Reported`]. It ends with its standard input.
+//! The product: one thread in a process of its own, so that its CPU and its memory are not the
+//! service's. Each line of its standard input is an [`Order`]. To write is answered with what was
+//! [`Written`]; a [`Job`] is prepared, and the next line lets it report, which is answered with what
+//! was [`Reported`]. It ends with its standard input.
+//!
+//! [`Written`]: super::feed::Written
 
 use std::io::BufRead;
 use std::net::SocketAddr;
@@ -14,8 +17,18 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
+use super::feed::Feed;
 use crate::connection::Connection;
 use crate::receiver::say;
+
+/// What it is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Write the next so many activities to a file.
+    Write { activities: usize, file: PathBuf },
+    /// Report them.
+    Report(Job),
+}
 
 /// What is to be reported, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,15 +59,22 @@ struct Taken {
 /// Reports until standard input ends.
 pub(crate) fn run() -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
-    let mut lines = std::io::stdin().lock().lines();
+    let (mut feed, mut lines) = (Feed::new()?, std::io::stdin().lock().lines());
     while let Some(line) = lines.next() {
-        let job: Job = serde_json::from_str(&line?)?;
-        let connections = runtime.block_on(open(&job))?;
-        let batches = batches(&job)?;
-        say("ready")?;
-        lines.next().context("nobody waits for it")??;
-        let reported = runtime.block_on(report(connections, job.token, batches))?;
-        say(&serde_json::to_string(&reported)?)?;
+        let done = match serde_json::from_str(&line?)? {
+            Order::Write { activities, file } => {
+                serde_json::to_string(&feed.write(activities, &file)?)?
+            }
+            Order::Report(job) => {
+                let connections = runtime.block_on(open(&job))?;
+                let batches = batches(&job)?;
+                say("ready")?;
+                lines.next().context("nobody waits for it")??;
+                let reported = runtime.block_on(report(connections, job.token, batches))?;
+                serde_json::to_string(&reported)?
+            }
+        };
+        say(&done)?;
     }
     Ok(())
 }

@@ -54,11 +54,12 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// `occurrences` are those there were before.
     pub(super) fn new(measured: &Measured, occurrences: usize, subscriptions: usize) -> Self {
         let (written, reported, cpu) = (measured.written, measured.reported, measured.cpu);
         let count = written.activities as f64;
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / count;
-        let expected = (occurrences * subscriptions) as i64;
+        let expected = (written.heard * subscriptions) as i64;
         let seconds = measured.taken_in_after.as_secs_f64();
         let queued_seconds = measured.queued_after.as_secs_f64();
         Self {
@@ -66,7 +67,7 @@ impl Row {
             activities_before: measured.activities_before,
             activities: written.activities,
             bytes_each: written.bytes / written.activities,
-            occurrences: written.occurrences,
+            occurrences: written.occurrences - occurrences,
             accepted: reported.accepted,
             duplicates: reported.duplicates,
             seconds,
@@ -79,7 +80,7 @@ impl Row {
             postgres_cpu_us: each(cpu.postgres),
             product_cpu_us: each(cpu.peer),
             peak_mib: measured.peak_mib,
-            lost_occurrences: occurrences as i64 - measured.counted.occurrences,
+            lost_occurrences: written.occurrences as i64 - measured.counted.occurrences,
             lost_deliveries: expected - measured.counted.queued.min(measured.counted.listed),
             statements: measured.statements.clone(),
         }

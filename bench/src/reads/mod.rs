@@ -115,9 +115,9 @@ impl Reads {
     }
 
     /// So many that the firms' first keys are enough for a measurement at the highest speed.
-    fn firms(&self) -> usize {
+    fn firms(&self) -> u32 {
         let seconds = self.seconds + measure::WARM_UP_SECONDS;
         let calls = seconds * CALLS_PER_SECOND + self.seconds * self.rate;
-        (calls as usize).div_ceil(rings::CALLS)
+        calls.div_ceil(rings::CALLS as u32)
     }
 }

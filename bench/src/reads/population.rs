@@ -1,26 +1,24 @@
 //! Who calls: firms alike, each with as many keys, forms and subscriptions as the contract allows.
 //!
-//! Every firm and its owner are reported by intake. The first firm gets its forms by intake too, its
+//! Every firm and its owner are reported by intake. The first firm gets everybody's forms by intake, its
 //! keys by the command that makes keys, and the subscriptions of its first key by `POST /hooks`. The
 //! others get copies of those rows with ids and keys of their own, in the order of their making, so
 //! that a firm's rows lie among the others'. The copies are in the tables that reads look at, not in
 //! the log: nothing but reads may run on them.
 
-use anyhow::ensure;
 use api::Service;
-use api::commands::keys;
+use api::intake::CloudEvent;
 use axum::Router;
-use axum::body::Body;
-use axum::http::{Request, StatusCode};
 use domain::api_key::{ApiKey, KEYS_PER_FIRM};
+use domain::trigger::Trigger;
+use firmforms::ingest;
 use projector::forms::LISTED;
-use serde_json::json;
 use sqlx::{Executor, PgPool};
-use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
-use crate::activity::Firm;
+use crate::activity::{Firm, Founding, Told, made_up};
+use crate::subscribing::{make_key, subscribe};
 use crate::taking_in::take_in;
 
 /// Subscriptions of a key, and so of its firm.
@@ -31,9 +29,6 @@ pub(super) const FORMS: usize = LISTED as usize;
 
 /// Keys of a firm.
 pub(super) const KEYS: usize = KEYS_PER_FIRM as usize;
-
-/// Events reported at a time.
-const BATCH: usize = 100;
 
 /// A key of the population.
 struct Holder {
@@ -54,12 +49,12 @@ pub(super) struct Population {
 pub(super) async fn populate(
     service: &Service,
     door: &Router,
-    firms: usize,
+    firms: u32,
 ) -> anyhow::Result<Population> {
-    let firms: Vec<Firm> = (0..firms).map(|_| Firm::new()).collect();
-    for firm in &firms {
-        take_in(service, &firm.opening()).await?;
-    }
+    let without_forms = made_up(firms).founding().filter(|line| !line.is_about("form."));
+    let founding = Founding::of(without_forms)?;
+    ingest::lines(service, founding.lines.as_slice()).await?;
+    let firms: Vec<Firm> = founding.firms().collect();
     let model = by_the_service(service, door, firms[0]).await?;
     let copied: Vec<Holder> =
         firms[1..].iter().flat_map(|firm| (0..KEYS).map(|_| Holder::new(*firm))).collect();
@@ -84,26 +79,23 @@ async fn by_the_service(
     door: &Router,
     firm: Firm,
 ) -> anyhow::Result<Vec<String>> {
-    for batch in firm.forms(FORMS - 1, BATCH) {
-        take_in(service, &batch).await?;
-    }
+    take_in(service, forms(firm)?).await?;
     let mut made = Vec::with_capacity(KEYS);
     for number in 0..KEYS {
-        let key = keys::create(service, firm.id, firm.owner, &format!("Key {number:02}"))
-            .await
-            .map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
-        made.push(key.key.as_str().to_owned());
+        made.push(make_key(service, firm, &format!("Key {number:02}")).await?);
     }
     for number in 0..HOOKS {
         let target = format!("http://127.0.0.1:8090/hooks/catch/4711042/{number:032x}/");
-        let hook = json!({"trigger": "form_submitted", "target_url": target});
-        let request = Request::post("/api/v1/hooks")
-            .header("x-api-key", &made[0])
-            .body(Body::from(hook.to_string()))?;
-        let answer = door.clone().oneshot(request).await?;
-        ensure!(answer.status() == StatusCode::CREATED, "POST /hooks: {}", answer.status());
+        subscribe(door, &made[0], (Trigger::FormSubmitted, target)).await?;
     }
     Ok(made)
+}
+
+/// The forms of so many firms that they are enough, as if all were this firm's.
+fn forms(firm: Firm) -> anyhow::Result<Vec<CloudEvent>> {
+    let made = made_up(FORMS as u32).founding().filter(|line| line.is_about("form.created"));
+    let of_firm = |told: Told| CloudEvent { firm_id: firm.id, ..told.event };
+    made.take(FORMS).map(|line| Told::of(&line).map(of_firm)).collect()
 }
 
 impl Holder {
@@ -136,14 +128,12 @@ async fn copy_keys(pool: &PgPool, model: Uuid, copied: &[Holder]) -> Result<(), 
     .map(drop)
 }
 
-/// All but the oldest, which every firm has of its own.
 async fn copy_forms(pool: &PgPool, model: Uuid) -> Result<(), sqlx::Error> {
-    let forms: Vec<Uuid> = sqlx::query_scalar(
-        "select form_id from forms where firm_id = $1 order by created_at offset 1",
-    )
-    .bind(model)
-    .fetch_all(pool)
-    .await?;
+    let forms: Vec<Uuid> =
+        sqlx::query_scalar("select form_id from forms where firm_id = $1 order by created_at")
+            .bind(model)
+            .fetch_all(pool)
+            .await?;
     for form_id in forms {
         sqlx::query(
             "insert into forms

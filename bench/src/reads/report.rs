@@ -18,7 +18,7 @@ pub(super) struct Report {
     seconds: u32,
     connections: u16,
     rate: u32,
-    firms: usize,
+    firms: u32,
     figures: Vec<Figure>,
 }
 

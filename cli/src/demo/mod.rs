@@ -1,14 +1,15 @@
-//! `demo`: the whole thing on real input. Two firms, their forms and some thirty responses from a
-//! file; a subscription each; every delivery received, verified and shown with its history.
+//! `demo`: the whole thing on real input. Firms, their forms and their responses, from a file or made
+//! up; subscriptions to all that happens in them; every delivery received, verified and counted, and
+//! one shown with its history.
 
+mod activity;
 mod receiver;
 mod story;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use activity::Activity;
 use anyhow::{Context, bail};
 use api::commands::{keys, secrets};
 use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -16,6 +17,7 @@ use deliverer::outgoing::{Method, Request};
 use domain::address::AllowedTargets;
 use domain::answer::Answer;
 use domain::context::Actor;
+use domain::trigger::Trigger;
 use door::{Door, Settings};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -34,7 +36,7 @@ const DEMO: DatabaseNames =
 /// How long the deliveries may take before the demo has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A firm of the demo: its key and its subscription.
+/// A firm of the demo: its key and its signing secret.
 #[derive(Debug, Clone)]
 struct Subscriber {
     firm_id: Uuid,
@@ -43,18 +45,9 @@ struct Subscriber {
     secret: String,
 }
 
-/// What the demo reads from its file.
-struct Activity {
-    text: String,
-    /// The line after the last report of a firm, member or form before the first response.
-    responses_from: usize,
-    owners: BTreeMap<Uuid, (String, Uuid)>,
-    submitted: BTreeSet<Uuid>,
-}
-
 pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
     let started = Instant::now();
-    let activity = read(demo)?;
+    let activity = Activity::of(demo)?;
     let (public, internal) = addresses(demo);
     let doors = doors::open(public, internal).await?;
     let base_url = format!("http://{}/api/v1", doors.public_addr);
@@ -96,10 +89,7 @@ async fn tell(
     activity: &Activity,
     (tasks, stop, started): (&mut JoinSet<()>, &CancellationToken, Instant),
 ) -> anyhow::Result<Vec<Subscriber>> {
-    let split =
-        activity.text.split_inclusive('\n').take(activity.responses_from).map(str::len).sum();
-    let (state, responses) = activity.text.split_at(split);
-    let known = ingest::lines(&system.service, BufReader::new(state.as_bytes())).await?;
+    let known = ingest::lines(&system.service, activity.founding.as_bytes()).await?;
     story::reported("firms, members and forms", &known);
     let subscribers = subscribers(system, activity).await?;
     let secrets = subscribers.iter().map(|s| (s.firm_id, s.secret.clone())).collect();
@@ -108,12 +98,14 @@ async fn tell(
     let address = door.local_addr()?;
     tasks.spawn(door.serve(receiver.router(), Settings::default(), stop.clone()));
     for subscriber in &subscribers {
-        subscribe(system, subscriber, address).await?;
+        for trigger in activity.triggers_of(subscriber.firm_id) {
+            subscribe(system, subscriber, (trigger, address)).await?;
+        }
     }
     let reported = Instant::now();
-    let taken = ingest::lines(&system.service, BufReader::new(responses.as_bytes())).await?;
-    story::reported("responses, saved and submitted", &taken);
-    let expected = activity.submitted.len();
+    let taken = ingest::lines(&system.service, activity.responses.as_bytes()).await?;
+    story::reported("responses, and what comes of them", &taken);
+    let expected = activity.deliveries();
     if tokio::time::timeout(PATIENCE, receiver.wait_for(expected)).await.is_err() {
         bail!("{} of {expected} deliveries arrived", receiver.arrived().len());
     }
@@ -126,17 +118,17 @@ async fn tell(
 
 async fn subscribers(system: &System, activity: &Activity) -> anyhow::Result<Vec<Subscriber>> {
     let mut subscribers = Vec::new();
-    for (firm_id, (name, owner)) in &activity.owners {
+    for (&firm_id, firm) in &activity.expected.firms {
         let service = &system.service;
-        let created = keys::create(service, *firm_id, *owner, "Demo integration")
+        let created = keys::create(service, firm_id, firm.owner, "Demo integration")
             .await
             .map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
-        let revealed = secrets::reveal(service, *firm_id, Actor::Operator(Uuid::nil()))
+        let revealed = secrets::reveal(service, firm_id, Actor::Operator(Uuid::nil()))
             .await
             .map_err(|error| anyhow::anyhow!("the signing secret: {error}"))?;
         subscribers.push(Subscriber {
-            firm_id: *firm_id,
-            name: name.clone(),
+            firm_id,
+            name: firm.name.clone(),
             key: created.key.as_str().to_owned(),
             secret: revealed.secret.as_str().to_owned(),
         });
@@ -148,10 +140,10 @@ async fn subscribers(system: &System, activity: &Activity) -> anyhow::Result<Vec
 async fn subscribe(
     system: &System,
     subscriber: &Subscriber,
-    receiver: SocketAddr,
+    (trigger, receiver): (Trigger, SocketAddr),
 ) -> anyhow::Result<()> {
     let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
-    let body = json!({"trigger": "form_submitted", "target_url": target});
+    let body = json!({"trigger": trigger.key(), "target_url": target});
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (HeaderName::from_static("x-api-key"), HeaderValue::try_from(&subscriber.key)?),
@@ -168,52 +160,6 @@ async fn subscribe(
         bail!("POST /hooks: {}", exchange.answer);
     }
     let hook: Value = serde_json::from_slice(&exchange.snippet)?;
-    story::subscribed(subscriber, &hook);
+    story::subscribed(subscriber, trigger, &hook);
     Ok(())
-}
-
-fn read(demo: &Demo) -> anyhow::Result<Activity> {
-    let path = demo.activity.display();
-    let text = std::fs::read_to_string(&demo.activity).with_context(|| {
-        format!("{path}: run the demo in the project's folder, or say --activity")
-    })?;
-    let mut activity = Activity {
-        responses_from: 0,
-        owners: BTreeMap::new(),
-        submitted: BTreeSet::new(),
-        text: String::new(),
-    };
-    let mut responses = false;
-    for (number, line) in text.lines().enumerate() {
-        let event: Value =
-            serde_json::from_str(line).with_context(|| format!("{path}: line {}", number + 1))?;
-        responses |= activity.note(&event);
-        if !responses {
-            activity.responses_from = number + 1;
-        }
-    }
-    Ok(Activity { text, ..activity })
-}
-
-impl Activity {
-    /// Notes what the demo needs of an event; whether it is about a response.
-    fn note(&mut self, event: &Value) -> bool {
-        let id = |value: &Value| value.as_str().and_then(|text| text.parse::<Uuid>().ok());
-        let (firm, data) = (id(&event["firmid"]), &event["data"]);
-        match event["type"].as_str() {
-            Some("firm.opened") => {
-                let name = data["name"].as_str().unwrap_or_default().to_owned();
-                self.owners.extend(firm.map(|firm| (firm, (name, Uuid::nil()))));
-            }
-            Some("member.joined") if data["role"] == "owner" => {
-                let owner = firm.and_then(|firm| self.owners.get_mut(&firm));
-                if let (Some((_, owner)), Some(member)) = (owner, id(&data["member_id"])) {
-                    *owner = member;
-                }
-            }
-            Some("response.submitted") => self.submitted.extend(id(&data["response_id"])),
-            _ => {}
-        }
-        event["type"].as_str().is_some_and(|kind| kind.starts_with("response."))
-    }
 }

@@ -20,6 +20,9 @@ pub(super) const DAY: i64 = 24 * HOUR;
 pub(super) struct Time(pub(super) i64);
 
 impl Time {
+    /// After everything.
+    pub(super) const NEVER: Self = Self(i64::MAX);
+
     pub(super) const fn after(self, milliseconds: i64) -> Self {
         Self(self.0 + milliseconds)
     }
@@ -33,7 +36,7 @@ impl fmt::Display for Time {
 
 /// One event, and the time at which it comes in.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub struct Line {
     pub(super) position: Time,
     pub(super) kind: &'static str,
     pub(super) id: Uuid,
@@ -42,7 +45,17 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Whether its `type` is this one, or begins so.
+    #[must_use]
+    pub fn is_about(&self, kind: &str) -> bool {
+        self.kind.starts_with(kind)
+    }
+
+    /// Writes it, and the end of the line.
+    ///
+    /// # Errors
+    /// If it cannot be written to.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         write!(out, r#"{{"specversion":"1.0","id":"{}","#, self.id)?;
         out.write_all(&self.rest)?;
         out.write_all(b"\n")

@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-use super::Span;
 use super::event::{HOUR, Line, MINUTE, SECOND, Teller, Time};
 use super::forms::{self, Form};
 use super::json::Object;
 use super::random::Random;
+use super::stream::Span;
 use super::words::{COLORS, HOMES, MAIL_DOMAINS, Origin, PRACTICES, Template};
 
 /// Firms draw from rows of their own.

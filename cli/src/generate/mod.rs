@@ -1,10 +1,11 @@
-//! `generate`: product activity made up from a seed, for tests, drills and measurements. It needs no
-//! database, and it knows nothing of the service but the form its reports take.
+//! `generate`: product activity made up from a seed, for the demo, tests and measurements. It needs
+//! no database, and it knows nothing of the service but the form its reports take.
 //!
-//! The cast: [`firms`] tells how firms, their members and their forms come and change, once for the
-//! whole run; [`responses`] tells of one response after the other, from its first save to its last
-//! report; the [`queue`] puts what they tell into the order it comes in. Everything is drawn from
-//! the seed and from numbers counted here: the same arguments give the same bytes.
+//! The cast: `firms` tells how firms, their members and their forms come and change, once for the
+//! whole run; `responses` tells of one response after the other, from its first save to its last
+//! report; the `queue` puts what they tell into the order it comes in, and the `stream` has it
+//! told in time. Everything is drawn from the seed and from numbers counted here: the same arguments
+//! give the same bytes.
 
 mod aftermath;
 mod bookings;
@@ -17,6 +18,7 @@ mod queue;
 mod random;
 mod reports;
 mod responses;
+mod stream;
 mod unruly;
 mod words;
 
@@ -25,24 +27,72 @@ use std::io::{self, BufWriter, ErrorKind, Write, stdout};
 
 use anyhow::{Context, ensure};
 use chrono::Datelike;
+use clap::{Args, value_parser};
+use domain::time::Timestamp;
 
-use self::event::{DAY, Time};
-use self::queue::Queue;
-use self::random::Random;
+pub use self::event::Line;
+use self::stream::Stream;
 use crate::args::Generate;
 
 /// Years that leave room for what happens before and after.
 const YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
 
-/// Beginnings draw from rows of their own.
-const BEGINNINGS: u64 = 3;
+const UNTIL: &str = "2026-11-01T00:00:00Z";
+const WEEKS: u32 = 12;
+
+/// What to make up: the same, whenever it is asked for.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct MadeUp {
+    /// How many firms.
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
+    pub firms: u32,
+    /// How many responses, over all firms.
+    #[arg(long, default_value_t = 100)]
+    pub responses: u64,
+    /// Another number, other activity.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// When the last of it happens.
+    #[arg(long, default_value = UNTIL)]
+    pub until: Timestamp,
+    /// How many weeks it covers.
+    #[arg(long, default_value_t = WEEKS, value_parser = value_parser!(u32).range(1..=520))]
+    pub weeks: u32,
+}
+
+impl MadeUp {
+    /// So much of it, in the time that the command covers by default.
+    #[must_use]
+    pub fn new(firms: u32, responses: u64, seed: u64) -> Self {
+        let until = UNTIL.parse().expect("a time in RFC 3339");
+        Self { firms, responses, seed, until, weeks: WEEKS }
+    }
+
+    /// All of it, in the order it comes in.
+    pub fn activity(self) -> impl Iterator<Item = Line> {
+        Stream::of(self)
+    }
+
+    /// Its firms, members and forms, from first to last. The firms stay as they opened: what comes
+    /// of a suspension or an end depends on what was sent by then.
+    pub fn founding(self) -> impl Iterator<Item = Line> {
+        let lives = Self { responses: 0, ..self }.activity();
+        lives.filter(|line| !line.is_about("firm.") || line.is_about("firm.opened"))
+    }
+
+    /// What comes in once all that is founded, less what erases, for the same reason.
+    pub fn responses(self) -> impl Iterator<Item = Line> {
+        let left_out = ["firm.", "member.", "form.", "response.erased", "person.erased"];
+        self.activity().filter(move |line| !left_out.iter().any(|kind| line.is_about(kind)))
+    }
+}
 
 pub(crate) fn run(generate: &Generate) -> anyhow::Result<()> {
-    let until = generate.until.get();
+    let until = generate.made_up.until.get();
     ensure!(YEARS.contains(&until.year()), "--until must lie in the years 1990 to 9900");
     let written = match &generate.out {
-        None => write(generate, stdout().lock()),
-        Some(file) => File::create(file).and_then(|file| write(generate, file)),
+        None => write(generate.made_up, stdout().lock()),
+        Some(file) => File::create(file).and_then(|file| write(generate.made_up, file)),
     };
     match written {
         // Whoever read it has seen enough.
@@ -51,59 +101,9 @@ pub(crate) fn run(generate: &Generate) -> anyhow::Result<()> {
     }
 }
 
-/// The time a run covers: firms open in its first eighth, then responses come in.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    from: Time,
-    settled: Time,
-    until: Time,
-}
-
-impl Span {
-    fn of(generate: &Generate) -> Self {
-        let until = Time(generate.until.get().timestamp_millis());
-        let length = i64::from(generate.weeks) * 7 * DAY;
-        Self { from: until.after(-length), settled: until.after(-length / 8 * 7), until }
-    }
-
-    /// How long the service is in use.
-    const fn length(self) -> i64 {
-        self.until.0 - self.settled.0
-    }
-
-    /// The time at which this part of the whole has passed.
-    fn part(self, number: u64, of: u64) -> Time {
-        let passed = i128::from(self.length()) * i128::from(number) / i128::from(of.max(1));
-        self.settled.after(i64::try_from(passed).unwrap_or_default())
-    }
-
-    /// When a response begins: somewhere in its share of the time, so that they come in order.
-    fn begins(self, number: u64, generate: &Generate) -> Time {
-        let [from, to] = [number, number + 1].map(|number| self.part(number, generate.responses));
-        Time(Random::of(generate.seed, BEGINNINGS, number).between(from.0, to.0))
-    }
-}
-
-/// Writes the whole run. Lines that a response needs are out before it is told.
-fn write(generate: &Generate, out: impl Write) -> io::Result<()> {
-    let (span, seed) = (Span::of(generate), generate.seed);
+fn write(made_up: MadeUp, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 18, out);
-    let mut queue = Queue::default();
-    let (firms, lives) = firms::all(seed, generate.firms, span);
-    let mut lives = lives.into_iter().filter(|line| line.position <= span.until).peekable();
-    for number in 0..generate.responses {
-        let begins = span.begins(number, generate);
-        while let Some(line) = lives.next_if(|line| line.position <= begins) {
-            queue.push(line);
-        }
-        queue.write_due(begins, &mut out)?;
-        let told = responses::tell(seed, number, begins, &firms);
-        told.into_iter().filter(|line| line.position <= span.until).for_each(|line| {
-            queue.push(line);
-        });
-    }
-    lives.for_each(|line| queue.push(line));
-    queue.write_all(&mut out)?;
+    made_up.activity().try_for_each(|line| line.write(&mut out))?;
     out.flush()
 }
 

@@ -3,7 +3,6 @@
 //! one response keep their order all the same.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use super::event::{Line, Time};
 
@@ -23,26 +22,10 @@ impl Queue {
         self.pushed += 1;
     }
 
-    /// Writes what is due, and what is too many.
-    pub(super) fn write_due(&mut self, now: Time, out: &mut impl Write) -> io::Result<()> {
-        while let Some(first) = self.waiting.first_entry() {
-            if first.key().0 > now && self.waiting.len() <= WAITING_MAX {
-                break;
-            }
-            self.write_first(out)?;
-        }
-        Ok(())
-    }
-
-    /// Writes all that is left.
-    pub(super) fn write_all(&mut self, out: &mut impl Write) -> io::Result<()> {
-        while !self.waiting.is_empty() {
-            self.write_first(out)?;
-        }
-        Ok(())
-    }
-
-    fn write_first(&mut self, out: &mut impl Write) -> io::Result<()> {
-        self.waiting.pop_first().map_or(Ok(()), |(_, line)| line.write(out))
+    /// The first that is due, or one too many.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<Line> {
+        let first = self.waiting.first_entry()?;
+        let is_kept = first.key().0 > now && self.waiting.len() <= WAITING_MAX;
+        if is_kept { None } else { self.waiting.pop_first().map(|(_, line)| line) }
     }
 }

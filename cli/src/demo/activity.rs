@@ -1,0 +1,77 @@
+//! What the demo plays, and what must come of it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, anyhow};
+use api::intake::{Format, IntakeError, parse};
+use domain::trigger::Trigger;
+use uuid::Uuid;
+
+use crate::args::Demo;
+use crate::expected::{Expected, Happened, is_founding};
+use crate::generate::MadeUp;
+
+/// Firms that are made up.
+const FIRMS: u32 = 3;
+
+/// Lines, before and after the subscriptions.
+pub(super) struct Activity {
+    /// Firms, members and forms.
+    pub(super) founding: String,
+    /// The first report of anything else, and all that follow.
+    pub(super) responses: String,
+    pub(super) expected: Expected,
+}
+
+impl Activity {
+    /// Reads the file, or makes it up.
+    pub(super) fn of(demo: &Demo) -> anyhow::Result<Self> {
+        if let Some(responses) = demo.responses {
+            return Self::read(made_up(MadeUp::new(FIRMS, responses, demo.seed))?);
+        }
+        let path = demo.activity.display();
+        let text = std::fs::read_to_string(&demo.activity).with_context(|| {
+            format!("{path}: run the demo in the project's folder, or say --activity")
+        })?;
+        Self::read(text).with_context(|| path.to_string())
+    }
+
+    /// The triggers that something must come of in this firm.
+    pub(super) fn triggers_of(&self, firm_id: Uuid) -> BTreeSet<Trigger> {
+        self.heard().filter(|one| one.firm_id == firm_id).map(|one| one.trigger).collect()
+    }
+
+    /// How many deliveries there must be, with a subscription to each of these.
+    pub(super) fn deliveries(&self) -> usize {
+        self.heard().count()
+    }
+
+    fn heard(&self) -> impl Iterator<Item = &Happened> {
+        self.expected.happened().filter(|happened| !happened.silent)
+    }
+
+    fn read(mut text: String) -> anyhow::Result<Self> {
+        let (mut expected, mut founding, mut end) = (Expected::default(), None, 0);
+        for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+            let events = parse(Format::Lines, line.as_bytes()).map_err(|error| match error {
+                IntakeError::BadEvent(bad) => anyhow!("line {number}: {}", bad.why),
+                other => other.into(),
+            })?;
+            for event in events {
+                expected.note(&event);
+                if !is_founding(&event.activity) {
+                    founding.get_or_insert(end);
+                }
+            }
+            end += line.len();
+        }
+        let responses = text.split_off(founding.unwrap_or(end));
+        Ok(Self { founding: text, responses, expected })
+    }
+}
+
+fn made_up(made_up: MadeUp) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    made_up.founding().chain(made_up.responses()).try_for_each(|line| line.write(&mut text))?;
+    Ok(String::from_utf8(text)?)
+}

@@ -1,0 +1,180 @@
+//! What must come of activity, by the rules of `domain` and beside the service: the demo and the
+//! benchmarks hold what the service does against it. It keeps ids, and asks nobody; it knows nothing
+//! of erasure, of which only the service can say what came before it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use api::intake::CloudEvent;
+use domain::activity::{Activity, ResponseReport};
+use domain::email::EmailAddress;
+use domain::fact::Fact;
+use domain::firm::{FirmChange, MemberChange, Role};
+use domain::occurrence::occurrence_id;
+use domain::trigger::{Plan, Trigger};
+use uuid::Uuid;
+
+/// What was reported so far, and what must have come of it.
+#[derive(Debug, Default)]
+pub struct Expected {
+    /// The firms that opened.
+    pub firms: BTreeMap<Uuid, Firm>,
+    responses: HashSet<Uuid>,
+    /// The responses of reports and calls.
+    responses_of: HashMap<Uuid, Uuid>,
+    /// By the id of their occurrence.
+    happened: HashMap<Uuid, Happened>,
+}
+
+/// A firm.
+#[derive(Debug, Default)]
+pub struct Firm {
+    /// Its name when it opened.
+    pub name: String,
+    /// Who owns it; nil before that is reported.
+    pub owner: Uuid,
+    /// What it pays for.
+    pub plan: Plan,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy)]
+pub struct Happened {
+    /// The firm it happened to.
+    pub firm_id: Uuid,
+    /// Whose subscribers hear of it.
+    pub trigger: Trigger,
+    /// It is recorded, and nobody hears of it: the plan does not have the trigger.
+    pub silent: bool,
+    /// The response, the report or the call.
+    subject_id: Uuid,
+}
+
+/// Whether it is about a firm, its members or its forms, which is what has to be there first.
+#[must_use]
+pub const fn is_founding(activity: &Activity) -> bool {
+    matches!(activity, Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. })
+}
+
+impl Expected {
+    /// Takes note of one more report.
+    pub fn note(&mut self, event: &CloudEvent) {
+        let firm_id = event.firm_id;
+        match &event.activity {
+            Activity::Firm { change, .. } => self.note_firm(firm_id, change),
+            Activity::Member { member_id, change: MemberChange::Joined(Role::Owner) } => {
+                self.firms.entry(firm_id).or_default().owner = *member_id;
+            }
+            Activity::ResponseSaved(report) => _ = self.responses.insert(report.response_id),
+            Activity::ResponseSubmitted(report) => self.note_submission(firm_id, report),
+            Activity::Report { .. } | Activity::BookingMade { .. } => {
+                self.responses_of
+                    .extend(event.activity.part_id().zip(event.activity.response_id()));
+            }
+            Activity::Member { .. }
+            | Activity::Form { .. }
+            | Activity::Address { .. }
+            | Activity::ReportMoved { .. }
+            | Activity::PaymentReceived(_)
+            | Activity::BookingMoved(_)
+            | Activity::BookingCancelled { .. }
+            | Activity::LeadScored(_)
+            | Activity::ResponseErased { .. }
+            | Activity::PersonErased { .. } => {}
+        }
+        self.note_fact(event);
+    }
+
+    /// Each thing that happened once, as far as it is known to which response.
+    pub fn happened(&self) -> impl Iterator<Item = &Happened> {
+        self.happened.values().filter(|happened| {
+            let subject_id = &happened.subject_id;
+            self.responses.contains(self.responses_of.get(subject_id).unwrap_or(subject_id))
+        })
+    }
+
+    fn note_firm(&mut self, firm_id: Uuid, change: &FirmChange) {
+        let firm = self.firms.entry(firm_id).or_default();
+        match change {
+            FirmChange::Opened { name, plan, .. } => {
+                (firm.name, firm.plan) = (name.clone(), *plan);
+            }
+            FirmChange::Changed { plan: Some(plan), .. } => firm.plan = *plan,
+            FirmChange::Changed { .. }
+            | FirmChange::Suspended
+            | FirmChange::Resumed
+            | FirmChange::Closed => {}
+        }
+    }
+
+    fn note_submission(&mut self, firm_id: Uuid, report: &ResponseReport) {
+        let (trigger, subject_id) = (Trigger::FormSubmitted, report.response_id);
+        self.responses.insert(subject_id);
+        let id = occurrence_id(firm_id, trigger, &subject_id.to_string());
+        self.happened.entry(id).or_insert(Happened { firm_id, trigger, silent: false, subject_id });
+    }
+
+    fn note_fact(&mut self, event: &CloudEvent) {
+        let firm_id = event.firm_id;
+        let plan = self.firms.get(&firm_id).map_or_else(Plan::default, |firm| firm.plan);
+        let person = (plan, person_id(&event.activity));
+        if let Some(fact) = Fact::of(&event.activity, event.time, person) {
+            let Fact { trigger, silent, subject_id, .. } = fact;
+            let happened = Happened { firm_id, trigger, silent, subject_id };
+            self.happened.entry(fact.occurrence_id(firm_id)).or_insert(happened);
+        }
+    }
+}
+
+/// Whose lead it is, if it is one: the same for every way to write an address.
+fn person_id(activity: &Activity) -> Uuid {
+    let Activity::LeadScored(lead) = activity else {
+        return Uuid::nil();
+    };
+    let address = lead.person.parse::<EmailAddress>();
+    let person = address.map_or_else(|_| lead.person.to_lowercase(), |address| address.person());
+    Uuid::new_v5(&Uuid::nil(), person.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use api::intake::{Format, parse};
+
+    use super::*;
+    use crate::generate::{Line, MadeUp};
+
+    fn expected(lines: impl Iterator<Item = Line>) -> Expected {
+        let mut expected = Expected::default();
+        for line in lines {
+            let mut text = Vec::new();
+            line.write(&mut text).unwrap();
+            parse(Format::Single, &text).unwrap().iter().for_each(|event| expected.note(event));
+        }
+        expected
+    }
+
+    #[test]
+    fn what_is_reported_twice_happens_once() {
+        let activity = || MadeUp::new(2, 60, 1).activity();
+        let (once, twice) = (expected(activity()), expected(activity().chain(activity())));
+        assert!(once.happened().count() > 60);
+        assert_eq!(once.happened().count(), twice.happened().count());
+    }
+
+    #[test]
+    fn every_firm_has_an_owner_and_only_leads_are_silent() {
+        let made_up = MadeUp::new(4, 400, 1);
+        let expected = expected(made_up.founding().chain(made_up.responses()));
+        assert_eq!(expected.firms.len(), 4);
+        assert!(expected.firms.values().all(|firm| !firm.name.is_empty() && !firm.owner.is_nil()));
+        let silent: Vec<_> = expected.happened().filter(|happened| happened.silent).collect();
+        assert!(!silent.is_empty());
+        assert!(silent.iter().all(|happened| happened.trigger == Trigger::LeadHot));
+    }
+
+    #[test]
+    fn what_is_of_no_known_response_has_not_happened() {
+        let made_up = MadeUp::new(2, 60, 1);
+        let parts = |line: &Line| !line.is_about("response.");
+        assert_eq!(expected(made_up.activity().filter(parts)).happened().count(), 0);
+    }
+}
