@@ -95,7 +95,7 @@ impl Leased {
 /// Claims up to `limit` tries; an empty answer means that nothing is due.
 ///
 /// # Errors
-/// [`DeliveryError`]; nothing is claimed then.
+/// [`DeliveryError`]; nothing is sent then. What was claimed, if it was, is again when its lease ends.
 pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, DeliveryError> {
     let now = courier.clock.now();
     let mut appending = courier.store.begin().await?;
@@ -117,7 +117,27 @@ pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, Deli
     appending.append(withdrawn).await?;
     let claimed = Instant::now();
     appending.commit().await?;
+    take_out_erased(courier, &leased, &mut composed).await?;
     Ok(leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect())
+}
+
+/// An erasure that committed before the claim did may have come after its look: such a try is never
+/// sent, and ends as it is recorded (ruling 29).
+async fn take_out_erased(
+    courier: &Courier,
+    leased: &[Leased],
+    composed: &mut Composed,
+) -> Result<(), DeliveryError> {
+    if leased.is_empty() {
+        return Ok(());
+    }
+    let mut connection = courier.store.pool().acquire().await?;
+    let subjects = leased.iter().map(Leased::subject);
+    let erased = withdrawn::erased_of(&mut connection, subjects).await?;
+    for row in leased.iter().filter(|row| erased.contains(&row.subject())) {
+        composed.bodies.remove(&row.delivery_id);
+    }
+    Ok(())
 }
 
 async fn lock_due_lanes(

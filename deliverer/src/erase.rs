@@ -57,7 +57,7 @@ impl Worker for Erase {
         if tail::take_checkpoint(appending.connection(), Self::NAME).await?.is_none() {
             return Ok(Step::IDLE);
         }
-        self.erase(&mut appending, &erased).await?;
+        erase(&self.courier, &mut appending, &erased).await?;
         tail::move_checkpoint(appending.connection(), Self::NAME, last).await?;
         appending.commit().await?;
         Ok(Step::Busy)
@@ -81,44 +81,54 @@ impl Erase {
     }
 }
 
-/// Carries out again whatever the log says was erased: after a restore, before anything is read.
+/// Carries out again whatever the log says was erased: after a restore, before anything is read or
+/// sent. Rows and keys may be back, and what was queued of them.
 ///
 /// # Errors
 /// [`DeliveryError`].
 pub async fn again(courier: &Courier) -> Result<u64, DeliveryError> {
     let (mut after, mut erased) = (0, 0);
     loop {
-        let mut appending = courier.store.begin().await?;
-        let upcasters = courier.store.upcasters();
-        let stretch = Stretch { after, settled: i64::MAX, limit: READ };
-        let events = tail::read_erasures(appending.connection(), &upcasters, stretch).await?;
-        let Some(last) = events.last().map(|event| event.position) else {
+        let (gone, last) = read_all(courier, after).await?;
+        let Some(last) = last else {
             return Ok(erased);
         };
-        let gone: Vec<Subject> = events.iter().filter_map(subject).collect();
         courier.keyring.forget(&gone).await?;
-        drop_rows(appending.connection(), &gone).await?;
+        let mut appending = courier.store.begin().await?;
+        erase(courier, &mut appending, &gone).await?;
         appending.commit().await?;
         (after, erased) = (last, erased + gone.len() as u64);
     }
 }
 
-impl Erase {
-    async fn erase(
-        &self,
-        appending: &mut Appending<'_>,
-        erased: &[Subject],
-    ) -> Result<(), DeliveryError> {
-        let now = self.courier.clock.now();
-        let connection = appending.connection();
-        let lane_ids = lock_lanes(connection, erased).await?;
-        let queued = take_queued(connection, erased).await?;
-        let per_lane = self.courier.settings.per_lane;
-        lanes::reschedule(connection, &lane_ids, per_lane, now.get()).await?;
-        drop_rows(connection, erased).await?;
-        appending.append(queued.iter().map(|row| row.cancelled(now)).collect()).await?;
-        Ok(())
-    }
+/// The log's next erasures, settled or not: what has come to it is true.
+async fn read_all(
+    courier: &Courier,
+    after: i64,
+) -> Result<(Vec<Subject>, Option<i64>), DeliveryError> {
+    let mut connection = courier.store.pool().acquire().await?;
+    let upcasters = courier.store.upcasters();
+    let stretch = Stretch { after, settled: i64::MAX, limit: READ };
+    let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+    let gone = events.iter().filter_map(subject).collect();
+    Ok((gone, events.last().map(|event| event.position)))
+}
+
+/// Cancels what is queued of these responses and drops what is kept of them. Claim and record lock
+/// the lanes too: what they wrote before is seen here, and goes.
+async fn erase(
+    courier: &Courier,
+    appending: &mut Appending<'_>,
+    erased: &[Subject],
+) -> Result<(), DeliveryError> {
+    let now = courier.clock.now();
+    let connection = appending.connection();
+    let lane_ids = lock_lanes(connection, erased).await?;
+    let queued = take_queued(connection, erased).await?;
+    lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now.get()).await?;
+    drop_rows(connection, erased).await?;
+    appending.append(queued.iter().map(|row| row.cancelled(now)).collect()).await?;
+    Ok(())
 }
 
 /// Everything kept of these responses, and what waited for them.
@@ -164,7 +174,8 @@ struct Queued {
     sequence: i64,
 }
 
-/// Takes what is not in flight out of the outbox; what is, ends by itself: its body is gone.
+/// Takes what is not in flight out of the outbox; what is, ends with its try: the record finds its
+/// source erased.
 async fn take_queued(
     connection: &mut PgConnection,
     erased: &[Subject],

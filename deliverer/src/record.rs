@@ -1,7 +1,7 @@
 //! Record: writes down what tries came to, in batches: the attempt events, the outbox row gone or
 //! due again, the 410 count, the lane's next due time, in one transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::answer::clean_answer;
@@ -15,12 +15,14 @@ use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
+use vault::Subject;
 use vault::answers::{self, Answer};
 
 use crate::claim::{Claimed, system};
 use crate::lanes;
 use crate::outgoing::Exchange;
 use crate::settings::{Courier, DeliveryError};
+use crate::withdrawn;
 
 /// A try that was sent.
 #[derive(Clone)]
@@ -48,7 +50,9 @@ pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), Deliver
     let mut lanes = lock_lanes(connection, &batch).await?;
     let lane_ids: Vec<Uuid> = lanes.keys().copied().collect();
     let rows = held_rows(connection, &batch).await?;
-    let mut ledger = Ledger::default();
+    let subjects = batch.iter().map(|finished| finished.claimed.subject);
+    let erased = withdrawn::erased_of(connection, subjects).await?;
+    let mut ledger = Ledger { erased, ..Ledger::default() };
     for finished in batch {
         let claimed = &finished.claimed;
         let held = rows.get(&claimed.delivery_id).filter(|row| row.lease == claimed.lease);
@@ -155,6 +159,9 @@ async fn held_rows(
 /// What a batch leads to.
 #[derive(Default)]
 struct Ledger<'a> {
+    /// Responses of the batch that were erased while the tries were under way: what was said to them
+    /// is not kept, and they are not tried again.
+    erased: HashSet<Subject>,
     events: Vec<NewEvent>,
     ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
@@ -164,9 +171,11 @@ struct Ledger<'a> {
 impl<'a> Ledger<'a> {
     fn enter(&mut self, courier: &Courier, finished: &'a Finished, row: &Row, lane: &mut Lane) {
         let claimed = &finished.claimed;
-        let answer = kept_answer(finished);
+        let erased = self.erased.contains(&claimed.subject);
+        let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
+        let answer = kept_answer(finished).filter(|_| !erased);
         let attempt = attempt(courier, finished, answer.as_deref());
-        let next_try_at = attempt.next_try_at.filter(|_| lane.withdrawn.is_none());
+        let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
             Some(at) => self.due_again.push((claimed.delivery_id, at.get(), row.sequence + 1)),
             None => self.ended.push(claimed.delivery_id),
@@ -181,7 +190,7 @@ impl<'a> Ledger<'a> {
         self.events.push(NewEvent {
             aggregate_id: claimed.delivery_id.to_string(),
             sequence: row.sequence + 1,
-            event: after_try(attempt, lane.withdrawn).into(),
+            event: after_try(attempt, withdrawn).into(),
             context,
         });
         self.count_gone(finished, outcome, lane);

@@ -34,24 +34,33 @@ pub(crate) async fn finished_later(
     Ok((rest, finished))
 }
 
-/// Parts what was leased: what goes on, and what was erased. That needs no lock: an erasure that
-/// commits after this look finds what was claimed before it in flight.
+/// Parts what was leased: what goes on, and what was erased.
 pub(crate) async fn erased(
     connection: &mut PgConnection,
     leased: Vec<Leased>,
 ) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
-    let responses: HashSet<(Uuid, Uuid)> =
-        leased.iter().map(|row| (row.firm_id, row.response_id)).collect();
-    let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
-    let erased: HashSet<(Uuid, Uuid)> =
-        subjects::erased(connection, &responses).await?.into_iter().collect();
+    let erased = erased_of(connection, leased.iter().map(Leased::subject)).await?;
     if erased.is_empty() {
         return Ok((leased, Vec::new()));
     }
     let (gone, rest): (Vec<_>, Vec<_>) =
-        leased.into_iter().partition(|row| erased.contains(&(row.firm_id, row.response_id)));
+        leased.into_iter().partition(|row| erased.contains(&row.subject()));
     take_out(connection, &gone).await?;
     Ok((rest, gone))
+}
+
+/// Which of these responses were erased. The look needs no lock: a claim looks again once it is
+/// committed, and what a record keeps is dropped by the eraser, who waits for its lanes.
+pub(crate) async fn erased_of(
+    connection: &mut PgConnection,
+    responses: impl Iterator<Item = Subject>,
+) -> Result<HashSet<Subject>, sqlx::Error> {
+    let responses: HashSet<(Uuid, Uuid)> =
+        responses.map(|subject| (subject.firm_id, subject.subject_id)).collect();
+    let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
+    let erased = subjects::erased(connection, &responses).await?;
+    let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
+    Ok(erased.into_iter().map(subject).collect())
 }
 
 async fn take_out(connection: &mut PgConnection, rows: &[Leased]) -> Result<(), sqlx::Error> {

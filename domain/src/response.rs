@@ -43,6 +43,18 @@ pub enum ResponseEvent {
 domain_event!(ResponseEvent { ResponseErased });
 aggregate!(Response, ResponseCommand, ResponseEvent, NeverRefused);
 
+/// Why a report or call was refused: it has one response, the first it was named for. Kept with
+/// another it would be told to the wrong people, and stay when its own is erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PartRejection {
+    /// The report is known to be on another.
+    #[error("the report is on another response")]
+    ReportElsewhere,
+    /// The call is known to be on another.
+    #[error("the booking is on another response")]
+    BookingElsewhere,
+}
+
 impl Response {
     /// Decides what a command leads to: an event the first time, nothing after that.
     ///

@@ -5,7 +5,7 @@
 //! Whoever reports of a subject locks its row first: of two that meet, the later sees what the
 //! earlier left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use domain::fact::Fact;
 use sqlx::types::Json;
@@ -163,26 +163,30 @@ pub struct Waiting {
     pub fact: Fact,
 }
 
-/// Lets facts wait; answers how many did not wait before.
+/// Lets facts wait; answers which did not wait before, by occurrence and by what it happened to.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn wait(connection: &mut PgConnection, facts: &[Waiting]) -> Result<usize, sqlx::Error> {
+pub async fn wait(
+    connection: &mut PgConnection,
+    facts: &[Waiting],
+) -> Result<HashSet<(Uuid, Uuid)>, sqlx::Error> {
     if facts.is_empty() {
-        return Ok(0);
+        return Ok(HashSet::new());
     }
-    let new = sqlx::query(
+    let new: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "insert into waiting_facts (firm_id, occurrence_id, subject_id, fact)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[])
-             on conflict (occurrence_id, subject_id) do nothing",
+             on conflict (occurrence_id, subject_id) do nothing
+         returning occurrence_id, subject_id",
     )
     .bind(facts.iter().map(|waiting| waiting.firm_id).collect::<Vec<_>>())
     .bind(facts.iter().map(|waiting| waiting.occurrence_id).collect::<Vec<_>>())
     .bind(facts.iter().map(|waiting| waiting.fact.subject_id).collect::<Vec<_>>())
     .bind(facts.iter().map(|waiting| Json(&waiting.fact)).collect::<Vec<_>>())
-    .execute(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(usize::try_from(new.rows_affected()).unwrap_or(usize::MAX))
+    Ok(new.into_iter().collect())
 }
 
 /// Takes out the facts that waited for these responses, or for a report or call of theirs; each with

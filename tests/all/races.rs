@@ -13,7 +13,8 @@ use domain::subscription::{
 use domain::trigger::Trigger;
 use eventstore::{AppendError, CommandError, Store};
 use futures::future::join_all;
-use tests::{Firm, Receiver, World};
+use serde_json::json;
+use tests::{Firm, Receiver, World, activity};
 use uuid::Uuid;
 
 async fn create_hook(
@@ -161,6 +162,77 @@ async fn b4_no_hook_of_a_revoked_key_lives_after_create_raced_revoke() {
     .unwrap();
     assert_eq!(alive, 0, "{created_first} creates came first, {revoked_first} revocations");
     assert!(created_first > 0 && revoked_first > 0, "{created_first}:{revoked_first} is no race");
+}
+
+/// What a response's deliveries came to, by trigger: state and cause.
+async fn ends(world: &World, response_id: Uuid) -> Vec<(String, String, Option<String>)> {
+    sqlx::query_as(
+        "select trigger, state, cause from deliveries where response_id = $1 order by trigger",
+    )
+    .bind(response_id)
+    .fetch_all(world.pool())
+    .await
+    .unwrap()
+}
+
+/// Somebody finishes while the partial submission is claimed, 200 seeds: claimed first, it is sent as
+/// it was then; submitted first, it is cancelled; never both. The submission is always told of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_racing_the_claim_of_the_partial_cancels_it_or_comes_after_it() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    for trigger in ["partial_submission", "form_submitted"] {
+        let body = json!({"trigger": trigger, "target_url": receiver.url("/")});
+        assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
+    }
+    let (mut sent, seeds) = (0, 200_u64);
+    for seed in 0..seeds {
+        let response_id = world.id();
+        let begun = json!({
+            "response_id": response_id, "form_id": firm.form, "saved_at": "2026-11-01T11:50:00Z",
+            "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "one"}],
+        });
+        let finished = json!({"response_id": response_id, "form_id": firm.form,
+                              "submitted_at": "2026-11-01T11:55:00Z"});
+        world.report(&[activity(firm.id, "response.saved", begun)]).await;
+        world.pass(Duration::from_secs(3_600));
+        world.time_out().await;
+        world.fan_out().await;
+        let before = receiver.received().len();
+        let delay = |by: u64| tokio::time::sleep(Duration::from_micros(by));
+        let claim = async {
+            delay(seed * 37 % 3_000).await;
+            deliverer::engine::turn(world.courier()).await.unwrap();
+        };
+        let submission = async {
+            delay(seed * 53 % 3_000).await;
+            let submitted = activity(firm.id, "response.submitted", finished);
+            assert_eq!(world.report(&[submitted]).await.status, 202);
+        };
+        tokio::join!(claim, submission);
+        world.deliver().await;
+        let told = receiver.received().split_off(before);
+        let partials: Vec<_> = told
+            .iter()
+            .filter(|one| one.header("x-service-event") == "partial_submission")
+            .collect();
+        assert_eq!(told.len() - partials.len(), 1, "seed {seed}: form_submitted once");
+        let (state, cause) = match partials[..] {
+            [] => ("cancelled", Some("finished_later".to_owned())),
+            [partial] => {
+                assert_eq!(partial.json()["partial"]["answered"], 1, "seed {seed}: as it was");
+                ("delivered", None)
+            }
+            _ => panic!("seed {seed}: {} times", partials.len()),
+        };
+        let expected = [
+            ("form_submitted".to_owned(), "delivered".to_owned(), None),
+            ("partial_submission".to_owned(), state.to_owned(), cause),
+        ];
+        assert_eq!(ends(&world, response_id).await, expected, "seed {seed}");
+        sent += partials.len();
+    }
+    assert!(0 < sent && sent < usize::try_from(seeds).unwrap(), "{sent} sent is no race");
 }
 
 /// E20, in one process: four claimers on one outbox

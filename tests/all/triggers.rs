@@ -1,6 +1,8 @@
 //! The ten triggers, from the product's report to the bytes that arrive (contract, section Events;
 //! rulings, section Occurrences).
 
+mod several;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -499,19 +501,6 @@ async fn a_plan_and_a_hot_lead_may_come_in_one_batch() {
     story.report(&[change(&story, true, 2), story.submitted(), story.hot("b@example.com")]).await;
     let arrived = story.arrived().await;
     assert_eq!(of(&arrived, "lead_hot").len(), 1);
-}
-
-/// Of two calls on one response the first is told of; the payload shows the event's own.
-#[tokio::test]
-async fn of_two_bookings_in_one_batch_the_first_is_told_of() {
-    let mut story = Story::begin().await;
-    let (first, submitted) = (story.booked(), story.submitted());
-    let booking = std::mem::replace(&mut story.booking, story.firm.id);
-    let second = later(story.booked(), 5);
-    story.report(&[submitted, first, second]).await;
-    let arrived = story.arrived().await;
-    let [made] = of(&arrived, "booking_made")[..] else { panic!("once per response") };
-    assert_eq!(made.json()["booking"]["id"], json!(booking));
 }
 
 /// Hot on a response that never comes, then on one that does: told of once.

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod copy;
 mod database;
 mod receiver;
 mod world;
@@ -10,6 +11,7 @@ mod world;
 #[path = "../../mailer/tests/mailer/smtp_server.rs"]
 pub mod smtp_server;
 
+pub use copy::Copies;
 pub use database::{TestDatabase, own_cluster};
 pub use receiver::{Received, Receiver, Reply};
 pub use world::{Answer, BASE_URL, Firm, World, activity, later};

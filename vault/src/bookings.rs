@@ -27,6 +27,14 @@ pub struct Booking {
     pub document: Document,
 }
 
+impl Booking {
+    /// Its firm and its id.
+    #[must_use]
+    pub fn id(&self) -> (Uuid, Uuid) {
+        (self.subject.firm_id, self.document.id.into())
+    }
+}
+
 /// Puts calls away; the newest report of each wins. Answers which were news. Each may be in the list
 /// once.
 ///
@@ -37,7 +45,7 @@ pub async fn put(
     keys: &DataKeys,
     bookings: &[Booking],
     entropy: &dyn Entropy,
-) -> Result<Vec<Uuid>, VaultError> {
+) -> Result<Vec<(Uuid, Uuid)>, VaultError> {
     if bookings.is_empty() {
         return Ok(Vec::new());
     }
@@ -46,14 +54,14 @@ pub async fn put(
         let bytes = serde_json::to_vec(&booking.document)?;
         sealed.push(keys.get(&booking.subject).ok_or(Broken)?.seal(PURPOSE, &bytes, entropy)?);
     }
-    Ok(sqlx::query_scalar(
+    Ok(sqlx::query_as(
         "insert into bookings as b (firm_id, booking_id, response_id, made_at, document)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::bytea[])
              on conflict (firm_id, booking_id) do update
             set response_id = excluded.response_id, made_at = excluded.made_at,
                 document = excluded.document
           where b.made_at is null or excluded.made_at > b.made_at
-         returning booking_id",
+         returning firm_id, booking_id",
     )
     .bind(bookings.iter().map(|b| b.subject.firm_id).collect::<Vec<_>>())
     .bind(bookings.iter().map(|b| Uuid::from(b.document.id)).collect::<Vec<_>>())

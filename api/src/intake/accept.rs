@@ -1,29 +1,32 @@
 //! Taking a batch in: one transaction, begun again when another came first.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use domain::activity::BATCH_MAX_EVENTS;
 use domain::context::{Actor, Context};
 use domain::event::Event;
 use eventstore::{AppendError, Appending, NewEvent, load_many, retry_conflicts};
 use projector::partials::{self, Partial};
-use projector::subjects::{self, SubjectId, SubjectRow};
-use projector::{firms, forms, hooks, keys, reports};
+use projector::subjects::{self, SubjectId};
+use projector::{firms, reports};
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
+use vault::bookings::{self, Booking};
+use vault::reports::{self as vault_reports, Report};
 use vault::responses::{self as vault_responses, Response};
-use vault::{DataKeys, Subject, bookings, reports as vault_reports, secrets};
+use vault::{DataKeys, Subject, secrets};
 
 use super::batch::{
     Changing, Named, erased_people, firms_of_leads, parts_of, report_ids, reported_of, streams,
     subjects_of,
 };
 use super::cloudevents::CloudEvent;
-use super::consequences::{Condemned, with_consequences};
+use super::consequences::with_consequences;
 use super::error::IntakeError;
 use super::facts::Placed;
 use super::known::Known;
+use super::locks::{condemned, lock, lock_subjects, there};
 use super::plan::{Plan, plan};
 use super::reported::Reported;
 use crate::service::Service;
@@ -49,11 +52,14 @@ pub async fn accept(
     if batch.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    let keys = keys(service, &subjects_of(&batch)).await?;
+    let subjects = subjects_of(&batch);
+    let keys = keys(service, &subjects).await?;
     let context = service.context(Uuid::nil(), actor);
     let seed = context.correlation_id;
     let intake = Intake { service, batch, keys, context };
-    retry_conflicts(seed, || intake.attempt()).await
+    let accepted = retry_conflicts(seed, || intake.attempt()).await;
+    let forgotten = forget_erased(service, &subjects).await;
+    accepted.and_then(|accepted| forgotten.map(|()| accepted))
 }
 
 /// The keyring is a database of its own: a key without data does no harm, data without one would.
@@ -62,6 +68,24 @@ async fn keys(service: &Service, subjects: &[Subject]) -> Result<DataKeys, Intak
         return Ok(DataKeys::new());
     }
     Ok(service.keyring.make(subjects, &*service.entropy).await?)
+}
+
+/// Whatever became of the batch, an erased response has no key: the one just made for it goes. An
+/// erasure that comes after this look drops it itself.
+async fn forget_erased(service: &Service, subjects: &[Subject]) -> Result<(), IntakeError> {
+    if subjects.is_empty() {
+        return Ok(());
+    }
+    let responses: Vec<_> = subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let mut connection = service.store.pool().acquire().await?;
+    let erased = subjects::erased(&mut connection, &responses).await?;
+    drop(connection);
+    if erased.is_empty() {
+        return Ok(());
+    }
+    let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
+    let erased: Vec<Subject> = erased.into_iter().map(subject).collect();
+    Ok(service.keyring.forget(&erased).await?)
 }
 
 struct Intake<'a> {
@@ -86,7 +110,7 @@ impl Intake<'_> {
         let now_waiting = subjects::wait(appending.connection(), &placed.waiting).await?;
         self.keep_of_firms(appending.connection(), &plan).await?;
         let duplicates = plan.duplicates
-            + placed.duplicates(&recorded, now_waiting)
+            + placed.duplicates(&recorded, &now_waiting)
             + self.keep(appending.connection(), plan, &recorded).await?;
         appending.commit().await?;
         Ok(Accepted { accepted: self.batch.len() - duplicates, duplicates })
@@ -166,19 +190,15 @@ impl Intake<'_> {
         let entropy = &*self.service.entropy;
         let (reports, counts): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let news = vault_reports::put(connection, &self.keys, &reports, entropy).await?;
-        let old_reports: usize = reports
-            .iter()
-            .zip(counts)
-            .filter(|(report, _)| !news.contains(&report.id()))
-            .map(|(_, count)| count)
-            .sum();
-        let bookings: Vec<_> = plan.bookings.into_values().collect();
-        bookings::put(connection, &self.keys, &bookings, entropy).await?;
+        let old_reports = old(reports.iter().map(Report::id).zip(counts), &news);
+        let (bookings, counts): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
+        let news = bookings::put(connection, &self.keys, &bookings, entropy).await?;
+        let old_bookings = old(bookings.iter().map(Booking::id).zip(counts), &news);
         vault_reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
         let responses = self.keep_responses(connection, plan.responses, recorded).await?;
-        Ok(responses + old_reports)
+        Ok(responses + old_reports + old_bookings)
     }
 
     /// A submission that the log knew already is not put again.
@@ -237,59 +257,10 @@ impl Intake<'_> {
     }
 }
 
-/// Locks what is reported of and the responses that its parts belong to, all in one order.
-async fn lock_subjects(
-    connection: &mut PgConnection,
-    reported_of: BTreeSet<SubjectId>,
-    parts: &BTreeSet<SubjectId>,
-) -> Result<Vec<SubjectRow>, AppendError> {
-    let mut ids = subjects::responses_of(connection, parts).await?;
-    ids.extend(reported_of);
-    let rows = subjects::lock(connection, &ids).await?;
-    let is_locked = |row: &SubjectRow| {
-        row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
-    };
-    // Another batch told whose it is between the look and the lock.
-    if rows.iter().all(is_locked) { Ok(rows) } else { Err(AppendError::Conflict) }
-}
-
-/// Those of them that are there, be they closed or deleted by now.
-async fn there(connection: &mut PgConnection, named: Named) -> Result<Named, sqlx::Error> {
-    let (firm_ids, pairs): (Vec<_>, Vec<_>) =
-        (named.firms.into_iter().collect(), named.forms.into_iter().collect());
-    Ok(Named {
-        firms: firms::known(connection, &firm_ids).await?.into_iter().collect(),
-        forms: forms::known(connection, &pairs).await?.into_iter().collect(),
-    })
-}
-
-/// In the order of locks: firms, then members.
-async fn lock(connection: &mut PgConnection, changing: Changing) -> Result<(), sqlx::Error> {
-    if !changing.firms.is_empty() {
-        firms::lock(connection, &changing.firms.into_iter().collect::<Vec<_>>()).await?;
-    }
-    if !changing.members.is_empty() {
-        firms::lock_members(connection, &changing.members.into_iter().collect::<Vec<_>>()).await?;
-    }
-    Ok(())
-}
-
-/// Locks the keys that must go, then lists what goes with them: nothing can be added in between.
-async fn condemned(connection: &mut PgConnection, plan: &Plan) -> Result<Condemned, sqlx::Error> {
-    let mut condemned = Condemned::default();
-    if !plan.unmanaging.is_empty() {
-        let members: Vec<_> = plan.unmanaging.keys().copied().collect();
-        condemned.keys = keys::lock_active_of(connection, &members).await?;
-    }
-    if !condemned.keys.is_empty() {
-        let key_ids: Vec<_> = condemned.keys.iter().map(|key| key.key_id).collect();
-        condemned.hooks_of_keys = hooks::live_of_keys(connection, &key_ids).await?;
-    }
-    if !plan.closed.is_empty() {
-        let firm_ids: Vec<_> = plan.closed.keys().copied().collect();
-        condemned.hooks_of_firms = hooks::live_of_firms(connection, &firm_ids).await?;
-    }
-    Ok(condemned)
+/// How many reports led to parts of responses that were no news to the vault.
+fn old(parts: impl Iterator<Item = (SubjectId, usize)>, news: &[SubjectId]) -> usize {
+    let news: HashSet<&SubjectId> = news.iter().collect();
+    parts.filter(|(id, _)| !news.contains(id)).map(|(_, count)| count).sum()
 }
 
 /// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use domain::context::Context;
 use domain::fact::Fact;
 use domain::occurrence::OccurrenceEvent;
+use domain::trigger::Trigger;
 use eventstore::NewEvent;
 use projector::subjects::{SubjectId, Waiting};
 use uuid::Uuid;
@@ -24,9 +25,9 @@ pub(super) struct Facts {
 pub(super) struct Placed {
     /// To append.
     pub(super) events: Vec<NewEvent>,
-    /// The events of those that the batch reports and that did not wait before.
+    /// The events of those that the batch reports and that did not wait before, if they count.
     pub(super) news: Vec<Uuid>,
-    /// How many facts the batch reports that are placed.
+    /// How many facts that count the batch reports that are placed.
     pub(super) reported: usize,
     /// To wait.
     pub(super) waiting: Vec<Waiting>,
@@ -52,7 +53,8 @@ impl Facts {
     ) -> Placed {
         let mut placed = Placed::default();
         let mut once = HashSet::new();
-        for (response, fact) in waited {
+        // What waited for a part of an erased response is dropped.
+        for (response, fact) in waited.iter().filter(|(response, _)| !known.is_erased(*response)) {
             if let Some(event) = event(known, *response, fact, context)
                 && once.insert(event.id())
             {
@@ -68,9 +70,11 @@ impl Facts {
                 placed.waiting.push(waiting);
                 continue;
             };
-            placed.reported += 1;
+            placed.reported += usize::from(is_told_by(&waiting.fact));
             if once.insert(event.id()) {
-                placed.news.push(event.id());
+                if is_told_by(&waiting.fact) {
+                    placed.news.push(event.id());
+                }
                 placed.events.push(event);
             }
         }
@@ -80,10 +84,24 @@ impl Facts {
 
 impl Placed {
     /// How many of the batch's facts were known: recorded, or waiting.
-    pub(super) fn duplicates(&self, recorded: &HashSet<Uuid>, now_waiting: usize) -> usize {
+    pub(super) fn duplicates(
+        &self,
+        recorded: &HashSet<Uuid>,
+        now_waiting: &HashSet<(Uuid, Uuid)>,
+    ) -> usize {
         let news = self.news.iter().filter(|event| recorded.contains(event)).count();
-        self.reported - news + self.waiting.len() - now_waiting
+        let waited = self.waiting.iter().filter(|waiting| {
+            let place = (waiting.occurrence_id, waiting.fact.subject_id);
+            is_told_by(&waiting.fact) && !now_waiting.contains(&place)
+        });
+        self.reported - news + waited.count()
     }
+}
+
+/// Whether the fact says that its report is news. A call is kept under an id of its own, and is news
+/// to the vault also where it is not the first on its response.
+fn is_told_by(fact: &Fact) -> bool {
+    fact.trigger != Trigger::BookingMade
 }
 
 fn event(known: &Known, subject: SubjectId, fact: &Fact, context: &Context) -> Option<NewEvent> {

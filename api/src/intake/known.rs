@@ -10,6 +10,7 @@ use domain::event::Event;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
 use domain::person::Person;
+use domain::response::PartRejection;
 use domain::trigger::Plan;
 use eventstore::{NewEvent, RecordedEvent};
 use projector::subjects::{SubjectId, SubjectRow};
@@ -173,6 +174,17 @@ impl Known {
         } else {
             Err(FirmRejection::Unknown)
         }
+    }
+
+    /// Refuses a report or call of another response than the one it was named for first.
+    pub(super) fn require_response(
+        &self,
+        part: SubjectId,
+        response_id: Uuid,
+        elsewhere: PartRejection,
+    ) -> Result<(), PartRejection> {
+        let known = self.subjects.get(&part).and_then(|row| row.response_id);
+        if known.is_none_or(|known| known == response_id) { Ok(()) } else { Err(elsewhere) }
     }
 
     /// Refuses what is reported of a form that is not this firm's. A deleted form still takes

@@ -11,6 +11,7 @@ mod consequences;
 mod error;
 mod facts;
 mod known;
+mod locks;
 mod parts;
 mod plan;
 mod reported;

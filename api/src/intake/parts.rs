@@ -1,11 +1,14 @@
 //! What a batch says of reports, calls, payments, leads and erasure: kept with the response it belongs
 //! to, and turned into facts.
 
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
 use domain::activity::{Activity, ReportMoment};
 use domain::document::{Booking as Call, ReportDocument};
 use domain::fact::Fact;
 use domain::person::PersonCommand;
-use domain::response::{ResponseEvent, response_stream};
+use domain::response::{PartRejection, ResponseEvent, response_stream};
 use eventstore::NewEvent;
 use projector::subjects::SubjectId;
 use uuid::Uuid;
@@ -58,13 +61,15 @@ impl Planner<'_> {
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         match activity {
             Activity::Report { response_id, report } => {
-                return Ok(self.report(event, *response_id, report));
+                return self.report(event, *response_id, report);
             }
             Activity::ReportMoved { report_id, moment: ReportMoment::Approved, at } => {
                 self.plan.approved.push((firm_id, *report_id, at.get()));
             }
             Activity::BookingMade { response_id, booking } => {
-                self.booking(event, *response_id, booking);
+                let verdict = self.booking(event, *response_id, booking)?;
+                self.fact(event, activity);
+                return Ok(verdict);
             }
             Activity::BookingMoved(moved) => self.plan.moves.push((firm_id, moved.clone())),
             Activity::BookingCancelled { booking_id } => {
@@ -92,38 +97,33 @@ impl Planner<'_> {
         if news { Verdict::News } else { Verdict::Duplicate }
     }
 
-    /// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
     fn report(
         &mut self,
         event: &CloudEvent,
         response_id: Uuid,
         report: &ReportDocument,
-    ) -> Verdict {
+    ) -> Result<Verdict, String> {
         let id: SubjectId = (event.firm_id, report.id.into());
+        let elsewhere = PartRejection::ReportElsewhere;
+        self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
-        let reported_at = event.time.get();
-        let new = Report { subject, reported_at, document: report.clone() };
-        match self.plan.reports.get_mut(&id) {
-            Some((known, _)) if known.reported_at >= reported_at => return Verdict::Duplicate,
-            Some((known, count)) => (*known, *count) = (new, *count + 1),
-            None => {
-                self.plan.reports.insert(id, (new, 1));
-            }
-        }
-        Verdict::News
+        let new = Report { subject, reported_at: event.time.get(), document: report.clone() };
+        Ok(keep_newest(&mut self.plan.reports, id, (new, |known| known.reported_at)))
     }
 
-    fn booking(&mut self, event: &CloudEvent, response_id: Uuid, booking: &Call) {
+    /// Any call of a response is kept; that only the first is told of is the fact's matter.
+    fn booking(
+        &mut self,
+        event: &CloudEvent,
+        response_id: Uuid,
+        booking: &Call,
+    ) -> Result<Verdict, String> {
+        let id: SubjectId = (event.firm_id, booking.id.into());
+        let elsewhere = PartRejection::BookingElsewhere;
+        self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
         let new = Booking { subject, made_at: event.time.get(), document: booking.clone() };
-        let known = self.plan.bookings.entry((event.firm_id, booking.id.into()));
-        known
-            .and_modify(|known| {
-                if known.made_at < new.made_at {
-                    *known = new.clone();
-                }
-            })
-            .or_insert(new);
+        Ok(keep_newest(&mut self.plan.bookings, id, (new, |known| known.made_at)))
     }
 
     /// Each response once; what the batch itself said of it goes too.
@@ -151,7 +151,7 @@ impl Planner<'_> {
         };
         self.plan.responses.retain(|subject, _| kept(subject));
         self.plan.reports.retain(|_, (report, _)| kept(&report.subject));
-        self.plan.bookings.retain(|_, booking| kept(&booking.subject));
+        self.plan.bookings.retain(|_, (booking, _)| kept(&booking.subject));
     }
 
     /// All responses of a person, those of this batch too.
@@ -175,4 +175,20 @@ impl Planner<'_> {
         let new = person.extend(person_id, &context, decided);
         self.append(new)
     }
+}
+
+/// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
+fn keep_newest<P>(
+    parts: &mut BTreeMap<SubjectId, (P, usize)>,
+    id: SubjectId,
+    (new, time): (P, impl Fn(&P) -> DateTime<Utc>),
+) -> Verdict {
+    match parts.get_mut(&id) {
+        Some((known, _)) if time(known) >= time(&new) => return Verdict::Duplicate,
+        Some((known, count)) => (*known, *count) = (new, *count + 1),
+        None => {
+            parts.insert(id, (new, 1));
+        }
+    }
+    Verdict::News
 }

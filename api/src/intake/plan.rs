@@ -36,8 +36,8 @@ pub(super) struct Plan {
     pub(super) reports: BTreeMap<SubjectId, (Report, usize)>,
     /// When reports were approved.
     pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
-    /// To put into the vault: each call as it was booked.
-    pub(super) bookings: BTreeMap<SubjectId, Booking>,
+    /// To put into the vault: each call as it was booked last, and how many reports led there.
+    pub(super) bookings: BTreeMap<SubjectId, (Booking, usize)>,
     /// New times of calls.
     pub(super) moves: Vec<(Uuid, BookingMove)>,
     /// Calls that were cancelled.

@@ -1,6 +1,7 @@
 //! `POST /forms/{id}/send` and what follows, with a mail server on a real socket (contract; ruling
 //! 11).
 
+mod copies;
 mod crash;
 mod limits;
 mod mails;

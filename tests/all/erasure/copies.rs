@@ -1,0 +1,136 @@
+//! Copies from before (case H3): the keys are elsewhere, so what was erased stays erased.
+
+use deliverer::erase;
+use domain::time::Timestamp;
+use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
+use tests::{Copies, Firm, Receiver, Reply, TestDatabase, World, activity};
+use uuid::Uuid;
+use vault::{DataKeys, Subject, answers, bodies, bookings, reports, responses};
+
+use super::{causes, left, report, submit};
+
+/// A response with everything that the vault can hold of one: its document, a report, a call, a
+/// frozen body and a receiver's answer; its delivery waits for the second try.
+async fn with_everything(world: &World, firm: &Firm, receiver: &Receiver) -> Uuid {
+    let response_id = submit(world, firm, "canary@example.com").await;
+    let created = json!({
+        "report_id": world.id(), "response_id": response_id, "title": "Canary", "status": "draft",
+        "summary": "canary", "review_url": "https://forms.test/canary",
+    });
+    let booked = json!({
+        "booking_id": world.id(), "response_id": response_id, "title": "Canary call",
+        "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
+        "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30, "time_zone": "Europe/Paris",
+        "invitee": {"name": "Canary", "email": "canary@example.com"},
+    });
+    report(world, firm, "report.created", created).await;
+    report(world, firm, "booking.made", booked).await;
+    receiver.reply([Reply::status(503).body(b"canary answer")]);
+    world.deliver().await;
+    response_id
+}
+
+/// How many documents, reports, calls, bodies and answers of a response a world can read.
+async fn readable(world: &World, firm: &Firm, response_id: Uuid) -> [usize; 5] {
+    let subject = Subject { firm_id: firm.id, subject_id: response_id };
+    let keys: DataKeys = world.service().keyring.find(&[subject]).await.unwrap();
+    let mut connection = world.pool().acquire().await.unwrap();
+    let ids = async |statement: &str| -> Vec<Uuid> {
+        sqlx::query_scalar(statement).bind(response_id).fetch_all(world.pool()).await.unwrap()
+    };
+    let body_ids = ids("select body_id from bodies where response_id = $1").await;
+    let delivery_ids = ids("select delivery_id from answers where response_id = $1").await;
+    let mut answered = 0;
+    for delivery_id in delivery_ids {
+        answered += answers::read(&mut connection, &keys, delivery_id).await.unwrap().len();
+    }
+    [
+        responses::read(&mut connection, &keys).await.unwrap().len(),
+        reports::read(&mut connection, &keys, &[subject]).await.unwrap().len(),
+        bookings::read(&mut connection, &keys, &[subject]).await.unwrap().len(),
+        bodies::read(&mut connection, &keys, &body_ids).await.unwrap().len(),
+        answered,
+    ]
+}
+
+/// A world on restored databases, at the time of the first.
+async fn restored(world: &World, main: PgConnectOptions, keyring: PgConnectOptions) -> World {
+    let now: Timestamp = world.clock.now();
+    World::at(TestDatabase { main, keyring }, eventstore::Clock::standing_at(now)).await
+}
+
+/// A dump from before the erasure, restored beside the keyring of today: the log of that day knows
+/// nothing of the erasure, and still nothing can be read, sampled or sent.
+#[tokio::test]
+async fn h3_what_was_erased_cannot_be_read_in_a_dump_from_before() {
+    let Some(copies) = Copies::of_this_machine() else { return };
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let kept = with_everything(&world, &firm, &receiver).await;
+    let erased = with_everything(&world, &firm, &receiver).await;
+    assert_eq!(readable(&world, &firm, erased).await, [1; 5]);
+    let dump = copies.dump_without("canary", &world.database.main).await;
+    report(&world, &firm, "response.erased", json!({"response_id": erased})).await;
+    world.erase().await;
+    let main = copies.restore(&dump, &world.database.main).await;
+    let restored = restored(&world, main, world.database.keyring.clone()).await;
+    assert_eq!(erase::again(restored.courier()).await.unwrap(), 0, "its log knows of none");
+    assert_eq!(left(&restored, erased).await, (5, 0), "it is there");
+    assert_eq!(readable(&restored, &firm, erased).await, [0; 5], "nobody can read it");
+    assert_eq!(readable(&restored, &firm, kept).await, [1; 5], "all else can be read");
+    let before = receiver.received().len();
+    restored.pass(super::DAY);
+    restored.deliver().await;
+    let sent = receiver.received().split_off(before);
+    assert!(!sent.is_empty() && sent.iter().all(|one| one.json()["response"]["id"] == json!(kept)));
+}
+
+/// A dump from between the erasure's report and its execution, beside a keyring's backup from before
+/// it: everything could be read, until what the log says is done again, before `serve` is ready.
+#[tokio::test]
+async fn h3_an_older_keyring_brought_back_what_was_erased() {
+    let Some(copies) = Copies::of_this_machine() else { return };
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let kept = with_everything(&world, &firm, &receiver).await;
+    let erased = with_everything(&world, &firm, &receiver).await;
+    let keyring = copies.dump_without("canary", &world.database.keyring).await;
+    report(&world, &firm, "response.erased", json!({"response_id": erased})).await;
+    let main = copies.dump_without("canary", &world.database.main).await;
+    let main = copies.restore(&main, &world.database.main).await;
+    let keyring = copies.restore(&keyring, &world.database.keyring).await;
+    let restored = restored(&world, main, keyring).await;
+    assert_eq!(readable(&restored, &firm, erased).await, [1; 5], "the key is back");
+    assert_eq!(erase::again(restored.courier()).await.unwrap(), 1);
+    restored.project().await;
+    assert_eq!(left(&restored, erased).await, (0, 0));
+    assert_eq!(readable(&restored, &firm, kept).await, [1; 5]);
+    assert_eq!(causes(&restored).await, ["source_erased"], "its second try is taken back");
+    restored.erase().await;
+    restored.project().await;
+    assert_eq!(causes(&restored).await, ["source_erased"], "once");
+}
+
+/// Rows that a restore brought back go at the start, and what is queued of them.
+#[tokio::test]
+async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let queued = submit(&world, &firm, "a@example.com").await;
+    world.fan_out().await;
+    let erased = activity(firm.id, "response.erased", json!({"response_id": queued}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    assert_eq!(erase::again(world.courier()).await.unwrap(), 1);
+    world.project().await;
+    assert_eq!(causes(&world).await, ["source_erased"]);
+    let due: i64 = sqlx::query_scalar("select count(*) from lanes where due_at is not null")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(due, 0, "and its lane sleeps");
+    assert_eq!(left(&world, queued).await, (0, 0));
+}

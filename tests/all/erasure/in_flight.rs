@@ -1,0 +1,231 @@
+//! Erasure and what is under way at that moment: a claim, a send, a record (rulings 27 and 29).
+
+use std::time::Duration;
+
+use deliverer::claim::{Claimed, claim};
+use deliverer::engine::turn;
+use deliverer::outgoing::Exchange;
+use deliverer::record::{Finished, record};
+use domain::answer::Answer;
+use eventstore::connect;
+use serde_json::json;
+use sqlx::PgPool;
+use tests::{Firm, Receiver, Reply, World, activity, own_cluster};
+use uuid::Uuid;
+
+use super::{DAY, causes, left, report, submit};
+
+/// Seeds of each race.
+const SEEDS: u64 = 200;
+
+/// A part of three milliseconds, another for each seed.
+async fn delay(seed: u64, prime: u64) {
+    tokio::time::sleep(Duration::from_micros(seed * prime % 3_000)).await;
+}
+
+async fn erased(world: &World, firm: &Firm, response_id: Uuid) {
+    report(world, firm, "response.erased", json!({"response_id": response_id})).await;
+}
+
+/// States and causes of a response's deliveries.
+async fn ends(world: &World, response_id: Uuid) -> Vec<(String, Option<String>)> {
+    sqlx::query_as("select state, cause from deliveries where response_id = $1")
+        .bind(response_id)
+        .fetch_all(world.pool())
+        .await
+        .unwrap()
+}
+
+fn delivered() -> (String, Option<String>) {
+    ("delivered".to_owned(), None)
+}
+
+fn cancelled() -> (String, Option<String>) {
+    ("cancelled".to_owned(), Some("source_erased".to_owned()))
+}
+
+/// Waits until somebody waits for a lock of this database.
+async fn until_blocked(pool: &PgPool) {
+    let blocked = "select exists (select 1 from pg_stat_activity
+                    where datname = current_database() and wait_event_type = 'Lock')";
+    while !sqlx::query_scalar::<_, bool>(blocked).fetch_one(pool).await.unwrap() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The claim has looked and found nothing erased; before it commits, the erasure does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h1_a_claim_that_committed_after_the_erasure_was_sent() {
+    let cluster = own_cluster().await;
+    let world = World::on(cluster.database().await).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let response_id = submit(&world, &firm, "a@example.com").await;
+    world.fan_out().await;
+    let pool = connect(world.database.main.clone(), 2);
+    let mut holding = pool.begin().await.unwrap();
+    sqlx::query("lock table bodies in share mode").execute(&mut *holding).await.unwrap();
+    let erase_meanwhile = async {
+        until_blocked(&pool).await;
+        erased(&world, &firm, response_id).await;
+        holding.commit().await.unwrap();
+    };
+    let (sent, ()) = tokio::join!(turn(world.courier()), erase_meanwhile);
+    assert_eq!(sent.unwrap(), 1);
+    assert!(receiver.received().is_empty());
+    world.erase().await;
+    world.project().await;
+    assert_eq!(ends(&world, response_id).await, [cancelled()]);
+    assert_eq!(left(&world, response_id).await, (0, 0));
+}
+
+/// Claim, send and record in one turn against the erasure and its worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let answers = [(500, cancelled()), (200, delivered())];
+    for seed in 0..SEEDS {
+        let status = answers[usize::from(seed % 2 == 1)].0;
+        receiver.reply([Reply::status(status).body(b"canary answer")]);
+    }
+    let mut sent = 0;
+    for seed in 0..SEEDS {
+        let response_id = submit(&world, &firm, "a@example.com").await;
+        world.fan_out().await;
+        let claiming = async {
+            delay(seed, 37).await;
+            turn(world.courier()).await.unwrap();
+        };
+        let erasing = async {
+            delay(seed, 53).await;
+            erased(&world, &firm, response_id).await;
+            world.erase().await;
+        };
+        tokio::join!(claiming, erasing);
+        let arrived = receiver.received().len();
+        world.deliver().await;
+        let end = if arrived == sent { cancelled() } else { answers[sent % 2].1.clone() };
+        assert_eq!(ends(&world, response_id).await, [end], "seed {seed}");
+        assert_eq!(left(&world, response_id).await, (0, 0), "seed {seed}");
+        assert!(arrived - sent <= 1, "seed {seed}");
+        sent = arrived;
+    }
+    world.pass(2 * DAY);
+    world.deliver().await;
+    assert_eq!(receiver.received().len(), sent, "no second request");
+    assert!(0 < sent && sent < usize::try_from(SEEDS).unwrap(), "{sent} sent is no race");
+}
+
+/// What came back of a claimed try, with something to keep.
+fn finished(world: &World, claimed: Claimed, status: u16) -> Finished {
+    let exchange = Exchange {
+        answer: Answer::Status(status),
+        retry_after: None,
+        hops: Vec::new(),
+        snippet: b"canary answer".to_vec(),
+        connected: true,
+    };
+    Finished { claimed, exchange, finished_at: world.clock.now() }
+}
+
+/// One claimed try.
+async fn claimed(world: &World, firm: &Firm) -> (Uuid, Claimed) {
+    let response_id = submit(world, firm, "a@example.com").await;
+    world.fan_out().await;
+    let mut claimed = claim(world.courier(), 10).await.unwrap();
+    (response_id, claimed.pop().unwrap())
+}
+
+/// In flight when its source was erased and carried out: what the receiver says is not kept, and
+/// there is no second try.
+#[tokio::test]
+async fn h1_an_answer_recorded_after_the_erasure_stayed_for_30_days() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    for (status, end) in [(500, cancelled()), (200, delivered())] {
+        let (response_id, claimed) = claimed(&world, &firm).await;
+        erased(&world, &firm, response_id).await;
+        world.erase().await;
+        record(world.courier(), &[finished(&world, claimed, status)]).await.unwrap();
+        world.project().await;
+        assert_eq!(left(&world, response_id).await, (0, 0));
+        assert_eq!(ends(&world, response_id).await, [end]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h1_an_erasure_racing_the_record_leaves_nothing_and_sends_nothing_more() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let mut recorded_first = 0;
+    for seed in 0..SEEDS {
+        let (response_id, claimed) = claimed(&world, &firm).await;
+        let (status, end) = if seed % 2 == 0 { (500, cancelled()) } else { (200, delivered()) };
+        let recording = async {
+            delay(seed, 37).await;
+            record(world.courier(), &[finished(&world, claimed, status)]).await.unwrap();
+        };
+        let erasing = async {
+            delay(seed, 53).await;
+            erased(&world, &firm, response_id).await;
+            world.erase().await;
+        };
+        tokio::join!(recording, erasing);
+        world.deliver().await;
+        assert_eq!(ends(&world, response_id).await, [end], "seed {seed}");
+        assert_eq!(left(&world, response_id).await, (0, 0), "seed {seed}");
+        recorded_first += usize::from(was_recorded_first(&world, response_id).await);
+    }
+    world.pass(2 * DAY);
+    world.deliver().await;
+    assert!(receiver.received().is_empty(), "no try after the claimed one");
+    let seeds = usize::try_from(SEEDS).unwrap();
+    assert!((1..seeds).contains(&recorded_first), "{recorded_first} is no race");
+}
+
+/// Whether the log has the try before the erasure.
+async fn was_recorded_first(world: &World, response_id: Uuid) -> bool {
+    sqlx::query_scalar(
+        "select (select max(e.position) from events e join deliveries d
+                     on e.aggregate_id = d.delivery_id::text
+                  where d.response_id = $1 and e.event_type = 'DeliveryAttempted')
+              < (select position from events where event_type = 'ResponseErased'
+                    and payload -> 'ResponseErased' ->> 'response_id' = $1::text)",
+    )
+    .bind(response_id)
+    .fetch_one(world.pool())
+    .await
+    .unwrap()
+}
+
+/// A batch that was looking while the response was erased drops the key it made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_racing_the_erasure_leaves_no_data_key() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for seed in 0..SEEDS {
+        let response_id = submit(&world, &firm, "a@example.com").await;
+        let again = json!({
+            "report_id": world.id(), "response_id": response_id, "title": "T", "status": "draft",
+            "review_url": "https://forms.test/r",
+        });
+        let again = activity(firm.id, "report.created", again);
+        let reporting = async {
+            delay(seed, 37).await;
+            assert_eq!(world.report(&[again]).await.status, 202);
+        };
+        let erasing = async {
+            delay(seed, 53).await;
+            erased(&world, &firm, response_id).await;
+            world.erase().await;
+        };
+        tokio::join!(reporting, erasing);
+        world.erase().await;
+        assert_eq!(left(&world, response_id).await, (0, 0), "seed {seed}");
+    }
+    assert!(causes(&world).await.is_empty());
+}

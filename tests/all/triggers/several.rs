@@ -1,0 +1,100 @@
+//! Several reports and calls on one response (ruling 14a), and one that is named for two.
+
+use super::*;
+
+/// The story's call under another id, so many seconds later.
+fn another_call(story: &mut Story, seconds: u32) -> (Uuid, Value) {
+    let first = std::mem::replace(&mut story.booking, story.world.id());
+    let event = later(story.booked(), seconds);
+    (std::mem::replace(&mut story.booking, first), event)
+}
+
+/// The id of the call in the payload of the one delivery of an event.
+fn call_of(arrived: &[Received], event: &str) -> Value {
+    let [one] = of(arrived, event)[..] else { panic!("{event} once") };
+    one.json()["booking"]["id"].clone()
+}
+
+/// Of two calls on one response the first is told of; the payload shows the event's own.
+#[tokio::test]
+async fn of_two_bookings_in_one_batch_the_first_is_told_of() {
+    let mut story = Story::begin().await;
+    let (_, second) = another_call(&mut story, 5);
+    let batch = [story.submitted(), story.booked(), second];
+    assert_eq!(story.report(&batch).await, (3, 0));
+    assert_eq!(call_of(&story.arrived().await, "booking_made"), json!(story.booking));
+}
+
+/// It tells nobody, and is a call all the same: it was taken in, and what happens next shows the
+/// newest call, or the event's own.
+#[tokio::test]
+async fn a_second_booking_on_a_response_was_counted_as_a_duplicate() {
+    let mut story = Story::begin().await;
+    assert_eq!(story.report(&[story.submitted(), story.booked()]).await, (2, 0));
+    let (second, booked) = another_call(&mut story, 5);
+    assert_eq!(story.report(std::slice::from_ref(&booked)).await, (1, 0));
+    assert_eq!(story.report(&[booked.clone(), booked]).await, (0, 2));
+    assert_eq!(story.report(&[story.booked()]).await, (0, 1), "the first again");
+    story.report(&[story.paid(), story.cancelled()]).await;
+    let arrived = story.arrived().await;
+    assert_eq!(call_of(&arrived, "booking_made"), json!(story.booking));
+    assert_eq!(call_of(&arrived, "payment_received"), json!(second), "the newest");
+    assert_eq!(call_of(&arrived, "booking_cancelled"), json!(story.booking), "the event's own");
+}
+
+/// Calls that come before their response count like those after it.
+#[tokio::test]
+async fn two_bookings_before_their_response_are_two() {
+    let mut story = Story::begin().await;
+    let (second, booked) = another_call(&mut story, 5);
+    assert_eq!(story.report(&[story.booked(), story.booked(), booked]).await, (2, 1));
+    assert_eq!(story.report(&[story.booked()]).await, (0, 1));
+    assert_eq!(story.report(&[story.submitted(), story.paid()]).await, (2, 0));
+    let arrived = story.arrived().await;
+    assert_eq!(call_of(&arrived, "booking_made"), json!(story.booking));
+    assert_eq!(call_of(&arrived, "payment_received"), json!(second));
+}
+
+/// The first response a report or call is named for is its response; naming it for another is
+/// refused, and nothing of it gets into anybody's payload.
+#[tokio::test]
+async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_other() {
+    let mut story = Story::begin().await;
+    let created = story.event("report.created", story.report_data("draft", false));
+    story.report(&[story.submitted(), created, story.booked()]).await;
+    let first = std::mem::replace(&mut story.response, story.world.id());
+    let mut theirs = story.report_data("approved", false);
+    theirs["title"] = json!("Somebody else's");
+    let theirs = later(story.event("report.changed", theirs), 5);
+    for (part, why) in [
+        (theirs, "event 1: the report is on another response"),
+        (later(story.booked(), 5), "event 1: the booking is on another response"),
+    ] {
+        let refused = story.world.report(&[story.submitted(), part]).await;
+        assert_eq!(
+            (refused.code(), &refused.body["error"]),
+            ((400, "invalid_request"), &json!(why))
+        );
+    }
+    story.report(&[story.moved("report.approved"), story.cancelled()]).await;
+    let arrived = story.arrived().await;
+    for event in ["report_approved", "booking_cancelled"] {
+        let [one] = of(&arrived, event)[..] else { panic!("{event} once") };
+        let payload = one.json();
+        assert_eq!(payload["response"]["id"], json!(first));
+        assert_eq!(payload["report"]["title"], "Your report");
+        assert_eq!(payload["booking"]["id"], json!(story.booking));
+    }
+}
+
+/// In one batch too.
+#[tokio::test]
+async fn a_report_named_for_two_responses_in_one_batch_is_refused() {
+    let mut story = Story::begin().await;
+    let first = story.event("report.created", story.report_data("draft", false));
+    story.response = story.world.id();
+    let second = later(story.event("report.changed", story.report_data("draft", false)), 1);
+    let refused = story.world.report(&[first, second]).await;
+    let why = json!("event 1: the report is on another response");
+    assert_eq!((refused.status.as_u16(), &refused.body["error"]), (400, &why));
+}

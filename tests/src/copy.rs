@@ -1,0 +1,79 @@
+//! Copies of databases by PostgreSQL's own programs, as an operator makes and restores them.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+/// `pg_dump` and `psql`.
+pub struct Copies {
+    folder: PathBuf,
+}
+
+impl Copies {
+    /// The programs beside the server's; none, and says so, where only the server's are.
+    #[must_use]
+    pub fn of_this_machine() -> Option<Self> {
+        let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(PathBuf::from);
+        let folder = cluster::find_programs(pg_bin.as_deref()).unwrap().folder;
+        let all = ["pg_dump", "psql"].iter().all(|program| folder.join(program).is_file());
+        if !all {
+            println!("skipped: no pg_dump and psql in {}", folder.display());
+        }
+        all.then_some(Self { folder })
+    }
+
+    async fn dump(&self, database: &PgConnectOptions) -> String {
+        let output = self.program("pg_dump", database).output().await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Everything in a database, as SQL; nowhere in it is this word, in either case, as text or in
+    /// PostgreSQL's spelling of bytes.
+    pub async fn dump_without(&self, word: &str, database: &PgConnectOptions) -> String {
+        let dump = self.dump(database).await;
+        let shown = dump.to_lowercase();
+        let (first, rest) = word.split_at(1);
+        for spelling in [word.to_owned(), first.to_uppercase() + rest] {
+            let bytes: String = spelling.bytes().map(|byte| format!("{byte:02x}")).collect();
+            assert!(!shown.contains(&bytes), "{spelling}, as bytes");
+        }
+        assert!(!shown.contains(word), "{word}");
+        dump
+    }
+
+    /// A new database on the same server with what was dumped.
+    pub async fn restore(&self, dump: &str, server: &PgConnectOptions) -> PgConnectOptions {
+        let name = format!("restored_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let mut connection = server.clone().database("postgres").connect().await.unwrap();
+        let create = format!("create database {name} template template0");
+        connection.execute(create.as_str()).await.unwrap();
+        connection.close().await.unwrap();
+        let restored = server.clone().database(&name);
+        let mut command = self.program("psql", &restored);
+        command.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut psql = command.spawn().unwrap();
+        psql.stdin.take().unwrap().write_all(dump.as_bytes()).await.unwrap();
+        assert!(psql.wait().await.unwrap().success());
+        restored
+    }
+
+    fn program(&self, name: &str, database: &PgConnectOptions) -> Command {
+        let mut command = Command::new(self.folder.join(name));
+        command
+            .env("PGHOST", database.get_socket().unwrap())
+            .env("PGPORT", database.get_port().to_string())
+            .env("PGUSER", database.get_username())
+            .env("PGDATABASE", database.get_database().unwrap())
+            .env("PGPASSWORD", database.to_url_lossy().password().unwrap_or_default());
+        command
+    }
+}
