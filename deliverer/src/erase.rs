@@ -67,14 +67,14 @@ impl Worker for Erase {
 impl Erase {
     /// What is to be erased next, and how far the log is read then.
     async fn read(&self, settled: i64) -> Result<(Vec<Subject>, Option<i64>), DeliveryError> {
-        let mut transaction = self.courier.store.begin().await?;
-        let connection = transaction.connection();
-        let Some(after) = tail::take_checkpoint(connection, Self::NAME).await? else {
+        // Nothing is appended: a commit of the store's would wake every follower, this one too.
+        let mut transaction = self.courier.store.pool().begin().await?;
+        let Some(after) = tail::take_checkpoint(&mut transaction, Self::NAME).await? else {
             return Ok((Vec::new(), None));
         };
         let upcasters = self.courier.store.upcasters();
         let stretch = Stretch { after, settled, limit: READ };
-        let events = tail::read_erasures(connection, &upcasters, stretch).await?;
+        let events = tail::read_erasures(&mut transaction, &upcasters, stretch).await?;
         let erased: HashSet<Subject> = events.iter().filter_map(subject).collect();
         transaction.commit().await?;
         Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))

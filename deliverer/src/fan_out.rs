@@ -56,6 +56,7 @@ impl Worker for FanOut {
         let stretch = Stretch { after, settled: look.settled, limit: READ };
         let events = tail::read_occurrences(appending.connection(), &upcasters, stretch).await?;
         let Some(last) = events.last() else {
+            appending.leave().await?;
             return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };
         let matches = Matches::of(&mut appending, &events).await?;

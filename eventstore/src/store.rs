@@ -165,6 +165,15 @@ impl Appending<'_> {
         Ok(recorded)
     }
 
+    /// Leaves everything as it was. Its locks are free at once; those of one that is dropped, some
+    /// time later.
+    ///
+    /// # Errors
+    /// [`AppendError::Database`].
+    pub async fn leave(self) -> Result<(), AppendError> {
+        Ok(self.transaction.rollback().await?)
+    }
+
     /// Makes it so, and tells the followers.
     ///
     /// # Errors

@@ -55,6 +55,8 @@ impl<P: Projection> Worker for Follower<P> {
         let stretch = Stretch { after, settled: look.settled, limit: BATCH };
         let events = tail::read(&mut transaction, &upcasters, stretch).await?;
         let Some(last) = events.last() else {
+            // Dropped, it would hold the checkpoint until some time later: the next look would skip it.
+            transaction.rollback().await?;
             return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };
         self.projection.apply(&mut transaction, &events).await?;

@@ -263,6 +263,15 @@ async fn h1_a_persons_responses_go_and_nobody_elses() {
     assert_eq!(events, ["ResponseErased", "ResponseErased", "PersonErased"]);
 }
 
+/// It would have woken itself too, and gone round as fast as it could.
+#[tokio::test]
+async fn an_eraser_that_found_nothing_woke_every_follower() {
+    let world = World::new().await;
+    let woken = world.service().store.nudge().subscribe();
+    world.erase().await;
+    assert!(!woken.has_changed().unwrap());
+}
+
 /// H2: 7 days after delivery, 30 after failure; answers 30 days. Digests stay.
 #[tokio::test]
 async fn h2_bodies_and_answers_go_when_their_time_is_over() {
