@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::ids::Id;
+use crate::object::{Object, Properties};
 use crate::time::Timestamp;
 
 /// Largest response document, as JSON (rulings, section Internal codes).
@@ -20,7 +19,7 @@ pub const DOCUMENT_MAX_BYTES: usize = 512 * 1024;
 
 /// What a person answered, and how they came. What was not reported is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Properties")]
 pub struct ResponseDocument {
     /// For example `mobile`.
     pub device: String,
@@ -33,14 +32,32 @@ pub struct ResponseDocument {
     /// One entry per answered question, in the form's order.
     pub answers: Vec<AnsweredQuestion>,
     /// The form's variables, as reported.
-    pub variables: Map<String, Value>,
+    pub variables: Variables,
     /// Hidden fields and UTM tags.
     pub hidden: BTreeMap<String, String>,
 }
 
+/// A form's variables. Their contents are the form's own: they go out as the JSON text they came in
+/// as, numbers digit by digit (contract, section EventPayload).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Variables(Properties);
+
+impl Variables {
+    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.get()))
+    }
+}
+
+impl PartialEq for Variables {
+    fn eq(&self, other: &Self) -> bool {
+        self.texts().eq(other.texts())
+    }
+}
+
 /// The person who answered; what is not known is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Properties")]
 pub struct Respondent {
     /// Full name.
     pub name: String,
@@ -58,7 +75,7 @@ pub struct Respondent {
 
 /// One answered question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Properties")]
 pub struct AnsweredQuestion {
     /// The question.
     pub id: String,
@@ -73,7 +90,7 @@ pub struct AnsweredQuestion {
 
 /// A report on a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Properties")]
 pub struct ReportDocument {
     /// The report.
     pub id: Id,
@@ -93,7 +110,7 @@ pub struct ReportDocument {
 
 /// A booked call, as it also stands in payloads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Properties")]
 pub struct Booking {
     /// The booking.
     pub id: Id,
@@ -119,7 +136,7 @@ pub struct Booking {
 
 /// The person a call was booked with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Properties")]
 pub struct Invitee {
     /// Full name.
     pub name: String,
@@ -158,7 +175,7 @@ impl ResponseDocument {
     ///
     /// # Errors
     /// The first field that is wrong, or that it is too large.
-    pub fn read(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    pub fn read(data: Properties) -> Result<Self, NotADocument> {
         let document = Self::try_from(data)?;
         match serde_json::to_vec(&document).map_or(0, |json| json.len()) {
             ..=DOCUMENT_MAX_BYTES => Ok(document),
@@ -167,10 +184,10 @@ impl ResponseDocument {
     }
 }
 
-impl TryFrom<Map<String, Value>> for ResponseDocument {
+impl TryFrom<Properties> for ResponseDocument {
     type Error = NotADocument;
 
-    fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = Object(data);
         let document = Self {
             device: object.optional("device")?,
@@ -185,10 +202,10 @@ impl TryFrom<Map<String, Value>> for ResponseDocument {
     }
 }
 
-impl TryFrom<Map<String, Value>> for Respondent {
+impl TryFrom<Properties> for Respondent {
     type Error = NotADocument;
 
-    fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = Object(data);
         let respondent = Self {
             name: object.optional("name")?,
@@ -202,10 +219,10 @@ impl TryFrom<Map<String, Value>> for Respondent {
     }
 }
 
-impl TryFrom<Map<String, Value>> for AnsweredQuestion {
+impl TryFrom<Properties> for AnsweredQuestion {
     type Error = NotADocument;
 
-    fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = Object(data);
         let answered = Self {
             id: object.required("id")?,
@@ -217,10 +234,10 @@ impl TryFrom<Map<String, Value>> for AnsweredQuestion {
     }
 }
 
-impl TryFrom<Map<String, Value>> for ReportDocument {
+impl TryFrom<Properties> for ReportDocument {
     type Error = NotADocument;
 
-    fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = Object(data);
         let report = Self {
             id: object.required("id")?,
@@ -235,21 +252,39 @@ impl TryFrom<Map<String, Value>> for ReportDocument {
     }
 }
 
-impl TryFrom<Map<String, Value>> for Booking {
+impl TryFrom<Properties> for Booking {
     type Error = NotADocument;
 
-    fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = Object(data);
         let id = object.required("id")?;
-        let booking = object.booking(id)?;
+        let booking = Self::read(id, &mut object)?;
         object.end(booking)
     }
 }
 
-impl TryFrom<Map<String, Value>> for Invitee {
+impl Booking {
+    /// A booking but for its id.
+    pub(crate) fn read(id: Id, object: &mut Object) -> Result<Self, NotADocument> {
+        Ok(Self {
+            id,
+            title: object.required("title")?,
+            status: object.required("status")?,
+            starts_at: object.required("starts_at")?,
+            ends_at: object.required("ends_at")?,
+            duration_min: object.required("duration_min")?,
+            time_zone: object.required("time_zone")?,
+            location: object.optional("location")?,
+            join_url: object.optional("join_url")?,
+            invitee: object.optional("invitee")?,
+        })
+    }
+}
+
+impl TryFrom<Properties> for Invitee {
     type Error = NotADocument;
 
-    fn try_from(data: Map<String, Value>) -> Result<Self, NotADocument> {
+    fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = Object(data);
         let invitee = Self {
             name: object.optional("name")?,
@@ -258,109 +293,5 @@ impl TryFrom<Map<String, Value>> for Invitee {
             time_zone: object.optional("time_zone")?,
         };
         object.end(invitee)
-    }
-}
-
-/// A JSON object being taken apart, field by field; what is left at the end is unknown.
-pub(crate) struct Object(pub(crate) Map<String, Value>);
-
-impl Object {
-    pub(crate) fn required<T: DeserializeOwned>(
-        &mut self,
-        field: &'static str,
-    ) -> Result<T, NotADocument> {
-        self.take(field)?.ok_or(NotADocument::Missing(field))
-    }
-
-    pub(crate) fn optional<T>(&mut self, field: &'static str) -> Result<T, NotADocument>
-    where
-        T: DeserializeOwned + Default,
-    {
-        Ok(self.take(field)?.unwrap_or_default())
-    }
-
-    /// A booking but for its id.
-    pub(crate) fn booking(&mut self, id: Id) -> Result<Booking, NotADocument> {
-        Ok(Booking {
-            id,
-            title: self.required("title")?,
-            status: self.required("status")?,
-            starts_at: self.required("starts_at")?,
-            ends_at: self.required("ends_at")?,
-            duration_min: self.required("duration_min")?,
-            time_zone: self.required("time_zone")?,
-            location: self.optional("location")?,
-            join_url: self.optional("join_url")?,
-            invitee: self.optional("invitee")?,
-        })
-    }
-
-    fn take<T: DeserializeOwned>(
-        &mut self,
-        field: &'static str,
-    ) -> Result<Option<T>, NotADocument> {
-        self.0
-            .remove(field)
-            .map(serde_json::from_value)
-            .transpose()
-            .map_err(|error| NotADocument::Malformed { field, reason: without_value(&error) })
-    }
-
-    pub(crate) fn end<T>(self, whole: T) -> Result<T, NotADocument> {
-        match self.0.keys().next() {
-            None => Ok(whole),
-            Some(field) => Err(NotADocument::Unknown(field.clone())),
-        }
-    }
-}
-
-/// serde quotes the offending value between "invalid …" or "unknown variant …" and ", expected …":
-/// personal data, which must not reach a log (case H4). What was expected is a type's own words.
-fn without_value(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let quotes = message.starts_with("invalid ") || message.starts_with("unknown variant ");
-    match message.rsplit_once(", expected ") {
-        Some((_, expected)) if quotes => format!("expected {expected}"),
-        _ => message,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::firm::Role;
-    use crate::form::FormStatus;
-    use rstest::rstest;
-    use serde_json::json;
-
-    fn refused<T: DeserializeOwned>(value: Value) -> String {
-        let mut object = Object(Map::from_iter([("field".to_owned(), value)]));
-        match object.required::<T>("field") {
-            Ok(_) => panic!("it was read"),
-            Err(why) => why.to_string(),
-        }
-    }
-
-    #[rstest]
-    #[case(json!("ann@example.com"))]
-    #[case(json!("ann, expected one of `us`"))]
-    #[case(json!({"ann@example.com": null}))]
-    #[case(json!("Owner"))]
-    fn h4_a_word_that_is_none_of_ours_is_not_quoted(#[case] value: Value) {
-        assert_eq!(
-            refused::<Role>(value.clone()),
-            "field: expected one of `owner`, `admin`, `member`"
-        );
-        assert_eq!(refused::<FormStatus>(value), "field: expected `draft` or `published`");
-    }
-
-    #[test]
-    fn h4_a_value_of_another_type_is_not_quoted() {
-        assert_eq!(refused::<String>(json!(1_234)), "field: expected a string");
-        assert_eq!(refused::<bool>(json!("ann")), "field: expected a boolean");
-        assert_eq!(refused::<u32>(json!(-5)), "field: expected u32");
-        for value in [json!(1_234), json!([1_234]), json!({"owner": 1_234})] {
-            assert!(!refused::<Role>(value).contains("1234"));
-        }
     }
 }

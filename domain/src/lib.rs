@@ -20,6 +20,7 @@ pub mod invite;
 pub mod key;
 pub mod lang;
 pub mod link;
+pub mod object;
 pub mod occurrence;
 pub mod payload;
 pub mod person;

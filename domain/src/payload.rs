@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::document::{AnsweredQuestion, Booking, ReportDocument, Respondent, ResponseDocument};
+use crate::document::{
+    AnsweredQuestion, Booking, ReportDocument, Respondent, ResponseDocument, Variables,
+};
 use crate::ids::Id;
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
@@ -30,7 +31,7 @@ pub struct EventPayload {
     /// The same answers by question id, for mapping.
     pub fields: Fields,
     /// The form's variables.
-    pub variables: Map<String, Value>,
+    pub variables: Variables,
     /// Hidden fields and UTM tags.
     pub hidden: BTreeMap<String, String>,
     /// `null` while there is no report.

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use serde_json::Map;
 use uuid::Uuid;
 
 use crate::document::{
-    AnsweredQuestion, Booking, Invitee, ReportDocument, Respondent, ResponseDocument,
+    AnsweredQuestion, Booking, Invitee, ReportDocument, Respondent, ResponseDocument, Variables,
 };
 use crate::payload::{EventPayload, FormPart, PayloadSource};
 use crate::time::Timestamp;
@@ -142,7 +141,7 @@ fn document() -> ResponseDocument {
             answer("service", "What do you need?", "short_text", "Bookkeeping"),
             answer("details", "Tell us more", "long_text", "We need help with our year end."),
         ],
-        variables: Map::new(),
+        variables: Variables::default(),
         hidden: BTreeMap::from([("utm_source".to_owned(), "newsletter".to_owned())]),
     }
 }

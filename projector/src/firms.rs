@@ -1,7 +1,9 @@
-//! Firms and their members, as last reported.
+//! Firms, as last reported.
+
+use std::collections::BTreeMap;
 
 use domain::event::Event;
-use domain::firm::{Brand, FirmEvent, FirmStatus, Role};
+use domain::firm::{Brand, FirmEvent, FirmStatus};
 use domain::trigger::Plan;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
@@ -19,128 +21,110 @@ impl WithAppend for Firms {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            for recorded in events {
-                if let Event::Firm(event) = &recorded.event {
-                    apply(connection, recorded.context.firm_id, event).await?;
-                }
-            }
-            Ok(())
+            let of_firms = events.iter().filter_map(|recorded| match &recorded.event {
+                Event::Firm(event) => Some((recorded.context.firm_id, event)),
+                _ => None,
+            });
+            Ok(write(connection, &changes(of_firms)).await?)
         })
     }
 }
 
-async fn apply(
-    connection: &mut PgConnection,
-    firm_id: Uuid,
-    event: &FirmEvent,
-) -> Result<(), sqlx::Error> {
-    match event {
-        FirmEvent::FirmOpened { name, plan, brand, .. } => {
-            open(connection, firm_id, name, *plan, brand).await
+/// What is new of a firm; what is none stays.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Change<'a> {
+    opened: bool,
+    name: Option<&'a str>,
+    status: Option<FirmStatus>,
+    leads_in_full: Option<bool>,
+    brand: Option<&'a Brand>,
+    invites_enabled: Option<bool>,
+}
+
+/// What events, in order, come to for each firm.
+fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a FirmEvent)>) -> BTreeMap<Uuid, Change<'a>> {
+    let mut changes: BTreeMap<Uuid, Change<'_>> = BTreeMap::new();
+    for (firm_id, event) in events {
+        if let Some(next) = Change::of(event) {
+            changes.entry(firm_id).or_default().take(&next);
         }
-        FirmEvent::FirmChanged { name, plan, brand, invites_enabled, .. } => {
-            let plan = plan.map(|plan| plan.leads_in_full);
-            let brand = brand.as_ref().map(Json);
-            sqlx::query(
-                "update firms set name = coalesce($2, name), brand = coalesce($4, brand),
-                        leads_in_full = coalesce($3, leads_in_full),
-                        invites_enabled = coalesce($5, invites_enabled) where firm_id = $1",
-            )
-            .bind(firm_id)
-            .bind(name)
-            .bind(plan)
-            .bind(brand)
-            .bind(invites_enabled)
-            .execute(connection)
-            .await
-            .map(drop)
+    }
+    changes
+}
+
+impl<'a> Change<'a> {
+    /// Of members nothing is told here.
+    fn of(event: &'a FirmEvent) -> Option<Self> {
+        let entered = |status| Self { status: Some(status), ..Self::default() };
+        match event {
+            FirmEvent::FirmOpened { name, plan, brand, .. } => Some(Self {
+                opened: true,
+                name: Some(name),
+                leads_in_full: Some(plan.leads_in_full),
+                brand: Some(brand),
+                ..entered(FirmStatus::Active)
+            }),
+            FirmEvent::FirmChanged { name, plan, brand, invites_enabled, .. } => Some(Self {
+                name: name.as_deref(),
+                leads_in_full: plan.map(|plan| plan.leads_in_full),
+                brand: brand.as_ref(),
+                invites_enabled: *invites_enabled,
+                ..Self::default()
+            }),
+            FirmEvent::FirmSuspended { .. } => Some(entered(FirmStatus::Suspended)),
+            FirmEvent::FirmResumed { .. } => Some(entered(FirmStatus::Active)),
+            FirmEvent::FirmClosed { .. } => Some(entered(FirmStatus::Closed)),
+            FirmEvent::MemberJoined { .. }
+            | FirmEvent::MemberRoleChanged { .. }
+            | FirmEvent::MemberDisabled { .. }
+            | FirmEvent::MemberEnabled { .. }
+            | FirmEvent::MemberLeft { .. }
+            | FirmEvent::SecretRevealed {} => None,
         }
-        FirmEvent::FirmSuspended { .. } => enter(connection, firm_id, FirmStatus::Suspended).await,
-        FirmEvent::FirmResumed { .. } => enter(connection, firm_id, FirmStatus::Active).await,
-        FirmEvent::FirmClosed { .. } => enter(connection, firm_id, FirmStatus::Closed).await,
-        FirmEvent::MemberJoined { member_id, role, .. } => {
-            put_member(connection, (firm_id, *member_id), Some(*role), Some(true)).await
-        }
-        FirmEvent::MemberRoleChanged { member_id, role, .. } => {
-            put_member(connection, (firm_id, *member_id), Some(*role), None).await
-        }
-        FirmEvent::MemberDisabled { member_id, .. } => {
-            put_member(connection, (firm_id, *member_id), None, Some(false)).await
-        }
-        FirmEvent::MemberEnabled { member_id, .. } => {
-            put_member(connection, (firm_id, *member_id), None, Some(true)).await
-        }
-        FirmEvent::MemberLeft { member_id, .. } => leave(connection, (firm_id, *member_id)).await,
-        FirmEvent::SecretRevealed {} => Ok(()),
+    }
+
+    fn take(&mut self, next: &Self) {
+        self.opened |= next.opened;
+        self.name = next.name.or(self.name);
+        self.status = next.status.or(self.status);
+        self.leads_in_full = next.leads_in_full.or(self.leads_in_full);
+        self.brand = next.brand.or(self.brand);
+        self.invites_enabled = next.invites_enabled.or(self.invites_enabled);
     }
 }
 
-async fn open(
+async fn write(
     connection: &mut PgConnection,
-    firm_id: Uuid,
-    name: &str,
-    plan: Plan,
-    brand: &Brand,
+    changes: &BTreeMap<Uuid, Change<'_>>,
 ) -> Result<(), sqlx::Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let of = || changes.values();
     sqlx::query(
-        "insert into firms (firm_id, name, status, leads_in_full, brand)
-         values ($1, $2, $3, $4, $5)",
+        "with t as (
+             select * from unnest($1::uuid[], $2::bool[], $3::text[], $4::text[], $5::bool[],
+                                  $6::jsonb[], $7::bool[])
+                  as t(firm_id, opened, name, status, leads_in_full, brand, invites_enabled)
+         ), changed as (
+             update firms f
+                set name = coalesce(t.name, f.name), status = coalesce(t.status, f.status),
+                    leads_in_full = coalesce(t.leads_in_full, f.leads_in_full),
+                    brand = coalesce(t.brand, f.brand),
+                    invites_enabled = coalesce(t.invites_enabled, f.invites_enabled)
+               from t where f.firm_id = t.firm_id and not t.opened
+         )
+         insert into firms (firm_id, name, status, leads_in_full, brand, invites_enabled)
+         select firm_id, name, status, leads_in_full, brand, coalesce(invites_enabled, true)
+           from t where opened",
     )
-    .bind(firm_id)
-    .bind(name)
-    .bind(status_name(FirmStatus::Active))
-    .bind(plan.leads_in_full)
-    .bind(Json(brand))
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn enter(
-    connection: &mut PgConnection,
-    firm_id: Uuid,
-    status: FirmStatus,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("update firms set status = $2 where firm_id = $1")
-        .bind(firm_id)
-        .bind(status_name(status))
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-/// What is not given stays; a member never heard of before is active and has no role.
-async fn put_member(
-    connection: &mut PgConnection,
-    (firm_id, member_id): (Uuid, Uuid),
-    role: Option<Role>,
-    active: Option<bool>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "insert into members as m (firm_id, member_id, role, active)
-         values ($1, $2, $3, coalesce($4, true))
-             on conflict (firm_id, member_id) do update
-            set role = coalesce($3, m.role), active = coalesce($4, m.active)",
-    )
-    .bind(firm_id)
-    .bind(member_id)
-    .bind(role.map(role_name))
-    .bind(active)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn leave(
-    connection: &mut PgConnection,
-    (firm_id, member_id): (Uuid, Uuid),
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "insert into members (firm_id, member_id, role, active) values ($1, $2, null, false)
-             on conflict (firm_id, member_id) do update set role = null, active = false",
-    )
-    .bind(firm_id)
-    .bind(member_id)
+    .bind(changes.keys().copied().collect::<Vec<_>>())
+    .bind(of().map(|change| change.opened).collect::<Vec<_>>())
+    .bind(of().map(|change| change.name).collect::<Vec<_>>())
+    .bind(of().map(|change| change.status.map(status_name)).collect::<Vec<_>>())
+    .bind(of().map(|change| change.leads_in_full).collect::<Vec<_>>())
+    .bind(of().map(|change| change.brand.map(Json)).collect::<Vec<_>>())
+    .bind(of().map(|change| change.invites_enabled).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -176,27 +160,6 @@ pub async fn lock(connection: &mut PgConnection, firm_ids: &[Uuid]) -> Result<()
         .bind(firm_ids)
         .execute(connection)
         .await?;
-    Ok(())
-}
-
-/// Locks members whose rights are about to change, before their keys are listed.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn lock_members(
-    connection: &mut PgConnection,
-    members: &[(Uuid, Uuid)],
-) -> Result<(), sqlx::Error> {
-    let (firm_ids, member_ids): (Vec<Uuid>, Vec<Uuid>) = members.iter().copied().unzip();
-    sqlx::query(
-        "select 1 from members
-          where (firm_id, member_id) in (select * from unnest($1::uuid[], $2::uuid[]))
-          order by firm_id, member_id for update",
-    )
-    .bind(firm_ids)
-    .bind(member_ids)
-    .execute(connection)
-    .await?;
     Ok(())
 }
 
@@ -277,10 +240,59 @@ const fn status_name(status: FirmStatus) -> &'static str {
     }
 }
 
-const fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "owner",
-        Role::Admin => "admin",
-        Role::Member => "member",
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::time::Timestamp;
+
+    const FIRM: Uuid = Uuid::from_u128(1);
+
+    fn time() -> Timestamp {
+        "2026-11-01T00:00:00.000Z".parse().unwrap()
+    }
+
+    fn named(name: &str) -> FirmEvent {
+        FirmEvent::FirmChanged {
+            name: Some(name.into()),
+            plan: None,
+            brand: None,
+            invites_enabled: Some(false),
+            time: time(),
+        }
+    }
+
+    fn of(events: &[FirmEvent]) -> BTreeMap<Uuid, Change<'_>> {
+        changes(events.iter().map(|event| (FIRM, event)))
+    }
+
+    #[test]
+    fn the_last_word_on_each_setting_counts() {
+        let opened = FirmEvent::FirmOpened {
+            name: "A".into(),
+            plan: Plan { leads_in_full: true },
+            brand: Brand::default(),
+            time: time(),
+        };
+        let suspended = FirmEvent::FirmSuspended { time: time() };
+        let events = [opened, named("B"), suspended, named("C")];
+        let expected = Change {
+            opened: true,
+            name: Some("C"),
+            status: Some(FirmStatus::Suspended),
+            leads_in_full: Some(true),
+            brand: Some(&Brand::default()),
+            invites_enabled: Some(false),
+        };
+        assert_eq!(of(&events), BTreeMap::from([(FIRM, expected)]));
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_changed() {
+        let resumed =
+            [FirmEvent::FirmSuspended { time: time() }, FirmEvent::FirmResumed { time: time() }];
+        let expected = Change { status: Some(FirmStatus::Active), ..Change::default() };
+        assert_eq!(of(&resumed), BTreeMap::from([(FIRM, expected)]));
+        let left = FirmEvent::MemberLeft { member_id: FIRM, time: time() };
+        assert_eq!(of(&[left, FirmEvent::SecretRevealed {}]), BTreeMap::new());
     }
 }

@@ -1,8 +1,11 @@
 //! Forms, as last reported (contract, section Form).
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use domain::event::Event;
-use domain::form::{FormDetails, FormEdit, FormEvent, FormStatus, HiddenField};
+use domain::form::{FormEvent, FormStatus, HiddenField};
+use domain::time::Timestamp;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::types::Json;
@@ -22,92 +25,123 @@ impl WithAppend for Forms {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            for recorded in events {
-                if let (Event::Form(event), Ok(form_id)) =
-                    (&recorded.event, recorded.aggregate_id.parse())
-                {
-                    apply(connection, (recorded.context.firm_id, form_id), event).await?;
+            let of_forms = events.iter().filter_map(|recorded| match &recorded.event {
+                Event::Form(event) => {
+                    let form_id = recorded.aggregate_id.parse().ok()?;
+                    Some(((recorded.context.firm_id, form_id), event))
                 }
-            }
-            Ok(())
+                _ => None,
+            });
+            Ok(write(connection, &changes(of_forms)).await?)
         })
     }
 }
 
-async fn apply(
-    connection: &mut PgConnection,
-    form: (Uuid, Uuid),
-    event: &FormEvent,
-) -> Result<(), sqlx::Error> {
-    let status = |status| FormEdit { status: Some(status), ..FormEdit::default() };
-    match event {
-        FormEvent::FormCreated { details, .. } => create(connection, form, details).await,
-        FormEvent::FormChanged { edit, .. } => change(connection, form, edit).await,
-        FormEvent::FormPublished { .. } => {
-            change(connection, form, &status(FormStatus::Published)).await
+/// What is new of a form; what is none stays.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Change<'a> {
+    created: bool,
+    deleted: bool,
+    title: Option<&'a str>,
+    slug: Option<&'a str>,
+    url: Option<&'a str>,
+    status: Option<FormStatus>,
+    hidden_fields: Option<&'a [HiddenField]>,
+    created_at: Option<Timestamp>,
+}
+
+/// What events, in order, come to for each form (of a firm).
+fn changes<'a>(
+    events: impl Iterator<Item = ((Uuid, Uuid), &'a FormEvent)>,
+) -> BTreeMap<(Uuid, Uuid), Change<'a>> {
+    let mut changes: BTreeMap<(Uuid, Uuid), Change<'_>> = BTreeMap::new();
+    for (form, event) in events {
+        changes.entry(form).or_default().take(&Change::of(event));
+    }
+    changes
+}
+
+impl<'a> Change<'a> {
+    fn of(event: &'a FormEvent) -> Self {
+        let entered = |status| Self { status: Some(status), ..Self::default() };
+        match event {
+            FormEvent::FormCreated { details, .. } => Self {
+                created: true,
+                deleted: false,
+                title: Some(&details.title),
+                slug: Some(&details.slug),
+                url: Some(&details.url),
+                status: Some(details.status),
+                hidden_fields: Some(&details.hidden_fields),
+                created_at: Some(details.created_at),
+            },
+            FormEvent::FormChanged { edit, .. } => Self {
+                title: edit.title.as_deref(),
+                slug: edit.slug.as_deref(),
+                url: edit.url.as_deref(),
+                status: edit.status,
+                hidden_fields: edit.hidden_fields.as_deref(),
+                created_at: edit.created_at,
+                ..Self::default()
+            },
+            FormEvent::FormPublished { .. } => entered(FormStatus::Published),
+            FormEvent::FormUnpublished { .. } => entered(FormStatus::Draft),
+            FormEvent::FormDeleted { .. } => Self { deleted: true, ..Self::default() },
         }
-        FormEvent::FormUnpublished { .. } => {
-            change(connection, form, &status(FormStatus::Draft)).await
-        }
-        FormEvent::FormDeleted { .. } => delete(connection, form).await,
+    }
+
+    fn take(&mut self, next: &Self) {
+        self.created |= next.created;
+        self.deleted |= next.deleted;
+        self.title = next.title.or(self.title);
+        self.slug = next.slug.or(self.slug);
+        self.url = next.url.or(self.url);
+        self.status = next.status.or(self.status);
+        self.hidden_fields = next.hidden_fields.or(self.hidden_fields);
+        self.created_at = next.created_at.or(self.created_at);
     }
 }
 
-async fn create(
+async fn write(
     connection: &mut PgConnection,
-    (firm_id, form_id): (Uuid, Uuid),
-    details: &FormDetails,
+    changes: &BTreeMap<(Uuid, Uuid), Change<'_>>,
 ) -> Result<(), sqlx::Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (firm_ids, form_ids): (Vec<Uuid>, Vec<Uuid>) = changes.keys().copied().unzip();
+    let of = || changes.values();
     sqlx::query(
-        "insert into forms (firm_id, form_id, title, slug, url, status, hidden_fields, created_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "with t as (
+             select * from unnest($1::uuid[], $2::uuid[], $3::bool[], $4::bool[], $5::text[], $6::text[],
+                                  $7::text[], $8::text[], $9::jsonb[], $10::timestamptz[])
+                  as t(firm_id, form_id, created, deleted, title, slug, url, status, hidden_fields,
+                       created_at)
+         ), changed as (
+             update forms f
+                set title = coalesce(t.title, f.title), slug = coalesce(t.slug, f.slug),
+                    url = coalesce(t.url, f.url), status = coalesce(t.status, f.status),
+                    hidden_fields = coalesce(t.hidden_fields, f.hidden_fields),
+                    created_at = coalesce(t.created_at, f.created_at), deleted = f.deleted or t.deleted
+               from t where f.firm_id = t.firm_id and f.form_id = t.form_id and not t.created
+         )
+         insert into forms
+                (firm_id, form_id, deleted, title, slug, url, status, hidden_fields, created_at)
+         select firm_id, form_id, deleted, title, slug, url, status, hidden_fields, created_at
+           from t where created",
     )
-    .bind(firm_id)
-    .bind(form_id)
-    .bind(&details.title)
-    .bind(&details.slug)
-    .bind(&details.url)
-    .bind(details.status.name())
-    .bind(Json(&details.hidden_fields))
-    .bind(details.created_at.get())
+    .bind(firm_ids)
+    .bind(form_ids)
+    .bind(of().map(|change| change.created).collect::<Vec<_>>())
+    .bind(of().map(|change| change.deleted).collect::<Vec<_>>())
+    .bind(of().map(|change| change.title).collect::<Vec<_>>())
+    .bind(of().map(|change| change.slug).collect::<Vec<_>>())
+    .bind(of().map(|change| change.url).collect::<Vec<_>>())
+    .bind(of().map(|change| change.status.map(FormStatus::name)).collect::<Vec<_>>())
+    .bind(of().map(|change| change.hidden_fields.map(Json)).collect::<Vec<_>>())
+    .bind(of().map(|change| change.created_at.map(Timestamp::get)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
-    Ok(())
-}
-
-async fn change(
-    connection: &mut PgConnection,
-    (firm_id, form_id): (Uuid, Uuid),
-    edit: &FormEdit,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "update forms set title = coalesce($3, title), slug = coalesce($4, slug),
-                url = coalesce($5, url), status = coalesce($6, status),
-                hidden_fields = coalesce($7, hidden_fields), created_at = coalesce($8, created_at)
-          where firm_id = $1 and form_id = $2",
-    )
-    .bind(firm_id)
-    .bind(form_id)
-    .bind(&edit.title)
-    .bind(&edit.slug)
-    .bind(&edit.url)
-    .bind(edit.status.map(FormStatus::name))
-    .bind(edit.hidden_fields.as_ref().map(Json))
-    .bind(edit.created_at.map(domain::time::Timestamp::get))
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn delete(
-    connection: &mut PgConnection,
-    (firm_id, form_id): (Uuid, Uuid),
-) -> Result<(), sqlx::Error> {
-    sqlx::query("update forms set deleted = true where firm_id = $1 and form_id = $2")
-        .bind(firm_id)
-        .bind(form_id)
-        .execute(connection)
-        .await?;
     Ok(())
 }
 
@@ -206,4 +240,59 @@ pub async fn find_all(
     .bind(form_ids)
     .fetch_all(connection)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::form::{FormDetails, FormEdit};
+
+    const FORM: (Uuid, Uuid) = (Uuid::from_u128(1), Uuid::from_u128(2));
+
+    fn time() -> Timestamp {
+        "2026-11-01T00:00:00.000Z".parse().unwrap()
+    }
+
+    fn titled(title: &str) -> FormEvent {
+        let edit = FormEdit { title: Some(title.into()), ..FormEdit::default() };
+        FormEvent::FormChanged { edit, time: time() }
+    }
+
+    fn of(events: &[FormEvent]) -> Change<'_> {
+        changes(events.iter().map(|event| (FORM, event)))[&FORM]
+    }
+
+    #[test]
+    fn a_form_that_is_made_changed_and_deleted_is_one_row() {
+        let details = FormDetails {
+            title: "A".into(),
+            slug: "a".into(),
+            url: "https://forms.test/a".into(),
+            status: FormStatus::Draft,
+            hidden_fields: vec![],
+            created_at: time(),
+        };
+        let created = FormEvent::FormCreated { firm_id: FORM.0, details, time: time() };
+        let published = FormEvent::FormPublished { time: time() };
+        let deleted = FormEvent::FormDeleted { time: time() };
+        let expected = Change {
+            created: true,
+            deleted: true,
+            title: Some("B"),
+            slug: Some("a"),
+            url: Some("https://forms.test/a"),
+            status: Some(FormStatus::Published),
+            hidden_fields: Some(&[]),
+            created_at: Some(time()),
+        };
+        assert_eq!(of(&[created, published, titled("B"), deleted]), expected);
+    }
+
+    #[test]
+    fn the_last_word_counts_and_the_rest_stays() {
+        let back = FormEvent::FormUnpublished { time: time() };
+        let expected =
+            Change { title: Some("B"), status: Some(FormStatus::Draft), ..Change::default() };
+        assert_eq!(of(&[titled("A"), back, titled("B")]), expected);
+    }
 }

@@ -1,6 +1,6 @@
 //! Subscriptions, removed ones too: their life in the log is from one position to another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
@@ -20,42 +20,45 @@ impl WithAppend for Hooks {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
+            let mut changes: BTreeMap<Uuid, Change> = BTreeMap::new();
             for recorded in events {
                 if let (Event::Subscription(event), Ok(hook_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
                 {
-                    apply(connection, hook_id, event, recorded).await?;
+                    match event {
+                        SubscriptionEvent::SubscriptionCreated { .. } => {
+                            create(connection, hook_id, event, recorded).await?;
+                        }
+                        _ => changes.entry(hook_id).or_default().take(event, recorded),
+                    }
                 }
             }
-            Ok(())
+            Ok(write(connection, &changes).await?)
         })
     }
 }
 
-async fn apply(
-    connection: &mut PgConnection,
-    hook_id: Uuid,
-    event: &SubscriptionEvent,
-    recorded: &RecordedEvent,
-) -> Result<(), sqlx::Error> {
-    match event {
-        SubscriptionEvent::SubscriptionCreated { .. } => {
-            create(connection, hook_id, event, recorded).await
-        }
-        SubscriptionEvent::SubscriptionRemoved { reason, .. } => {
-            remove(connection, hook_id, *reason, recorded).await
-        }
-        SubscriptionEvent::TargetGone(_) | SubscriptionEvent::TargetAnswered { .. } => {
-            sqlx::query("update hooks set sequence = $2 where hook_id = $1")
-                .bind(hook_id)
-                .bind(recorded.sequence)
-                .execute(connection)
-                .await
-                .map(drop)
+/// What is new of a subscription that is there: the last event of its stream, and its removal.
+#[derive(Debug, Default, Clone, Copy)]
+struct Change {
+    sequence: i64,
+    removed_at: Option<DateTime<Utc>>,
+    removed_position: Option<i64>,
+    reason: Option<RemovalReason>,
+}
+
+impl Change {
+    fn take(&mut self, event: &SubscriptionEvent, recorded: &RecordedEvent) {
+        self.sequence = recorded.sequence;
+        if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = event {
+            self.removed_at = Some(recorded.context.recorded_at.get());
+            self.removed_position = Some(recorded.position);
+            self.reason = Some(*reason);
         }
     }
 }
 
+/// A command makes one, and no batch does.
 async fn create(
     connection: &mut PgConnection,
     hook_id: Uuid,
@@ -85,21 +88,28 @@ async fn create(
     Ok(())
 }
 
-async fn remove(
+async fn write(
     connection: &mut PgConnection,
-    hook_id: Uuid,
-    reason: RemovalReason,
-    recorded: &RecordedEvent,
+    changes: &BTreeMap<Uuid, Change>,
 ) -> Result<(), sqlx::Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let of = || changes.values();
     sqlx::query(
-        "update hooks set removed_at = $2, removed_position = $3, removal_reason = $4, sequence = $5
-          where hook_id = $1",
+        "update hooks h
+            set sequence = t.sequence, removed_at = coalesce(t.removed_at, h.removed_at),
+                removed_position = coalesce(t.removed_position, h.removed_position),
+                removal_reason = coalesce(t.removal_reason, h.removal_reason)
+           from unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::text[])
+                as t(hook_id, sequence, removed_at, removed_position, removal_reason)
+          where h.hook_id = t.hook_id",
     )
-    .bind(hook_id)
-    .bind(recorded.context.recorded_at.get())
-    .bind(recorded.position)
-    .bind(reason_name(reason))
-    .bind(recorded.sequence)
+    .bind(changes.keys().copied().collect::<Vec<_>>())
+    .bind(of().map(|change| change.sequence).collect::<Vec<_>>())
+    .bind(of().map(|change| change.removed_at).collect::<Vec<_>>())
+    .bind(of().map(|change| change.removed_position).collect::<Vec<_>>())
+    .bind(of().map(|change| change.reason.map(reason_name)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

@@ -1,5 +1,7 @@
 //! Keys: which ones a firm has, and what a caller's is checked against.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::key::KeyEvent;
@@ -18,52 +20,70 @@ impl WithAppend for Keys {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
+            let mut revoked = BTreeMap::new();
             for recorded in events {
                 if let (Event::Key(event), Ok(key_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
                 {
-                    apply(connection, key_id, event, recorded).await?;
+                    match event {
+                        KeyEvent::KeyCreated { .. } => {
+                            create(connection, key_id, event, recorded).await?;
+                        }
+                        KeyEvent::KeyRevoked { .. } => {
+                            revoked.insert(key_id, recorded.context.recorded_at.get());
+                        }
+                    }
                 }
             }
-            Ok(())
+            Ok(revoke(connection, &revoked).await?)
         })
     }
 }
 
-async fn apply(
+/// A command makes one, and no batch does.
+async fn create(
     connection: &mut PgConnection,
     key_id: Uuid,
     event: &KeyEvent,
     recorded: &RecordedEvent,
 ) -> Result<(), AppendError> {
-    let at = recorded.context.recorded_at.get();
-    match event {
-        KeyEvent::KeyCreated { member_id, name, prefix, sha256 } => {
-            let sha256 =
-                hex::decode(sha256).map_err(|error| AppendError::Unreadable(error.to_string()))?;
-            sqlx::query(
-                "insert into key_auth
-                        (key_id, firm_id, member_id, name, prefix, sha256, created_at)
-                 values ($1, $2, $3, $4, $5, $6, $7)",
-            )
-            .bind(key_id)
-            .bind(recorded.context.firm_id)
-            .bind(member_id)
-            .bind(name)
-            .bind(prefix)
-            .bind(sha256)
-            .bind(at)
-            .execute(connection)
-            .await?;
-        }
-        KeyEvent::KeyRevoked { .. } => {
-            sqlx::query("update key_auth set revoked_at = $2 where key_id = $1")
-                .bind(key_id)
-                .bind(at)
-                .execute(connection)
-                .await?;
-        }
+    let KeyEvent::KeyCreated { member_id, name, prefix, sha256 } = event else {
+        return Ok(());
+    };
+    let sha256 = hex::decode(sha256).map_err(|error| AppendError::Unreadable(error.to_string()))?;
+    sqlx::query(
+        "insert into key_auth (key_id, firm_id, member_id, name, prefix, sha256, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(key_id)
+    .bind(recorded.context.firm_id)
+    .bind(member_id)
+    .bind(name)
+    .bind(prefix)
+    .bind(sha256)
+    .bind(recorded.context.recorded_at.get())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn revoke(
+    connection: &mut PgConnection,
+    revoked: &BTreeMap<Uuid, DateTime<Utc>>,
+) -> Result<(), sqlx::Error> {
+    if revoked.is_empty() {
+        return Ok(());
     }
+    let (key_ids, at): (Vec<Uuid>, Vec<DateTime<Utc>>) = revoked.iter().unzip();
+    sqlx::query(
+        "update key_auth k set revoked_at = t.revoked_at
+           from unnest($1::uuid[], $2::timestamptz[]) as t(key_id, revoked_at)
+          where k.key_id = t.key_id",
+    )
+    .bind(key_ids)
+    .bind(at)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub mod hooks;
 pub mod housekeeping;
 pub mod invites;
 pub mod keys;
+pub mod members;
 pub mod partials;
 pub mod people;
 pub mod quotas;
@@ -35,6 +36,7 @@ pub fn guards() -> Vec<Box<dyn WithAppend>> {
 pub fn tables() -> Vec<Box<dyn WithAppend>> {
     vec![
         Box::new(firms::Firms),
+        Box::new(members::Members),
         Box::new(forms::Forms),
         Box::new(keys::Keys),
         Box::new(hooks::Hooks),

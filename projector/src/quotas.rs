@@ -28,23 +28,20 @@ impl WithAppend for Quotas {
                     *changes.entry(count).or_default() += change.by;
                 }
             }
-            for (count, by) in changes {
+            let (given, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, by)| *by < 0);
+            for (count, by) in taken {
                 if !take(connection, count, by).await? {
-                    return Err(refusal(count.1, by));
+                    return Err(AppendError::QuotaFull(count.1));
                 }
             }
-            Ok(())
+            // A count that would fall below nothing gives back what somebody else just gave back.
+            let all = given.is_empty() || give_back(connection, &given).await?;
+            if all { Ok(()) } else { Err(AppendError::Conflict) }
         })
     }
 }
 
-/// A count that would grow past its limit is full; one that would fall below nothing gives back what
-/// somebody else just gave back.
-const fn refusal(quota: Quota, change: i32) -> AppendError {
-    if change > 0 { AppendError::QuotaFull(quota) } else { AppendError::Conflict }
-}
-
-/// Changes a count, within its limits.
+/// Takes of a count, up to its limit. A command does so for one firm, and no batch does.
 async fn take(
     connection: &mut PgConnection,
     (firm_id, quota, day): Count,
@@ -52,9 +49,9 @@ async fn take(
 ) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query(
         "insert into quotas as q (firm_id, kind, period, used)
-         values ($1, $2, coalesce($3, '-infinity'::date), greatest($4, 0))
+         values ($1, $2, coalesce($3, '-infinity'::date), $4)
              on conflict (firm_id, kind, period) do update set used = q.used + $4
-          where q.used + $4 between 0 and $5",
+          where q.used + $4 <= $5",
     )
     .bind(firm_id)
     .bind(quota.name())
@@ -64,6 +61,36 @@ async fn take(
     .execute(connection)
     .await?;
     Ok(taken.rows_affected() == 1)
+}
+
+/// Gives back to counts, locked in order; whether all of them had as much. One that is forgotten has
+/// nothing to get.
+async fn give_back(
+    connection: &mut PgConnection,
+    given: &[(Count, i32)],
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "with held as (
+             select q.firm_id, q.kind, q.period, t.change
+               from unnest($1::uuid[], $2::text[], $3::date[], $4::int[])
+                    as t(firm_id, kind, day, change)
+               join quotas q on q.firm_id = t.firm_id and q.kind = t.kind
+                and q.period = coalesce(t.day, '-infinity'::date)
+              order by q.firm_id, q.kind, q.period for update of q
+         ), given as (
+             update quotas q set used = q.used + held.change from held
+              where q.firm_id = held.firm_id and q.kind = held.kind and q.period = held.period
+                and q.used + held.change >= 0
+             returning 1
+         )
+         select (select count(*) from held) = (select count(*) from given)",
+    )
+    .bind(given.iter().map(|((firm_id, ..), _)| *firm_id).collect::<Vec<_>>())
+    .bind(given.iter().map(|((_, quota, _), _)| quota.name()).collect::<Vec<_>>())
+    .bind(given.iter().map(|((.., day), _)| *day).collect::<Vec<_>>())
+    .bind(given.iter().map(|(_, by)| *by).collect::<Vec<_>>())
+    .fetch_one(connection)
+    .await
 }
 
 /// Forgets counts of days before this one, at most `limit`.

@@ -512,3 +512,23 @@ async fn a_batch_has_1_000_events_at_most_and_keeps_their_order() {
     assert_eq!(world.report(&batch).await.code(), (413, "invalid_request"));
     assert_eq!(take(&world, &[]).await, (0, 0));
 }
+
+/// What a form's variables hold is the form's: no number of theirs is rounded or written otherwise.
+#[tokio::test]
+async fn a11_numbers_in_variables_reach_the_receiver_digit_by_digit() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let variables = r#"{"cents":1.50,"deep":[{"huge":1e400}],"id":123456789012345678901234567890}"#;
+    let mut event = submitted(&firm, world.id());
+    event["data"]["variables"] = json!("here");
+    assert_eq!(
+        counts(&lines(&world, event.to_string().replace(r#""here""#, variables)).await),
+        (1, 0)
+    );
+    assert_eq!(world.deliver().await, 1);
+    let sent = String::from_utf8(receiver.received()[0].body.to_vec()).unwrap();
+    assert!(sent.contains(&format!(r#""variables":{variables},"hidden""#)), "{sent}");
+    let sample = world.get(&firm, "/triggers/form_submitted/sample").await;
+    assert!(String::from_utf8_lossy(&sample.bytes).contains(variables), "{}", sample.status);
+}

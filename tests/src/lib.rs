@@ -6,6 +6,7 @@
 mod copy;
 mod database;
 mod receiver;
+mod statements;
 mod world;
 
 #[path = "../../mailer/tests/mailer/smtp_server.rs"]
@@ -14,4 +15,5 @@ pub mod smtp_server;
 pub use copy::Copies;
 pub use database::{TestDatabase, own_cluster};
 pub use receiver::{Received, Receiver, Reply};
+pub use statements::counting_statements;
 pub use world::{Answer, BASE_URL, Firm, World, activity, later};

@@ -1,6 +1,6 @@
 //! Secrets and contacts of firms, sealed under the wrapping key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::signature::WebhookSecret;
@@ -20,25 +20,32 @@ pub struct FirmSecret {
     pub rotated_at: DateTime<Utc>,
 }
 
-/// Gives a firm its signing secret, if it has none.
+/// Gives firms their signing secrets, those that have none.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn make(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
-    firm_id: Uuid,
+    firm_ids: &[Uuid],
     at: DateTime<Utc>,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    let secret = WebhookSecret::from_bytes(entropy.secret());
-    let sealed =
-        wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)?;
+    if firm_ids.is_empty() {
+        return Ok(());
+    }
+    let mut sealed = Vec::with_capacity(firm_ids.len());
+    for firm_id in firm_ids {
+        let secret = WebhookSecret::from_bytes(entropy.secret());
+        let purpose = purpose(b"secret", *firm_id);
+        sealed.push(wrapping.0.seal(&purpose, secret.as_str().as_bytes(), entropy)?);
+    }
     sqlx::query(
-        "insert into webhook_secrets (firm_id, secret, rotated_at) values ($1, $2, $3)
+        "insert into webhook_secrets (firm_id, secret, rotated_at)
+         select firm_id, secret, $3 from unnest($1::uuid[], $2::bytea[]) as t(firm_id, secret)
              on conflict (firm_id) do nothing",
     )
-    .bind(firm_id)
+    .bind(firm_ids)
     .bind(sealed)
     .bind(at)
     .execute(connection)
@@ -76,30 +83,56 @@ fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Result<WebhookS
     Ok(WebhookSecret::parse(&text).map_err(|_| Broken)?)
 }
 
-/// Keeps a firm's reply address; nothing clears it.
+/// Keeps the reply addresses of firms; none clears a firm's.
 ///
 /// # Errors
 /// [`VaultError`].
-pub async fn put_contact(
+pub async fn put_contacts(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
-    firm_id: Uuid,
-    reply_to: Option<&str>,
+    contacts: &BTreeMap<Uuid, Option<String>>,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    let Some(reply_to) = reply_to else {
-        sqlx::query("delete from firm_contacts where firm_id = $1")
-            .bind(firm_id)
-            .execute(connection)
-            .await?;
-        return Ok(());
-    };
-    let sealed = wrapping.0.seal(&purpose(b"contact", firm_id), reply_to.as_bytes(), entropy)?;
+    let (mut cleared, mut given, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
+    for (firm_id, reply_to) in contacts {
+        if let Some(reply_to) = reply_to {
+            let purpose = purpose(b"contact", *firm_id);
+            sealed.push(wrapping.0.seal(&purpose, reply_to.as_bytes(), entropy)?);
+            given.push(*firm_id);
+        } else {
+            cleared.push(*firm_id);
+        }
+    }
+    if !cleared.is_empty() {
+        clear_contacts(connection, &cleared).await?;
+    }
+    if !given.is_empty() {
+        keep_contacts(connection, &given, &sealed).await?;
+    }
+    Ok(())
+}
+
+async fn clear_contacts(
+    connection: &mut PgConnection,
+    firm_ids: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    sqlx::query("delete from firm_contacts where firm_id = any($1)")
+        .bind(firm_ids)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn keep_contacts(
+    connection: &mut PgConnection,
+    firm_ids: &[Uuid],
+    sealed: &[Vec<u8>],
+) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "insert into firm_contacts (firm_id, contact) values ($1, $2)
+        "insert into firm_contacts (firm_id, contact) select * from unnest($1::uuid[], $2::bytea[])
              on conflict (firm_id) do update set contact = excluded.contact",
     )
-    .bind(firm_id)
+    .bind(firm_ids)
     .bind(sealed)
     .execute(connection)
     .await?;

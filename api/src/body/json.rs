@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
-use serde_json::Value;
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::{BodyError, Fields};
@@ -128,27 +128,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-impl TryFrom<Json> for Value {
-    type Error = BodyError;
-
-    /// The library's value: a number must fit one of its types, and may lose digits.
-    fn try_from(json: Json) -> Result<Self, BodyError> {
-        Ok(match json {
-            Json::Null => Self::Null,
-            Json::Bool(value) => Self::Bool(value),
-            Json::Number(text) => serde_json::from_str(&text)
-                .map(Self::Number)
-                .map_err(|_| BodyError::Ambiguous("a number is out of range"))?,
-            Json::String(text) => Self::String(text),
-            Json::Array(items) => {
-                Self::Array(items.into_iter().map(Self::try_from).collect::<Result<_, _>>()?)
-            }
-            Json::Object(entries) => Self::Object(
-                entries
-                    .into_iter()
-                    .map(|(name, value)| Ok((name, Self::try_from(value)?)))
-                    .collect::<Result<_, BodyError>>()?,
-            ),
-        })
+impl Serialize for Json {
+    /// As it was written, but for space and the order of names.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(text) => number(text).map_err(S::Error::custom)?.serialize(serializer),
+            Self::String(text) => serializer.serialize_str(text),
+            Self::Array(items) => serializer.collect_seq(items),
+            Self::Object(entries) => serializer.collect_map(entries),
+        }
     }
+}
+
+fn number(text: &str) -> Result<&RawValue, serde_json::Error> {
+    serde_json::from_str(text)
 }

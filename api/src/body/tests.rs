@@ -17,9 +17,14 @@ fn malformed(json: &[u8]) -> bool {
     matches!(object(json), Err(BodyError::Malformed(_) | BodyError::Ambiguous(_)))
 }
 
+/// What a body that was taken is written as.
+fn written(json: &str) -> String {
+    serde_json::to_string(&value(json.as_bytes()).unwrap()).unwrap()
+}
+
 /// What the library makes of a body that was taken.
 fn library(json: &str) -> Value {
-    value(json.as_bytes()).unwrap().try_into().unwrap()
+    serde_json::from_str(&written(json)).unwrap()
 }
 
 fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -133,8 +138,8 @@ fn every_kind_of_value_comes_out_as_sent() {
 #[test]
 fn a_name_of_the_librarys_own_is_a_name_like_others() {
     let name = "$serde_json::private::RawValue";
-    let body = library(&format!(r#"{{"a":{{"{name}":"[1]"}}}}"#));
-    assert_eq!(body["a"], json!({ name: "[1]" }));
+    let body = format!(r#"{{"a":{{"{name}":"[1]"}}}}"#);
+    assert_eq!(written(&body), body);
 }
 
 #[test]
@@ -261,9 +266,9 @@ fn a11_a_number_is_its_text(#[case] number: &str) {
 }
 
 #[test]
-fn a_number_the_library_cannot_hold_is_refused_where_it_is_asked() {
-    let number = value(b"1e400").unwrap();
-    assert_eq!(Value::try_from(number), Err(BodyError::Ambiguous("a number is out of range")));
+fn a11_a_body_is_written_as_it_was_read() {
+    let body = r#"{"b": [1.50, 1e400, -0, {}], "a": "\u00e9" }"#;
+    assert_eq!(written(body), r#"{"a":"é","b":[1.50,1e400,-0,{}]}"#);
 }
 
 #[tokio::test]

@@ -170,13 +170,8 @@ impl Intake<'_> {
     ) -> Result<(), IntakeError> {
         let (wrapping, entropy) = (self.service.keyring.wrapping(), &*self.service.entropy);
         let at = self.context.recorded_at.get();
-        for firm_id in &plan.opened {
-            secrets::make(connection, wrapping, *firm_id, at, entropy).await?;
-        }
-        for (firm_id, reply_to) in &plan.contacts {
-            secrets::put_contact(connection, wrapping, *firm_id, reply_to.as_deref(), entropy)
-                .await?;
-        }
+        secrets::make(connection, wrapping, &plan.opened, at, entropy).await?;
+        secrets::put_contacts(connection, wrapping, &plan.contacts, entropy).await?;
         Ok(())
     }
 

@@ -1,15 +1,20 @@
 //! CloudEvents 1.0 in its JSON format: one event, a batch of them, or one per line. Read strictly:
 //! errors name the event and the field, and never quote a value.
 
+use std::collections::BTreeMap;
+
 use domain::activity::{Activity, BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use domain::ids::parse_id;
+use domain::object::Properties;
 use domain::time::Timestamp;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use super::error::{BadEvent, IntakeError};
-use crate::body::{BodyError, json};
+use crate::body::{BodyError, Fields, Json, json};
+
+/// An event's attributes that were not looked at yet.
+type Attributes = BTreeMap<String, Json>;
 
 /// The longest `id` or `source`, in characters.
 const NAME_MAX: usize = 1_024;
@@ -120,7 +125,7 @@ fn lines(text: &str) -> Vec<Item<'_>> {
 }
 
 fn read(text: &str) -> Result<CloudEvent, String> {
-    let mut attributes = attributes(text).map_err(|error| match error {
+    let Fields(mut attributes) = json::object(text.as_bytes()).map_err(|error| match error {
         BodyError::Malformed(why) => format!("not valid JSON: {why}"),
         BodyError::Ambiguous(why) => format!("not valid JSON: {why}"),
         BodyError::NotAnObject => "not a JSON object".to_owned(),
@@ -141,14 +146,7 @@ fn read(text: &str) -> Result<CloudEvent, String> {
     Ok(CloudEvent { firm_id, source, id, time, activity, line: None })
 }
 
-fn attributes(text: &str) -> Result<Map<String, Value>, BodyError> {
-    match json::value(text.as_bytes())?.try_into()? {
-        Value::Object(attributes) => Ok(attributes),
-        _ => Err(BodyError::NotAnObject),
-    }
-}
-
-fn name(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, String> {
+fn name(attributes: &mut Attributes, attribute: &str) -> Result<String, String> {
     let text = required(attributes, attribute)?;
     match text.chars().count() {
         0 => Err(format!("{attribute}: empty")),
@@ -158,24 +156,32 @@ fn name(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, 
 }
 
 /// In CloudEvents, null is as good as missing.
-fn required(attributes: &mut Map<String, Value>, attribute: &str) -> Result<String, String> {
+fn required(attributes: &mut Attributes, attribute: &str) -> Result<String, String> {
     match attributes.remove(attribute) {
-        Some(Value::String(text)) => Ok(text),
-        None | Some(Value::Null) => Err(format!("{attribute}: missing")),
+        Some(Json::String(text)) => Ok(text),
+        None | Some(Json::Null) => Err(format!("{attribute}: missing")),
         Some(_) => Err(format!("{attribute}: not a string")),
     }
 }
 
 /// No data is an empty object: some kinds have none.
-fn data(attributes: &mut Map<String, Value>) -> Result<Map<String, Value>, String> {
+fn data(attributes: &mut Attributes) -> Result<Properties, String> {
     if attributes.contains_key("data_base64") {
         return Err("data_base64: not read, send `data`".to_owned());
     }
     match attributes.remove("data") {
-        Some(Value::Object(data)) => Ok(data),
-        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Json::Object(data)) => properties(&data),
+        None | Some(Json::Null) => Ok(Properties::new()),
         Some(_) => Err("data: not an object".to_owned()),
     }
+}
+
+/// As text again: numbers keep their digits.
+fn properties(data: &Attributes) -> Result<Properties, String> {
+    data.iter()
+        .map(|(name, value)| Ok((name.clone(), to_raw_value(value)?)))
+        .collect::<Result<_, serde_json::Error>>()
+        .map_err(|error| format!("data: {error}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use eventstore::AppendError;
 use projector::subjects::{self, SubjectId, SubjectRow};
-use projector::{firms, forms, hooks, keys};
+use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
 
 use super::batch::{Changing, Named};
@@ -49,7 +49,7 @@ pub(super) async fn lock(
         firms::lock(connection, &changing.firms.into_iter().collect::<Vec<_>>()).await?;
     }
     if !changing.members.is_empty() {
-        firms::lock_members(connection, &changing.members.into_iter().collect::<Vec<_>>()).await?;
+        members::lock(connection, &changing.members.into_iter().collect::<Vec<_>>()).await?;
     }
     Ok(())
 }

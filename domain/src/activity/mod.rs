@@ -6,13 +6,13 @@
 mod read;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::document::{Booking, NotADocument, Object, ReportDocument, ResponseDocument};
+use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
 use crate::email::EmailAddress;
 use crate::firm::{FirmChange, MemberChange};
 use crate::form::FormChange;
+use crate::object::{Object, Properties};
 use crate::person::AddressChange;
 use crate::time::Timestamp;
 
@@ -277,7 +277,7 @@ impl Activity {
     ///
     /// # Errors
     /// [`NotAnActivity`] names what is wrong.
-    pub fn read(kind: &str, data: Map<String, Value>) -> Result<Self, NotAnActivity> {
+    pub fn read(kind: &str, data: Properties) -> Result<Self, NotAnActivity> {
         let data = Object(data);
         Ok(match kind {
             "firm.opened" => read::firm_opened(data)?,

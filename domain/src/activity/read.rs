@@ -1,12 +1,11 @@
 //! Reading the `data` of each kind of activity.
 
-use serde_json::Map;
-
 use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
-use crate::document::{NotADocument, Object, ReportDocument, ResponseDocument};
+use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
 use crate::firm::{Brand, FirmChange, MemberChange, Role};
 use crate::form::{FormChange, FormDetails, FormEdit, HiddenField};
 use crate::ids::Id;
+use crate::object::{Object, Properties};
 use crate::person::AddressChange;
 use crate::trigger::Plan;
 
@@ -26,11 +25,11 @@ pub(super) fn firm_opened(mut data: Object) -> Result<Activity, NotADocument> {
 
 pub(super) fn firm_changed(mut data: Object) -> Result<Activity, NotADocument> {
     let branded =
-        data.optional::<Option<Map<_, _>>>("brand")?.map(Object).map(brand).transpose()?;
+        data.optional::<Option<Properties>>("brand")?.map(Object).map(brand).transpose()?;
     let (brand, reply_to) = branded.unzip();
     let change = FirmChange::Changed {
         name: data.optional("name")?,
-        plan: data.optional::<Option<Map<_, _>>>("plan")?.map(Object).map(plan).transpose()?,
+        plan: data.optional::<Option<Properties>>("plan")?.map(Object).map(plan).transpose()?,
         brand,
         invites_enabled: data.optional("invites_enabled")?,
     };
@@ -147,7 +146,7 @@ pub(super) fn payment(mut data: Object) -> Result<Activity, NotADocument> {
 pub(super) fn booking_made(mut data: Object) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
-    let booking = data.booking(booking_id.into())?;
+    let booking = Booking::read(booking_id.into(), &mut data)?;
     data.end(Activity::BookingMade { response_id, booking })
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use domain::firm::FirmChange;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const FIRM: &str = "d6e48e62-3956-4fb4-b8a6-0d2764b65885";
 

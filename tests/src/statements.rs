@@ -1,0 +1,42 @@
+//! Counts the statements that some work sends to its databases, by what sqlx tells of each.
+
+use std::cell::Cell;
+use std::sync::Once;
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// What sqlx calls what it tells.
+const TARGET: &str = "sqlx::query";
+
+static LISTENING: Once = Once::new();
+
+tokio::task_local! {
+    static SENT: Cell<usize>;
+}
+
+/// Does the work; answers what came of it, and how many statements it sent itself. Those of tasks it
+/// starts are not counted, as the pool's look at a connection that comes back.
+pub async fn counting_statements<W: Future>(work: W) -> (W::Output, usize) {
+    LISTENING.call_once(listen);
+    let counted = async { (work.await, SENT.with(Cell::get)) };
+    SENT.scope(Cell::new(0), counted).await
+}
+
+/// For the whole process, as tracing remembers for all threads what one of them is told to leave out.
+fn listen() {
+    let only = Targets::new().with_target(TARGET, LevelFilter::TRACE);
+    let counter = tracing_subscriber::registry().with(Counter.with_filter(only));
+    tracing::subscriber::set_global_default(counter).unwrap();
+    tracing::callsite::rebuild_interest_cache();
+}
+
+struct Counter;
+
+impl<S: Subscriber> Layer<S> for Counter {
+    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+        let _ = SENT.try_with(|sent| sent.set(sent.get() + 1));
+    }
+}
