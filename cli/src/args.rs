@@ -67,7 +67,7 @@ pub(crate) enum Command {
     /// Make, list and revoke tokens of the internal door.
     #[command(subcommand)]
     Tokens(Tokens),
-    /// Show a firm's webhook signing secret.
+    /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
     Secrets(Secrets),
     /// List deliveries, and show one with its history.
@@ -283,6 +283,17 @@ pub(crate) enum Secrets {
         /// The firm.
         #[arg(long)]
         firm: Uuid,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Make a new signing secret, and show it; the old one signs nothing that is claimed from then on.
+    Rotate {
+        /// The firm.
+        #[arg(long)]
+        firm: Uuid,
+        /// Why; kept in the log.
+        #[arg(long)]
+        reason: Option<String>,
         #[command(flatten)]
         json: Json,
     },

@@ -106,12 +106,16 @@ async fn run_tokens(service: &Service, command: Tokens) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn secrets(
-    place: &Place,
-    Secrets::Reveal { firm, json: how }: Secrets,
-) -> anyhow::Result<()> {
+pub(crate) async fn secrets(place: &Place, command: Secrets) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let shown = secrets::reveal(&system.service, firm, OPERATOR).await.map_err(refused)?;
+    let service = &system.service;
+    let (shown, how) = match command {
+        Secrets::Reveal { firm, json } => (secrets::reveal(service, firm, OPERATOR).await, json),
+        Secrets::Rotate { firm, reason, json } => {
+            (secrets::rotate(service, firm, OPERATOR, reason.as_deref()).await, json)
+        }
+    };
+    let shown = shown.map_err(refused)?;
     let item = json!({"secret": shown.secret.as_str(), "rotated_at": shown.rotated_at});
     print(how, vec![item], &["secret", "rotated_at"]);
     system.stop().await

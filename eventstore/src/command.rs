@@ -43,20 +43,13 @@ where
         PersistedEventStore::<Repository, A>::new_event_store(Repository::new(store.clone()))
             .with_upcasters(store.upcasters().into_list());
     let framework = CqrsFramework::new(events, Vec::new(), ());
-    let mut tries = 1;
-    loop {
-        let done = framework
+    let attempt = async || {
+        framework
             .execute_with_metadata(aggregate_id, command.clone(), context.to_map())
             .await
-            .map_err(command_error);
-        match done {
-            Err(CommandError::Append(AppendError::Conflict)) if tries < TRIES => {
-                tokio::time::sleep(pause(tries, context.correlation_id)).await;
-                tries += 1;
-            }
-            done => return done,
-        }
-    }
+            .map_err(command_error)
+    };
+    retry_conflicts(context.correlation_id, attempt).await
 }
 
 /// Runs an append of several streams again when another came first, a few times. The seed is the
@@ -90,6 +83,12 @@ pub trait AsConflict {
 impl AsConflict for AppendError {
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict)
+    }
+}
+
+impl<R: std::error::Error> AsConflict for CommandError<R> {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Append(error) if error.is_conflict())
     }
 }
 

@@ -79,7 +79,8 @@ impl<'a> Change<'a> {
             | FirmEvent::MemberDisabled { .. }
             | FirmEvent::MemberEnabled { .. }
             | FirmEvent::MemberLeft { .. }
-            | FirmEvent::SecretRevealed {} => None,
+            | FirmEvent::SecretRevealed {}
+            | FirmEvent::SecretRotated { .. } => None,
         }
     }
 

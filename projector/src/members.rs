@@ -73,7 +73,8 @@ impl Change {
             | FirmEvent::FirmSuspended { .. }
             | FirmEvent::FirmResumed { .. }
             | FirmEvent::FirmClosed { .. }
-            | FirmEvent::SecretRevealed {} => None,
+            | FirmEvent::SecretRevealed {}
+            | FirmEvent::SecretRotated { .. } => None,
         }
     }
 

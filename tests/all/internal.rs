@@ -60,6 +60,7 @@ async fn each_role_may_do_what_is_its_own() {
     let missing = world.id();
     let (keys, key) = (path("/keys"), path(&format!("/keys/{missing}")));
     let (secret, deliveries) = (path("/webhook-secret"), path("/deliveries"));
+    let rotation = path("/webhook-secret/rotate");
     let delivery = path(&format!("/deliveries/{missing}"));
     let product = [Role::Product, Role::Operator];
     let readers = [Role::Operator, Role::Auditor];
@@ -69,6 +70,7 @@ async fn each_role_may_do_what_is_its_own() {
         (("POST", &keys), product, 400),
         (("DELETE", &key), product, 404),
         (("GET", &secret), product, 200),
+        (("POST", &rotation), product, 200),
         (("GET", &deliveries), readers, 200),
         (("GET", &delivery), readers, 404),
     ];

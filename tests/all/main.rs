@@ -21,6 +21,7 @@ mod public;
 mod races;
 mod rates;
 mod receivers;
+mod rotation;
 mod samples;
 mod secrets;
 mod servers;

@@ -37,8 +37,7 @@ pub async fn make(
     let mut sealed = Vec::with_capacity(firm_ids.len());
     for firm_id in firm_ids {
         let secret = WebhookSecret::from_bytes(entropy.secret());
-        let purpose = purpose(b"secret", *firm_id);
-        sealed.push(wrapping.0.seal(&purpose, secret.as_str().as_bytes(), entropy)?);
+        sealed.push(seal(wrapping, *firm_id, &secret, entropy)?);
     }
     sqlx::query(
         "insert into webhook_secrets (firm_id, secret, rotated_at)
@@ -48,6 +47,31 @@ pub async fn make(
     .bind(firm_ids)
     .bind(sealed)
     .bind(at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Gives a firm another signing secret, which signs from then on.
+///
+/// # Errors
+/// [`VaultError`].
+pub async fn replace(
+    connection: &mut PgConnection,
+    wrapping: &WrappingKey,
+    firm_id: Uuid,
+    new: &FirmSecret,
+    entropy: &dyn Entropy,
+) -> Result<(), VaultError> {
+    let sealed = seal(wrapping, firm_id, &new.secret, entropy)?;
+    sqlx::query(
+        "insert into webhook_secrets (firm_id, secret, rotated_at) values ($1, $2, $3)
+             on conflict (firm_id) do update
+                set secret = excluded.secret, rotated_at = excluded.rotated_at",
+    )
+    .bind(firm_id)
+    .bind(sealed)
+    .bind(new.rotated_at)
     .execute(connection)
     .await?;
     Ok(())
@@ -75,6 +99,15 @@ pub async fn read(
             Some((firm_id, FirmSecret { secret, rotated_at }))
         })
         .collect())
+}
+
+fn seal(
+    wrapping: &WrappingKey,
+    firm_id: Uuid,
+    secret: &WebhookSecret,
+    entropy: &dyn Entropy,
+) -> Result<Vec<u8>, Broken> {
+    wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)
 }
 
 fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Result<WebhookSecret, VaultError> {

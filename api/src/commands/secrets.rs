@@ -1,16 +1,20 @@
-//! Showing a firm's webhook signing secret (contract, Authentication 9). That it was shown is in
-//! the log before it is.
+//! Showing and rotating a firm's webhook signing secret (contract, Authentication 9). That it was
+//! shown is in the log before it is; the secret itself never is.
 
-use domain::context::Actor;
+use domain::context::{Actor, Context};
 use domain::firm::{Firm, FirmCommand, FirmRejection};
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
-use eventstore::{AppendError, CommandError};
+use eventstore::{AppendError, CommandError, NewEvent, load, retry_conflicts};
 use uuid::Uuid;
-use vault::secrets;
+use vault::responses::VaultError;
+use vault::secrets::{self, FirmSecret};
 
 use crate::error::Error;
 use crate::service::Service;
+
+/// The longest reason of a rotation, in characters.
+const REASON_MAX: usize = 200;
 
 /// A firm's secret, and since when it signs.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ pub async fn reveal(
         .store
         .execute::<Firm>(&firm_id.to_string(), FirmCommand::RevealSecret, &context)
         .await
-        .map_err(not_revealed)?;
+        .map_err(refused)?;
     let mut connection = service.store.pool().acquire().await?;
     let secret = secrets::read(&mut connection, service.keyring.wrapping(), &[firm_id])
         .await?
@@ -44,10 +48,85 @@ pub async fn reveal(
     Ok(RevealedSecret { secret: secret.secret, rotated_at: secret.rotated_at.into() })
 }
 
-fn not_revealed(error: CommandError<FirmRejection>) -> Error {
+/// Gives a firm a new secret, which signs whatever is claimed from then on (ruling 32). Of two that
+/// race both happen, and the later in the log stands.
+///
+/// # Errors
+/// `invalid_request` for a reason that is too long; `firm_not_found`; `firm_inactive` for a closed
+/// firm; `not_a_manager` for a member who may not.
+pub async fn rotate(
+    service: &Service,
+    firm_id: Uuid,
+    actor: Actor,
+    reason: Option<&str>,
+) -> Result<RevealedSecret, Error> {
+    let command = FirmCommand::RotateSecret { reason: reason.map(sensible).transpose()? };
+    let context = service.context(firm_id, actor);
+    let secret = WebhookSecret::from_bytes(service.entropy.secret());
+    let new = FirmSecret { secret, rotated_at: context.recorded_at.get() };
+    let attempt = || try_rotate(service, &context, &command, &new);
+    retry_conflicts(context.correlation_id, attempt).await.map_err(refused)?;
+    Ok(RevealedSecret { secret: new.secret, rotated_at: context.recorded_at })
+}
+
+/// The event and the secret are one commit. Whoever took the event's place in the stream first has
+/// committed its secret, too.
+async fn try_rotate(
+    service: &Service,
+    context: &Context,
+    command: &FirmCommand,
+    new: &FirmSecret,
+) -> Result<(), CommandError<FirmRejection>> {
+    let stream = context.firm_id.to_string();
+    let mut appending = service.store.begin().await?;
+    let upcasters = service.store.upcasters();
+    let (firm, last) = load::<Firm>(appending.connection(), &upcasters, &stream).await?;
+    let decided = firm.decide(command).map_err(CommandError::Rejected)?;
+    appending.append(NewEvent::after(last, &stream, context, decided)).await?;
+    let (wrapping, entropy) = (service.keyring.wrapping(), &*service.entropy);
+    secrets::replace(appending.connection(), wrapping, context.firm_id, new, entropy)
+        .await
+        .map_err(not_kept)?;
+    Ok(appending.commit().await?)
+}
+
+/// The reason without the space around it.
+fn sensible(reason: &str) -> Result<String, Error> {
+    let reason = reason.trim();
+    match reason.chars().count() {
+        1..=REASON_MAX => Ok(reason.to_owned()),
+        _ => Err(Error::invalid("`reason` must have 1 to 200 characters")),
+    }
+}
+
+fn not_kept(error: VaultError) -> AppendError {
+    match error {
+        VaultError::Database(error) => error.into(),
+        VaultError::Broken(_) | VaultError::Unreadable(_) => {
+            AppendError::Unreadable(error.to_string())
+        }
+    }
+}
+
+fn refused(error: CommandError<FirmRejection>) -> Error {
     match error {
         CommandError::Rejected(FirmRejection::Unknown) => Error::FirmNotFound,
+        CommandError::Rejected(FirmRejection::Closed) => Error::FirmInactive,
         CommandError::Append(AppendError::ActorInactive) => Error::NotAManager,
         CommandError::Append(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_1_to_200_characters_without_the_space_around_it() {
+        assert_eq!(sensible(" a stolen laptop\n"), Ok("a stolen laptop".to_owned()));
+        assert!(sensible(&"é".repeat(200)).is_ok());
+        for other in ["", " \t", &"é".repeat(201)] {
+            assert!(sensible(other).is_err(), "{other}");
+        }
     }
 }

@@ -25,6 +25,7 @@ pub fn router(service: Service) -> Router {
         .route("/keys", get(keys::list).post(keys::create))
         .route("/keys/{id}", delete(keys::revoke))
         .route("/webhook-secret", get(secrets::reveal))
+        .route("/webhook-secret/rotate", post(secrets::rotate))
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show));
     let v1 = Router::new().route("/activity", post(activity::report)).nest("/firms/{firm}", firm);

@@ -10,12 +10,13 @@ use crate::service::tests::nowhere;
 
 const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-const ROUTES: [(Method, &str); 7] = [
+const ROUTES: [(Method, &str); 8] = [
     (Method::POST, "/internal/v1/activity"),
     (Method::GET, "/internal/v1/firms/abc/keys"),
     (Method::POST, "/internal/v1/firms/abc/keys"),
     (Method::DELETE, "/internal/v1/firms/abc/keys/abc"),
     (Method::GET, "/internal/v1/firms/abc/webhook-secret"),
+    (Method::POST, "/internal/v1/firms/abc/webhook-secret/rotate"),
     (Method::GET, "/internal/v1/firms/abc/deliveries"),
     (Method::GET, "/internal/v1/firms/abc/deliveries/abc"),
 ];

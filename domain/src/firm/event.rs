@@ -92,6 +92,11 @@ pub enum FirmEvent {
     },
     /// Somebody was shown the webhook signing secret.
     SecretRevealed {},
+    /// From here on a new webhook signing secret signs.
+    SecretRotated {
+        /// Why, as whoever asked for it says.
+        reason: Option<String>,
+    },
 }
 
 domain_event!(FirmEvent {
@@ -106,4 +111,5 @@ domain_event!(FirmEvent {
     MemberEnabled,
     MemberLeft,
     SecretRevealed,
+    SecretRotated,
 });

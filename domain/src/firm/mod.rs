@@ -143,6 +143,11 @@ pub enum FirmCommand {
     },
     /// Show the webhook signing secret to somebody.
     RevealSecret,
+    /// Sign with a new secret.
+    RotateSecret {
+        /// Why.
+        reason: Option<String>,
+    },
 }
 
 aggregate!(Firm, FirmCommand, FirmEvent, FirmRejection);
@@ -153,6 +158,9 @@ pub enum FirmRejection {
     /// Nothing was reported of this firm yet.
     #[error("the firm is not known: report firm.opened first")]
     Unknown,
+    /// It was closed: nothing is signed for it any more.
+    #[error("the firm is closed")]
+    Closed,
 }
 
 impl Firm {
@@ -163,7 +171,9 @@ impl Firm {
     pub fn decide(&self, command: &FirmCommand) -> Result<Vec<FirmEvent>, FirmRejection> {
         match command {
             FirmCommand::ReportFirm { time, change } => self.report_firm(*time, change),
-            FirmCommand::ReportMember { .. } | FirmCommand::RevealSecret
+            FirmCommand::ReportMember { .. }
+            | FirmCommand::RevealSecret
+            | FirmCommand::RotateSecret { .. }
                 if self.status.is_none() =>
             {
                 Err(FirmRejection::Unknown)
@@ -172,6 +182,12 @@ impl Firm {
                 Ok(self.report_member(*member_id, *time, *change))
             }
             FirmCommand::RevealSecret => Ok(vec![FirmEvent::SecretRevealed {}]),
+            FirmCommand::RotateSecret { .. } if self.status == Some(FirmStatus::Closed) => {
+                Err(FirmRejection::Closed)
+            }
+            FirmCommand::RotateSecret { reason } => {
+                Ok(vec![FirmEvent::SecretRotated { reason: reason.clone() }])
+            }
         }
     }
 
@@ -244,7 +260,7 @@ impl Firm {
             FirmEvent::MemberLeft { member_id, time } => {
                 *self.member(*member_id, *time) = Member { role: None, active: false, time: *time };
             }
-            FirmEvent::SecretRevealed {} => {}
+            FirmEvent::SecretRevealed {} | FirmEvent::SecretRotated { .. } => {}
         }
     }
 

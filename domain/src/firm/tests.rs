@@ -64,11 +64,31 @@ fn closing_is_final() {
 
 #[test]
 fn nothing_is_reported_of_an_unknown_firm() {
-    for command in
-        [report(1, FirmChange::Suspended), member(1, MemberChange::Left), FirmCommand::RevealSecret]
-    {
+    for command in [
+        report(1, FirmChange::Suspended),
+        member(1, MemberChange::Left),
+        FirmCommand::RevealSecret,
+        FirmCommand::RotateSecret { reason: None },
+    ] {
         given(vec![]).when(command).then_expect_error(FirmRejection::Unknown);
     }
+}
+
+#[test]
+fn a_secret_is_rotated_until_the_firm_is_closed_and_shown_even_then() {
+    let reason = Some("a laptop was stolen".to_owned());
+    let rotate = FirmCommand::RotateSecret { reason: reason.clone() };
+    let rotated = FirmEvent::SecretRotated { reason };
+    let suspended = FirmEvent::FirmSuspended { time: at(2) };
+    for history in
+        [vec![opened()], vec![opened(), rotated.clone()], vec![opened(), suspended.clone()]]
+    {
+        given(history).when(rotate.clone()).then_expect_events(vec![rotated.clone()]);
+    }
+    let closed = vec![opened(), FirmEvent::FirmClosed { time: at(2) }];
+    given(closed.clone()).when(rotate).then_expect_error(FirmRejection::Closed);
+    let reveal = FirmCommand::RevealSecret;
+    given(closed).when(reveal).then_expect_events(vec![FirmEvent::SecretRevealed {}]);
 }
 
 #[test]
