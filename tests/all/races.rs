@@ -14,6 +14,7 @@ use domain::trigger::Trigger;
 use eventstore::{AppendError, CommandError, Store};
 use futures::future::join_all;
 use serde_json::json;
+use sqlx::Executor;
 use tests::{Firm, Receiver, World, activity};
 use uuid::Uuid;
 
@@ -283,4 +284,56 @@ async fn an_append_in_one_process_wakes_the_followers_of_another() {
         here.submit(&firm).await;
     }
     woken.changed().await.unwrap();
+}
+
+/// Makes every insert into the log fail so often, as a lost race does: a sequence is not rolled back.
+async fn lose_races(world: &World, times: i64, sqlstate: &str) {
+    let statements = format!(
+        "drop sequence if exists lost cascade; create sequence lost;
+         create or replace function lose() returns trigger language plpgsql as $$ begin
+             if nextval('lost') <= {times} then
+                 raise exception using errcode = '{sqlstate}', constraint = 'events_pkey';
+             end if;
+             return null;
+         end $$;
+         create or replace trigger lose before insert on events
+             for each statement execute function lose()"
+    );
+    world.pool().execute(statements.as_str()).await.unwrap();
+}
+
+#[tokio::test]
+async fn e24_a_lost_race_is_run_again_five_times_and_is_503_then() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let body = serde_json::json!({"target_url": "https://93.184.216.34/",
+                                  "trigger": "form_submitted"});
+    for sqlstate in ["40001", "40P01", "23505"] {
+        for (lost, status, tries) in [(5, 201, 6), (6, 503, 6)] {
+            lose_races(&world, lost, sqlstate).await;
+            let answer = world.call(&firm.key, "POST", "/hooks", body.clone()).await;
+            assert_eq!(answer.status, status, "{sqlstate} {}", answer.text());
+            let tried: i64 = sqlx::query_scalar("select last_value from lost")
+                .fetch_one(world.pool())
+                .await
+                .unwrap();
+            assert_eq!(tried, tries, "{sqlstate}");
+            if status == 503 {
+                assert_eq!(answer.code().1, "unavailable");
+                assert_eq!(answer.headers["retry-after"], "1");
+            }
+        }
+    }
+}
+
+/// Revoking is an append of several streams, with the same patience.
+#[tokio::test]
+async fn e24_a_batch_is_run_again_too_and_a_defect_is_not() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    lose_races(&world, 1, "42P01").await;
+    let defect = keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await;
+    assert!(matches!(defect, Err(api::Error::Internal(_))), "{defect:?}");
+    lose_races(&world, 5, "40001").await;
+    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
 }
