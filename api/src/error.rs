@@ -10,9 +10,10 @@ use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::activity::BATCH_MAX_EVENTS;
+use domain::clock::ClockFault;
 use domain::quota::Quota;
 use domain::target::TargetRefusal;
-use eventstore::AppendError;
+use eventstore::{AppendError, may_pass};
 use inviter::InviteError;
 use serde::Serialize;
 use vault::responses::VaultError;
@@ -101,6 +102,9 @@ pub enum Error {
     /// A defect of the service; the detail is for its log.
     #[error("something went wrong on our side")]
     Internal(String),
+    /// Not ready: nothing is sent while the time cannot be trusted. The clock itself has logged it.
+    #[error(transparent)]
+    ClockOff(#[from] ClockFault),
     /// The database cannot answer now; the detail is for its log.
     #[error("the service cannot answer right now; try again in a moment")]
     Unavailable(String),
@@ -168,7 +172,9 @@ impl Error {
             Self::InviteLimitReached(_) => (StatusCode::TOO_MANY_REQUESTS, "invite_limit_reached"),
             Self::SendFailed => (StatusCode::BAD_GATEWAY, "send_failed"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
-            Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::ClockOff(_) | Self::Unavailable(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            }
         }
     }
 
@@ -190,7 +196,9 @@ impl Error {
             Self::RateLimited(seconds) | Self::InviteLimitReached(seconds) => {
                 Some((RETRY_AFTER, HeaderValue::from(*seconds)))
             }
-            Self::Unavailable(_) => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+            Self::ClockOff(_) | Self::Unavailable(_) => {
+                Some((RETRY_AFTER, HeaderValue::from_static("1")))
+            }
             _ => None,
         }
     }
@@ -281,30 +289,12 @@ impl From<VaultError> for Error {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        let passes = match &error {
-            sqlx::Error::PoolTimedOut
-            | sqlx::Error::PoolClosed
-            | sqlx::Error::WorkerCrashed
-            | sqlx::Error::Io(_)
-            | sqlx::Error::Tls(_)
-            | sqlx::Error::Protocol(_) => true,
-            sqlx::Error::Database(error) => error.code().is_some_and(|code| passes(&code)),
-            _ => false,
-        };
-        if passes {
+        if may_pass(&error) {
             Self::Unavailable(error.to_string())
         } else {
             Self::Internal(error.to_string())
         }
     }
-}
-
-/// Whether PostgreSQL's answer says "not now" (its manual, appendix A): no connection, no room,
-/// stopped or starting, an I/O error, a lost race, a lock or statement that took too long, an idle
-/// transaction ended, a server that is a read-only replica now.
-fn passes(sqlstate: &str) -> bool {
-    matches!(sqlstate.get(..2), Some("08" | "40" | "53" | "57" | "58"))
-        || matches!(sqlstate, "55P03" | "25006" | "25P03")
 }
 
 #[cfg(test)]
@@ -331,6 +321,7 @@ mod tests {
     #[case(Error::HeadTooLarge, 431, "invalid_request")]
     #[case(Error::Internal("x".into()), 500, "internal_error")]
     #[case(Error::Unavailable("x".into()), 503, "unavailable")]
+    #[case(ClockFault::Apart { seconds: 31 }.into(), 503, "unavailable")]
     #[case(Error::Forbidden, 403, "forbidden")]
     #[case(Error::NotAManager, 403, "not_a_manager")]
     #[case(Error::FirmNotFound, 404, "firm_not_found")]
@@ -387,20 +378,6 @@ mod tests {
         assert_eq!(Error::from(AppendError::QuotaFull(Quota::Keys)), Error::TooManyKeys);
         assert!(matches!(AppendError::Unreadable("x".into()).into(), Error::Internal(_)));
         assert!(matches!(sqlx::Error::RowNotFound.into(), Error::Internal(_)));
-    }
-
-    #[rstest]
-    #[case::terminated("57P01", true)]
-    #[case::disk_full("53100", true)]
-    #[case::too_many_connections("53300", true)]
-    #[case::lock_timeout("55P03", true)]
-    #[case::read_only_replica("25006", true)]
-    #[case::serialization("40001", true)]
-    #[case::unique("23505", false)]
-    #[case::syntax("42601", false)]
-    #[case::empty("", false)]
-    fn what_passes_is_told_from_a_defect(#[case] sqlstate: &str, #[case] expected: bool) {
-        assert_eq!(passes(sqlstate), expected);
     }
 
     #[test]

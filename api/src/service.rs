@@ -10,6 +10,7 @@ use eventstore::{Clock, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
+use sqlx::PgPool;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
 
@@ -20,6 +21,9 @@ use crate::public::WrongKeys;
 pub struct Service {
     /// The log, and the pool of the main database.
     pub store: Store,
+    /// Connections for health alone: callers who wait for theirs do not make the service look dead
+    /// (case E16).
+    pub health: PgPool,
     /// The data keys.
     pub keyring: Keyring,
     /// What time it is.
@@ -106,6 +110,7 @@ pub(crate) mod tests {
             patience: inviter::Patience::default(),
         };
         Service {
+            health: store.pool().clone(),
             store,
             keyring,
             clock,

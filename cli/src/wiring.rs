@@ -31,6 +31,9 @@ const CALLERS: u32 = 16;
 /// Connections to the main database for workers: callers never take theirs.
 const WORKERS: u32 = 10;
 
+/// Connections to the main database for health and the clock: neither waits for the others.
+const HEALTH: u32 = 2;
+
 /// How long an unfinished response is waited for (contract, section Triggers).
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -99,7 +102,8 @@ impl System {
         setup: Setup,
     ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone(), CALLERS);
-        let workers = connect(databases.main, WORKERS);
+        let workers = connect(databases.main.clone(), WORKERS);
+        let health = connect(databases.main, HEALTH);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool, wrapping);
         migrate(&pool).await.context("the main database")?;
@@ -107,8 +111,9 @@ impl System {
         keyring.check_wrapping_key(&SystemEntropy).await.context(
             "the keyring was made with another wrapping key: every process needs the same one",
         )?;
-        let clock = Clock::of_database(&pool).await.context("the main database")?;
+        let clock = Clock::of_database(&health).await.context("the main database")?;
         let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
+        system.service.health = health;
         system.courier.store = system.service.store.by(workers.clone());
         system.fence = Fence::new(workers);
         Ok(Self { cluster: databases.cluster, ..system })
@@ -149,6 +154,7 @@ impl System {
             patience: setup.patience,
         };
         let service = Service {
+            health: store.pool().clone(),
             store,
             keyring,
             clock,
@@ -177,6 +183,7 @@ impl System {
     pub async fn stop(self) -> anyhow::Result<()> {
         announce(self.pool()).await;
         self.pool().close().await;
+        self.service.health.close().await;
         self.courier.store.pool().close().await;
         self.service.keyring.close().await;
         if let Some(cluster) = self.cluster {

@@ -84,6 +84,10 @@ impl Worker for Sender {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
+        // Receivers reject signatures from another time (cases E18 and E19).
+        if self.courier.clock.fault().is_some() {
+            return Ok(Step::IDLE);
+        }
         let Ok(first) = Arc::clone(&self.permits).acquire_owned().await else {
             return Ok(Step::IDLE);
         };

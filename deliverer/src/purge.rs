@@ -76,6 +76,9 @@ impl Worker for Purge {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
+        if self.courier.clock.fault().is_some() {
+            return Ok(Step::IDLE);
+        }
         let now = self.courier.clock.now().get();
         if self.next_sweep.is_some_and(|next| now < next) {
             return Ok(Step::IDLE);

@@ -7,6 +7,7 @@ pub mod activity;
 pub mod address;
 pub mod answer;
 pub mod api_key;
+pub mod clock;
 pub mod context;
 pub mod delivery;
 pub mod document;

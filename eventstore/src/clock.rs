@@ -1,24 +1,51 @@
-//! The clock: the database's time, carried on by a steady clock between measurements.
+//! The clock: the database's time, carried on by a steady clock between measurements. Each holds it
+//! against this machine's clock: one that cannot be trusted says so.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use domain::clock::{ClockFault, Clocks};
 use domain::time::Timestamp;
 use sqlx::PgPool;
 
 /// How often a process measures its distance from the database's clock.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
+/// A database that takes longer than this to tell the time has told nothing.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 /// What time it is. Clones share one time.
-#[derive(Debug, Clone)]
-pub struct Clock(Arc<RwLock<Reading>>);
+#[derive(Clone)]
+pub struct Clock(Arc<Shared>);
+
+struct Shared {
+    reading: RwLock<Reading>,
+    wall: Arc<dyn WallClock>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     at: DateTime<Utc>,
     taken: Instant,
     runs: bool,
+    fault: Option<ClockFault>,
+}
+
+/// The clock on this machine's wall: what others on this machine believe.
+pub trait WallClock: Send + Sync {
+    /// What it shows.
+    fn now(&self) -> DateTime<Utc>;
+}
+
+/// The real one.
+struct Machine;
+
+impl WallClock for Machine {
+    #[expect(clippy::disallowed_methods, reason = "held against the database's, and nothing else")]
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
 }
 
 impl Clock {
@@ -27,26 +54,47 @@ impl Clock {
     /// # Errors
     /// If the database does not answer.
     pub async fn of_database(pool: &PgPool) -> Result<Self, sqlx::Error> {
-        Ok(Self(Arc::new(RwLock::new(measure(pool).await?))))
+        Self::beside(Arc::new(Machine), pool).await
+    }
+
+    /// The database's clock, held against this wall clock.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn beside(wall: Arc<dyn WallClock>, pool: &PgPool) -> Result<Self, sqlx::Error> {
+        let (at, taken) = ask(pool).await?;
+        let fault = Clocks { database: at, machine: wall.now(), expected: None }.fault();
+        tell(None, fault);
+        Ok(Self::reading(Reading { at, taken, runs: true, fault }, wall))
     }
 
     /// A clock that stands still until it is moved: for tests.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Self {
-        Self(Arc::new(RwLock::new(Reading { at: at.get(), taken: Instant::now(), runs: false })))
+        let reading = Reading { at: at.get(), taken: Instant::now(), runs: false, fault: None };
+        Self::reading(reading, Arc::new(Machine))
+    }
+
+    fn reading(reading: Reading, wall: Arc<dyn WallClock>) -> Self {
+        Self(Arc::new(Shared { reading: RwLock::new(reading), wall }))
     }
 
     /// The time now, in whole milliseconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let reading = *self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let passed = if reading.runs { reading.taken.elapsed() } else { Duration::ZERO };
-        Timestamp::from(reading.at + TimeDelta::from_std(passed).unwrap_or(TimeDelta::MAX))
+        Timestamp::from(self.last().shows(Instant::now()))
+    }
+
+    /// Why the time cannot be trusted, while that is so: nothing may be sent by it, or given up
+    /// because it seems old.
+    #[must_use]
+    pub fn fault(&self) -> Option<ClockFault> {
+        self.last().fault
     }
 
     /// Moves a standing clock on: for tests.
     pub fn advance(&self, by: Duration) {
-        let mut reading = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut reading = self.0.reading.write().unwrap_or_else(PoisonError::into_inner);
         reading.at += TimeDelta::from_std(by).unwrap_or(TimeDelta::MAX);
     }
 
@@ -54,27 +102,65 @@ impl Clock {
     pub async fn keep_measured(self, pool: PgPool) {
         loop {
             tokio::time::sleep(MEASURE_EVERY).await;
-            match measure(&pool).await {
-                Ok(reading) => {
-                    *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = reading;
-                }
-                Err(error) => tracing::warn!(%error, "could not read the database's clock"),
+            if let Err(error) = self.measure(&pool).await {
+                tracing::warn!(%error, "could not read the database's clock");
             }
         }
     }
+
+    /// Measures once.
+    ///
+    /// # Errors
+    /// If the database does not answer: the last measurement goes on.
+    pub async fn measure(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
+        let (at, taken) = ask(pool).await?;
+        let last = self.last();
+        let machine = self.0.wall.now();
+        let clocks = Clocks { database: at, machine, expected: Some(last.shows(taken)) };
+        let fault = clocks.fault();
+        tell(last.fault, fault);
+        let new = Reading { at, taken, runs: true, fault };
+        *self.0.reading.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    fn last(&self) -> Reading {
+        *self.0.reading.read().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The database's time at the middle of the question.
-async fn measure(pool: &PgPool) -> Result<Reading, sqlx::Error> {
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Clock").field(&self.last()).finish()
+    }
+}
+
+impl Reading {
+    fn shows(&self, now: Instant) -> DateTime<Utc> {
+        let passed = if self.runs { now.duration_since(self.taken) } else { Duration::ZERO };
+        self.at + TimeDelta::from_std(passed).unwrap_or(TimeDelta::MAX)
+    }
+}
+
+/// The database's time, and the moment at which it was so.
+async fn ask(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
     // Waiting for a connection is not part of the question.
     let mut connection = pool.acquire().await?;
     let asked = Instant::now();
-    let at: DateTime<Utc> =
-        sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *connection).await?;
-    let half = asked.elapsed() / 2;
-    Ok(Reading {
-        at: at + TimeDelta::from_std(half).unwrap_or_default(),
-        taken: Instant::now(),
-        runs: true,
-    })
+    let question = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *connection);
+    let at: DateTime<Utc> = tokio::time::timeout(ANSWER_WITHIN, question)
+        .await
+        .map_err(|late| sqlx::Error::Io(late.into()))??;
+    // At the middle of the question.
+    Ok((at, asked + asked.elapsed() / 2))
+}
+
+/// Says once what is wrong, and once that it is over.
+fn tell(before: Option<ClockFault>, now: Option<ClockFault>) {
+    match (before, now) {
+        (Some(before), Some(now)) if before.is_like(&now) => {}
+        (_, Some(fault)) => tracing::error!("{fault}"),
+        (Some(_), None) => tracing::info!("the clocks agree again"),
+        (None, None) => {}
+    }
 }

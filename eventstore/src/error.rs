@@ -46,3 +46,42 @@ impl From<TailError> for AppendError {
         }
     }
 }
+
+/// Whether it may pass by itself: the database is away, or says "not now".
+#[must_use]
+pub fn may_pass(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| passes(&code)),
+        _ => false,
+    }
+}
+
+/// Whether PostgreSQL's answer says "not now" (its manual, appendix A): no connection, no room,
+/// stopped or starting, an I/O error, a lost race, a lock or statement that took too long, an idle
+/// transaction ended, a server that is a read-only replica now.
+fn passes(sqlstate: &str) -> bool {
+    matches!(sqlstate.get(..2), Some("08" | "40" | "53" | "57" | "58"))
+        || matches!(sqlstate, "55P03" | "25006" | "25P03")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_told_from_a_defect() {
+        let not_now = ["57P01", "57P03", "53100", "53300", "55P03", "25006", "40001"];
+        for sqlstate in not_now {
+            assert!(passes(sqlstate), "{sqlstate}");
+        }
+        for sqlstate in ["23505", "42601", "28P01", "3D000", ""] {
+            assert!(!passes(sqlstate), "{sqlstate}");
+        }
+    }
+}

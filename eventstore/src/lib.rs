@@ -20,10 +20,10 @@ mod upcast;
 pub mod worker;
 
 pub use append::{NewEvent, RecordedEvent};
-pub use clock::Clock;
+pub use clock::{Clock, WallClock};
 pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::digest;
-pub use error::AppendError;
+pub use error::{AppendError, may_pass};
 pub use fence::Fence;
 pub use load::{StreamName, load, load_many};
 pub use nudge::{Nudge, announce, relay};

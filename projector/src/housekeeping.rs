@@ -33,6 +33,9 @@ impl Worker for Housekeeping {
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<Step, sqlx::Error> {
+        if self.clock.fault().is_some() {
+            return Ok(Step::IDLE);
+        }
         let now = self.clock.now().get();
         if self.next_sweep.is_some_and(|next| now < next) {
             return Ok(Step::IDLE);

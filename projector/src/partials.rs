@@ -93,6 +93,9 @@ impl Worker for Partials {
     type Error = AppendError;
 
     async fn step(&mut self) -> Result<Step, AppendError> {
+        if self.clock.fault().is_some() {
+            return Ok(Step::IDLE);
+        }
         let now = self.clock.now();
         let mut appending = self.store.begin().await?;
         let due = take_due(appending.connection(), now.get()).await?;

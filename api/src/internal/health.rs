@@ -1,26 +1,39 @@
 //! `GET /livez` and `GET /readyz`: asked by whoever keeps the process running; no token.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use sqlx::Connection;
+use sqlx::{Connection, PgPool};
 
 use crate::error::Error;
 use crate::service::Service;
 
+/// Whoever asks waits no longer than this for the database.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
 /// The answer when all is well.
 #[derive(Debug, Serialize)]
-pub(super) struct Health {
+pub(crate) struct Health {
     ok: bool,
 }
 
 /// The process answers.
-pub(super) async fn live() -> Json<Health> {
+pub(crate) async fn live() -> Json<Health> {
     Json(Health { ok: true })
 }
 
-/// The database answers too.
+/// The database answers too, and its time can be trusted.
 pub(super) async fn ready(State(service): State<Service>) -> Result<Json<Health>, Error> {
-    service.store.pool().acquire().await?.ping().await?;
-    Ok(Json(Health { ok: true }))
+    answers(&service.health).await?;
+    service.clock.fault().map_or(Ok(Json(Health { ok: true })), |fault| Err(fault.into()))
+}
+
+async fn answers(pool: &PgPool) -> Result<(), Error> {
+    let asked = async { pool.acquire().await?.ping().await };
+    match tokio::time::timeout(ANSWER_WITHIN, asked).await {
+        Ok(answered) => Ok(answered?),
+        Err(late) => Err(Error::Unavailable(format!("the database: {late}"))),
+    }
 }

@@ -47,7 +47,8 @@ fn when(error: &Error) -> &'static str {
         | Error::NotAManager
         | Error::FirmNotFound
         | Error::DeliveryNotFound
-        | Error::TooManyKeys => "The internal door answers so.",
+        | Error::TooManyKeys
+        | Error::ClockOff(_) => "The internal door answers so.",
     }
 }
 

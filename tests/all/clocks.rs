@@ -1,0 +1,162 @@
+//! Clocks that cannot be trusted: nothing is sent by them, and nothing is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use api::commands::keys;
+use axum::body::Body;
+use axum::http::Request;
+use chrono::{DateTime, TimeDelta, Utc};
+use deliverer::engine::deliver;
+use domain::clock::ClockFault;
+use eventstore::{Clock, WallClock, connect};
+use sqlx::{Executor, PgPool};
+use tests::{Receiver, TestDatabase, World};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A wall clock so many seconds off.
+#[derive(Default)]
+struct Wall(AtomicI64);
+
+impl WallClock for Wall {
+    #[expect(clippy::disallowed_methods, reason = "it stands in for the machine's")]
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now() + TimeDelta::seconds(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A database whose clock is put forward and back by the test: its connections look for functions
+/// here before they look for PostgreSQL's own.
+async fn movable(database: &TestDatabase) -> PgPool {
+    let pool = connect(database.main.clone().options([("search_path", "public,pg_catalog")]), 2);
+    let statements = "create table moved (by interval not null);
+        insert into moved values ('0');
+        create function public.clock_timestamp() returns timestamptz language sql
+            as 'select pg_catalog.clock_timestamp() + by from moved'";
+    pool.execute(statements).await.unwrap();
+    pool
+}
+
+async fn move_clock(pool: &PgPool, by: &str) {
+    sqlx::query("update moved set by = $1::text::interval").bind(by).execute(pool).await.unwrap();
+}
+
+/// A world whose clock is held against this wall, with a receiver and a firm.
+async fn world(wall: &Arc<Wall>) -> (World, PgPool) {
+    let database = TestDatabase::new().await;
+    let pool = movable(&database).await;
+    let clock = Clock::beside(Arc::clone(wall) as _, &pool).await.unwrap();
+    (World::at(database, clock).await, pool)
+}
+
+/// Delivers like a service, until told to stop.
+fn delivering(world: &World) -> (CancellationToken, JoinHandle<()>) {
+    let (courier, stop) = (world.courier().clone(), CancellationToken::new());
+    let (nudge, ended) = (world.service().store.nudge().clone(), stop.clone());
+    (stop, tokio::spawn(async move { deliver(courier, &nudge, ended).await }))
+}
+
+async fn ready(world: &World) -> (u16, String) {
+    let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    (answer.status.as_u16(), answer.body["error"].as_str().unwrap_or_default().to_owned())
+}
+
+/// When the only try there is was claimed.
+async fn claimed_at(world: &World) -> DateTime<Utc> {
+    let started = async || -> Option<DateTime<Utc>> {
+        world.project().await;
+        let started = sqlx::query_scalar("select started_at from attempts");
+        started.fetch_optional(world.pool()).await.unwrap()
+    };
+    loop {
+        if let Some(started) = started().await {
+            return started;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e18_a_wall_clock_that_is_off_stops_sending_and_changes_no_time() {
+    let wall = Arc::new(Wall(AtomicI64::new(600)));
+    let (world, pool) = world(&wall).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let (stop, sending) = delivering(&world);
+    for seconds in [-600, -31, 31] {
+        wall.0.store(seconds, Ordering::Relaxed);
+        world.clock.measure(&pool).await.unwrap();
+        let Some(ClockFault::Apart { seconds: apart }) = world.clock.fault() else {
+            panic!("{seconds} seconds are too many")
+        };
+        assert!(apart.abs_diff(seconds) <= 1, "{apart} for {seconds}");
+        let (status, why) = ready(&world).await;
+        assert_eq!(status, 503);
+        assert!(why.contains("seconds from the database's: nothing is sent"), "{why}");
+        let off = world.clock.now().get() - Wall::default().now();
+        assert!(off.abs() < TimeDelta::seconds(5), "the time is the database's: {off}");
+        let key = keys::create(world.service(), firm.id, firm.owner, "while it is off").await;
+        assert!(key.is_ok(), "callers are served");
+    }
+    wall.0.store(0, Ordering::Relaxed);
+    let right_again = world.clock.now().get();
+    world.clock.measure(&pool).await.unwrap();
+    assert_eq!(world.clock.fault(), None);
+    assert_eq!(ready(&world).await.0, 200);
+    receiver.wait_for(1).await;
+    assert!(claimed_at(&world).await >= right_again, "nothing was claimed before");
+    stop.cancel();
+    sending.await.unwrap();
+}
+
+/// The machine's clock moves with the database's, as on one machine: only the steady clock tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e19_a_database_clock_put_back_an_hour_stops_sending_and_loses_nothing() {
+    let wall = Arc::new(Wall::default());
+    let (world, pool) = world(&wall).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    assert_eq!(world.clock.fault(), None);
+
+    move_clock(&pool, "-1 hour").await;
+    wall.0.store(-3_600, Ordering::Relaxed);
+    world.clock.measure(&pool).await.unwrap();
+    let jumped = world.clock.fault();
+    assert!(matches!(jumped, Some(ClockFault::Jumped { seconds: -3_601..=-3_599 })), "{jumped:?}");
+    let (status, why) = ready(&world).await;
+    assert_eq!(status, 503);
+    assert!(why.starts_with("the database's clock jumped by -36"), "{why}");
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let (stop, sending) = delivering(&world);
+    world.submit(&firm).await;
+    world.fan_out().await;
+    assert_eq!(receiver.received().len(), 0);
+
+    world.clock.measure(&pool).await.unwrap();
+    assert_eq!(world.clock.fault(), None, "it goes steadily again");
+    assert_eq!(ready(&world).await.0, 200);
+    receiver.wait_for(2).await;
+    stop.cancel();
+    sending.await.unwrap();
+}
+
+#[tokio::test]
+async fn e19_a_jump_of_the_database_alone_is_a_fault_until_it_is_put_right() {
+    let wall = Arc::new(Wall::default());
+    let (world, pool) = world(&wall).await;
+    let mut faults = Vec::new();
+    for by in ["1 hour", "1 hour", "0", "0"] {
+        move_clock(&pool, by).await;
+        world.clock.measure(&pool).await.unwrap();
+        faults.push(match world.clock.fault() {
+            Some(ClockFault::Jumped { seconds }) if seconds > 0 => "forward",
+            Some(ClockFault::Jumped { .. }) => "back",
+            Some(ClockFault::Apart { .. }) => "apart",
+            None => "none",
+        });
+    }
+    assert_eq!(faults, ["forward", "apart", "back", "none"]);
+}
