@@ -11,7 +11,9 @@ pub mod public;
 
 mod body;
 mod error;
+mod opening;
 mod service;
 
 pub use error::Error;
+pub use opening::Opening;
 pub use service::{Names, Service};

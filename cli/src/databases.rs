@@ -3,14 +3,22 @@
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cluster::Cluster;
+use eventstore::may_pass;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::args::Place;
+
+/// A database that has not answered by then is away.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long to wait before a database that is away is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The two databases, and the private cluster they are in if they are.
 pub struct Databases {
@@ -86,11 +94,57 @@ impl Databases {
         Ok(databases)
     }
 
+    /// Makes sure that both answer.
+    pub(crate) async fn require(&self) -> anyhow::Result<()> {
+        for (name, database) in self.both() {
+            reach(database).await.with_context(|| format!("{name} does not answer"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until both answer (case E11). One that answers with a refusal (a wrong password, no
+    /// such database) is not waited for: that does not pass by itself.
+    pub(crate) async fn wait(&self) -> anyhow::Result<()> {
+        for (name, database) in self.both() {
+            until_it_answers(name, database).await.context(name)?;
+        }
+        Ok(())
+    }
+
+    const fn both(&self) -> [(&'static str, &PgConnectOptions); 2] {
+        [("the main database", &self.main), ("the keyring", &self.keyring)]
+    }
+
     /// Databases somebody else keeps.
     #[must_use]
     pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
         Self { main, keyring, cluster: None }
     }
+}
+
+/// Says once that it waits, and once that it need not any more.
+async fn until_it_answers(name: &str, database: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    let mut waited = false;
+    loop {
+        match reach(database).await {
+            Err(error) if !may_pass(&error) => return Err(error),
+            Err(error) if !waited => tracing::warn!(%error, "{name} does not answer: waiting"),
+            Err(_) => {}
+            Ok(()) if waited => {
+                tracing::info!("{name} answers");
+                return Ok(());
+            }
+            Ok(()) => return Ok(()),
+        }
+        waited = true;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn reach(database: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    let reached = async { database.connect().await?.close().await };
+    let late = |late: tokio::time::error::Elapsed| sqlx::Error::Io(late.into());
+    tokio::time::timeout(ANSWER_WITHIN, reached).await.map_err(late)?
 }
 
 async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<()> {

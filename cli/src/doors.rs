@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use api::Service;
 use api::public::Peer;
+use api::{Opening, Service};
 use axum::extract::Request;
 use axum::middleware::map_request;
 use door::{Door, Settings, Times, Tls};
@@ -32,19 +32,32 @@ pub(crate) async fn open(public: SocketAddr, internal: SocketAddr) -> anyhow::Re
     Ok(Doors { public, internal, public_addr, internal_addr })
 }
 
+/// Two doors that are served, and answer 503 until they are opened.
+pub(crate) struct Served {
+    public: Opening,
+    internal: Opening,
+}
+
+impl Served {
+    /// Lets callers through to the service.
+    pub(crate) fn open(&self, service: &Service) {
+        self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
+        self.internal.open(api::internal::router(service.clone()));
+    }
+}
+
 impl Doors {
     /// Serves both until `stop`, then finishes the calls under way.
     pub(crate) fn serve(
         self,
-        service: &Service,
         tls: Option<Tls>,
         (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
-    ) {
-        let router = api::public::router(service.clone()).layer(map_request(with_peer));
+    ) -> Served {
+        let served = Served { public: Opening::public(), internal: Opening::internal() };
         let public = Settings { tls, ..Settings::default() };
-        tasks.spawn(self.public.serve(router, public, stop.clone()));
-        let router = api::internal::router(service.clone());
-        tasks.spawn(self.internal.serve(router, internal(), stop.clone()));
+        tasks.spawn(self.public.serve(served.public.router(), public, stop.clone()));
+        tasks.spawn(self.internal.serve(served.internal.router(), internal(), stop.clone()));
+        served
     }
 }
 

@@ -1,8 +1,9 @@
 //! `serve`: the doors and the workers, until a signal.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
 use deliverer::erase::{self, Erase};
@@ -18,10 +19,11 @@ use projector::housekeeping::Housekeeping;
 use projector::partials::Partials;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use vault::WrappingKey;
 
-use crate::doors;
+use crate::doors::{self, Doors};
 use crate::setup::{setup, tls};
-use crate::wiring::{Databases, Place, Role, SERVICE, Serve, System};
+use crate::wiring::{Databases, Place, Role, SERVICE, Serve, Setup, System};
 
 /// How long what is under way may take after a signal.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -35,34 +37,78 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
         Role::Projector | Role::Deliverer => None,
     };
     let databases = Databases::open(place, SERVICE).await?;
-    let system = System::start(databases, place.wrapping_key()?, setup).await?;
-    if matches!(serve.role, Role::All | Role::Deliverer) {
-        erase::again(&system.courier).await.context("what was erased")?;
-    }
+    let wrapping = place.wrapping_key()?;
+    let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
-    let mut tasks = start_workers(&system, serve.role, &stop);
-    if let Some(doors) = doors {
-        tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "listening");
-        if let Some(tls) = tls.clone() {
-            tasks.spawn(reload(tls, stop.clone()));
+    let mut tasks = JoinSet::new();
+    let doors = doors.map(|doors| listen(doors, tls, (&stop, &mut tasks)));
+    let started = tokio::select! {
+        started = start(databases, wrapping, setup, serve.role) => Ok(started?),
+        signal = &mut signal => Err(signal),
+    };
+    let system = match started {
+        Ok(system) => system,
+        Err(signal) => {
+            drain(signal, &mut tasks, &stop).await;
+            return Ok(());
         }
-        doors.serve(&system.service, tls, (&stop, &mut tasks));
+    };
+    spawn_workers(&system, serve.role, (&stop, &mut tasks));
+    if let Some(doors) = doors {
+        doors.open(&system.service);
     }
     tracing::info!("ready");
-    let ended = wait(&mut tasks, &stop).await;
+    let ended = wait(signal, &mut tasks, &stop).await;
     system.stop().await?;
     ended
+}
+
+/// Waits for the databases, and puts everything together.
+async fn start(
+    databases: Databases,
+    wrapping: WrappingKey,
+    setup: Setup,
+    role: Role,
+) -> anyhow::Result<System> {
+    databases.wait().await?;
+    let system = System::start(databases, wrapping, setup).await?;
+    if matches!(role, Role::All | Role::Deliverer) {
+        erase::again(&system.courier).await.context("what was erased")?;
+    }
+    Ok(system)
+}
+
+/// Serves the doors; they are closed, and answer so.
+fn listen(
+    doors: Doors,
+    tls: Option<Tls>,
+    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+) -> doors::Served {
+    tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "listening");
+    if let Some(tls) = tls.clone() {
+        tasks.spawn(reload(tls, stop.clone()));
+    }
+    doors.serve(tls, (stop, tasks))
 }
 
 /// Starts the workers of a role.
 #[must_use]
 pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> JoinSet<()> {
-    let (store, pool) = (&system.courier.store, system.courier.store.pool());
     let mut tasks = JoinSet::new();
+    spawn_workers(system, role, (stop, &mut tasks));
+    tasks
+}
+
+fn spawn_workers(
+    system: &System,
+    role: Role,
+    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+) {
+    let (store, pool) = (&system.courier.store, system.courier.store.pool());
     let background = {
-        let (clock, pool) = (system.service.clock.clone(), pool.clone());
-        let nudge = store.nudge().clone();
-        async move { tokio::join!(clock.keep_measured(pool.clone()), relay(pool, nudge)) }
+        let (clock, health) = (system.service.clock.clone(), system.service.health.clone());
+        let (pool, nudge) = (pool.clone(), store.nudge().clone());
+        async move { tokio::join!(clock.keep_measured(health), relay(pool, nudge)) }
     };
     let ended = stop.clone();
     tasks.spawn(async move {
@@ -95,33 +141,43 @@ pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> J
         let (courier, nudge, stop) = (courier.clone(), store.nudge().clone(), stop.clone());
         tasks.spawn(async move { deliver(courier, &nudge, stop).await });
     }
-    tasks
 }
 
 /// Waits for a signal, then for what is under way. A task that ends before is a defect: all end.
-async fn wait(tasks: &mut JoinSet<()>, stop: &CancellationToken) -> anyhow::Result<()> {
-    let early = tokio::select! {
-        signal = signalled() => { tracing::info!("{}: finishing what is under way", signal?); None }
-        ended = tasks.join_next() => Some(ended),
+async fn wait(
+    signal: impl Future<Output = &'static str>,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let (why, ended) = tokio::select! {
+        signal = signal => (signal, Ok(())),
+        _ = tasks.join_next() => ("a worker ended", Err(anyhow!("a worker ended before the signal"))),
     };
+    drain(why, tasks, stop).await;
+    ended
+}
+
+/// Ends everything, and waits for what is under way.
+async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    tracing::info!("{why}: finishing what is under way");
     stop.cancel();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} });
     if drained.await.is_err() {
         tracing::warn!("gave up waiting; leases will end by themselves");
     }
-    match early {
-        None => Ok(()),
-        Some(_) => bail!("a worker ended before the signal"),
-    }
 }
 
-async fn signalled() -> anyhow::Result<&'static str> {
+/// Hears signals from here on; answers with the first.
+fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("SIGINT").map(|()| "SIGINT"),
-        _ = terminate.recv() => Ok("SIGTERM"),
-    }
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+        }
+    })
 }
 
 /// Reads the certificate again at each SIGHUP; one that cannot be read leaves the old one.

@@ -16,6 +16,7 @@ mod invites;
 mod links;
 mod log;
 mod openapi;
+mod outages;
 mod privacy;
 mod process;
 mod public;

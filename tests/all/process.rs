@@ -1,15 +1,17 @@
 //! The real binary as a process of its own, on the databases of a world.
 
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sqlx::ConnectOptions;
 use tests::TestDatabase;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, Command};
 
 /// The real binary, told where the data is.
 pub(crate) fn firmforms(database: &TestDatabase) -> Command {
@@ -28,6 +30,8 @@ pub(crate) struct Served {
     pub(crate) child: Child,
     /// Where its public door is.
     pub(crate) public: SocketAddr,
+    /// Where its internal door is.
+    pub(crate) internal: SocketAddr,
     /// Everything it has logged so far.
     pub(crate) log: Arc<Mutex<String>>,
 }
@@ -43,36 +47,82 @@ pub(crate) async fn serve_with(
     arguments: &[&str],
     environment: &[(&str, &str)],
 ) -> Served {
-    let mut child = firmforms(database)
-        .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
-        .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
-        .args(arguments)
-        .env("NO_COLOR", "1")
-        .envs(environment.iter().copied())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut public = None;
-    while let Some(line) = lines.next_line().await.unwrap() {
-        public = public.or_else(|| address(&line));
-        if let (true, Some(public)) = (line.ends_with(" INFO ready"), public) {
-            let log = Arc::<Mutex<String>>::default();
-            let kept = Arc::clone(&log);
-            tokio::spawn(async move {
-                while let Ok(Some(line)) = lines.next_line().await {
-                    kept.lock().unwrap().push_str(&(line + "\n"));
-                }
-            });
-            return Served { child, public, log };
-        }
-    }
-    panic!("the service did not start: {:?}", child.wait().await);
+    Listening::start(database, arguments, environment).await.until_ready().await
 }
 
-/// The public door's address, in the line that tells it.
-fn address(line: &str) -> Option<SocketAddr> {
-    line.split_whitespace().find_map(|word| word.strip_prefix("public="))?.parse().ok()
+/// A service whose doors are served; it may not be ready yet.
+pub(crate) struct Listening {
+    child: Child,
+    pub(crate) public: SocketAddr,
+    pub(crate) internal: SocketAddr,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Listening {
+    pub(crate) async fn start(
+        database: &TestDatabase,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let mut child = firmforms(database)
+            .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
+            .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
+            .args(arguments)
+            .env("NO_COLOR", "1")
+            .envs(environment.iter().copied())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let doors = (address(&line, "public="), address(&line, "internal="));
+            if let (Some(public), Some(internal)) = doors {
+                return Self { child, public, internal, lines };
+            }
+        }
+        panic!("the service does not listen: {:?}", child.wait().await);
+    }
+
+    /// Waits until it says so.
+    pub(crate) async fn until_ready(mut self) -> Served {
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            if line.ends_with(" INFO ready") {
+                return self.kept();
+            }
+        }
+        panic!("the service did not start: {:?}", self.child.wait().await);
+    }
+
+    /// Keeps what it logs from here on.
+    fn kept(self) -> Served {
+        let Self { child, public, internal, mut lines } = self;
+        let log = Arc::<Mutex<String>>::default();
+        let kept = Arc::clone(&log);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                kept.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Served { child, public, internal, log }
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn stopped(mut self) -> ExitStatus {
+        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        self.child.wait().await.unwrap()
+    }
+}
+
+/// A door's address, in the line that tells it.
+fn address(line: &str, door: &str) -> Option<SocketAddr> {
+    line.split_whitespace().find_map(|word| word.strip_prefix(door))?.parse().ok()
+}
+
+/// A question without a key to any path of a door.
+pub(crate) async fn get(door: SocketAddr, path: &str) -> (StatusCode, String) {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    exchange(door, &head).await
 }
 
 /// One call on a connection of its own; its status, and all of the answer.
@@ -87,6 +137,10 @@ pub(crate) async fn call(
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
+    exchange(server, &request).await
+}
+
+async fn exchange(server: SocketAddr, request: &str) -> (StatusCode, String) {
     let mut stream = TcpStream::connect(server).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();

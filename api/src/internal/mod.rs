@@ -6,7 +6,7 @@
 mod activity;
 mod caller;
 mod deliveries;
-mod health;
+pub(crate) mod health;
 mod keys;
 mod path;
 mod secrets;

@@ -54,7 +54,7 @@ pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
     let system = start(place, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, Role::All, &stop);
-    doors.serve(&system.service, None, (&stop, &mut tasks));
+    doors.serve(None, (&stop, &mut tasks)).open(&system.service);
     story::opened(&system, started);
     let told = tell(&system, &activity, (&mut tasks, &stop, started)).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {

@@ -1,0 +1,92 @@
+//! The doors before the service behind them has its databases (case E11): the process lives, is not
+//! ready, and answers 503. Once it is open, a door answers as [`crate::public`] and
+//! [`crate::internal`] say.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use tower::ServiceExt;
+
+use crate::error::Error;
+use crate::internal::health;
+use crate::public::layers;
+
+/// A door that is opened once.
+#[derive(Clone)]
+pub struct Opening(Arc<Routers>);
+
+struct Routers {
+    closed: Router,
+    open: OnceLock<Router>,
+}
+
+impl Opening {
+    /// The public door: nothing is answered yet.
+    #[must_use]
+    pub fn public() -> Self {
+        Self::closed(Router::new())
+    }
+
+    /// The internal door: nothing but that the process lives.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self::closed(Router::new().route("/livez", get(health::live)))
+    }
+
+    fn closed(routes: Router) -> Self {
+        let closed = layers::around(routes.fallback(not_yet));
+        Self(Arc::new(Routers { closed, open: OnceLock::new() }))
+    }
+
+    /// What to serve from the start.
+    pub fn router(&self) -> Router {
+        Router::new().fallback(answer).with_state(self.clone())
+    }
+
+    /// From here on this is what answers. A door that is open stays as it is.
+    pub fn open(&self, router: Router) {
+        let _ = self.0.open.set(router);
+    }
+}
+
+async fn answer(State(Opening(routers)): State<Opening>, request: Request) -> Response {
+    let router = routers.open.get().unwrap_or(&routers.closed);
+    match router.clone().oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+async fn not_yet() -> Error {
+    Error::Unavailable("the databases have not answered yet".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::http::StatusCode;
+
+    async fn status(opening: &Opening, path: &str) -> StatusCode {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = opening.router().oneshot(request).await.unwrap();
+        assert_eq!(response.headers().contains_key("retry-after"), response.status() == 503);
+        response.status()
+    }
+
+    #[tokio::test]
+    async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
+        for (opening, livez) in [(Opening::public(), 503), (Opening::internal(), 200)] {
+            assert_eq!(status(&opening, "/livez").await, livez);
+            for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {
+                assert_eq!(status(&opening, path).await, 503, "{path}");
+            }
+            opening.open(Router::new().route("/api/v1/me", get(health::live)));
+            assert_eq!(status(&opening, "/api/v1/me").await, 200);
+            assert_eq!(status(&opening, "/nothing").await, 404);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A database that is away or busy: what callers are told meanwhile, and that all comes back.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Config, Durability};
+use futures::future::join_all;
+use sqlx::Executor;
+use sqlx::postgres::PgConnectOptions;
+use tempfile::TempDir;
+use tests::{Receiver, TestDatabase, World};
+
+use crate::process::{Listening, call, firmforms, get, serve};
+
+/// A server that can be stopped and started again, where it was.
+struct Server {
+    folder: TempDir,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    async fn start(&self) -> Cluster {
+        let config = Config {
+            data_dir: self.folder.path().join("data"),
+            durability: Durability::ForTests,
+            settings: Vec::new(),
+            pg_bin: std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into),
+        };
+        let cluster = Cluster::open(&config).await.unwrap();
+        for name in ["away", "away_keyring"] {
+            cluster.ensure_database(name).await.unwrap();
+        }
+        cluster
+    }
+}
+
+fn databases(cluster: &Cluster) -> TestDatabase {
+    TestDatabase { main: cluster.connect("away"), keyring: cluster.connect("away_keyring") }
+}
+
+/// Asks until the door answers so.
+async fn until(door: SocketAddr, path: &str, status: u16) {
+    let asked = async { while get(door, path).await.0 != status {} };
+    tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
+}
+
+/// Three steps in one life of the server: away at the start, there, and started anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
+    let server = Server::new();
+    let cluster = server.start().await;
+    let database = databases(&cluster);
+    cluster.stop().await.unwrap();
+
+    let waiting = Listening::start(&database, &[], &[]).await;
+    assert_eq!(get(waiting.internal, "/livez").await.0, 200);
+    for (door, path) in [
+        (waiting.internal, "/readyz"),
+        (waiting.internal, "/internal/v1/activity"),
+        (waiting.public, "/api/v1/me"),
+    ] {
+        let (status, answer) = get(door, path).await;
+        assert_eq!(status, 503, "{path} {answer}");
+        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{path} {answer}");
+        assert!(answer.contains(r#""code":"unavailable""#), "{path} {answer}");
+    }
+
+    let cluster = server.start().await;
+    let served = waiting.until_ready().await;
+    assert_eq!(get(served.internal, "/readyz").await.0, 200);
+    let (world, receiver) = (World::real_time(database).await, Receiver::start().await);
+    let firm = world.firm().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    receiver.wait_for(1).await;
+
+    cluster.stop().await.unwrap();
+    until(served.internal, "/readyz", 503).await;
+    assert_eq!(get(served.internal, "/livez").await.0, 200);
+    let _cluster = server.start().await;
+    until(served.internal, "/readyz", 200).await;
+    world.submit(&firm).await;
+    receiver.wait_for(2).await;
+}
+
+#[tokio::test]
+async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait() {
+    let nowhere = |name| PgConnectOptions::new().host("127.0.0.1").port(1).database(name);
+    let database = TestDatabase { main: nowhere("a"), keyring: nowhere("b") };
+    let waiting = Listening::start(&database, &[], &[]).await;
+    assert!(waiting.stopped().await.success());
+    let migrate = firmforms(&database).arg("migrate").output().await.unwrap();
+    let said = String::from_utf8(migrate.stderr).unwrap();
+    assert_eq!((migrate.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.starts_with("firmforms: the main database does not answer: "), "{said}");
+    assert!(said.contains("refused"), "{said}");
+}
+
+/// What does not pass by itself is not waited for.
+#[tokio::test]
+async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_line() {
+    let given = TestDatabase::new().await;
+    let (main, keyring) = (given.main.clone(), given.keyring.clone());
+    for (main, keyring, why) in [
+        (main.clone().password("wrong"), keyring.clone(), "the main database: "),
+        (main.clone().database("nowhere"), keyring.clone(), "the main database: "),
+        (main.clone(), keyring.database("nowhere"), "the keyring: "),
+    ] {
+        let database = TestDatabase { main, keyring };
+        let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
+        let ended = firmforms(&database).args(serve).env("RUST_LOG", "off").output().await.unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.starts_with(&format!("firmforms: {why}")), "{said}");
+    }
+}
+
+/// E13 and E16: callers who wait for one table hold every connection of theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let served = serve(&world.database, &[]).await;
+    let me = ("GET", "/me");
+    let mut transaction = world.pool().begin().await.unwrap();
+    transaction.execute("lock table key_calls in exclusive mode").await.unwrap();
+    let slow = join_all((0..100).map(async |_| {
+        let asked = Instant::now();
+        (call(served.public, me, &firm.key, "").await, asked.elapsed())
+    }));
+    let beside = async {
+        until_waiting(&world, CALLERS).await;
+        for _ in 0..5 {
+            assert_eq!(get(served.internal, "/readyz").await.0, 200);
+        }
+        world.submit(&firm).await;
+        receiver.wait_for(1).await;
+    };
+    let (answers, ()) = tokio::join!(slow, beside);
+    transaction.rollback().await.unwrap();
+    for ((status, answer), took) in &answers {
+        assert_eq!(*status, 503, "{answer}");
+        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+        assert!(*took < Duration::from_secs(9), "they pile up: {took:?}");
+    }
+    assert_eq!(call(served.public, me, &firm.key, "").await.0, 200);
+}
+
+/// Connections to the main database that a service has for callers.
+const CALLERS: i64 = 16;
+
+/// Waits until so many connections wait for a lock.
+async fn until_waiting(world: &World, count: i64) {
+    let waiting = async || -> i64 {
+        sqlx::query_scalar(
+            "select count(*) from pg_stat_activity
+              where datname = current_database() and wait_event_type = 'Lock'",
+        )
+        .fetch_one(world.pool())
+        .await
+        .unwrap()
+    };
+    while waiting().await < count {}
+}
