@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use cluster::Cluster;
 use eventstore::may_pass;
 use sqlx::postgres::PgConnectOptions;
@@ -97,7 +97,8 @@ impl Databases {
     /// Makes sure that both answer.
     pub(crate) async fn require(&self) -> anyhow::Result<()> {
         for (name, database) in self.both() {
-            reach(database).await.with_context(|| format!("{name} does not answer"))?;
+            // The error tells its cause itself.
+            reach(database).await.map_err(|error| anyhow!("{name} does not answer: {error}"))?;
         }
         Ok(())
     }
@@ -106,7 +107,8 @@ impl Databases {
     /// such database) is not waited for: that does not pass by itself.
     pub(crate) async fn wait(&self) -> anyhow::Result<()> {
         for (name, database) in self.both() {
-            until_it_answers(name, database).await.context(name)?;
+            let answered = until_it_answers(name, database).await;
+            answered.map_err(|error| anyhow!("{name}: {error}"))?;
         }
         Ok(())
     }

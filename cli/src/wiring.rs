@@ -214,9 +214,10 @@ impl Names for Dns {
 /// Opens the service's databases for one command.
 pub(crate) async fn open(place: &Place) -> anyhow::Result<System> {
     let databases = Databases::open(place, SERVICE).await?;
+    let wrapping = place.wrapping_key()?;
     databases.require().await?;
     let setup = Setup::quiet("http://127.0.0.1:8080/api/v1", &place.mails())?;
-    System::start(databases, place.wrapping_key()?, setup).await
+    System::start(databases, wrapping, setup).await
 }
 
 /// One TLS stack for the whole process, chosen before anything opens a connection.

@@ -10,8 +10,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::engine::deliver;
 use domain::clock::ClockFault;
 use eventstore::{Clock, WallClock, connect};
+use serde_json::json;
 use sqlx::{Executor, PgPool};
-use tests::{Receiver, TestDatabase, World};
+use tests::{Receiver, TestDatabase, World, activity};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -159,4 +160,28 @@ async fn e19_a_jump_of_the_database_alone_is_a_fault_until_it_is_put_right() {
         });
     }
     assert_eq!(faults, ["forward", "apart", "back", "none"]);
+}
+
+/// What is due by the wrong time waits for the right one.
+#[tokio::test]
+async fn e19_nothing_falls_due_by_a_clock_that_cannot_be_trusted() {
+    let wall = Arc::new(Wall(AtomicI64::new(-3_600)));
+    let (world, pool) = world(&wall).await;
+    let firm = world.firm().await;
+    let saved = json!({
+        "response_id": world.id(), "form_id": firm.form, "saved_at": "2026-11-01T12:00:00Z",
+        "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "A"}],
+    });
+    world.report(&[activity(firm.id, "response.saved", saved)]).await;
+    let past = "update partials set due_at = due_at - interval '2 hours'";
+    assert_eq!(world.pool().execute(past).await.unwrap().rows_affected(), 1);
+    let waiting = async || -> i64 {
+        world.time_out().await;
+        let left = sqlx::query_scalar("select count(*) from partials").fetch_one(world.pool());
+        left.await.unwrap()
+    };
+    assert_eq!(waiting().await, 1);
+    wall.0.store(0, Ordering::Relaxed);
+    world.clock.measure(&pool).await.unwrap();
+    assert_eq!(waiting().await, 0);
 }
