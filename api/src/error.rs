@@ -81,6 +81,15 @@ pub enum Error {
     /// No delivery with that id.
     #[error("there is no delivery with this id")]
     DeliveryNotFound,
+    /// No response with that id in this firm, or none any more.
+    #[error("there is no response with this id")]
+    ResponseNotFound,
+    /// A workflow step's webhook that is under way, delivered or cancelled.
+    #[error("only a failed step can be tried anew")]
+    NotFailed,
+    /// What was sent was kept long enough, and is gone.
+    #[error("what this step sent is not kept any more")]
+    BodyPurged,
     /// The firm has 100 subscriptions.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
@@ -164,6 +173,9 @@ impl Error {
             Self::FormNotFound => (StatusCode::NOT_FOUND, "form_not_found"),
             Self::FirmNotFound => (StatusCode::NOT_FOUND, "firm_not_found"),
             Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
+            Self::ResponseNotFound => (StatusCode::NOT_FOUND, "response_not_found"),
+            Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
+            Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
             Self::TooManyKeys => (StatusCode::CONFLICT, "too_many_keys"),
             Self::NoSuchTrigger => (StatusCode::NOT_FOUND, "unknown_trigger"),

@@ -1,13 +1,17 @@
-//! Cancel: takes back what is left of a removed subscription (ruling 27).
+//! Cancel: takes back what is left of a removed subscription, and what waits for a firm that stays
+//! suspended (rulings 27 and 28).
 //!
 //! A removal closes the lane and makes its work due here. What is queued is cancelled at once; what
 //! is in flight, when its lease ends (its answer, if it comes, is recorded before that).
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, DeliveryEvent, UnknownCause, record};
+use domain::clock::CLOCK_SKEW_MAX;
+use domain::delivery::{Attempt, CancelCause, DeliveryEvent, SUSPENDED_WAIT, UnknownCause, record};
 use domain::time::Timestamp;
 use eventstore::worker::{Step, Worker};
-use eventstore::{AppendError, NewEvent};
+use eventstore::{AppendError, Appending, NewEvent};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -42,18 +46,53 @@ impl Worker for Cancel {
         let now = self.courier.clock.now();
         let mut appending = self.courier.store.begin().await?;
         let connection = appending.connection();
-        let lane_ids = lock_closed_lanes(connection, now.get()).await?;
+        let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
         if lane_ids.is_empty() {
-            return Ok(Step::IDLE);
+            let waited = self.courier.settings.scale.wait(SUSPENDED_WAIT);
+            lane_ids = lock_suspended_lanes(connection, now.get(), waited).await?;
+        }
+        if lane_ids.is_empty() {
+            return end_overlong_leases(appending, now.get()).await;
         }
         let left = take_left(connection, &lane_ids, now.get()).await?;
-        let per_lane = self.courier.settings.per_lane;
-        lanes::reschedule(connection, &lane_ids, per_lane, now.get()).await?;
+        lanes::reschedule(connection, &lane_ids, now.get()).await?;
         let events: Result<Vec<_>, _> = left.iter().map(|row| row.cancelled(now)).collect();
         appending.append(events?).await?;
         appending.commit().await?;
         Ok(Step::Busy)
     }
+}
+
+/// A lease that began in the future is measured by a clock that has gone back since: it is over,
+/// as it would be by the age of its try (case E19).
+async fn end_overlong_leases(
+    mut appending: Appending<'_>,
+    now: DateTime<Utc>,
+) -> Result<Step, DeliveryError> {
+    let connection = appending.connection();
+    let lane_ids: Vec<Uuid> = sqlx::query_scalar(
+        "select distinct lane_id from outbox where leased_at is not null and leased_at > $1",
+    )
+    .bind(now + CLOCK_SKEW_MAX)
+    .fetch_all(&mut *connection)
+    .await?;
+    if lane_ids.is_empty() {
+        appending.leave().await?;
+        return Ok(Step::IDLE);
+    }
+    lanes::lock(connection, &lane_ids).await?;
+    sqlx::query(
+        "update outbox set leased_at = $2, due_at = $2
+          where lane_id = any($1) and leased_at is not null and leased_at > $3",
+    )
+    .bind(&lane_ids)
+    .bind(now)
+    .bind(now + CLOCK_SKEW_MAX)
+    .execute(&mut *connection)
+    .await?;
+    lanes::reschedule(connection, &lane_ids, now).await?;
+    appending.commit().await?;
+    Ok(Step::Busy)
 }
 
 async fn lock_closed_lanes(
@@ -65,6 +104,26 @@ async fn lock_closed_lanes(
           order by due_at limit $2 for update skip locked",
     )
     .bind(now)
+    .bind(LANES)
+    .fetch_all(connection)
+    .await
+}
+
+/// Those of firms that have been suspended for so long, with something to cancel.
+async fn lock_suspended_lanes(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+    waited: Duration,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select lane_id from lanes l
+          where due_at is not null and cancel_cause is null and paused_at <= $2
+            and exists (select 1 from outbox o where o.lane_id = l.lane_id
+                           and (o.leased_at is null or o.due_at <= $1))
+          order by paused_at limit $3 for update skip locked",
+    )
+    .bind(now)
+    .bind(now - waited)
     .bind(LANES)
     .fetch_all(connection)
     .await
@@ -95,11 +154,12 @@ async fn take_left(
          delete from outbox o using over, lanes l
           where o.delivery_id = over.delivery_id and l.lane_id = o.lane_id
          returning o.delivery_id, o.firm_id, o.sequence, o.tries, o.leased_at, o.body_id,
-                   o.body_sha256, l.cancel_cause",
+                   o.body_sha256, coalesce(l.cancel_cause, $4) as cancel_cause",
     )
     .bind(lane_ids)
     .bind(now)
     .bind(DELIVERIES)
+    .bind(CancelCause::FirmSuspended.name())
     .fetch_all(connection)
     .await
 }

@@ -8,17 +8,22 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use domain::context::{Actor, Context};
 use domain::delivery::{Attempt, CancelCause, DeliveryEvent};
+use domain::pressure::Room;
 use domain::retry::Schedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
+use domain::workflow::StepOrder;
 use eventstore::{Appending, NewEvent};
+use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::step_headers::Headers;
 use vault::{DataKey, Subject};
 
 use crate::compose::{Composed, compose};
+use crate::due;
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
@@ -28,8 +33,8 @@ use crate::withdrawn;
 pub struct Claimed {
     /// The delivery.
     pub delivery_id: Uuid,
-    /// The subscription, and its lane.
-    pub hook_id: Uuid,
+    /// Its lane; a subscription's has the subscription's id.
+    pub lane_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
     /// The trigger.
@@ -40,6 +45,10 @@ pub struct Claimed {
     pub key: Option<DataKey>,
     /// 1 for the first try.
     pub number: u32,
+    /// 1 for the first try since it was queued, or retried.
+    pub nth: u32,
+    /// Who sends it.
+    pub sender: Sender,
     /// The fencing token.
     pub lease: i64,
     /// When it was claimed.
@@ -52,6 +61,26 @@ pub struct Claimed {
     pub secret: Option<WebhookSecret>,
     /// What is sent; none if it could not be built.
     pub body: Option<FrozenBody>,
+}
+
+/// Who sends a delivery, and how that shows.
+#[derive(Clone)]
+pub enum Sender {
+    /// A subscription.
+    Hook,
+    /// A workflow's step.
+    Step(Box<StepOrder>, Headers),
+}
+
+impl Sender {
+    /// The contract's column for it (section Retries).
+    #[must_use]
+    pub const fn schedule(&self) -> Schedule {
+        match self {
+            Self::Hook => Schedule::RestHook,
+            Self::Step(..) => Schedule::WorkflowStep,
+        }
+    }
 }
 
 /// The bytes of a delivery, the same on every try.
@@ -79,6 +108,8 @@ pub(crate) struct Leased {
     pub(crate) booking_id: Option<Uuid>,
     pub(crate) sequence: i64,
     pub(crate) tries: i32,
+    pub(crate) tries_max: i32,
+    pub(crate) step: Option<Json<StepOrder>>,
     pub(crate) lease: i64,
     pub(crate) body_id: Option<Uuid>,
     pub(crate) body_sha256: Option<Vec<u8>>,
@@ -92,23 +123,25 @@ impl Leased {
     }
 }
 
-/// Claims up to `limit` tries; an empty answer means that nothing is due.
+/// Claims what is due, as far as there is room; an empty answer means that nothing is.
 ///
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. What was claimed, if it was, is again when its lease ends.
-pub async fn claim(courier: &Courier, limit: usize) -> Result<Vec<Claimed>, DeliveryError> {
-    let now = courier.clock.now();
+pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, DeliveryError> {
+    let (now, caps) = (courier.clock.now(), courier.settings.caps);
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
-    let lane_ids = lock_due_lanes(connection, now.get(), limit).await?;
+    let lane_ids = due::lock_lanes(connection, now.get(), room, caps).await?;
     if lane_ids.is_empty() {
+        appending.leave().await?;
         return Ok(Vec::new());
     }
     let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
-    let leased = lease(connection, courier, &lane_ids, now.get(), limit).await?;
+    let chosen = due::chosen(connection, &lane_ids, now.get(), room, caps).await?;
+    let leased = lease(connection, courier, &chosen, now.get()).await?;
     let (leased, erased) = withdrawn::erased(connection, leased).await?;
     let (leased, finished) = withdrawn::finished_later(connection, leased).await?;
-    lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now.get()).await?;
+    lanes::reschedule(connection, &lane_ids, now.get()).await?;
     let mut composed = compose(courier, connection, &leased, now).await?;
     let tried_before = over.iter().chain(&leased).chain(&erased);
     append_interrupted(&mut appending, tried_before, now).await?;
@@ -140,22 +173,6 @@ async fn take_out_erased(
     Ok(())
 }
 
-async fn lock_due_lanes(
-    connection: &mut PgConnection,
-    now: DateTime<Utc>,
-    limit: usize,
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar(
-        "select lane_id from lanes
-          where due_at <= $1 and cancel_cause is null and not paused
-          order by due_at limit $2 for update skip locked",
-    )
-    .bind(now)
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .fetch_all(connection)
-    .await
-}
-
 /// Removes deliveries whose last try was cut off: they failed then (ruling 23).
 async fn take_out_of_tries(
     connection: &mut PgConnection,
@@ -164,52 +181,40 @@ async fn take_out_of_tries(
 ) -> Result<Vec<Leased>, sqlx::Error> {
     sqlx::query_as(
         "delete from outbox
-          where lane_id = any($1) and due_at <= $2 and leased_at is not null and tries >= $3
+          where lane_id = any($1) and due_at <= $2 and leased_at is not null
+            and tries >= tries_max
          returning delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
-                   report_id, booking_id, sequence + 1 as sequence, tries + 1 as tries, lease, body_id, body_sha256,
-                   leased_at as interrupted_at",
+                   report_id, booking_id, sequence + 1 as sequence, tries + 1 as tries, tries_max,
+                   step, lease, body_id, body_sha256, leased_at as interrupted_at",
     )
     .bind(lane_ids)
     .bind(now)
-    .bind(tries())
     .fetch_all(connection)
     .await
 }
 
-/// Leases the earliest due deliveries of each lane, as far as its cap allows.
+/// Leases these deliveries of locked lanes.
 async fn lease(
     connection: &mut PgConnection,
     courier: &Courier,
-    lane_ids: &[Uuid],
+    chosen: &[Uuid],
     now: DateTime<Utc>,
-    limit: usize,
 ) -> Result<Vec<Leased>, sqlx::Error> {
     let ends = now + courier.settings.scale.lease();
     sqlx::query_as(
-        "with due as (
-             select o.delivery_id, o.leased_at
-               from unnest($1::uuid[]) with ordinality as l(lane_id, place)
-              cross join lateral (
-                    select count(*) as running from outbox
-                     where lane_id = l.lane_id and leased_at is not null and due_at > $2) f
-              cross join lateral (
-                    select delivery_id, leased_at, due_at from outbox
-                     where lane_id = l.lane_id and due_at <= $2
-                     order by due_at, position limit greatest($4 - f.running, 0)) o
-              order by o.due_at, l.place limit $5)
+        "with due as materialized (
+             select delivery_id, leased_at from outbox where delivery_id = any($1))
          update outbox o
             set lease = o.lease + 1, tries = o.tries + 1, leased_at = $2, due_at = $3,
                 sequence = o.sequence + (due.leased_at is not null)::int
            from due where o.delivery_id = due.delivery_id
          returning o.delivery_id, o.lane_id, o.firm_id, o.occurrence_id, o.trigger, o.form_id,
-                   o.response_id, o.report_id, o.booking_id, o.sequence, o.tries, o.lease, o.body_id, o.body_sha256,
-                   due.leased_at as interrupted_at",
+                   o.response_id, o.report_id, o.booking_id, o.sequence, o.tries, o.tries_max,
+                   o.step, o.lease, o.body_id, o.body_sha256, due.leased_at as interrupted_at",
     )
-    .bind(lane_ids)
+    .bind(chosen)
     .bind(now)
     .bind(ends)
-    .bind(courier.settings.per_lane)
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
     .fetch_all(connection)
     .await
 }
@@ -225,7 +230,7 @@ async fn append_interrupted(
             let started_at = row.interrupted_at?;
             let number = u32::try_from(row.tries - 1).unwrap_or_default();
             let attempt = Attempt {
-                next_try_at: (number < Schedule::RestHook.tries()).then_some(now),
+                next_try_at: (row.tries <= row.tries_max).then_some(now),
                 body_id: row.body_id,
                 body_sha256: row.body_sha256.as_ref().map(hex::encode),
                 ..Attempt::interrupted(number, started_at.into(), now)
@@ -259,40 +264,52 @@ fn to_claimed(
     composed: &mut Composed,
     (claimed_at, claimed): (Timestamp, Instant),
 ) -> Option<Claimed> {
+    let (sender, target) = sender(row, composed);
+    let number = u32::try_from(row.tries).ok()?;
+    let begun = u32::try_from(row.tries_max).ok()?.checked_sub(sender.schedule().tries())?;
     Some(Claimed {
         delivery_id: row.delivery_id,
-        hook_id: row.lane_id,
+        lane_id: row.lane_id,
         firm_id: row.firm_id,
         trigger: row.trigger.parse().ok()?,
         subject: row.subject(),
         key: composed.keys.get(&row.subject()).cloned(),
-        number: u32::try_from(row.tries).ok()?,
+        number,
+        nth: number.checked_sub(begun)?,
+        sender,
         lease: row.lease,
         claimed_at,
         claimed,
-        target: composed.targets.get(&row.lane_id).cloned().unwrap_or_default(),
+        target,
         secret: composed.secrets.get(&row.firm_id).cloned(),
         body: composed.bodies.remove(&row.delivery_id),
     })
 }
 
-/// Tries in all, as the outbox counts.
-pub(crate) fn tries() -> i32 {
-    i32::try_from(Schedule::RestHook.tries()).unwrap_or(i32::MAX)
+/// Who sends it, and where to. A step whose headers cannot be read has no body: it is not sent
+/// without them.
+fn sender(row: &Leased, composed: &mut Composed) -> (Sender, Arc<str>) {
+    let Some(Json(order)) = &row.step else {
+        let target = composed.targets.get(&row.lane_id).cloned().unwrap_or_default();
+        return (Sender::Hook, target);
+    };
+    let headers = composed.step_headers.remove(&row.delivery_id).unwrap_or_default();
+    if headers.len() != order.extra_headers {
+        composed.bodies.remove(&row.delivery_id);
+    }
+    (Sender::Step(Box::new(order.clone()), headers), order.url.as_str().into())
 }
 
-/// When the next lane is due, if any is.
+/// When the next work that there is room for is due, if any is.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn next_due(courier: &Courier) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-    sqlx::query_scalar(
-        "select due_at from lanes
-          where due_at is not null and cancel_cause is null and not paused
-          order by due_at limit 1",
-    )
-    .fetch_optional(courier.store.pool())
-    .await
+pub async fn next_due(
+    courier: &Courier,
+    room: &Room,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let now = courier.clock.now().get();
+    due::next(courier.store.pool(), now, room, courier.settings.caps).await
 }
 
 /// Where deliveries of these subscriptions go.

@@ -16,6 +16,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bodies::{self, Body};
 use vault::responses::{self, Response};
+use vault::step_headers::{self, Headers};
 use vault::{DataKeys, Subject, bookings, reports, secrets};
 
 use crate::claim::{FrozenBody, Leased, Targets};
@@ -31,6 +32,8 @@ pub(crate) struct Composed {
     pub(crate) secrets: HashMap<Uuid, WebhookSecret>,
     /// By subscription.
     pub(crate) targets: Targets,
+    /// By delivery of a workflow step.
+    pub(crate) step_headers: HashMap<Uuid, Headers>,
 }
 
 pub(crate) async fn compose(
@@ -45,6 +48,10 @@ pub(crate) async fn compose(
     let keys = courier.keyring.find(&subjects).await?;
     let secrets = secrets::read(connection, courier.keyring.wrapping(), &firm_ids).await?;
     let targets = hooks::targets(connection, &hook_ids).await?;
+    let with_headers = |row: &&Leased| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
+    let step_ids: Vec<Uuid> =
+        leased.iter().filter(with_headers).map(|row| row.delivery_id).collect();
+    let step_headers = step_headers::read(connection, &keys, &step_ids).await?;
     let mut bodies = thaw(connection, &keys, leased).await?;
     bodies.extend(freeze(courier, connection, &keys, leased, now).await?);
     Ok(Composed {
@@ -52,6 +59,7 @@ pub(crate) async fn compose(
         bodies,
         secrets: secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect(),
         targets: targets.into_iter().map(|(hook, target)| (hook, target.into())).collect(),
+        step_headers,
     })
 }
 

@@ -3,17 +3,20 @@
 //!
 //! At the first signal it claims no more; what is out is sent and recorded, then it ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use domain::pressure::Room;
 use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
 use futures::future::join_all;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::claim::{Claimed, claim, next_due};
+use crate::give_back::give_back;
+use crate::permits::{Permit, Permits};
 use crate::record::{Finished, record};
 use crate::send::send;
 use crate::settings::{Courier, DeliveryError};
@@ -21,11 +24,11 @@ use crate::settings::{Courier, DeliveryError};
 /// Answers recorded at a time.
 const RECORD: usize = 256;
 
-/// Tries claimed at a time.
-const CLAIM: usize = 256;
-
 /// How often a batch that could not be recorded is given again before its leases are left to end.
 const RECORD_TRIES: u32 = 30;
+
+/// How long a stop waits for what is out (case E25): a send ends within 11 s.
+const STOP_WITHIN: Duration = Duration::from_secs(15);
 
 /// The wait between those.
 const RECORD_AGAIN: Duration = Duration::from_millis(500);
@@ -35,7 +38,7 @@ const RECORD_AGAIN: Duration = Duration::from_millis(500);
 /// # Errors
 /// [`DeliveryError`].
 pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
-    let claimed = claim(courier, CLAIM).await?;
+    let claimed = claim(courier, &Room::of(courier.settings.permits)).await?;
     let finished = join_all(claimed.into_iter().map(|claimed| finish(courier, claimed))).await;
     if !finished.is_empty() {
         record(courier, &finished).await?;
@@ -49,10 +52,11 @@ pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
     let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
     let mut recorder = tokio::spawn(record_all(courier.clone(), inbox));
     let sender = Sender {
-        permits: Arc::new(Semaphore::new(courier.settings.permits)),
+        permits: Permits::new(courier.settings.permits),
         tasks: TaskTracker::new(),
         answers,
         courier,
+        stop: stop.clone(),
     };
     let tasks = sender.tasks.clone();
     tokio::select! {
@@ -63,20 +67,23 @@ pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
         }
     }
     tasks.close();
-    tasks.wait().await;
-    if let Err(error) = recorder.await {
-        tracing::error!(%error, "the recorder ended early");
+    let finishing = async {
+        tasks.wait().await;
+        if let Err(error) = recorder.await {
+            tracing::error!(%error, "the recorder ended early");
+        }
+    };
+    if timeout(STOP_WITHIN, finishing).await.is_err() {
+        tracing::error!("some answers could not be recorded in time; their leases will end");
     }
 }
 
-/// A finished try, and the permit it holds until it is recorded.
-type Answered = (Finished, OwnedSemaphorePermit);
-
 struct Sender {
     courier: Courier,
-    permits: Arc<Semaphore>,
+    permits: Permits,
     tasks: TaskTracker,
-    answers: mpsc::Sender<Answered>,
+    answers: mpsc::Sender<Finished>,
+    stop: CancellationToken,
 }
 
 impl Worker for Sender {
@@ -88,42 +95,42 @@ impl Worker for Sender {
         if self.courier.clock.fault().is_some() {
             return Ok(Step::IDLE);
         }
-        let Ok(first) = Arc::clone(&self.permits).acquire_owned().await else {
-            return Ok(Step::IDLE);
-        };
-        let more = self.permits.available_permits().min(CLAIM - 1);
-        let claimed = claim(&self.courier, more + 1).await?;
+        let room = self.permits.room().await;
+        let claimed = claim(&self.courier, &room).await?;
         if claimed.is_empty() {
-            return self.until_next_due().await;
+            return self.until_next_due(&room).await;
         }
-        let mut first = Some(first);
+        if self.stop.is_cancelled() {
+            give_back(&self.courier, &claimed).await?;
+            return Ok(Step::IDLE);
+        }
         for claimed in claimed {
-            let permit = match first.take() {
-                Some(permit) => permit,
-                None => match Arc::clone(&self.permits).acquire_owned().await {
-                    Ok(permit) => permit,
-                    Err(_) => return Ok(Step::IDLE),
-                },
-            };
-            self.start(claimed, permit);
+            if let Some(permit) = self.permits.take(claimed.firm_id) {
+                self.start(claimed, permit);
+            }
         }
         Ok(Step::Busy)
     }
 }
 
 impl Sender {
-    fn start(&self, claimed: Claimed, permit: OwnedSemaphorePermit) {
+    /// The permit is free again as soon as the answer is handed over: before it is recorded, so that
+    /// the nudge of that record finds the room it made.
+    fn start(&self, claimed: Claimed, permit: Permit) {
         let (courier, answers) = (self.courier.clone(), self.answers.clone());
         self.tasks.spawn(async move {
             let finished = finish(&courier, claimed).await;
-            if answers.send((finished, permit)).await.is_err() {
+            let Ok(place) = answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
-            }
+                return;
+            };
+            drop(permit);
+            place.send(finished);
         });
     }
 
-    async fn until_next_due(&self) -> Result<Step, DeliveryError> {
-        let Some(due_at) = next_due(&self.courier).await? else {
+    async fn until_next_due(&self, room: &Room) -> Result<Step, DeliveryError> {
+        let Some(due_at) = next_due(&self.courier, room).await? else {
             return Ok(Step::IDLE);
         };
         let wait = due_at - self.courier.clock.now().get();
@@ -139,12 +146,11 @@ async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
 }
 
 /// Records until all senders are gone.
-async fn record_all(courier: Courier, mut inbox: mpsc::Receiver<Answered>) {
+async fn record_all(courier: Courier, mut inbox: mpsc::Receiver<Finished>) {
     let mut batch = Vec::with_capacity(RECORD);
     while inbox.recv_many(&mut batch, RECORD).await > 0 {
-        let (finished, permits): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
-        record_surely(&courier, &finished).await;
-        drop(permits);
+        record_surely(&courier, &batch).await;
+        batch.clear();
     }
 }
 

@@ -125,7 +125,7 @@ async fn erase(
     let connection = appending.connection();
     let lane_ids = lock_lanes(connection, erased).await?;
     let queued = take_queued(connection, erased).await?;
-    lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now.get()).await?;
+    lanes::reschedule(connection, &lane_ids, now.get()).await?;
     drop_rows(connection, erased).await?;
     appending.append(queued.iter().map(|row| row.cancelled(now)).collect()).await?;
     Ok(())

@@ -9,6 +9,7 @@ use domain::context::{Actor, Context};
 use domain::delivery::{Consignment, DeliveryEvent};
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
+use domain::retry::Schedule;
 use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
 use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
@@ -243,8 +244,8 @@ impl OutboxRows {
     ) -> Result<(), sqlx::Error> {
         sqlx::query(
             "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                 response_id, report_id, booking_id, position, due_at)
-             select t.*, $11 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
+                                 response_id, report_id, booking_id, position, due_at, tries_max)
+             select t.*, $11, $12 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
                                          $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[],
                                          $10::bigint[]) t",
         )
@@ -259,6 +260,7 @@ impl OutboxRows {
         .bind(&self.booking_ids)
         .bind(&self.positions)
         .bind(due_at)
+        .bind(Schedule::RestHook.tries().cast_signed())
         .execute(connection)
         .await?;
         Ok(())

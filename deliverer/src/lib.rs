@@ -12,16 +12,21 @@
 pub mod cancel;
 pub mod claim;
 mod compose;
+mod due;
 pub mod engine;
 pub mod erase;
 pub mod fan_out;
+pub mod give_back;
+mod lane_life;
 mod lanes;
 pub mod outgoing;
+mod permits;
 pub mod purge;
 pub mod record;
 mod send;
 mod settings;
+mod steps;
 mod withdrawn;
 
-pub use lanes::Lanes;
+pub use lane_life::Lanes;
 pub use settings::{Courier, DeliveryError, Settings, TimeScale};

@@ -8,7 +8,7 @@ use eventstore::worker::{Step, Worker};
 use projector::deliveries;
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::{answers, bodies};
+use vault::{answers, bodies, step_headers};
 
 use crate::settings::{Courier, DeliveryError};
 
@@ -89,13 +89,14 @@ impl Worker for Purge {
             return Ok(Step::IDLE);
         }
         let over = (now - kept.delivered, now - kept.failed);
-        let (purged, unused) = deliveries::purge(&mut transaction, over, BATCH.into()).await?;
-        let unused = not_queued(&mut transaction, &unused).await?;
+        let purged = deliveries::purge(&mut transaction, over, BATCH.into()).await?;
+        let unused = not_queued(&mut transaction, &purged.body_ids).await?;
         bodies::drop_all(&mut transaction, &unused).await?;
+        step_headers::drop_all(&mut transaction, &purged.delivery_ids).await?;
         let before = now - kept.answers;
         let answered = answers::forget(&mut transaction, before, BATCH.into()).await?;
         transaction.commit().await?;
-        if purged.max(answered) == u64::from(BATCH) {
+        if (purged.delivery_ids.len() as u64).max(answered) == u64::from(BATCH) {
             return Ok(Step::Busy);
         }
         self.next_sweep = Some(now + BETWEEN_SWEEPS);

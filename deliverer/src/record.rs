@@ -6,17 +6,20 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use domain::answer::clean_answer;
 use domain::context::{Actor, Context};
-use domain::delivery::{Attempt, CancelCause, Conclusion, Outcome, conclude, record as after_try};
-use domain::retry::{Schedule, retry_after};
+use domain::delivery::{
+    Attempt, CancelCause, Conclusion, Delivery, DeliveryEvent, Late, Outcome, conclude,
+    record as after_try,
+};
+use domain::retry::retry_after;
 use domain::subscription::{GoneAnswer, Subscription, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
-use eventstore::{Appending, NewEvent};
+use eventstore::{Appending, NewEvent, load};
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
-use vault::Subject;
 use vault::answers::{self, Answer};
+use vault::{Entropy, Subject};
 
 use crate::claim::{Claimed, system};
 use crate::lanes;
@@ -35,34 +38,61 @@ pub struct Finished {
     pub finished_at: Timestamp,
 }
 
-/// Writes down a batch of tries.
-///
-/// A try whose lease is not the row's any more was taken over: it is left out.
+/// Writes down a batch of tries; one that comes too late changes what it still can.
 ///
 /// # Errors
-/// [`DeliveryError`]; nothing of the batch is written then, and it can be given again.
+/// [`DeliveryError`]; the batch can be given again then: what was written already is found.
 pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
     let mut batch: Vec<&Finished> = batch.iter().collect();
     batch.sort_by_key(|finished| finished.finished_at);
+    for late in record_in_time(courier, batch).await? {
+        record_late(courier, late).await?;
+    }
+    Ok(())
+}
+
+/// Writes down the tries that hold their leases, and answers the others.
+async fn record_in_time<'a>(
+    courier: &Courier,
+    batch: Vec<&'a Finished>,
+) -> Result<Vec<&'a Finished>, DeliveryError> {
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
     lock_quotas(connection, &batch).await?;
     let mut lanes = lock_lanes(connection, &batch).await?;
-    let lane_ids: Vec<Uuid> = lanes.keys().copied().collect();
     let rows = held_rows(connection, &batch).await?;
     let subjects = batch.iter().map(|finished| finished.claimed.subject);
     let erased = withdrawn::erased_of(connection, subjects).await?;
-    let mut ledger = Ledger { erased, ..Ledger::default() };
+    let (mut ledger, mut late) = (Ledger { erased, ..Ledger::default() }, Vec::new());
     for finished in batch {
         let claimed = &finished.claimed;
         let held = rows.get(&claimed.delivery_id).filter(|row| row.lease == claimed.lease);
-        if let (Some(row), Some(lane)) = (held, lanes.get_mut(&claimed.hook_id)) {
-            ledger.enter(courier, finished, row, lane);
+        match (held, lanes.get_mut(&claimed.lane_id)) {
+            (Some(row), Some(lane)) => ledger.enter(courier, finished, row, lane),
+            (None, Some(_)) => late.push(finished),
+            (_, None) => {}
         }
     }
-    ledger.write(courier, &mut appending).await?;
-    let (connection, now) = (appending.connection(), courier.clock.now().get());
-    lanes::reschedule(connection, &lane_ids, courier.settings.per_lane, now).await?;
+    ledger.write(courier, &mut appending, lanes.keys().copied().collect()).await?;
+    appending.commit().await?;
+    Ok(late)
+}
+
+/// Writes down a try whose lease was taken over, or whose delivery has ended: a success may still
+/// count, the rest is kept in history (case E21). What was recorded already is left out (case E14).
+async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), DeliveryError> {
+    let claimed = &finished.claimed;
+    let mut appending = courier.store.begin().await?;
+    let connection = appending.connection();
+    let mut lanes = lock_lanes(connection, &[finished]).await?;
+    let (stream, upcasters) = (claimed.delivery_id.to_string(), courier.store.upcasters());
+    let (delivery, last) = load::<Delivery>(connection, &upcasters, &stream).await?;
+    let erased = withdrawn::erased_of(connection, std::iter::once(claimed.subject)).await?;
+    let mut ledger = Ledger { erased, ..Ledger::default() };
+    if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
+        ledger.enter_late(courier, finished, (&delivery, last), lane);
+    }
+    ledger.write(courier, &mut appending, vec![claimed.lane_id]).await?;
     appending.commit().await?;
     Ok(())
 }
@@ -97,15 +127,21 @@ struct Lane {
 #[derive(FromRow)]
 struct LaneRow {
     lane_id: Uuid,
+    kind: String,
     cancel_cause: Option<String>,
     gone: Option<Json<GoneAnswer>>,
 }
 
 impl LaneRow {
-    fn open(self, sequence: i64) -> Lane {
+    /// The lane, and where the stream of its subscription ends, if it is one's.
+    fn open(self, end: Option<i64>) -> Option<Lane> {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
+        if self.kind == "step" {
+            return Some(Lane { subscription: None, withdrawn, sequence: 0 });
+        }
         let live = Subscription::live(self.gone.map(|Json(gone)| gone));
-        Lane { subscription: withdrawn.is_none().then_some(live), withdrawn, sequence }
+        let subscription = withdrawn.is_none().then_some(live);
+        Some(Lane { subscription, withdrawn, sequence: end? })
     }
 }
 
@@ -115,9 +151,9 @@ async fn lock_lanes(
     connection: &mut PgConnection,
     batch: &[&Finished],
 ) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
-    let lane_ids: Vec<Uuid> = batch.iter().map(|finished| finished.claimed.hook_id).collect();
+    let lane_ids: Vec<Uuid> = batch.iter().map(|finished| finished.claimed.lane_id).collect();
     let rows: Vec<LaneRow> = sqlx::query_as(
-        "select lane_id, cancel_cause, gone from lanes
+        "select lane_id, kind, cancel_cause, gone from lanes
           where lane_id = any($1) order by lane_id for update",
     )
     .bind(&lane_ids)
@@ -127,8 +163,8 @@ async fn lock_lanes(
     Ok(rows
         .into_iter()
         .filter_map(|row| {
-            let end = *ends.get(&row.lane_id)?;
-            Some((row.lane_id, row.open(end)))
+            let (lane_id, end) = (row.lane_id, ends.get(&row.lane_id).copied());
+            Some((lane_id, row.open(end)?))
         })
         .collect())
 }
@@ -165,6 +201,8 @@ struct Ledger<'a> {
     events: Vec<NewEvent>,
     ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
+    /// Those whose stream goes on though nothing else changes.
+    noted: Vec<(Uuid, i64)>,
     answers: Vec<Answer<'a>>,
 }
 
@@ -180,20 +218,54 @@ impl<'a> Ledger<'a> {
             Some(at) => self.due_again.push((claimed.delivery_id, at.get(), row.sequence + 1)),
             None => self.ended.push(claimed.delivery_id),
         }
+        let outcome = attempt.outcome;
+        self.put(finished, row.sequence + 1, after_try(attempt, withdrawn), answer);
+        self.count_gone(finished, outcome, lane);
+    }
+
+    fn enter_late(
+        &mut self,
+        courier: &Courier,
+        finished: &'a Finished,
+        (delivery, last): (&Delivery, i64),
+        lane: &mut Lane,
+    ) {
+        let delivery_id = finished.claimed.delivery_id;
+        let erased = self.erased.contains(&finished.claimed.subject);
+        let answer = kept_answer(finished).filter(|_| !erased);
+        let attempt = attempt(courier, finished, answer.as_deref());
+        let Some((late, event)) = delivery.record_late(attempt) else {
+            return;
+        };
+        match late {
+            Late::Arrived => {
+                self.ended.push(delivery_id);
+                self.count_gone(finished, Outcome::Delivered, lane);
+            }
+            Late::Noted => self.noted.push((delivery_id, last + 1)),
+        }
+        self.put(finished, last + 1, event, answer);
+    }
+
+    fn put(
+        &mut self,
+        finished: &'a Finished,
+        sequence: i64,
+        event: DeliveryEvent,
+        answer: Option<String>,
+    ) {
+        let claimed = &finished.claimed;
         if let (Some(text), Some(key)) = (answer, &claimed.key) {
             let number = i32::try_from(claimed.number).unwrap_or(i32::MAX);
             let (delivery_id, subject) = (claimed.delivery_id, claimed.subject);
             self.answers.push(Answer { delivery_id, number, subject, key, text });
         }
-        let outcome = attempt.outcome;
-        let context = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
         self.events.push(NewEvent {
             aggregate_id: claimed.delivery_id.to_string(),
-            sequence: row.sequence + 1,
-            event: after_try(attempt, withdrawn).into(),
-            context,
+            sequence,
+            event: event.into(),
+            context: system(claimed.firm_id, claimed.delivery_id, finished.finished_at),
         });
-        self.count_gone(finished, outcome, lane);
     }
 
     /// Two deliveries in a row that end with 410 remove the subscription; a success in between
@@ -221,11 +293,11 @@ impl<'a> Ledger<'a> {
             }
             cqrs_es::Aggregate::apply(subscription, event.clone());
             self.events.push(NewEvent {
-                aggregate_id: claimed.hook_id.to_string(),
+                aggregate_id: claimed.lane_id.to_string(),
                 sequence: lane.sequence,
                 event: event.into(),
                 context: Context {
-                    actor: Actor::Receiver(claimed.hook_id),
+                    actor: Actor::Receiver(claimed.lane_id),
                     ..system(claimed.firm_id, claimed.delivery_id, finished.finished_at)
                 },
             });
@@ -239,6 +311,7 @@ impl<'a> Ledger<'a> {
         self,
         courier: &Courier,
         appending: &mut Appending<'_>,
+        lane_ids: Vec<Uuid>,
     ) -> Result<(), DeliveryError> {
         appending.append(self.events).await?;
         let connection = appending.connection();
@@ -247,8 +320,10 @@ impl<'a> Ledger<'a> {
             .execute(&mut *connection)
             .await?;
         put_due_again(connection, &self.due_again).await?;
+        move_streams(connection, &self.noted).await?;
         let now = courier.clock.now().get();
         answers::put(connection, &self.answers, now, &*courier.entropy).await?;
+        lanes::reschedule(connection, &lane_ids, now).await?;
         Ok(())
     }
 }
@@ -258,8 +333,9 @@ fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Atte
     let Finished { claimed, exchange, finished_at } = finished;
     let asked =
         exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
+    let (schedule, jitter) = (claimed.sender.schedule(), jitter(&*courier.entropy));
     let Conclusion { outcome, wait } =
-        conclude(Schedule::RestHook, claimed.number, &exchange.answer, asked, 0.0);
+        conclude(schedule, claimed.nth, &exchange.answer, asked, jitter);
     let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
     Attempt {
         number: claimed.number,
@@ -276,7 +352,15 @@ fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Atte
         body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),
         answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
         cancelled: None,
+        late: None,
     }
+}
+
+/// From -1 to 1, each as likely as any other.
+fn jitter(entropy: &dyn Entropy) -> f64 {
+    let mut bytes = [0; 4];
+    entropy.fill(&mut bytes);
+    f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) * 2.0 - 1.0
 }
 
 /// The first KiB of the answer, cleaned (ruling 25); none when it said nothing.
@@ -305,6 +389,27 @@ async fn put_due_again(
     .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
     .bind(due_again.iter().map(|(.., sequence)| *sequence).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The streams of these deliveries have gone on: what comes next follows.
+async fn move_streams(
+    connection: &mut PgConnection,
+    noted: &[(Uuid, i64)],
+) -> Result<(), sqlx::Error> {
+    if noted.is_empty() {
+        return Ok(());
+    }
+    let (delivery_ids, sequences): (Vec<Uuid>, Vec<i64>) = noted.iter().copied().unzip();
+    sqlx::query(
+        "update outbox o set sequence = t.sequence
+           from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, sequence)
+          where o.delivery_id = t.delivery_id",
+    )
+    .bind(delivery_ids)
+    .bind(sequences)
     .execute(connection)
     .await?;
     Ok(())

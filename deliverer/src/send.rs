@@ -5,8 +5,9 @@ use std::time::Duration;
 use domain::answer::Answer;
 use domain::signature::{WebhookSecret, sign};
 use domain::time::Timestamp;
+use domain::workflow::StepMethod;
 
-use crate::claim::{Claimed, FrozenBody};
+use crate::claim::{Claimed, FrozenBody, Sender};
 use crate::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use crate::outgoing::{Exchange, Method, Request};
 use crate::settings::Courier;
@@ -18,6 +19,7 @@ const EVENT: HeaderName = HeaderName::from_static("x-service-event");
 const DELIVERY: HeaderName = HeaderName::from_static("x-service-delivery");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const HOOK: HeaderName = HeaderName::from_static("x-service-hook");
+const TEST: HeaderName = HeaderName::from_static("x-service-test");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
 
 /// Sends a claimed try; what came of it, whatever that is.
@@ -30,12 +32,23 @@ pub(crate) async fn send(courier: &Courier, claimed: &Claimed) -> Exchange {
     };
     let request = Request {
         target: claimed.target.to_string(),
-        method: Method::POST,
+        method: method(&claimed.sender),
         headers,
         body: body.bytes.clone(),
         connect_by: Some(claimed.claimed + CONNECT_WITHIN),
     };
     courier.outgoing.send(request).await
+}
+
+const fn method(sender: &Sender) -> Method {
+    match sender {
+        Sender::Hook => Method::POST,
+        Sender::Step(order, _) => match order.method {
+            StepMethod::Post => Method::POST,
+            StepMethod::Put => Method::PUT,
+            StepMethod::Patch => Method::PATCH,
+        },
+    }
 }
 
 /// The contract's headers (section Events, Request sent to the target).
@@ -46,16 +59,31 @@ fn headers(
     now: Timestamp,
 ) -> Option<HeaderMap> {
     let delivery_id = HeaderValue::try_from(claimed.delivery_id.to_string()).ok()?;
-    let hook_id = HeaderValue::try_from(claimed.hook_id.to_string()).ok()?;
     let signature = sign(secret.as_str(), now.get().timestamp(), &body.bytes);
-    Some(HeaderMap::from_iter([
+    let mut headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (EVENT, HeaderValue::from_static(claimed.trigger.key())),
         (DELIVERY, delivery_id.clone()),
-        (IDEMPOTENCY_KEY, delivery_id),
-        (HOOK, hook_id),
         (SIGNATURE, HeaderValue::try_from(signature).ok()?),
-    ]))
+    ]);
+    match &claimed.sender {
+        Sender::Hook => {
+            headers.insert(HOOK, HeaderValue::try_from(claimed.lane_id.to_string()).ok()?);
+            headers.insert(IDEMPOTENCY_KEY, delivery_id);
+        }
+        Sender::Step(order, extra) => {
+            let key = HeaderValue::try_from(order.step.idempotency_key()).ok()?;
+            headers.insert(IDEMPOTENCY_KEY, key);
+            if order.test {
+                headers.insert(TEST, HeaderValue::from_static("1"));
+            }
+            for (name, value) in extra {
+                headers
+                    .insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+            }
+        }
+    }
+    Some(headers)
 }
 
 fn never_sent() -> Exchange {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::LEASE;
+use domain::pressure::Caps;
 use eventstore::{AppendError, Clock, Store};
 use vault::responses::VaultError;
 use vault::{Entropy, Keyring};
@@ -33,8 +34,8 @@ pub struct Courier {
 pub struct Settings {
     /// Deliveries in flight per process.
     pub permits: usize,
-    /// Deliveries in flight per subscription (ruling 34).
-    pub per_lane: i64,
+    /// Deliveries in flight over all processes (ruling 34).
+    pub caps: Caps,
     /// How much faster waits pass than they should; 1 outside tests and drills.
     pub scale: TimeScale,
     /// How long what is personal is kept after a delivery has ended.
@@ -43,7 +44,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { permits: 256, per_lane: 32, scale: TimeScale::REAL, retention: Retention::default() }
+        Self {
+            permits: 256,
+            caps: Caps::default(),
+            scale: TimeScale::REAL,
+            retention: Retention::default(),
+        }
     }
 }
 

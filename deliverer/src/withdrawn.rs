@@ -72,7 +72,7 @@ async fn take_out(connection: &mut PgConnection, rows: &[Leased]) -> Result<(), 
 }
 
 fn is_first_of_partial(row: &Leased) -> bool {
-    row.trigger == Trigger::PartialSubmission.key() && row.tries == 1
+    row.trigger == Trigger::PartialSubmission.key() && row.tries == 1 && row.step.is_none()
 }
 
 /// That they were cancelled, after the tries before, if there were any.

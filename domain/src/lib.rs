@@ -25,6 +25,7 @@ pub mod object;
 pub mod occurrence;
 pub mod payload;
 pub mod person;
+pub mod pressure;
 pub mod quota;
 pub mod rate;
 pub mod response;
@@ -35,6 +36,7 @@ pub mod subscription;
 pub mod target;
 pub mod time;
 pub mod trigger;
+pub mod workflow;
 
 mod text;
 

@@ -172,6 +172,15 @@ impl Target {
     }
 }
 
+/// The host of a target that was checked when it was set, for counting what goes there: lower case,
+/// in punycode, without a trailing dot.
+#[must_use]
+pub fn host_of(target: &str) -> String {
+    let url = Url::parse(target).ok();
+    let host = url.as_ref().and_then(Url::host_str).unwrap_or(target);
+    host.strip_suffix('.').unwrap_or(host).to_owned()
+}
+
 /// What can be told from the text alone, before the parser repairs anything (cases C1–C4).
 fn check_text(text: &str, allowed: &AllowedTargets) -> Result<(), TargetRefusal> {
     if text.chars().count() > TARGET_MAX_CHARS {

@@ -104,8 +104,10 @@ create index activity_seen_age_idx on activity_seen (seen_at);
 create table deliveries (
     delivery_id   uuid        not null,
     firm_id       uuid        not null,
-    hook_id       uuid        not null,
-    occurrence_id uuid        not null,
+    hook_id       uuid,
+    occurrence_id uuid,
+    run_id        uuid,
+    step_id       uuid,
     trigger       text        not null,
     form_id       uuid        not null,
     response_id   uuid        not null,
@@ -119,9 +121,12 @@ create table deliveries (
     purged        boolean     not null default false,
     constraint deliveries_pkey primary key (delivery_id),
     constraint deliveries_state_check check (state in ('pending', 'delivered', 'failed', 'cancelled')),
-    constraint deliveries_cause_check check ((state = 'cancelled') = (cause is not null))
+    constraint deliveries_cause_check check ((state = 'cancelled') = (cause is not null)),
+    constraint deliveries_kind_check check (
+        (hook_id is null) = (occurrence_id is null) and (hook_id is null) <> (run_id is null)
+        and (run_id is null) = (step_id is null))
 );
-comment on table deliveries is 'Where each delivery stands.';
+comment on table deliveries is 'Where each delivery stands: an occurrence''s to a subscription, or a workflow step''s.';
 comment on column deliveries.purged is 'Whether what it sent was kept long enough, and is gone.';
 create index deliveries_ended_idx on deliveries (ended_at) where body_id is not null and not purged;
 create index deliveries_body_idx on deliveries (body_id) where body_id is not null and not purged;
@@ -139,6 +144,8 @@ create table attempts (
     error               text,
     retry_after_seconds bigint,
     hops                jsonb       not null,
-    constraint attempts_pkey primary key (delivery_id, number)
+    late                boolean     not null,
+    constraint attempts_pkey primary key (delivery_id, number, late)
 );
 comment on table attempts is 'The history of each delivery, try by try.';
+comment on column attempts.late is 'Its answer came after its lease was taken over, or after the delivery''s end.';

@@ -46,6 +46,16 @@ create index answers_response_idx on answers (firm_id, response_id);
 create index answers_age_idx on answers (received_at);
 comment on table answers is 'The first KiB of what a receiver said, as ciphertext under the key of the response.';
 
+create table step_headers (
+    delivery_id uuid  not null,
+    firm_id     uuid  not null,
+    response_id uuid  not null,
+    headers     bytea not null,
+    constraint step_headers_pkey primary key (delivery_id)
+);
+create index step_headers_response_idx on step_headers (firm_id, response_id);
+comment on table step_headers is 'Extra headers of workflow steps, as ciphertext under the key of the response.';
+
 create table webhook_secrets (
     firm_id    uuid        not null,
     secret     bytea       not null,

@@ -2,21 +2,26 @@
 create table lanes (
     lane_id      uuid        not null,
     firm_id      uuid        not null,
+    kind         text        not null,
+    host         text        not null,
     due_at       timestamptz,
-    paused       boolean     not null default false,
+    paused_at    timestamptz,
     cancel_cause text,
     gone         jsonb,
-    constraint lanes_pkey primary key (lane_id)
+    constraint lanes_pkey primary key (lane_id),
+    constraint lanes_kind_check check (kind in ('hook', 'step'))
 );
-comment on table lanes is 'One per subscription: claim and removal lock it, so the order of their commits decides.';
+comment on table lanes is 'One per subscription, and one per firm and host for workflow steps. Claim and removal lock it, so the order of their commits decides.';
+comment on column lanes.host is 'Where its work goes; what is in flight there has limits over all lanes.';
 comment on column lanes.due_at is 'When its next work is due; null when there is none.';
-comment on column lanes.paused is 'Set while its firm is suspended: nothing is claimed.';
+comment on column lanes.paused_at is 'Since when its firm is suspended: nothing is claimed.';
 comment on column lanes.cancel_cause is 'Set when its subscription was removed: what is left is cancelled with this cause.';
 comment on column lanes.gone is 'The last delivery that ended with 410, if none succeeded since.';
 create index lanes_due_idx on lanes (due_at)
-    where due_at is not null and cancel_cause is null and not paused;
+    where due_at is not null and cancel_cause is null and paused_at is null;
 create index lanes_firm_idx on lanes (firm_id);
 create index lanes_closed_idx on lanes (due_at) where due_at is not null and cancel_cause is not null;
+create index lanes_paused_idx on lanes (paused_at) where due_at is not null and paused_at is not null;
 
 create table outbox (
     delivery_id   uuid        not null,
@@ -36,6 +41,8 @@ create table outbox (
     leased_at     timestamptz,
     body_id       uuid,
     body_sha256   bytea,
+    tries_max     integer     not null,
+    step          jsonb,
     constraint outbox_pkey primary key (delivery_id),
     constraint outbox_lease_check check (leased_at is null or lease > 0)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
@@ -43,6 +50,9 @@ comment on table outbox is 'Deliveries that are not at their end. A work queue, 
 comment on column outbox.due_at is 'When the next try is due, or when the lease of the running one ends.';
 comment on column outbox.sequence is 'The last event of its stream, for the next one to follow.';
 comment on column outbox.lease is 'Fencing token: grows with each claim.';
+comment on column outbox.occurrence_id is 'What happened; a workflow step''s own delivery stands in for it.';
+comment on column outbox.tries_max is 'After so many tries in all it has failed.';
+comment on column outbox.step is 'What a workflow step sends; null for a subscription''s.';
 comment on column outbox.leased_at is 'When the running try was claimed; null between tries.';
 create index outbox_response_idx on outbox (firm_id, response_id);
 create index outbox_lane_idx on outbox (lane_id, due_at, position);

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryState, Hop};
 use domain::event::Event;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use domain::workflow::{StepName, StepOrder};
 use eventstore::RecordedEvent;
 use futures::future::BoxFuture;
 use sqlx::types::Json;
@@ -36,9 +39,40 @@ impl Projection for Deliveries {
 /// A batch of events sorted by the statement that takes them in.
 #[derive(Default)]
 struct Batch<'a> {
-    queued: Vec<(Uuid, &'a RecordedEvent, &'a Consignment)>,
+    queued: Vec<(Uuid, &'a RecordedEvent, Queued<'a>)>,
     attempts: Vec<(Uuid, Uuid, &'a Attempt)>,
     states: BTreeMap<Uuid, State>,
+}
+
+/// What was queued.
+#[derive(Clone, Copy)]
+enum Queued<'a> {
+    Hook(&'a Consignment),
+    Step(&'a StepOrder),
+}
+
+impl<'a> Queued<'a> {
+    const fn hook(self) -> Option<&'a Consignment> {
+        match self {
+            Self::Hook(consignment) => Some(consignment),
+            Self::Step(_) => None,
+        }
+    }
+
+    const fn step(self) -> Option<StepName> {
+        match self {
+            Self::Hook(_) => None,
+            Self::Step(order) => Some(order.step),
+        }
+    }
+
+    /// Trigger, form and response.
+    const fn about(self) -> (Trigger, Uuid, Uuid) {
+        match self {
+            Self::Hook(sent) => (sent.trigger, sent.form_id, sent.response_id),
+            Self::Step(sent) => (sent.trigger, sent.form_id, sent.response_id),
+        }
+    }
 }
 
 /// Where a delivery stands after the batch; what is none stays.
@@ -49,6 +83,18 @@ struct State {
     next_try_at: Option<DateTime<Utc>>,
     ended_at: Option<DateTime<Utc>>,
     body: Option<(Uuid, String)>,
+}
+
+impl State {
+    fn follow(&mut self, attempt: &Attempt, after: DeliveryState) {
+        self.state = after.name();
+        self.cause = attempt.cancelled.map(CancelCause::name);
+        self.next_try_at = attempt.next_try_at.map(Timestamp::get);
+        self.ended_at = (after != DeliveryState::Pending).then(|| attempt.finished_at.get());
+        if let (Some(id), Some(sha256)) = (attempt.body_id, &attempt.body_sha256) {
+            self.body = Some((id, sha256.clone()));
+        }
+    }
 }
 
 impl<'a> Batch<'a> {
@@ -67,18 +113,21 @@ impl<'a> Batch<'a> {
     fn push(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
         match event {
             DeliveryEvent::DeliveryQueued(consignment) => {
-                self.queued.push((id, recorded, consignment));
+                self.queued.push((id, recorded, Queued::Hook(consignment)));
+            }
+            DeliveryEvent::StepQueued(order) => {
+                self.queued.push((id, recorded, Queued::Step(order)));
+            }
+            DeliveryEvent::StepRetried(_) => {
+                let state = self.states.entry(id).or_default();
+                state.state = DeliveryState::Pending.name();
+                state.next_try_at = Some(recorded.context.recorded_at.get());
+                state.ended_at = None;
             }
             DeliveryEvent::DeliveryAttempted(attempt) => {
                 self.attempts.push((id, recorded.context.firm_id, attempt));
-                let state = self.states.entry(id).or_default();
-                state.state = attempt.state_after().name();
-                state.cause = attempt.cancelled.map(CancelCause::name);
-                state.next_try_at = attempt.next_try_at.map(domain::time::Timestamp::get);
-                let ends = attempt.state_after() != DeliveryState::Pending;
-                state.ended_at = ends.then(|| attempt.finished_at.get());
-                if let (Some(id), Some(sha256)) = (attempt.body_id, &attempt.body_sha256) {
-                    state.body = Some((id, sha256.clone()));
+                if let Some(after) = attempt.state_after() {
+                    self.states.entry(id).or_default().follow(attempt, after);
                 }
             }
             DeliveryEvent::DeliveryCancelled { cause } => {
@@ -94,27 +143,29 @@ impl<'a> Batch<'a> {
 
 async fn insert_queued(
     connection: &mut PgConnection,
-    queued: &[(Uuid, &RecordedEvent, &Consignment)],
+    queued: &[(Uuid, &RecordedEvent, Queued<'_>)],
 ) -> Result<(), sqlx::Error> {
     if queued.is_empty() {
         return Ok(());
     }
     sqlx::query(
-        "insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id,
-                                 response_id, created_at, next_try_at, state)
+        "insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, run_id, step_id,
+                                 trigger, form_id, response_id, created_at, next_try_at, state)
          select t.*, t.created_at, 'pending'
-           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::uuid[],
-                       $7::uuid[], $8::timestamptz[])
-                as t(delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id, response_id,
-                     created_at)",
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[],
+                       $7::text[], $8::uuid[], $9::uuid[], $10::timestamptz[])
+                as t(delivery_id, firm_id, hook_id, occurrence_id, run_id, step_id, trigger,
+                     form_id, response_id, created_at)",
     )
     .bind(queued.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(queued.iter().map(|(_, recorded, _)| recorded.context.firm_id).collect::<Vec<_>>())
-    .bind(queued.iter().map(|(.., c)| c.hook_id).collect::<Vec<_>>())
-    .bind(queued.iter().map(|(.., c)| c.occurrence_id).collect::<Vec<_>>())
-    .bind(queued.iter().map(|(.., c)| c.trigger.key()).collect::<Vec<_>>())
-    .bind(queued.iter().map(|(.., c)| c.form_id).collect::<Vec<_>>())
-    .bind(queued.iter().map(|(.., c)| c.response_id).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.hook().map(|c| c.hook_id)).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.hook().map(|c| c.occurrence_id)).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.step().map(|step| step.run_id)).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.step().map(|step| step.step_id)).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.about().0.key()).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.about().1).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.about().2).collect::<Vec<_>>())
     .bind(queued.iter().map(|(_, r, _)| r.context.recorded_at.get()).collect::<Vec<_>>())
     .execute(connection)
     .await?;
@@ -131,10 +182,10 @@ async fn insert_attempts(
     let each = || attempts.iter().map(|(.., attempt)| *attempt);
     sqlx::query(
         "insert into attempts (delivery_id, firm_id, number, started_at, finished_at, outcome,
-                               status, error, retry_after_seconds, hops)
+                               status, error, retry_after_seconds, hops, late)
          select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::timestamptz[],
                               $5::timestamptz[], $6::text[], $7::int[], $8::text[], $9::bigint[],
-                              $10::jsonb[])",
+                              $10::jsonb[], $11::boolean[])",
     )
     .bind(attempts.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(attempts.iter().map(|(_, firm_id, _)| *firm_id).collect::<Vec<_>>())
@@ -146,6 +197,7 @@ async fn insert_attempts(
     .bind(each().map(|a| a.error.as_deref()).collect::<Vec<_>>())
     .bind(each().map(|a| a.retry_after_seconds.map(u64::cast_signed)).collect::<Vec<_>>())
     .bind(each().map(|a| Json(&a.hops)).collect::<Vec<_>>())
+    .bind(each().map(|a| a.late.is_some()).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -181,8 +233,16 @@ async fn update_states(
     Ok(())
 }
 
-/// Marks deliveries whose body was kept long enough, and answers the bodies that no other delivery
-/// still needs: at most `limit` deliveries at a time.
+/// Deliveries whose body was kept long enough.
+#[derive(Debug, Default)]
+pub struct Purged {
+    /// They.
+    pub delivery_ids: Vec<Uuid>,
+    /// The bodies that no other delivery still needs.
+    pub body_ids: Vec<Uuid>,
+}
+
+/// Marks deliveries whose body was kept long enough: at most `limit` at a time.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -190,8 +250,8 @@ pub async fn purge(
     connection: &mut PgConnection,
     (delivered_before, failed_before): (DateTime<Utc>, DateTime<Utc>),
     limit: i64,
-) -> Result<(u64, Vec<Uuid>), sqlx::Error> {
-    let bodies: Vec<Uuid> = sqlx::query_scalar(
+) -> Result<Purged, sqlx::Error> {
+    let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "update deliveries set purged = true
           where delivery_id = any(array(
                 select delivery_id from deliveries
@@ -199,15 +259,15 @@ pub async fn purge(
                    and ended_at <= greatest($1, $2)
                    and ended_at <= case when state = 'delivered' then $1 else $2 end
                  order by ended_at limit $3 for update skip locked))
-         returning body_id",
+         returning delivery_id, body_id",
     )
     .bind(delivered_before)
     .bind(failed_before)
     .bind(limit)
     .fetch_all(&mut *connection)
     .await?;
-    let purged = bodies.len() as u64;
-    let unused = sqlx::query_scalar(
+    let (delivery_ids, bodies): (Vec<Uuid>, Vec<Uuid>) = rows.into_iter().unzip();
+    let body_ids = sqlx::query_scalar(
         "select distinct body_id from unnest($1::uuid[]) as t(body_id)
           where not exists (select 1 from deliveries d
                              where d.body_id = t.body_id and not d.purged)",
@@ -215,7 +275,7 @@ pub async fn purge(
     .bind(bodies)
     .fetch_all(connection)
     .await?;
-    Ok((purged, unused))
+    Ok(Purged { delivery_ids, body_ids })
 }
 
 /// A delivery as it is read.
@@ -223,8 +283,12 @@ pub async fn purge(
 pub struct DeliveryRow {
     /// Its id.
     pub delivery_id: Uuid,
-    /// The subscription.
-    pub hook_id: Uuid,
+    /// The subscription, unless it is a workflow step's.
+    pub hook_id: Option<Uuid>,
+    /// The run of the workflow whose step sends it.
+    pub run_id: Option<Uuid>,
+    /// The step that sends it.
+    pub step_id: Option<Uuid>,
     /// The trigger's key.
     pub trigger: String,
     /// The form.
@@ -262,6 +326,8 @@ pub struct AttemptRow {
     pub retry_after_seconds: Option<i64>,
     /// Every request of the try in order.
     pub hops: Json<Vec<Hop>>,
+    /// Whether the answer came too late to count.
+    pub late: bool,
 }
 
 /// The newest deliveries of a firm, newest first.
@@ -274,8 +340,8 @@ pub async fn list(
     limit: i64,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(
-        "select delivery_id, hook_id, trigger, form_id, response_id, state, cause, created_at,
-                next_try_at, body_sha256
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256
            from deliveries where firm_id = $1
           order by created_at desc, delivery_id desc limit $2",
     )
@@ -295,13 +361,26 @@ pub async fn find(
     delivery_id: Uuid,
 ) -> Result<Option<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(
-        "select delivery_id, hook_id, trigger, form_id, response_id, state, cause, created_at,
-                next_try_at, body_sha256
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256
            from deliveries where delivery_id = $1 and firm_id = $2",
     )
     .bind(delivery_id)
     .bind(firm_id)
     .fetch_optional(pool)
+    .await
+}
+
+/// Whether what it sent was kept long enough, and is gone.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_purged(pool: &PgPool, delivery_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select coalesce(bool_or(purged), false) from deliveries where delivery_id = $1",
+    )
+    .bind(delivery_id)
+    .fetch_one(pool)
     .await
 }
 
@@ -321,8 +400,9 @@ pub async fn count(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
 /// If the database does not answer.
 pub async fn attempts(pool: &PgPool, delivery_id: Uuid) -> Result<Vec<AttemptRow>, sqlx::Error> {
     sqlx::query_as(
-        "select number, started_at, finished_at, outcome, status, error, retry_after_seconds, hops
-           from attempts where delivery_id = $1 order by number",
+        "select number, started_at, finished_at, outcome, status, error, retry_after_seconds, hops,
+                late
+           from attempts where delivery_id = $1 order by number, late",
     )
     .bind(delivery_id)
     .fetch_all(pool)

@@ -211,6 +211,65 @@ pub async fn is_active(pool: &PgPool, firm_id: Uuid) -> Result<Option<bool>, sql
         .await
 }
 
+/// Whether this firm is suspended.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_suspended(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (select 1 from firms where firm_id = $1 and status = 'suspended')",
+    )
+    .bind(firm_id)
+    .fetch_one(connection)
+    .await
+}
+
+/// Whether this firm is closed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_closed(pool: &PgPool, firm_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (select 1 from firms where firm_id = $1 and status = 'closed')",
+    )
+    .bind(firm_id)
+    .fetch_one(pool)
+    .await
+}
+
+/// How this firm stands, if it is known; it stays so until the transaction ends.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn hold_open(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<Option<Standing>, sqlx::Error> {
+    let row: Option<(bool, bool)> = sqlx::query_as(
+        "select leads_in_full, status = 'closed' from firms where firm_id = $1 for share",
+    )
+    .bind(firm_id)
+    .fetch_optional(connection)
+    .await?;
+    Ok(row.map(
+        |(leads_in_full, closed)| {
+            if closed { Standing::Closed } else { Standing::Open(Plan { leads_in_full }) }
+        },
+    ))
+}
+
+/// Whether a firm can still have anything sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It can, with this plan; while it is suspended, later.
+    Open(Plan),
+    /// Never again.
+    Closed,
+}
+
 /// How a firm sends mail.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct SenderRow {

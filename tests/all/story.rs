@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::commands::{keys, secrets};
 use domain::context::Actor;
+use domain::pressure::Room;
 use domain::signature::{SignedRequest, verify};
 use serde_json::{Value, json};
 use tests::{Firm, Received, Receiver, Reply, World, activity, own_cluster};
@@ -324,7 +325,7 @@ async fn e5_a_try_nobody_recorded_counts_and_is_sent_again_when_its_lease_ends()
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
     world.fan_out().await;
-    let lost = deliverer::claim::claim(world.courier(), 10).await.unwrap();
+    let lost = deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap();
     assert_eq!(lost.len(), 1);
     world.pass(Duration::from_secs(119));
     assert_eq!(world.deliver().await, 0);
@@ -348,11 +349,11 @@ async fn an_interrupted_last_try_ends_the_delivery_as_failed() {
     world.submit(&firm).await;
     world.fan_out().await;
     for number in 1..=8 {
-        let claimed = deliverer::claim::claim(world.courier(), 10).await.unwrap();
+        let claimed = deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap();
         assert_eq!(claimed[0].number, number);
         world.pass(Duration::from_secs(120));
     }
-    assert!(deliverer::claim::claim(world.courier(), 10).await.unwrap().is_empty());
+    assert!(deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap().is_empty());
     world.project().await;
     let id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
         .fetch_one(world.pool())
@@ -373,7 +374,7 @@ async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retrie
         world.submit(&firm).await;
     }
     world.fan_out().await;
-    let claimed = deliverer::claim::claim(world.courier(), 10).await.unwrap();
+    let claimed = deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap();
     let [arrives, fails, lost] = <[_; 3]>::try_from(claimed).ok().unwrap();
     let path = format!("/hooks/{hook_id}");
     world.call(&firm.key, "DELETE", &path, Value::Null).await;
@@ -433,13 +434,13 @@ async fn answers_recorded_together_leave_the_lane_awake() {
         world.submit(&firm).await;
     }
     world.fan_out().await;
-    let claimed = deliverer::claim::claim(world.courier(), 18).await.unwrap();
+    let claimed = deliverer::claim::claim(world.courier(), &Room::of(24)).await.unwrap();
     assert_eq!(claimed.len(), 18);
     let batch: Vec<_> = claimed[..16].iter().map(|one| finished(&world, one, 200)).collect();
     deliverer::record::record(world.courier(), &batch).await.unwrap();
-    let next = deliverer::claim::claim(world.courier(), 100).await.unwrap();
+    let next = deliverer::claim::claim(world.courier(), &Room::of(100)).await.unwrap();
     assert_eq!(next.len(), 30, "two are in flight, and 30 places are free");
-    assert!(deliverer::claim::claim(world.courier(), 100).await.unwrap().is_empty());
+    assert!(deliverer::claim::claim(world.courier(), &Room::of(100)).await.unwrap().is_empty());
 }
 
 fn finished(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::IntoResponse;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -15,6 +15,8 @@ use tokio::sync::watch;
 /// One request as it arrived.
 #[derive(Debug, Clone)]
 pub struct Received {
+    /// The method.
+    pub method: Method,
     /// Path and query.
     pub uri: Uri,
     /// Headers.
@@ -125,13 +127,14 @@ impl Receiver {
 
 async fn receive(
     State(shared): State<Shared>,
+    method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> impl IntoResponse {
     let reply = {
         let mut script = shared.script.lock().unwrap();
-        script.received.push(Received { uri, headers, body });
+        script.received.push(Received { method, uri, headers, body });
         script.replies.pop_front().unwrap_or_else(|| Reply::status(200))
     };
     shared.count.send_modify(|count| *count += 1);

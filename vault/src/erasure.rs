@@ -28,6 +28,8 @@ pub async fn erase(
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         "delete from answers
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from step_headers
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
     ] {
         sqlx::query(statement)
             .bind(&firm_ids)

@@ -17,6 +17,7 @@ pub mod reports;
 pub mod responses;
 mod seal;
 pub mod secrets;
+pub mod step_headers;
 
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{Identity, Recipient};

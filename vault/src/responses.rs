@@ -161,6 +161,21 @@ pub async fn lock_submitted(
         .collect())
 }
 
+/// The form of a response, if it is there.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn form_of(
+    connection: &mut PgConnection,
+    subject: Subject,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select form_id from responses where firm_id = $1 and response_id = $2")
+        .bind(subject.firm_id)
+        .bind(subject.subject_id)
+        .fetch_optional(connection)
+        .await
+}
+
 /// A response of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct OfPerson {

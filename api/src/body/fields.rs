@@ -26,6 +26,9 @@ pub(crate) enum FieldError {
     /// It must be an object.
     #[error("`{0}` must be an object")]
     NotAnObject(&'static str),
+    /// It must be `true` or `false`.
+    #[error("`{0}` must be true or false")]
+    NotABoolean(&'static str),
     /// It has a greatest length, in characters.
     #[error("`{0}` must have at most {1} characters")]
     TooLong(&'static str, usize),
@@ -72,6 +75,15 @@ impl Fields {
             None | Some(Json::Null) => Ok(None),
             Some(Json::String(text)) => parse_id(&text).map(Some).ok_or(FieldError::NotAnId(name)),
             Some(_) => Err(FieldError::NotAnId(name)),
+        }
+    }
+
+    /// A boolean that may be left out.
+    pub(crate) fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
+        match self.0.remove(name) {
+            None => Ok(None),
+            Some(Json::Bool(value)) => Ok(Some(value)),
+            Some(_) => Err(FieldError::NotABoolean(name)),
         }
     }
 

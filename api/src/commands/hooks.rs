@@ -87,7 +87,7 @@ fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
 }
 
 /// As text, then by name: DNS refuses only on proof (ruling 17).
-async fn check_target(service: &Service, target_url: &str) -> Result<(), Error> {
+pub(super) async fn check_target(service: &Service, target_url: &str) -> Result<(), Error> {
     let target = parse_target(target_url, &service.allowed)?;
     if service.names.prove_private(&target).await {
         return Err(Error::PrivateTarget);

@@ -4,6 +4,7 @@ pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
 pub mod secrets;
+pub(crate) mod steps;
 pub mod tokens;
 
 use projector::firms;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use domain::delivery::Hop;
+use domain::delivery::{Hop, Outcome};
 use domain::time::Timestamp;
 use projector::deliveries::{self, AttemptRow, DeliveryRow};
 use projector::firms;
@@ -35,7 +35,12 @@ pub(super) struct Page {
 #[derive(Debug, Serialize)]
 pub(super) struct Delivery {
     id: Uuid,
-    hook_id: Uuid,
+    hook_id: Option<Uuid>,
+    /// Only of a workflow step's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_id: Option<Uuid>,
     trigger: String,
     form_id: Uuid,
     response_id: Uuid,
@@ -60,6 +65,9 @@ struct Attempt {
     retry_after_seconds: Option<i64>,
     hops: Vec<Hop>,
     answer: Option<String>,
+    /// Only where the answer came too late to count.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    late: bool,
 }
 
 /// Lists the newest, without their attempts.
@@ -119,16 +127,22 @@ async fn answers_to(
 fn with_answers(attempts: Vec<AttemptRow>, mut answers: HashMap<i32, String>) -> Vec<Attempt> {
     attempts
         .into_iter()
-        .map(|row| Attempt {
-            number: row.number,
-            started_at: row.started_at.into(),
-            finished_at: row.finished_at.into(),
-            outcome: row.outcome,
-            status: row.status,
-            error: row.error,
-            retry_after_seconds: row.retry_after_seconds,
-            hops: row.hops.0,
-            answer: answers.remove(&row.number),
+        .map(|row| {
+            // A try that was cut off said nothing; its late answer did.
+            let cut_off = row.outcome == Outcome::Interrupted.name();
+            let answer = if cut_off { None } else { answers.remove(&row.number) };
+            Attempt {
+                number: row.number,
+                started_at: row.started_at.into(),
+                finished_at: row.finished_at.into(),
+                outcome: row.outcome,
+                status: row.status,
+                error: row.error,
+                retry_after_seconds: row.retry_after_seconds,
+                hops: row.hops.0,
+                answer,
+                late: row.late,
+            }
         })
         .collect()
 }
@@ -138,6 +152,8 @@ impl From<DeliveryRow> for Delivery {
         Self {
             id: row.delivery_id,
             hook_id: row.hook_id,
+            run_id: row.run_id,
+            step_id: row.step_id,
             trigger: row.trigger,
             form_id: row.form_id,
             response_id: row.response_id,
@@ -181,6 +197,7 @@ mod tests {
             error: None,
             retry_after_seconds: None,
             hops: Column(Vec::new()),
+            late: false,
         };
         let answers = HashMap::from([(2, "down".to_owned())]);
         let attempts = with_answers(vec![attempt(1), attempt(2)], answers);
@@ -192,7 +209,9 @@ mod tests {
     fn a_listed_delivery_has_this_shape() {
         let row = DeliveryRow {
             delivery_id: Uuid::from_u128(1),
-            hook_id: Uuid::from_u128(2),
+            hook_id: Some(Uuid::from_u128(2)),
+            run_id: None,
+            step_id: None,
             trigger: "form_submitted".into(),
             form_id: Uuid::from_u128(3),
             response_id: Uuid::from_u128(4),

@@ -10,6 +10,7 @@ pub(crate) mod health;
 mod keys;
 mod path;
 mod secrets;
+mod workflow_steps;
 
 use axum::Router;
 use axum::routing::{delete, get, post};
@@ -28,7 +29,14 @@ pub fn router(service: Service) -> Router {
         .route("/webhook-secret/rotate", post(secrets::rotate))
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show));
-    let v1 = Router::new().route("/activity", post(activity::report)).nest("/firms/{firm}", firm);
+    let steps = Router::new()
+        .route("/", post(workflow_steps::queue))
+        .route("/{run_id}/{step_id}", get(workflow_steps::show))
+        .route("/{run_id}/{step_id}/retry", post(workflow_steps::retry));
+    let v1 = Router::new()
+        .route("/activity", post(activity::report))
+        .nest("/workflow-steps", steps)
+        .nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)
         .route("/livez", get(health::live))

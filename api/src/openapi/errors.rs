@@ -48,6 +48,9 @@ fn when(error: &Error) -> &'static str {
         | Error::FirmNotFound
         | Error::DeliveryNotFound
         | Error::TooManyKeys
+        | Error::ResponseNotFound
+        | Error::NotFailed
+        | Error::BodyPurged
         | Error::ClockOff(_) => "The internal door answers so.",
     }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::subscription::RemovalReason;
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
+use crate::workflow::StepOrder;
 
 /// Where a delivery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,8 @@ pub enum CancelCause {
     TargetGone,
     /// The firm was closed.
     FirmClosed,
+    /// The firm was suspended for too long (ruling 28).
+    FirmSuspended,
     /// What it would have told was erased.
     SourceErased,
     /// A partial submission that was finished before its first try.
@@ -67,6 +70,28 @@ pub struct Consignment {
     pub form_id: Uuid,
     /// The response it is about.
     pub response_id: Uuid,
+}
+
+/// A workflow step's delivery that begins anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retried {
+    /// What is sent, as before.
+    pub order: StepOrder,
+    /// The tries before.
+    pub tries: u32,
+    /// The bytes that are sent again; none if no try came so far.
+    pub body: Option<SentBody>,
+}
+
+/// Bytes that were frozen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SentBody {
+    /// Their id in the vault.
+    pub id: Uuid,
+    /// SHA-256 of them, lower-case hex.
+    pub sha256: String,
 }
 
 /// One request of a try; more than one when it was redirected.
@@ -111,6 +136,19 @@ pub struct Attempt {
     pub answer_sha256: Option<String>,
     /// Why the delivery was taken back while the try was under way, if it was and did not arrive.
     pub cancelled: Option<CancelCause>,
+    /// Set when its answer came after its lease was taken over, or after the delivery's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<Late>,
+}
+
+/// What an answer that came too late still does (case E21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Late {
+    /// It is a success, and the delivery was pending: it is delivered.
+    Arrived,
+    /// It is kept in history, and changes nothing.
+    Noted,
 }
 
 impl Attempt {
@@ -131,13 +169,21 @@ impl Attempt {
             body_sha256: None,
             answer_sha256: None,
             cancelled: None,
+            late: None,
         }
     }
 
-    /// Where its delivery stands after it.
+    /// The bytes it sent, if they were built.
     #[must_use]
-    pub const fn state_after(&self) -> DeliveryState {
-        match self.outcome {
+    pub fn body(&self) -> Option<SentBody> {
+        Some(SentBody { id: self.body_id?, sha256: self.body_sha256.clone()? })
+    }
+
+    /// Where its delivery stands after it; none if it changes nothing.
+    #[must_use]
+    pub const fn state_after(&self) -> Option<DeliveryState> {
+        Some(match self.outcome {
+            _ if matches!(self.late, Some(Late::Noted)) => return None,
             _ if self.cancelled.is_some() => DeliveryState::Cancelled,
             Outcome::Delivered => DeliveryState::Delivered,
             Outcome::Failed => DeliveryState::Failed,
@@ -145,7 +191,7 @@ impl Attempt {
             // Cut off at its last try: nothing is due any more (ruling 23).
             Outcome::Interrupted if self.next_try_at.is_none() => DeliveryState::Failed,
             Outcome::Interrupted => DeliveryState::Pending,
-        }
+        })
     }
 }
 
@@ -195,6 +241,7 @@ impl std::str::FromStr for CancelCause {
             Self::KeyRevoked,
             Self::TargetGone,
             Self::FirmClosed,
+            Self::FirmSuspended,
             Self::SourceErased,
             Self::FinishedLater,
         ];
@@ -216,6 +263,7 @@ impl CancelCause {
             Self::KeyRevoked => "key_revoked",
             Self::TargetGone => "target_gone",
             Self::FirmClosed => "firm_closed",
+            Self::FirmSuspended => "firm_suspended",
             Self::SourceErased => "source_erased",
             Self::FinishedLater => "finished_later",
         }

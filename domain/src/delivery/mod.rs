@@ -11,6 +11,7 @@
 
 mod history;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -18,18 +19,29 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{Answer, Verdict};
 use crate::event::{aggregate, domain_event};
 use crate::retry::Schedule;
+use crate::workflow::StepOrder;
 
-pub use history::{Attempt, CancelCause, Consignment, DeliveryState, Hop, Outcome, UnknownCause};
+pub use history::{
+    Attempt, CancelCause, Consignment, DeliveryState, Hop, Late, Outcome, Retried, SentBody,
+    UnknownCause,
+};
 
 /// How long a claimed try belongs to the process that claimed it (contract: a server that stops
 /// mid-send causes a resend after 2 minutes; ruling 23).
 pub const LEASE: Duration = Duration::from_secs(120);
+
+/// How long a suspended firm's queue waits for it; then it is cancelled (ruling 28).
+pub const SUSPENDED_WAIT: Duration = Duration::from_secs(72 * 60 * 60);
 
 /// One stream per delivery.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     state: Option<DeliveryState>,
     tries: u32,
+    /// The tries whose answers are in history.
+    answered: BTreeSet<u32>,
+    step: Option<StepOrder>,
+    body: Option<SentBody>,
 }
 
 /// What can be asked of a delivery.
@@ -37,6 +49,10 @@ pub struct Delivery {
 pub enum DeliveryCommand {
     /// Queue it.
     Queue(Consignment),
+    /// Queue a workflow step's.
+    QueueStep(StepOrder),
+    /// Try a workflow step's anew.
+    RetryStep,
     /// Record a try.
     Record {
         /// The try.
@@ -57,6 +73,10 @@ pub enum DeliveryCommand {
 pub enum DeliveryEvent {
     /// It was queued; that this is the first event of its stream makes it once per subscription.
     DeliveryQueued(Consignment),
+    /// A workflow step's was queued.
+    StepQueued(StepOrder),
+    /// A workflow step's that had failed is tried anew.
+    StepRetried(Retried),
     /// A try was made.
     DeliveryAttempted(Attempt),
     /// It was taken back.
@@ -66,7 +86,13 @@ pub enum DeliveryEvent {
     },
 }
 
-domain_event!(DeliveryEvent { DeliveryQueued, DeliveryAttempted, DeliveryCancelled });
+domain_event!(DeliveryEvent {
+    DeliveryQueued,
+    StepQueued,
+    StepRetried,
+    DeliveryAttempted,
+    DeliveryCancelled,
+});
 aggregate!(Delivery, DeliveryCommand, DeliveryEvent, DeliveryRejection);
 
 /// Why a command on a delivery was refused.
@@ -78,6 +104,12 @@ pub enum DeliveryRejection {
     /// A try with this number is recorded, or one before it is not.
     #[error("the try is out of order")]
     OutOfOrder,
+    /// Not a workflow step's.
+    #[error("the delivery is not of a workflow step")]
+    NotAStep,
+    /// Not failed: under way, delivered or cancelled.
+    #[error("only a failed step is tried anew")]
+    NotFailed,
 }
 
 /// What a try's answer leads to.
@@ -136,7 +168,11 @@ impl Delivery {
             (DeliveryCommand::Queue(consignment), None) => {
                 Ok(vec![DeliveryEvent::DeliveryQueued(consignment.clone())])
             }
-            (DeliveryCommand::Queue(_), Some(_)) => Ok(Vec::new()),
+            (DeliveryCommand::QueueStep(order), None) => {
+                Ok(vec![DeliveryEvent::StepQueued(order.clone())])
+            }
+            (DeliveryCommand::Queue(_) | DeliveryCommand::QueueStep(_), Some(_)) => Ok(Vec::new()),
+            (DeliveryCommand::RetryStep, state) => self.retried(state),
             (DeliveryCommand::Record { attempt, withdrawn }, Some(DeliveryState::Pending)) => {
                 if attempt.number != self.tries + 1 {
                     return Err(DeliveryRejection::OutOfOrder);
@@ -152,6 +188,40 @@ impl Delivery {
         }
     }
 
+    /// A failed step has five new tries under the same ids, with the same bytes (ruling 33).
+    fn retried(
+        &self,
+        state: Option<DeliveryState>,
+    ) -> Result<Vec<DeliveryEvent>, DeliveryRejection> {
+        let order = self.step.clone().ok_or(DeliveryRejection::NotAStep)?;
+        if state != Some(DeliveryState::Failed) {
+            return Err(DeliveryRejection::NotFailed);
+        }
+        let retried = Retried { order, tries: self.tries, body: self.body.clone() };
+        Ok(vec![DeliveryEvent::StepRetried(retried)])
+    }
+
+    /// What it sends, if it is a workflow step's.
+    #[must_use]
+    pub const fn step(&self) -> Option<&StepOrder> {
+        self.step.as_ref()
+    }
+
+    /// What the answer of a try leads to that came after its lease was taken over, or after the end
+    /// (case E21); nothing if history has it already: whoever recorded it did not hear so.
+    #[must_use]
+    pub fn record_late(&self, mut attempt: Attempt) -> Option<(Late, DeliveryEvent)> {
+        if self.answered.contains(&attempt.number) {
+            return None;
+        }
+        let arrives = attempt.outcome == Outcome::Delivered;
+        let pending = self.state == Some(DeliveryState::Pending);
+        let late = if arrives && pending { Late::Arrived } else { Late::Noted };
+        attempt.late = Some(late);
+        attempt.next_try_at = None;
+        Some((late, DeliveryEvent::DeliveryAttempted(attempt)))
+    }
+
     /// Where it stands; nothing before it is queued.
     #[must_use]
     pub const fn state(&self) -> Option<DeliveryState> {
@@ -161,9 +231,18 @@ impl Delivery {
     fn absorb(&mut self, event: &DeliveryEvent) {
         match event {
             DeliveryEvent::DeliveryQueued(_) => self.state = Some(DeliveryState::Pending),
+            DeliveryEvent::StepQueued(order) => {
+                self.state = Some(DeliveryState::Pending);
+                self.step = Some(order.clone());
+            }
+            DeliveryEvent::StepRetried(_) => self.state = Some(DeliveryState::Pending),
             DeliveryEvent::DeliveryAttempted(attempt) => {
-                self.tries = attempt.number;
-                self.state = Some(attempt.state_after());
+                self.tries = self.tries.max(attempt.number);
+                self.state = attempt.state_after().or(self.state);
+                if attempt.outcome != Outcome::Interrupted {
+                    self.answered.insert(attempt.number);
+                }
+                self.body = attempt.body().or(self.body.take());
             }
             DeliveryEvent::DeliveryCancelled { .. } => self.state = Some(DeliveryState::Cancelled),
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
+use crate::workflow::{StepMethod, StepName};
 use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 use uuid::Uuid;
 
@@ -36,6 +37,7 @@ fn attempt(number: u32, outcome: Outcome) -> Attempt {
         body_sha256: None,
         answer_sha256: None,
         cancelled: None,
+        late: None,
     }
 }
 
@@ -124,4 +126,77 @@ fn d6_a_2xx_and_a_final_answer_end_it_at_once() {
     assert_eq!(outcome(204), Outcome::Delivered);
     assert_eq!(outcome(404), Outcome::Failed);
     assert_eq!(outcome(410), Outcome::Failed);
+}
+
+#[test]
+fn e21_a_late_success_arrives_while_it_is_pending_and_nothing_else_late_counts() {
+    let cut_off = |number| {
+        let at = attempt(number, Outcome::Interrupted);
+        DeliveryEvent::DeliveryAttempted(Attempt { next_try_at: Some(at.finished_at), ..at })
+    };
+    let mut delivery = Delivery::default();
+    delivery.absorb(&queued());
+    delivery.absorb(&cut_off(1));
+    let late =
+        |delivery: &Delivery, number, outcome| delivery.record_late(attempt(number, outcome));
+    let (busy, event) = late(&delivery, 1, Outcome::Retry).unwrap();
+    assert_eq!(busy, Late::Noted);
+    let mut noted = delivery.clone();
+    noted.absorb(&event);
+    assert_eq!(noted.state(), Some(DeliveryState::Pending));
+    assert!(noted.record_late(attempt(1, Outcome::Retry)).is_none(), "recorded once");
+
+    let (arrived, event) = late(&delivery, 1, Outcome::Delivered).unwrap();
+    assert_eq!(arrived, Late::Arrived);
+    delivery.absorb(&event);
+    assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
+    let (second, event) = late(&delivery, 2, Outcome::Failed).unwrap();
+    assert_eq!(second, Late::Noted);
+    delivery.absorb(&event);
+    assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
+}
+
+fn order() -> StepOrder {
+    StepOrder {
+        step: StepName { run_id: Uuid::from_u128(1), step_id: Uuid::from_u128(2) },
+        trigger: Trigger::FormSubmitted,
+        form_id: Uuid::from_u128(3),
+        response_id: Uuid::from_u128(4),
+        method: StepMethod::Put,
+        url: "https://a.example/".into(),
+        extra_headers: 0,
+        test: false,
+    }
+}
+
+#[test]
+fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
+    let step = DeliveryEvent::StepQueued(order());
+    given(vec![]).when(DeliveryCommand::QueueStep(order())).then_expect_events(vec![step.clone()]);
+    given(vec![step.clone()]).when(DeliveryCommand::QueueStep(order())).then_expect_events(vec![]);
+    let sent = SentBody { id: Uuid::from_u128(9), sha256: "ab".into() };
+    let mut first = attempt(1, Outcome::Retry);
+    first.body_id = Some(sent.id);
+    first.body_sha256 = Some(sent.sha256.clone());
+    let first = DeliveryEvent::DeliveryAttempted(first);
+    let failed = vec![step.clone(), first.clone(), attempted(2, Outcome::Failed)];
+    let anew = Retried { order: order(), tries: 2, body: Some(sent) };
+    given(failed)
+        .when(DeliveryCommand::RetryStep)
+        .then_expect_events(vec![DeliveryEvent::StepRetried(anew)]);
+    for not_failed in [
+        vec![step.clone()],
+        vec![step.clone(), first],
+        vec![step.clone(), attempted(1, Outcome::Delivered)],
+        vec![step, DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmClosed }],
+    ] {
+        given(not_failed)
+            .when(DeliveryCommand::RetryStep)
+            .then_expect_error(DeliveryRejection::NotFailed);
+    }
+    for no_step in [vec![], vec![queued(), attempted(1, Outcome::Failed)]] {
+        given(no_step)
+            .when(DeliveryCommand::RetryStep)
+            .then_expect_error(DeliveryRejection::NotAStep);
+    }
 }

@@ -7,6 +7,7 @@ use deliverer::engine::turn;
 use deliverer::outgoing::Exchange;
 use deliverer::record::{Finished, record};
 use domain::answer::Answer;
+use domain::pressure::Room;
 use eventstore::connect;
 use serde_json::json;
 use sqlx::PgPool;
@@ -134,7 +135,7 @@ fn finished(world: &World, claimed: Claimed, status: u16) -> Finished {
 async fn claimed(world: &World, firm: &Firm) -> (Uuid, Claimed) {
     let response_id = submit(world, firm, "a@example.com").await;
     world.fan_out().await;
-    let mut claimed = claim(world.courier(), 10).await.unwrap();
+    let mut claimed = claim(world.courier(), &Room::of(16)).await.unwrap();
     (response_id, claimed.pop().unwrap())
 }
 

@@ -1,0 +1,198 @@
+//! Webhooks of workflow steps: queued, shown, tried anew (ruling 33).
+
+use domain::context::Actor;
+use domain::delivery::{
+    Attempt, CancelCause, Delivery, DeliveryCommand, DeliveryEvent, DeliveryRejection,
+    DeliveryState,
+};
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use domain::workflow::{StepMethod, StepName, StepOrder, check_headers};
+use eventstore::{AppendError, CommandError, NewEvent, RecordedEvent, StreamName, load_many};
+use projector::deliveries;
+use projector::firms::{self, Standing};
+use uuid::Uuid;
+use vault::step_headers::{self, Headers};
+use vault::{DataKey, Subject, responses};
+
+use super::hooks::check_target;
+use crate::error::Error;
+use crate::service::Service;
+
+/// A step's webhook as it is asked for: the right shape, in the workflow engine's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewStep {
+    /// The firm.
+    pub(crate) firm_id: Uuid,
+    /// Which step of which run.
+    pub(crate) name: StepName,
+    /// How.
+    pub(crate) method: StepMethod,
+    /// Where to.
+    pub(crate) url: String,
+    /// Extra headers.
+    pub(crate) headers: Headers,
+    /// The key of a trigger.
+    pub(crate) trigger: String,
+    /// The response it is about.
+    pub(crate) response_id: Uuid,
+    /// Whether the run is a test.
+    pub(crate) test: bool,
+}
+
+/// A step's webhook as the log has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StepView {
+    /// Which step of which run.
+    pub(crate) name: StepName,
+    /// Where it stands.
+    pub(crate) state: DeliveryState,
+    /// Why it was cancelled, if it was.
+    pub(crate) cause: Option<CancelCause>,
+    /// When the next try is due.
+    pub(crate) next_try_at: Option<Timestamp>,
+    /// Its tries so far.
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+/// Queues a step's webhook; the same step again changes nothing.
+///
+/// # Errors
+/// `unknown_trigger`, `invalid_target`, `invalid_request` (the headers), `firm_not_found`,
+/// `firm_inactive` (it is closed), `response_not_found`.
+pub(crate) async fn queue(
+    service: &Service,
+    new: NewStep,
+    actor: Actor,
+) -> Result<StepView, Error> {
+    check_target(service, &new.url).await?;
+    check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
+    let subject = Subject { firm_id: new.firm_id, subject_id: new.response_id };
+    let mut keys = service.keyring.find(&[subject]).await?;
+    let name = new.name;
+    append(service, new, (subject, keys.remove(&subject)), actor).await?;
+    show(service, name).await
+}
+
+async fn append(
+    service: &Service,
+    new: NewStep,
+    (subject, key): (Subject, Option<DataKey>),
+    actor: Actor,
+) -> Result<(), Error> {
+    let mut appending = service.store.begin().await?;
+    let connection = appending.connection();
+    let standing = firms::hold_open(connection, new.firm_id).await?.ok_or(Error::FirmNotFound)?;
+    let Standing::Open(plan) = standing else {
+        return Err(Error::FirmInactive);
+    };
+    let offered = |trigger: &Trigger| trigger.offered_to(plan);
+    let trigger = new.trigger.parse().ok().filter(offered).ok_or(Error::UnknownTrigger)?;
+    let form_id = responses::form_of(connection, subject).await?;
+    let (Some(form_id), Some(key)) = (form_id, key) else {
+        return Err(Error::ResponseNotFound);
+    };
+    let order = StepOrder {
+        step: new.name,
+        trigger,
+        form_id,
+        response_id: new.response_id,
+        method: new.method,
+        url: new.url,
+        extra_headers: new.headers.len(),
+        test: new.test,
+    };
+    let (delivery_id, context) = (new.name.delivery_id(), service.context(new.firm_id, actor));
+    let queued = Delivery::default().decide(&DeliveryCommand::QueueStep(order)).unwrap_or_default();
+    let queued = NewEvent::after(0, &delivery_id.to_string(), &context, queued);
+    let recorded = appending.append_new(queued).await?;
+    if !recorded.is_empty() && !new.headers.is_empty() {
+        let (connection, entropy) = (appending.connection(), &*service.entropy);
+        step_headers::put(connection, delivery_id, (subject, &key), &new.headers, entropy).await?;
+    }
+    Ok(appending.commit().await?)
+}
+
+/// Shows a step's webhook.
+///
+/// # Errors
+/// `delivery_not_found`.
+pub(crate) async fn show(service: &Service, name: StepName) -> Result<StepView, Error> {
+    let events = stream(service, name).await?.into_iter();
+    let events = events.filter_map(|recorded| recorded.event.try_into().ok());
+    StepView::of(name, events).ok_or(Error::DeliveryNotFound)
+}
+
+/// From the log itself: the caller sees what it has just done.
+async fn stream(service: &Service, name: StepName) -> Result<Vec<RecordedEvent>, Error> {
+    let stream = StreamName {
+        aggregate_type: <Delivery as cqrs_es::Aggregate>::TYPE,
+        aggregate_id: name.delivery_id().to_string(),
+    };
+    let mut connection = service.store.pool().acquire().await?;
+    let events = load_many(&mut connection, &service.store.upcasters(), &[stream]).await;
+    Ok(events.map_err(AppendError::from)?)
+}
+
+/// Tries a failed step's webhook anew.
+///
+/// # Errors
+/// `delivery_not_found`; `not_failed`; `firm_inactive` (it is closed); `body_purged`.
+pub(crate) async fn retry(
+    service: &Service,
+    name: StepName,
+    actor: Actor,
+) -> Result<StepView, Error> {
+    let (delivery_id, pool) = (name.delivery_id(), service.store.pool());
+    let events = stream(service, name).await?;
+    let firm_id = events.first().ok_or(Error::DeliveryNotFound)?.context.firm_id;
+    if firms::is_closed(pool, firm_id).await? {
+        return Err(Error::FirmInactive);
+    }
+    if deliveries::is_purged(pool, delivery_id).await? {
+        return Err(Error::BodyPurged);
+    }
+    let context = service.context(firm_id, actor);
+    service
+        .store
+        .execute::<Delivery>(&delivery_id.to_string(), DeliveryCommand::RetryStep, &context)
+        .await
+        .map_err(not_retried)?;
+    show(service, name).await
+}
+
+fn not_retried(error: CommandError<DeliveryRejection>) -> Error {
+    match error {
+        CommandError::Rejected(DeliveryRejection::NotAStep) => Error::DeliveryNotFound,
+        CommandError::Rejected(DeliveryRejection::NotFailed) => Error::NotFailed,
+        CommandError::Rejected(DeliveryRejection::NotPending | DeliveryRejection::OutOfOrder) => {
+            Error::Internal(error.to_string())
+        }
+        CommandError::Append(error) => error.into(),
+    }
+}
+
+impl StepView {
+    fn of(name: StepName, events: impl Iterator<Item = DeliveryEvent>) -> Option<Self> {
+        let mut delivery = Delivery::default();
+        let (mut cause, mut next_try_at, mut attempts) = (None, None, Vec::new());
+        for event in events {
+            cqrs_es::Aggregate::apply(&mut delivery, event.clone());
+            match event {
+                DeliveryEvent::DeliveryAttempted(attempt) => {
+                    cause = attempt.cancelled.or(cause);
+                    next_try_at = attempt.next_try_at;
+                    attempts.push(attempt);
+                }
+                DeliveryEvent::DeliveryCancelled { cause: why } => {
+                    (cause, next_try_at) = (Some(why), None);
+                }
+                DeliveryEvent::DeliveryQueued(_)
+                | DeliveryEvent::StepQueued(_)
+                | DeliveryEvent::StepRetried(_) => {}
+            }
+        }
+        delivery.step()?;
+        Some(Self { name, state: delivery.state()?, cause, next_try_at, attempts })
+    }
+}

@@ -1,0 +1,152 @@
+//! `/internal/v1/workflow-steps`: what the workflow engine has sent, and reads of it.
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use domain::delivery::{Attempt, DeliveryState, Hop};
+use domain::ids::parse_id;
+use domain::time::Timestamp;
+use domain::workflow::StepName;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::caller::Product;
+use crate::body::{self, Fields, Json as Value, Limit, json};
+use crate::commands::steps::{self, NewStep, StepView};
+use crate::error::Error;
+use crate::service::Service;
+
+/// What was taken in.
+#[derive(Debug, Serialize)]
+pub(super) struct Accepted {
+    delivery_id: Uuid,
+    state: DeliveryState,
+}
+
+/// A step's webhook, in this door's shape.
+#[derive(Debug, Serialize)]
+pub(super) struct Step {
+    delivery_id: Uuid,
+    run_id: Uuid,
+    step_id: Uuid,
+    state: DeliveryState,
+    cause: Option<&'static str>,
+    next_try_at: Option<Timestamp>,
+    attempts: Vec<Try>,
+}
+
+#[derive(Debug, Serialize)]
+struct Try {
+    number: u32,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+    outcome: &'static str,
+    status: Option<u16>,
+    error: Option<String>,
+    retry_after_seconds: Option<u64>,
+    hops: Vec<Hop>,
+}
+
+/// The `{run_id}/{step_id}` of the path: one that is malformed is as unknown as any other.
+pub(super) struct Named(StepName);
+
+impl FromRequestParts<Service> for Named {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        let path = Path::<(String, String)>::from_request_parts(parts, service).await;
+        let Path((run, step)) = path.map_err(|_| Error::DeliveryNotFound)?;
+        let id = |text: &str| parse_id(text).ok_or(Error::DeliveryNotFound);
+        Ok(Self(StepName { run_id: id(&run)?, step_id: id(&step)? }))
+    }
+}
+
+/// Takes a step's webhook in.
+pub(super) async fn queue(
+    caller: Product,
+    State(service): State<Service>,
+    request: Request,
+) -> Result<(StatusCode, Json<Accepted>), Error> {
+    let (parts, body) = request.into_parts();
+    let new = read(json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?)?;
+    let step = steps::queue(&service, new, caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(step.into())))
+}
+
+/// Shows it.
+pub(super) async fn show(
+    _: Product,
+    Named(name): Named,
+    State(service): State<Service>,
+) -> Result<Json<Step>, Error> {
+    Ok(Json(steps::show(&service, name).await?.into()))
+}
+
+/// Tries a failed one anew.
+pub(super) async fn retry(
+    caller: Product,
+    Named(name): Named,
+    State(service): State<Service>,
+) -> Result<(StatusCode, Json<Accepted>), Error> {
+    let step = steps::retry(&service, name, caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(step.into())))
+}
+
+fn read(mut fields: Fields) -> Result<NewStep, Error> {
+    let headers = fields.optional_object("headers")?.into_iter();
+    let headers = headers.map(|(name, value)| match value {
+        Value::String(value) => Ok((name, value)),
+        _ => Err(Error::invalid("the values of `headers` must be strings")),
+    });
+    let new = NewStep {
+        firm_id: fields.id("firm_id")?,
+        name: StepName { run_id: fields.id("run_id")?, step_id: fields.id("step_id")? },
+        method: fields
+            .string("method")?
+            .parse()
+            .map_err(|()| Error::invalid("`method` must be POST, PUT or PATCH"))?,
+        url: fields.string("url")?,
+        headers: headers.collect::<Result<_, _>>()?,
+        trigger: fields.string("trigger")?,
+        response_id: fields.id("response_id")?,
+        test: fields.optional_bool("test")?.unwrap_or_default(),
+    };
+    fields.end()?;
+    Ok(new)
+}
+
+impl From<StepView> for Accepted {
+    fn from(step: StepView) -> Self {
+        Self { delivery_id: step.name.delivery_id(), state: step.state }
+    }
+}
+
+impl From<StepView> for Step {
+    fn from(step: StepView) -> Self {
+        Self {
+            delivery_id: step.name.delivery_id(),
+            run_id: step.name.run_id,
+            step_id: step.name.step_id,
+            state: step.state,
+            cause: step.cause.map(domain::delivery::CancelCause::name),
+            next_try_at: step.next_try_at,
+            attempts: step.attempts.into_iter().map(Try::from).collect(),
+        }
+    }
+}
+
+impl From<Attempt> for Try {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            number: attempt.number,
+            started_at: attempt.started_at,
+            finished_at: attempt.finished_at,
+            outcome: attempt.outcome.name(),
+            status: attempt.status,
+            error: attempt.error,
+            retry_after_seconds: attempt.retry_after_seconds,
+            hops: attempt.hops,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What is due, and what of it is sent now: the lanes to take from, and the deliveries that fit the
+//! limits of ruling 34.
+//!
+//! What is in flight is counted in the outbox, so the limits hold over all processes. Two who claim
+//! for one host take turns: they share an advisory lock of the host, as long as a claim lasts.
+
+use chrono::{DateTime, Utc};
+use domain::pressure::{Candidate, Caps, Flight, Room, choose};
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// Candidates read of a lane, at least: the limits of another lane may leave more places than it
+/// expects.
+const OF_A_LANE: usize = 2;
+
+/// `$1` now, `$2` firms that get nothing, `$3` and `$4` the limits.
+macro_rules! open_lanes {
+    ($select:literal) => {
+        concat!(
+            "with flight as materialized (
+                 select l.firm_id, l.host, count(*) as running
+                   from outbox o join lanes l on l.lane_id = o.lane_id
+                  where o.leased_at is not null and o.due_at > $1
+                  group by l.firm_id, l.host),
+             open as materialized (
+                 select lane_id, host, due_at from lanes
+                  where due_at is not null and cancel_cause is null and paused_at is null
+                    and firm_id <> all($2)
+                    and (firm_id, host) not in (select firm_id, host from flight
+                                                 where running >= $3)
+                    and host not in (select host from flight
+                                      group by host having sum(running) >= $4) ",
+            $select
+        )
+    };
+}
+
+/// Locks the lanes that are due first and have a place, at most as many as can be sent.
+pub(crate) async fn lock_lanes(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+    room: &Room,
+    caps: Caps,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(open_lanes!(
+        "and due_at <= $1 order by due_at limit $5 for update skip locked)
+         select lane_id from open where pg_try_advisory_xact_lock(hashtextextended(host, 34))"
+    ))
+    .bind(now)
+    .bind(room.sated())
+    .bind(rows(caps.per_firm_and_host))
+    .bind(rows(caps.per_host))
+    .bind(rows(room.free))
+    .fetch_all(connection)
+    .await
+}
+
+/// When the next lane with a place is due, if any is.
+pub(crate) async fn next(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    room: &Room,
+    caps: Caps,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(open_lanes!("order by due_at limit 1) select due_at from open"))
+        .bind(now)
+        .bind(room.sated())
+        .bind(rows(caps.per_firm_and_host))
+        .bind(rows(caps.per_host))
+        .fetch_optional(pool)
+        .await
+}
+
+/// What of these locked lanes is sent now.
+pub(crate) async fn chosen(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    now: DateTime<Utc>,
+    room: &Room,
+    caps: Caps,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let flight = flight(connection, now).await?;
+    let per_lane = (room.free * 2 / lane_ids.len().max(1))
+        .clamp(OF_A_LANE, caps.per_firm_and_host.max(OF_A_LANE));
+    let due = candidates(connection, lane_ids, now, per_lane).await?;
+    Ok(choose(due, room, flight, caps))
+}
+
+#[derive(FromRow)]
+struct Running {
+    lane_id: Uuid,
+    firm_id: Uuid,
+    host: String,
+    running: i64,
+}
+
+async fn flight(connection: &mut PgConnection, now: DateTime<Utc>) -> Result<Flight, sqlx::Error> {
+    let rows: Vec<Running> = sqlx::query_as(
+        "select l.lane_id, l.firm_id, l.host, count(*) as running
+           from outbox o join lanes l on l.lane_id = o.lane_id
+          where o.leased_at is not null and o.due_at > $1
+          group by l.lane_id",
+    )
+    .bind(now)
+    .fetch_all(connection)
+    .await?;
+    let mut flight = Flight::default();
+    for row in rows {
+        let running = usize::try_from(row.running).unwrap_or(usize::MAX);
+        flight.lanes.insert(row.lane_id, running);
+        *flight.hosts.entry(row.host.clone()).or_default() += running;
+        *flight.pairs.entry((row.firm_id, row.host)).or_default() += running;
+    }
+    Ok(flight)
+}
+
+async fn candidates(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    now: DateTime<Utc>,
+    per_lane: usize,
+) -> Result<Vec<Candidate>, sqlx::Error> {
+    let due: Vec<(Uuid, Uuid, Uuid, String)> = sqlx::query_as(
+        "select o.delivery_id, l.lane_id, l.firm_id, l.host
+           from lanes l
+          cross join lateral (
+                select delivery_id, due_at, position from outbox
+                 where lane_id = l.lane_id and due_at <= $2
+                 order by due_at, position limit $3) o
+          where l.lane_id = any($1)
+          order by o.due_at, o.position",
+    )
+    .bind(lane_ids)
+    .bind(now)
+    .bind(rows(per_lane))
+    .fetch_all(connection)
+    .await?;
+    Ok(due
+        .into_iter()
+        .map(|(delivery_id, lane_id, firm_id, host)| Candidate {
+            delivery_id,
+            lane_id,
+            firm_id,
+            host,
+        })
+        .collect())
+}
+
+/// A number of rows, as SQL counts.
+fn rows(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

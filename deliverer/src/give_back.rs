@@ -1,0 +1,44 @@
+//! Giving back: what was claimed and will not be sent, because the process stops, does not use up a
+//! try (case E25).
+
+use eventstore::AppendError;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::claim::Claimed;
+use crate::lanes;
+use crate::settings::{Courier, DeliveryError};
+
+/// Gives claimed tries back, as if they had never been claimed.
+///
+/// # Errors
+/// [`DeliveryError`]; their leases end by themselves then.
+pub async fn give_back(courier: &Courier, claimed: &[Claimed]) -> Result<(), DeliveryError> {
+    let now = courier.clock.now().get();
+    let mut appending = courier.store.begin().await?;
+    let connection = appending.connection();
+    let lane_ids: Vec<Uuid> = claimed.iter().map(|one| one.lane_id).collect();
+    lanes::lock(connection, &lane_ids).await?;
+    release(connection, claimed, now).await?;
+    lanes::reschedule(connection, &lane_ids, now).await?;
+    appending.commit().await?;
+    Ok(())
+}
+
+async fn release(
+    connection: &mut PgConnection,
+    claimed: &[Claimed],
+    now: chrono::DateTime<chrono::Utc>,
+) -> Result<(), AppendError> {
+    sqlx::query(
+        "update outbox o set tries = o.tries - 1, leased_at = null, due_at = $3
+           from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
+          where o.delivery_id = t.delivery_id and o.lease = t.lease and o.leased_at is not null",
+    )
+    .bind(claimed.iter().map(|one| one.delivery_id).collect::<Vec<_>>())
+    .bind(claimed.iter().map(|one| one.lease).collect::<Vec<_>>())
+    .bind(now)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! The life of lanes: in step with that of subscriptions, of firms, and of what workflow steps send.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use domain::delivery::{CancelCause, DeliveryEvent, Retried};
+use domain::event::Event;
+use domain::firm::FirmEvent;
+use domain::subscription::{GoneAnswer, SubscriptionEvent};
+use domain::target::host_of;
+use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::lanes;
+use crate::steps;
+
+/// The lanes, kept in step with the life of their subscriptions.
+pub struct Lanes;
+
+impl WithAppend for Lanes {
+    fn before<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [NewEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            let (mut closing, mut closed) = (Vec::<Uuid>::new(), Vec::new());
+            for new in events {
+                match &new.event {
+                    Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
+                        closing.extend(new.aggregate_id.parse::<Uuid>());
+                    }
+                    Event::Firm(FirmEvent::FirmClosed { .. }) => closed.push(new.context.firm_id),
+                    _ => {}
+                }
+            }
+            if !closed.is_empty() {
+                closing.extend(steps::lanes_of(connection, &closed).await?);
+            }
+            if !closing.is_empty() {
+                lanes::lock(connection, &closing).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            let changes = Changes::of(events)?;
+            for (lane_id, firm_id, target) in changes.made {
+                make(connection, lane_id, firm_id, target).await?;
+            }
+            if !changes.paused.is_empty() {
+                lock_of_firms(connection, &changes.paused).await?;
+                pause(connection, &changes.paused).await?;
+            }
+            if !changes.lanes.is_empty() {
+                write(connection, &changes.lanes).await?;
+            }
+            if !changes.closed.is_empty() {
+                steps::close(connection, &changes.closed).await?;
+            }
+            for (recorded, retried) in changes.steps {
+                steps::queue(connection, recorded, &retried).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What events, in order, come to.
+#[derive(Debug, Default)]
+struct Changes<'a> {
+    /// With their firms and targets. A command makes one, and no batch does.
+    made: Vec<(Uuid, Uuid, &'a str)>,
+    /// Since when the lanes of firms sleep: a suspended firm's do until it is back (ruling 28).
+    paused: BTreeMap<Uuid, Option<DateTime<Utc>>>,
+    /// Firms, and when they were closed.
+    closed: BTreeMap<Uuid, DateTime<Utc>>,
+    lanes: BTreeMap<Uuid, Change<'a>>,
+    /// A command queues one, and no batch does.
+    steps: Vec<(&'a RecordedEvent, Cow<'a, Retried>)>,
+}
+
+/// What is new of a lane; what is none stays.
+#[derive(Debug, Default, Clone, Copy)]
+struct Change<'a> {
+    cancel_cause: Option<CancelCause>,
+    removed_at: Option<DateTime<Utc>>,
+    gone: Option<Gone<'a>>,
+}
+
+/// What the last delivery at its end says of the target.
+#[derive(Debug, Clone, Copy)]
+enum Gone<'a> {
+    Answered,
+    Said(&'a GoneAnswer),
+}
+
+impl<'a> Changes<'a> {
+    fn of(events: &'a [RecordedEvent]) -> Result<Self, AppendError> {
+        let mut changes = Self::default();
+        for recorded in events {
+            let firm_id = recorded.context.firm_id;
+            match &recorded.event {
+                Event::Subscription(event) => changes.take(event, recorded)?,
+                Event::Firm(FirmEvent::FirmSuspended { .. }) => {
+                    changes.paused.insert(firm_id, Some(recorded.context.recorded_at.get()));
+                }
+                Event::Firm(FirmEvent::FirmResumed { .. }) => {
+                    changes.paused.insert(firm_id, None);
+                }
+                Event::Firm(FirmEvent::FirmClosed { .. }) => {
+                    changes.closed.insert(firm_id, recorded.context.recorded_at.get());
+                }
+                Event::Delivery(DeliveryEvent::StepQueued(order)) => {
+                    let first = Retried { order: order.clone(), tries: 0, body: None };
+                    changes.steps.push((recorded, Cow::Owned(first)));
+                }
+                Event::Delivery(DeliveryEvent::StepRetried(retried)) => {
+                    changes.steps.push((recorded, Cow::Borrowed(retried)));
+                }
+                Event::Firm(_)
+                | Event::Form(_)
+                | Event::Key(_)
+                | Event::Occurrence(_)
+                | Event::Delivery(_)
+                | Event::Invite(_)
+                | Event::Person(_)
+                | Event::Response(_) => {}
+            }
+        }
+        Ok(changes)
+    }
+
+    fn take(
+        &mut self,
+        event: &'a SubscriptionEvent,
+        recorded: &RecordedEvent,
+    ) -> Result<(), AppendError> {
+        let lane_id: Uuid = recorded
+            .aggregate_id
+            .parse()
+            .map_err(|_| AppendError::Unreadable(recorded.aggregate_id.clone()))?;
+        match event {
+            SubscriptionEvent::SubscriptionCreated { target_url, .. } => {
+                self.made.push((lane_id, recorded.context.firm_id, target_url));
+            }
+            SubscriptionEvent::SubscriptionRemoved { reason, .. } => {
+                let lane = self.lane(lane_id);
+                lane.cancel_cause = Some((*reason).into());
+                lane.removed_at = Some(recorded.context.recorded_at.get());
+            }
+            SubscriptionEvent::TargetGone(answer) => {
+                self.lane(lane_id).gone = Some(Gone::Said(answer));
+            }
+            SubscriptionEvent::TargetAnswered { .. } => {
+                self.lane(lane_id).gone = Some(Gone::Answered);
+            }
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, lane_id: Uuid) -> &mut Change<'a> {
+        self.lanes.entry(lane_id).or_default()
+    }
+}
+
+impl<'a> Change<'a> {
+    fn says_gone(&self) -> Option<&'a GoneAnswer> {
+        match self.gone {
+            Some(Gone::Said(answer)) => Some(answer),
+            Some(Gone::Answered) | None => None,
+        }
+    }
+}
+
+async fn make(
+    connection: &mut PgConnection,
+    lane_id: Uuid,
+    firm_id: Uuid,
+    target: &str,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("insert into lanes (lane_id, firm_id, kind, host) values ($1, $2, 'hook', $3)")
+        .bind(lane_id)
+        .bind(firm_id)
+        .bind(host_of(target))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn lock_of_firms(
+    connection: &mut PgConnection,
+    paused: &BTreeMap<Uuid, Option<DateTime<Utc>>>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("select 1 from lanes where firm_id = any($1) order by lane_id for update")
+        .bind(paused.keys().copied().collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn pause(
+    connection: &mut PgConnection,
+    paused: &BTreeMap<Uuid, Option<DateTime<Utc>>>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "update lanes l set paused_at = t.paused_at
+           from unnest($1::uuid[], $2::timestamptz[]) as t(firm_id, paused_at)
+          where l.firm_id = t.firm_id",
+    )
+    .bind(paused.keys().copied().collect::<Vec<_>>())
+    .bind(paused.values().copied().collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    changes: &BTreeMap<Uuid, Change<'_>>,
+) -> Result<(), sqlx::Error> {
+    let of = || changes.values();
+    sqlx::query(
+        "update lanes l
+            set cancel_cause = coalesce(t.cancel_cause, l.cancel_cause),
+                due_at = least(l.due_at, t.removed_at),
+                gone = case when t.concluded then t.gone else l.gone end
+           from unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bool[], $5::jsonb[])
+                as t(lane_id, cancel_cause, removed_at, concluded, gone)
+          where l.lane_id = t.lane_id",
+    )
+    .bind(changes.keys().copied().collect::<Vec<_>>())
+    .bind(of().map(|change| change.cancel_cause.map(CancelCause::name)).collect::<Vec<_>>())
+    .bind(of().map(|change| change.removed_at).collect::<Vec<_>>())
+    .bind(of().map(|change| change.gone.is_some()).collect::<Vec<_>>())
+    .bind(of().map(|change| change.says_gone().map(Json)).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Permits: how much one process sends at once, and which firm's it is (ruling 34).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::pressure::Room;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use uuid::Uuid;
+
+/// The permits of a process.
+pub(crate) struct Permits {
+    total: usize,
+    free: Arc<Semaphore>,
+    held: Arc<Mutex<HashMap<Uuid, usize>>>,
+}
+
+/// One of them, in the hand of a firm until it is dropped.
+pub(crate) struct Permit {
+    _permit: OwnedSemaphorePermit,
+    firm_id: Uuid,
+    held: Arc<Mutex<HashMap<Uuid, usize>>>,
+}
+
+impl Permits {
+    pub(crate) fn new(total: usize) -> Self {
+        Self { total, free: Arc::new(Semaphore::new(total)), held: Arc::default() }
+    }
+
+    /// Waits until one is free; then what there is room for.
+    pub(crate) async fn room(&self) -> Room {
+        drop(self.free.acquire().await);
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Room { permits: self.total, free: self.free.available_permits(), held }
+    }
+
+    /// Takes a free one.
+    pub(crate) fn take(&self, firm_id: Uuid) -> Option<Permit> {
+        let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
+        let held = Arc::clone(&self.held);
+        *held.lock().unwrap_or_else(PoisonError::into_inner).entry(firm_id).or_default() += 1;
+        Some(Permit { _permit: permit, firm_id, held })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&self.firm_id) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.firm_id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_permit_is_counted_to_its_firm_until_it_is_dropped() {
+        let permits = Permits::new(2);
+        let firm = Uuid::from_u128(1);
+        let first = permits.take(firm).unwrap();
+        let second = permits.take(firm).unwrap();
+        assert!(permits.take(firm).is_none());
+        drop(second);
+        let room = permits.room().await;
+        assert_eq!(room, Room { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
+        drop(first);
+        assert_eq!(permits.room().await, Room::of(2));
+    }
+}

@@ -1,0 +1,219 @@
+//! How much is in flight at once, and whose turn it is (ruling 34).
+//!
+//! Two limits protect receivers and hold over all processes: per firm and host, and per host. One
+//! protects firms from each other, in each process: a firm that has its share of the permits gets
+//! more only while permits are left over, and never the last quarter of them.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use uuid::Uuid;
+
+/// The limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Deliveries in flight from one firm to one host.
+    pub per_firm_and_host: usize,
+    /// Deliveries in flight to one host.
+    pub per_host: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { per_firm_and_host: 32, per_host: 256 }
+    }
+}
+
+/// A firm's share of a process's permits, and the part of them that is never lent: a quarter.
+#[must_use]
+pub const fn share(permits: usize) -> usize {
+    let quarter = permits / 4;
+    if quarter == 0 { 1 } else { quarter }
+}
+
+/// What a process may send now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Its permits in all.
+    pub permits: usize,
+    /// Those that are free.
+    pub free: usize,
+    /// Those that each firm holds.
+    pub held: HashMap<Uuid, usize>,
+}
+
+impl Room {
+    /// All of so many permits are free.
+    #[must_use]
+    pub fn of(permits: usize) -> Self {
+        Self { permits, free: permits, held: HashMap::new() }
+    }
+
+    /// Permits that may be lent to firms that have their share.
+    #[must_use]
+    pub fn lendable(&self) -> usize {
+        self.free.saturating_sub(share(self.permits))
+    }
+
+    /// The firms that get nothing now.
+    #[must_use]
+    pub fn sated(&self) -> Vec<Uuid> {
+        if self.lendable() > 0 {
+            return Vec::new();
+        }
+        let share = share(self.permits);
+        self.held.iter().filter(|(_, held)| **held >= share).map(|(firm, _)| *firm).collect()
+    }
+}
+
+/// What is in flight in all processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flight {
+    /// By lane.
+    pub lanes: HashMap<Uuid, usize>,
+    /// By firm and host.
+    pub pairs: HashMap<(Uuid, String), usize>,
+    /// By host.
+    pub hosts: HashMap<String, usize>,
+}
+
+/// A delivery that is due. Those of a lane come in the order in which they are due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The delivery.
+    pub delivery_id: Uuid,
+    /// Its lane.
+    pub lane_id: Uuid,
+    /// Its firm.
+    pub firm_id: Uuid,
+    /// The host it goes to.
+    pub host: String,
+}
+
+/// Picks what is sent now: in turn from lane to lane and from firm to firm, as far as the limits go.
+#[must_use]
+pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) -> Vec<Uuid> {
+    let mut turns: Vec<(usize, Candidate)> =
+        due.into_iter().map(|one| (next(&mut flight.lanes, one.lane_id), one)).collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    let mut held = room.held.clone();
+    let mut fits: Vec<(usize, Uuid)> = turns
+        .into_iter()
+        .filter(|(_, one)| flight.takes(one, caps))
+        .map(|(_, one)| (next(&mut held, one.firm_id), one.delivery_id))
+        .collect();
+    fits.sort_by_key(|(turn, _)| *turn);
+    let share = share(room.permits);
+    let within = fits.partition_point(|(turn, _)| *turn < share).min(room.free);
+    let lent = room.lendable().saturating_sub(within);
+    fits.into_iter().take(within + lent).map(|(_, delivery_id)| delivery_id).collect()
+}
+
+impl Flight {
+    /// Counts it in, if there is a place for it.
+    fn takes(&mut self, one: &Candidate, caps: Caps) -> bool {
+        let pair = self.pairs.entry((one.firm_id, one.host.clone())).or_default();
+        let host = self.hosts.entry(one.host.clone()).or_default();
+        let fits = *pair < caps.per_firm_and_host && *host < caps.per_host;
+        if fits {
+            *pair += 1;
+            *host += 1;
+        }
+        fits
+    }
+}
+
+/// How many there were before this one.
+fn next<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) -> usize {
+    let count = counts.entry(key).or_default();
+    *count += 1;
+    *count - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPS: Caps = Caps { per_firm_and_host: 3, per_host: 5 };
+
+    /// So many deliveries of a firm, in one lane, to one host.
+    fn due(firm: u128, host: &str, count: u128) -> Vec<Candidate> {
+        let lane = firm * 1_000 + host.len() as u128;
+        (0..count)
+            .map(|number| Candidate {
+                delivery_id: Uuid::from_u128(lane * 1_000 + number),
+                lane_id: Uuid::from_u128(lane),
+                firm_id: Uuid::from_u128(firm),
+                host: host.to_owned(),
+            })
+            .collect()
+    }
+
+    fn firms(chosen: &[Uuid]) -> Vec<u128> {
+        chosen.iter().map(|id| id.as_u128() / 1_000_000).collect()
+    }
+
+    fn ample() -> Room {
+        Room::of(1_000)
+    }
+
+    #[test]
+    fn a_firm_and_a_host_have_their_limits() {
+        let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
+        let chosen = choose(all, &ample(), Flight::default(), CAPS);
+        assert_eq!(chosen.len(), 5, "per host");
+        let chosen = choose(due(1, "a.example", 9), &ample(), Flight::default(), CAPS);
+        assert_eq!(chosen.len(), 3, "per firm and host");
+        let flight = Flight {
+            pairs: HashMap::from([((Uuid::from_u128(1), "a.example".to_owned()), 2)]),
+            hosts: HashMap::from([("a.example".to_owned(), 4)]),
+            ..Flight::default()
+        };
+        let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
+        assert_eq!(choose(all, &ample(), flight, CAPS).len(), 1, "what is in flight counts");
+    }
+
+    #[test]
+    fn lanes_take_turns_and_each_begins_with_its_oldest() {
+        let mut all = due(1, "a", 3);
+        all.extend(due(1, "bb", 3));
+        let caps = Caps { per_firm_and_host: 9, per_host: 9 };
+        let room = Room { permits: 16, free: 16, ..Room::default() };
+        let chosen = choose(all.clone(), &room, Flight::default(), caps);
+        let expected: Vec<_> = [0, 3, 1, 4].map(|index| all[index].delivery_id).into();
+        assert_eq!(chosen[..4], expected);
+    }
+
+    #[test]
+    fn f3_a_firm_over_its_share_leaves_a_quarter_to_the_others() {
+        let caps = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+        let hog = due(1, "a", 40);
+        let room = Room::of(16);
+        assert_eq!(choose(hog.clone(), &room, Flight::default(), caps).len(), 12);
+        let held = HashMap::from([(Uuid::from_u128(1), 12)]);
+        let full = Room { permits: 16, free: 4, held };
+        assert!(choose(hog.clone(), &full, Flight::default(), caps).is_empty());
+        assert_eq!(full.sated(), [Uuid::from_u128(1)]);
+        let mut both = hog;
+        both.extend(due(2, "b", 40));
+        let chosen = choose(both, &full, Flight::default(), caps);
+        assert_eq!(firms(&chosen), [2; 4]);
+    }
+
+    #[test]
+    fn firms_take_turns() {
+        let caps = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+        let mut all = due(1, "a", 9);
+        all.extend(due(2, "bb", 2));
+        let chosen = choose(all, &Room::of(64), Flight::default(), caps);
+        assert_eq!(firms(&chosen)[..4], [1, 2, 1, 2]);
+        assert_eq!(chosen.len(), 11);
+    }
+
+    #[test]
+    fn nothing_is_chosen_without_room() {
+        let none = Room { permits: 16, ..Room::default() };
+        assert!(choose(due(1, "a", 9), &none, Flight::default(), Caps::default()).is_empty());
+        assert_eq!((share(0), share(3), share(256)), (1, 1, 64));
+    }
+}

@@ -1,0 +1,165 @@
+//! Answers that come after their lease was taken over, and claims that are given back.
+
+use std::time::Duration;
+
+use deliverer::claim::{Claimed, claim};
+use deliverer::give_back::give_back;
+use deliverer::outgoing::Exchange;
+use deliverer::record::{Finished, record};
+use domain::answer::Answer;
+use domain::pressure::Room;
+use tests::{Receiver, World};
+
+async fn one_claim(world: &World) -> Claimed {
+    let mut claimed = claim(world.courier(), &Room::of(16)).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    claimed.remove(0)
+}
+
+/// The answer of a try, as its sender hands it over now.
+fn answered(world: &World, claimed: &Claimed, status: u16) -> Finished {
+    let exchange = Exchange {
+        answer: Answer::Status(status),
+        retry_after: None,
+        hops: Vec::new(),
+        snippet: b"said".to_vec(),
+        connected: true,
+    };
+    Finished { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
+}
+
+async fn write_down(world: &World, claimed: &Claimed, status: u16) {
+    record(world.courier(), &[answered(world, claimed, status)]).await.unwrap();
+}
+
+/// Number, outcome, status, whether it was late.
+type Try = (i32, String, Option<i32>, bool);
+
+async fn tries(world: &World) -> (String, Vec<Try>) {
+    world.project().await;
+    let state = sqlx::query_scalar("select state from deliveries").fetch_one(world.pool());
+    let tries =
+        sqlx::query_as("select number, outcome, status, late from attempts order by number, late")
+            .fetch_all(world.pool());
+    (state.await.unwrap(), tries.await.unwrap())
+}
+
+fn a_try(number: i32, outcome: &str, status: Option<i32>, late: bool) -> Try {
+    (number, outcome.to_owned(), status, late)
+}
+
+/// A world whose one delivery was claimed, hung beyond its lease, and was claimed again.
+async fn taken_over() -> (World, Claimed, Claimed) {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let first = one_claim(&world).await;
+    world.pass(Duration::from_secs(121));
+    let second = one_claim(&world).await;
+    assert_eq!((first.number, second.number), (1, 2));
+    (world, first, second)
+}
+
+#[tokio::test]
+async fn e21_a_late_failure_is_noted_and_the_try_under_way_decides() {
+    let (world, first, second) = taken_over().await;
+    write_down(&world, &first, 503).await;
+    let interrupted = a_try(1, "interrupted", None, false);
+    let noted = a_try(1, "retry", Some(503), true);
+    let history = vec![interrupted.clone(), noted.clone()];
+    assert_eq!(tries(&world).await, ("pending".to_owned(), history));
+    write_down(&world, &second, 200).await;
+    let last = a_try(2, "delivered", Some(200), false);
+    let history = vec![interrupted, noted, last];
+    assert_eq!(tries(&world).await, ("delivered".to_owned(), history));
+}
+
+#[tokio::test]
+async fn e21_a_late_success_delivers_and_the_try_under_way_is_only_noted() {
+    let (world, first, second) = taken_over().await;
+    write_down(&world, &first, 204).await;
+    let history =
+        vec![a_try(1, "interrupted", None, false), a_try(1, "delivered", Some(204), true)];
+    assert_eq!(tries(&world).await, ("delivered".to_owned(), history.clone()));
+    write_down(&world, &second, 503).await;
+    let (state, all) = tries(&world).await;
+    assert_eq!(state, "delivered", "what has arrived has arrived");
+    assert_eq!(all, [history, vec![a_try(2, "retry", Some(503), true)]].concat());
+    world.pass(Duration::from_secs(3_600));
+    assert_eq!(world.deliver().await, 0, "nothing is sent again");
+}
+
+/// Both in one batch, in either order.
+#[tokio::test]
+async fn e21_a_late_answer_and_the_one_that_counts_come_together() {
+    for (late, in_time, state) in [(200, 503, "delivered"), (503, 200, "delivered")] {
+        let (world, first, second) = taken_over().await;
+        let batch = [answered(&world, &first, late), answered(&world, &second, in_time)];
+        record(world.courier(), &batch).await.unwrap();
+        let (found, all) = tries(&world).await;
+        assert_eq!((found.as_str(), all.len()), (state, 3));
+    }
+}
+
+/// E14: the commit's answer was lost, so the batch is written again.
+#[tokio::test]
+async fn e14_what_is_recorded_twice_is_in_history_once() {
+    for status in [200, 404, 503] {
+        let world = World::new().await;
+        let firm = world.firm().await;
+        world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
+        world.submit(&firm).await;
+        world.fan_out().await;
+        let claimed = one_claim(&world).await;
+        write_down(&world, &claimed, status).await;
+        let once = tries(&world).await;
+        write_down(&world, &claimed, status).await;
+        assert_eq!(tries(&world).await, once, "{status}");
+        assert_eq!(once.1.len(), 1);
+    }
+}
+
+/// E25: what a stopping process claimed and did not send uses up no try, and goes out at once.
+#[tokio::test]
+async fn e25_a_claim_that_is_given_back_uses_up_no_try() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    for _ in 0..10 {
+        let claimed = one_claim(&world).await;
+        assert_eq!(claimed.number, 1);
+        give_back(world.courier(), &[claimed]).await.unwrap();
+    }
+    assert_eq!(world.deliver().await, 1);
+    let (state, all) = tries(&world).await;
+    assert_eq!((state.as_str(), all), ("delivered", vec![a_try(1, "delivered", Some(200), false)]));
+    assert_eq!(receiver.received().len(), 1);
+}
+
+/// E19: a lease that was given before the database's clock went back an hour.
+#[tokio::test]
+async fn e19_a_lease_from_the_future_is_over() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    one_claim(&world).await;
+    for ahead in [
+        "update outbox set leased_at = leased_at + interval '1 h', due_at = due_at + interval '1 h'",
+        "update lanes set due_at = due_at + interval '1 h'",
+    ] {
+        sqlx::query(ahead).execute(world.pool()).await.unwrap();
+    }
+    assert_eq!(world.deliver().await, 0);
+    assert_eq!(world.deliver().await, 1, "cancelling tidies up");
+    let (state, all) = tries(&world).await;
+    assert_eq!(state, "delivered");
+    let history =
+        vec![a_try(1, "interrupted", None, false), a_try(2, "delivered", Some(200), false)];
+    assert_eq!(all, history);
+}

@@ -1,0 +1,158 @@
+//! How much is in flight at once, and whose turn it is (ruling 34), over all processes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use deliverer::Courier;
+use deliverer::claim::{Claimed, claim, next_due};
+use domain::pressure::{Caps, Room};
+use futures::future::join_all;
+use serde_json::json;
+use tests::{Firm, Receiver, World, activity};
+use uuid::Uuid;
+
+const CAPS: Caps = Caps { per_firm_and_host: 5, per_host: 8 };
+
+fn courier(world: &World, caps: Caps) -> Courier {
+    let mut courier = world.courier().clone();
+    courier.settings.caps = caps;
+    courier
+}
+
+/// A firm with so many subscriptions to one host, and so many responses.
+async fn busy_firm(world: &World, host: &str, hooks: usize, responses: usize) -> Firm {
+    let firm = world.firm().await;
+    for hook in 0..hooks {
+        world.subscribe(&firm, &format!("http://{host}:7777/{hook}")).await;
+    }
+    let submitted = |id: Uuid| {
+        let data = json!({"response_id": id, "form_id": firm.form,
+                          "submitted_at": "2026-11-01T12:00:00Z"});
+        activity(firm.id, "response.submitted", data)
+    };
+    let events: Vec<_> = (0..responses).map(|_| submitted(world.id())).collect();
+    assert_eq!(world.report(&events).await.status, 202);
+    firm
+}
+
+fn by_firm(claimed: &[Claimed]) -> HashMap<Uuid, usize> {
+    let mut counts = HashMap::new();
+    for one in claimed {
+        *counts.entry(one.firm_id).or_default() += 1;
+    }
+    counts
+}
+
+/// Claims by many processes at once, until nothing is due that there is room for.
+async fn race(courier: &Courier, room: &Room) -> Vec<Claimed> {
+    let mut all = Vec::new();
+    loop {
+        let claims = join_all((0..6).map(|_| claim(courier, room))).await;
+        let got: Vec<Claimed> = claims.into_iter().flat_map(Result::unwrap).collect();
+        let now = courier.clock.now().get();
+        let due = next_due(courier, room).await.unwrap().is_some_and(|due_at| due_at <= now);
+        if got.is_empty() && !due {
+            return all;
+        }
+        all.extend(got);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_flight_to_a_host_has_limits_that_racing_processes_keep() {
+    let world = World::new().await;
+    let courier = courier(&world, CAPS);
+    let (mut firms, room) = (Vec::new(), Room::of(64));
+    for _ in 0..3 {
+        firms.push(busy_firm(&world, "127.0.0.1", 2, 12).await.id);
+    }
+    firms.push(busy_firm(&world, "127.0.0.2", 1, 12).await.id);
+    world.fan_out().await;
+    for round in 0..8 {
+        let claimed = race(&courier, &room).await;
+        let counts = by_firm(&claimed);
+        let of = |firm: &Uuid| counts.get(firm).copied().unwrap_or_default();
+        let to_first: usize = firms[..3].iter().map(of).sum();
+        assert_eq!(to_first, CAPS.per_host, "round {round}");
+        assert!(firms[..3].iter().all(|firm| of(firm) <= CAPS.per_firm_and_host));
+        assert_eq!(of(&firms[3]), if round < 2 { 5 } else { 2 * usize::from(round == 2) });
+        // Nobody records them: when their leases end, there is room again.
+        sqlx::query("delete from outbox where leased_at is not null")
+            .execute(world.pool())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_dead_process_held_counts_until_its_leases_end() {
+    let world = World::new().await;
+    let courier = courier(&world, CAPS);
+    let firm = busy_firm(&world, "127.0.0.1", 1, 6).await;
+    world.fan_out().await;
+    let room = Room::of(64);
+    assert_eq!(by_firm(&claim(&courier, &room).await.unwrap()), HashMap::from([(firm.id, 5)]));
+    assert!(claim(&courier, &room).await.unwrap().is_empty());
+    assert_eq!(next_due(&courier, &room).await.unwrap(), None, "full, so nothing is due");
+    world.pass(Duration::from_secs(121));
+    let again = claim(&courier, &room).await.unwrap();
+    assert_eq!(again.len(), 5);
+    assert_eq!(again.iter().filter(|one| one.number == 1).count(), 1, "the one that waited");
+}
+
+/// F3: the firm with the most work leaves room for the others.
+#[tokio::test]
+async fn f3_a_firm_over_its_share_leaves_a_quarter_of_the_permits() {
+    let world = World::new().await;
+    let courier = courier(&world, Caps::default());
+    let hog = busy_firm(&world, "127.0.0.1", 4, 8).await;
+    world.fan_out().await;
+    let claimed = claim(&courier, &Room::of(16)).await.unwrap();
+    assert_eq!(claimed.len(), 12);
+    let held = by_firm(&claimed);
+    let full = Room { permits: 16, free: 4, held };
+    assert!(claim(&courier, &full).await.unwrap().is_empty());
+    let other = busy_firm(&world, "127.0.0.1", 1, 8).await;
+    world.fan_out().await;
+    let claimed = claim(&courier, &full).await.unwrap();
+    assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 4)]));
+    assert_ne!(hog.id, other.id);
+}
+
+/// Ruling 28: what waits for a suspended firm is cancelled after 72 hours, and what comes then too.
+#[tokio::test]
+async fn after_72_hours_the_queue_of_a_suspended_firm_is_cancelled() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let report = async |kind: &str, hour: u32| {
+        let mut event = activity(firm.id, kind, json!({}));
+        event["time"] = json!(format!("2026-11-05T{hour:02}:00:00.000Z"));
+        assert_eq!(world.report(&[event]).await.status, 202);
+    };
+    report("firm.suspended", 1).await;
+    world.pass(Duration::from_secs(72 * 3_600 - 1));
+    assert_eq!(world.deliver().await, 0);
+    assert_eq!(states(&world).await, [("pending".to_owned(), None)]);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.deliver().await, 0);
+    let cancelled = ("cancelled".to_owned(), Some("firm_suspended".to_owned()));
+    assert_eq!(states(&world).await, std::slice::from_ref(&cancelled));
+    world.submit(&firm).await;
+    world.deliver().await;
+    assert_eq!(states(&world).await, [cancelled.clone(), cancelled.clone()]);
+    report("firm.resumed", 2).await;
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 1);
+    let delivered = ("delivered".to_owned(), None);
+    assert_eq!(states(&world).await, [cancelled.clone(), cancelled, delivered]);
+}
+
+async fn states(world: &World) -> Vec<(String, Option<String>)> {
+    sqlx::query_as("select state, cause from deliveries order by created_at, state")
+        .fetch_all(world.pool())
+        .await
+        .unwrap()
+}

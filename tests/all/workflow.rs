@@ -1,0 +1,304 @@
+//! Webhooks of workflow steps (contract, section Events; ruling 33).
+
+use std::time::Duration;
+
+use api::commands::secrets;
+use axum::body::Body;
+use axum::http::Request;
+use domain::context::Actor;
+use domain::signature::{SignedRequest, verify};
+use serde_json::{Value, json};
+use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
+use uuid::Uuid;
+
+/// A step of a run, and its path at the internal door.
+struct Step {
+    run_id: Uuid,
+    step_id: Uuid,
+}
+
+impl Step {
+    fn new(world: &World) -> Self {
+        Self { run_id: world.id(), step_id: world.id() }
+    }
+
+    fn order(&self, firm: &Firm, url: &str, response_id: Uuid) -> Value {
+        json!({
+            "firm_id": firm.id, "run_id": self.run_id, "step_id": self.step_id, "method": "POST",
+            "url": url, "headers": {}, "trigger": "form_submitted", "response_id": response_id,
+        })
+    }
+
+    async fn show(&self, world: &World) -> Answer {
+        call(world, "GET", &format!("/{}/{}", self.run_id, self.step_id), Value::Null).await
+    }
+
+    async fn retry(&self, world: &World) -> Answer {
+        call(world, "POST", &format!("/{}/{}/retry", self.run_id, self.step_id), Value::Null).await
+    }
+}
+
+async fn call(world: &World, method: &str, path: &str, body: Value) -> Answer {
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("/internal/v1/workflow-steps{path}"))
+        .body(body)
+        .unwrap();
+    world.internal(request).await
+}
+
+async fn post(world: &World, order: Value) -> Answer {
+    call(world, "POST", "", order).await
+}
+
+fn outcomes(shown: &Answer) -> Vec<(u64, &str)> {
+    let attempts = shown.body["attempts"].as_array().unwrap().iter();
+    attempts
+        .map(|one| (one["number"].as_u64().unwrap(), one["outcome"].as_str().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn d14_a_step_is_sent_signed_with_its_own_names_and_headers() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    for (method, test) in [("POST", false), ("PUT", true), ("PATCH", false)] {
+        let step = Step::new(&world);
+        let mut order = step.order(&firm, &receiver.url("/step?a=b"), response_id);
+        order["method"] = json!(method);
+        order["test"] = json!(test);
+        order["headers"] = json!({"Authorization": "Bearer canary-token", "X-Team": "tax"});
+        let accepted = post(&world, order).await;
+        assert_eq!(accepted.status, 202, "{}", accepted.body);
+        assert_eq!(accepted.body["state"], "pending");
+        assert_eq!(world.deliver().await, 1);
+
+        let sent = receiver.received().pop().unwrap();
+        assert_eq!((sent.method.as_str(), sent.uri.to_string().as_str()), (method, "/step?a=b"));
+        assert_eq!(sent.header("x-service-event"), "form_submitted");
+        assert_eq!(sent.header("x-service-delivery"), accepted.body["delivery_id"]);
+        assert_eq!(sent.header("idempotency-key"), format!("{}:{}", step.run_id, step.step_id));
+        assert_eq!(sent.header("authorization"), "Bearer canary-token");
+        assert_eq!(sent.header("x-team"), "tax");
+        assert_eq!(sent.headers.get("x-service-test").is_some(), test);
+        assert!(sent.headers.get("x-service-hook").is_none());
+        assert_eq!(sent.json()["response"]["id"], json!(response_id));
+        let secret = secrets::reveal(world.service(), firm.id, Actor::System).await.unwrap().secret;
+        let header = sent.header("x-service-signature");
+        let signed = SignedRequest { header, body: &sent.body };
+        verify(signed, secret.as_str(), world.clock.now().get().timestamp()).unwrap();
+        let shown = step.show(&world).await;
+        assert_eq!((shown.status.as_u16(), &shown.body["state"]), (200, &json!("delivered")));
+        assert_eq!(outcomes(&shown), [(1, "delivered")]);
+    }
+    assert!(world.columns_holding("canary-token").await.is_empty());
+}
+
+#[tokio::test]
+async fn the_same_step_again_is_accepted_and_sent_once() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let (step, url) = (Step::new(&world), receiver.url("/step"));
+    for _ in 0..3 {
+        assert_eq!(post(&world, step.order(&firm, &url, response_id)).await.status, 202);
+        world.deliver().await;
+    }
+    assert_eq!(receiver.received().len(), 1);
+    let other = Step { run_id: step.run_id, step_id: world.id() };
+    assert_eq!(post(&world, other.order(&firm, &url, response_id)).await.status, 202);
+    assert_eq!(world.deliver().await, 1, "another step of the run is another delivery");
+}
+
+/// D7: 30 s, 2, 8 and 32 minutes, each varied by a fifth at most, then the step has failed.
+#[tokio::test]
+async fn d7_a_step_has_five_tries_and_five_more_when_it_is_retried() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    assert_eq!(step.show(&world).await.code(), (404, "delivery_not_found"));
+    assert_eq!(step.retry(&world).await.code(), (404, "delivery_not_found"));
+    post(&world, step.order(&firm, &receiver.url("/step"), response_id)).await;
+    receiver.reply((0..9).map(|_| Reply::status(503)));
+    for round in 0..2 {
+        assert_eq!(world.deliver().await, 1);
+        assert_eq!(step.retry(&world).await.code(), (409, "not_failed"));
+        for seconds in [30, 120, 480, 1_920] {
+            let shown = step.show(&world).await;
+            let at = |name: &str| {
+                let last = shown.body["attempts"].as_array().unwrap().last().unwrap();
+                let text = last.get(name).unwrap_or(&shown.body[name]).as_str().unwrap().to_owned();
+                text.parse::<domain::time::Timestamp>().unwrap().get()
+            };
+            let wait = (at("next_try_at") - at("finished_at")).num_milliseconds();
+            assert!((seconds * 800..=seconds * 1_200).contains(&wait), "{seconds}: {wait}");
+            world.pass(Duration::from_millis(wait.unsigned_abs()));
+            assert_eq!(world.deliver().await, 1);
+        }
+        let shown = step.show(&world).await;
+        if round == 0 {
+            assert_eq!(shown.body["state"], "failed");
+            assert_eq!(outcomes(&shown).last(), Some(&(5, "failed")));
+            assert_eq!(step.retry(&world).await.status, 202);
+        } else {
+            assert_eq!(shown.body["state"], "delivered");
+            assert_eq!(outcomes(&shown).last(), Some(&(10, "delivered")));
+        }
+    }
+    let sent = receiver.received();
+    assert_eq!(sent.len(), 10);
+    assert!(sent.iter().all(|one| one.body == sent[0].body), "the same bytes after a retry");
+    let same = |name: &str| sent.iter().all(|one| one.header(name) == sent[0].header(name));
+    assert!(same("x-service-delivery") && same("idempotency-key"));
+    assert_eq!(step.retry(&world).await.code(), (409, "not_failed"));
+}
+
+/// D9: for a step 410 is as final as any other 4xx, and counts nowhere.
+#[tokio::test]
+async fn d9_a_step_that_gets_410_fails_at_once() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
+    let response_id = world.submit(&firm).await;
+    world.deliver().await;
+    for _ in 0..3 {
+        let step = Step::new(&world);
+        receiver.reply([Reply::status(410)]);
+        post(&world, step.order(&firm, &receiver.url("/hook"), response_id)).await;
+        assert_eq!(world.deliver().await, 1);
+        let shown = step.show(&world).await;
+        assert_eq!(
+            (&shown.body["state"], outcomes(&shown)),
+            (&json!("failed"), vec![(1, "failed")])
+        );
+    }
+    let hooks = world.get(&firm, "/hooks").await;
+    assert_eq!(hooks.body[0]["id"], json!(hook_id), "the subscription lives");
+}
+
+#[tokio::test]
+async fn a_step_that_cannot_be_sent_is_refused() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    let good = step.order(&firm, "https://hooks.example.com/a", response_id);
+    let with = |field: &str, value: Value| {
+        let mut order = good.clone();
+        order[field] = value;
+        order
+    };
+    for (order, expected) in [
+        (with("firm_id", json!(world.id())), (404, "firm_not_found")),
+        (with("response_id", json!(world.id())), (404, "response_not_found")),
+        (with("trigger", json!("nothing")), (400, "unknown_trigger")),
+        (with("url", json!("https://10.0.0.1/")), (400, "invalid_target")),
+        (with("url", json!(5)), (400, "invalid_request")),
+        (with("method", json!("GET")), (400, "invalid_request")),
+        (with("method", json!("post")), (400, "invalid_request")),
+        (with("run_id", json!("1")), (400, "invalid_request")),
+        (with("test", json!("yes")), (400, "invalid_request")),
+        (with("headers", json!({"X-A": 1})), (400, "invalid_request")),
+        (with("headers", json!({"X-Service-Event": "a"})), (400, "invalid_request")),
+        (with("headers", json!({"X-A": "b\r\nHost: c"})), (400, "invalid_request")),
+        (with("surprise", json!(1)), (400, "invalid_request")),
+    ] {
+        let answer = post(&world, order.clone()).await;
+        assert_eq!(answer.code(), expected, "{order}");
+    }
+    assert_eq!(step.show(&world).await.code(), (404, "delivery_not_found"));
+    assert_eq!(call(&world, "GET", "/a/b", Value::Null).await.code(), (404, "delivery_not_found"));
+}
+
+/// Ruling 28 for steps: a suspended firm's wait, a closed firm's are cancelled.
+#[tokio::test]
+async fn the_steps_of_a_suspended_firm_wait_and_those_of_a_closed_one_are_cancelled() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let report = async |kind: &str, at: u32| {
+        assert_eq!(
+            world.report(&[later(activity(firm.id, kind, json!({})), at)]).await.status,
+            202
+        );
+    };
+    let url = receiver.url("/step");
+    let early = Step::new(&world);
+    post(&world, early.order(&firm, &url, response_id)).await;
+    report("firm.suspended", 1).await;
+    let late = Step::new(&world);
+    let elsewhere = format!("http://127.0.0.2:{}/a", 9_999);
+    assert_eq!(post(&world, late.order(&firm, &elsewhere, response_id)).await.status, 202);
+    assert_eq!(world.deliver().await, 0);
+    report("firm.resumed", 2).await;
+    assert_eq!(world.deliver().await, 2);
+    assert_eq!(early.show(&world).await.body["state"], "delivered");
+    assert_eq!(late.show(&world).await.body["state"], "pending", "nobody listens there");
+    report("firm.closed", 3).await;
+    world.deliver().await;
+    let shown = late.show(&world).await;
+    let cancelled = (&json!("cancelled"), &json!("firm_closed"));
+    assert_eq!((&shown.body["state"], &shown.body["cause"]), cancelled);
+    assert_eq!(late.retry(&world).await.code(), (403, "firm_inactive"));
+    let after = Step::new(&world);
+    let refused = post(&world, after.order(&firm, &url, response_id)).await;
+    assert_eq!(refused.code(), (403, "firm_inactive"));
+    assert_eq!(receiver.received().len(), 1);
+}
+
+/// H1: an erased response takes the step's body and headers along.
+#[tokio::test]
+async fn h1_an_erased_response_cancels_the_steps_about_it() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    let mut order = step.order(&firm, &receiver.url("/step"), response_id);
+    order["headers"] = json!({"X-Team": "tax"});
+    receiver.reply([Reply::status(503)]);
+    post(&world, order.clone()).await;
+    assert_eq!(world.deliver().await, 1);
+    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.erase().await;
+    world.pass(Duration::from_secs(3_600));
+    assert_eq!(world.deliver().await, 0);
+    let shown = step.show(&world).await;
+    let cancelled = (&json!("cancelled"), &json!("source_erased"));
+    assert_eq!((&shown.body["state"], &shown.body["cause"]), cancelled);
+    let left: i64 = sqlx::query_scalar(
+        "select (select count(*) from step_headers) + (select count(*) from bodies)",
+    )
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(left, 0);
+    let again = Step::new(&world);
+    let answer = post(&world, again.order(&firm, &receiver.url("/step"), response_id)).await;
+    assert_eq!(answer.code(), (404, "response_not_found"));
+}
+
+/// What a step sent is kept as long as any other's; after that it cannot be tried anew.
+#[tokio::test]
+async fn h2_a_failed_step_that_was_purged_is_not_retried() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    let mut order = step.order(&firm, &receiver.url("/step"), response_id);
+    order["headers"] = json!({"X-Team": "tax"});
+    receiver.reply([Reply::status(404)]);
+    post(&world, order).await;
+    assert_eq!(world.deliver().await, 1);
+    world.pass(Duration::from_secs(31 * 86_400));
+    world.purge().await;
+    assert_eq!(step.retry(&world).await.code(), (409, "body_purged"));
+    let left: i64 = sqlx::query_scalar("select count(*) from step_headers")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(left, 0);
+}
