@@ -9,6 +9,7 @@ mod ceiling;
 mod child;
 mod connection;
 mod deliveries;
+mod faults;
 mod intake;
 mod peer;
 mod reads;
@@ -21,6 +22,7 @@ mod subscribing;
 mod taking_in;
 mod usage;
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::process::ExitCode;
 
@@ -28,6 +30,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::deliveries::Deliveries;
+use crate::faults::Faults;
 use crate::intake::Intake;
 use crate::reads::Reads;
 
@@ -43,6 +46,8 @@ struct Arguments {
 enum Command {
     /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
     Deliveries(Deliveries),
+    /// What kills cost: real processes, killed at random under load, and what must hold after it.
+    Faults(Faults),
     /// Activities per second taken in from a file and over HTTP, and how that goes as the log grows.
     Intake(Intake),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
@@ -56,16 +61,27 @@ enum Command {
     /// The receiver, in a process of its own; started by `deliveries`.
     #[command(hide = true)]
     Receiver,
+    /// The service, in a process of its own; started by `faults`.
+    #[command(hide = true)]
+    Service {
+        /// What `firmforms` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Deliveries(command) => start(deliveries::run(&command)),
+        Command::Faults(command) => start(faults::run(&command)),
         Command::Intake(command) => start(intake::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Caller => reads::caller::run(),
         Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),
+        Command::Service { arguments } => {
+            return firmforms::main_with(std::iter::once("firmforms".into()).chain(arguments));
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

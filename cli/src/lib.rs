@@ -15,6 +15,7 @@ mod setup;
 mod telemetry;
 pub mod wiring;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -24,7 +25,13 @@ use crate::args::{Arguments, Command};
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    main_with(std::env::args_os())
+}
+
+/// The same with these arguments, the program's name first: for a program that starts itself as the
+/// service.
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = Arguments::parse_from(arguments);
     telemetry::start(arguments.log_json, arguments.command.log_level());
     if let Err(error) = wiring::install_tls() {
         return fail(&error);

@@ -11,7 +11,7 @@ use deliverer::fan_out::FanOut;
 use deliverer::purge::Purge;
 use door::Tls;
 use eventstore::worker::run as run_worker;
-use eventstore::{Nudge, relay};
+use eventstore::{Nudge, crash, relay};
 use inviter::{Inviter, TakeOver};
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
@@ -199,6 +199,9 @@ async fn reload(tls: Tls, stop: CancellationToken) {
 }
 
 fn warn_of_development(serve: &Serve) {
+    if crash::COMPILED_IN {
+        tracing::warn!("CRASH POINTS ARE COMPILED IN: this build is for tests only");
+    }
     if !serve.allow_targets.is_empty() || serve.allow_http_targets {
         tracing::warn!(
             networks = ?serve.allow_targets,

@@ -14,7 +14,7 @@ use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use domain::workflow::StepOrder;
-use eventstore::{Appending, NewEvent};
+use eventstore::{Appending, NewEvent, crash};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
@@ -150,6 +150,7 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     appending.append(withdrawn).await?;
     let claimed = Instant::now();
     appending.commit().await?;
+    crash::point("claimed");
     take_out_erased(courier, &leased, &mut composed).await?;
     Ok(leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect())
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use domain::pressure::Room;
-use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
+use eventstore::{Nudge, crash};
 use futures::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -142,6 +142,7 @@ impl Sender {
 
 async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
     let exchange = send(courier, &claimed).await;
+    crash::point("answered");
     Finished { claimed, exchange, finished_at: courier.clock.now() }
 }
 

@@ -10,6 +10,7 @@ use domain::delivery::{Consignment, DeliveryEvent};
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
 use domain::retry::Schedule;
+use eventstore::crash;
 use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
 use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
@@ -63,8 +64,10 @@ impl Worker for FanOut {
         let matches = Matches::of(&mut appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
         self.queue(&mut appending, matches).await?;
+        crash::point("queueing");
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         appending.commit().await?;
+        crash::point("queued");
         Ok(Step::Busy)
     }
 }

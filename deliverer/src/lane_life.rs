@@ -9,7 +9,7 @@ use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::subscription::{GoneAnswer, SubscriptionEvent};
 use domain::target::host_of;
-use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
+use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -246,5 +246,6 @@ async fn write(
     .bind(of().map(|change| change.says_gone().map(Json)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
+    crash::point("lane_changed");
     Ok(())
 }

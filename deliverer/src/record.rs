@@ -13,7 +13,7 @@ use domain::delivery::{
 use domain::retry::retry_after;
 use domain::subscription::{GoneAnswer, Subscription, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
-use eventstore::{Appending, NewEvent, load};
+use eventstore::{Appending, NewEvent, crash, load};
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
@@ -74,7 +74,9 @@ async fn record_in_time<'a>(
         }
     }
     ledger.write(courier, &mut appending, lanes.keys().copied().collect()).await?;
+    crash::point("recording");
     appending.commit().await?;
+    crash::point("recorded");
     Ok(late)
 }
 

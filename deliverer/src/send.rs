@@ -6,6 +6,7 @@ use domain::answer::Answer;
 use domain::signature::{WebhookSecret, sign};
 use domain::time::Timestamp;
 use domain::workflow::StepMethod;
+use eventstore::crash;
 
 use crate::claim::{Claimed, FrozenBody, Sender};
 use crate::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -30,6 +31,7 @@ pub(crate) async fn send(courier: &Courier, claimed: &Claimed) -> Exchange {
     let Some(headers) = headers(claimed, body, secret, courier.clock.now()) else {
         return never_sent();
     };
+    crash::point("signed");
     let request = Request {
         target: claimed.target.to_string(),
         method: method(&claimed.sender),

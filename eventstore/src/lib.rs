@@ -2,11 +2,13 @@
 //!
 //! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
 //! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time.
+//! [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
+//! [`crash`] names where tests kill the process.
 
 mod append;
 mod clock;
 mod command;
+pub mod crash;
 mod digest;
 mod error;
 mod fence;

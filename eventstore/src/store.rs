@@ -8,6 +8,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use crate::append::{NewEvent, RecordedEvent, Taken, insert};
 use crate::command::{self, CommandError};
+use crate::crash;
 use crate::error::AppendError;
 use crate::nudge::Nudge;
 use crate::upcast::Upcasters;
@@ -83,6 +84,7 @@ impl Store {
     /// # Errors
     /// [`AppendError::Database`].
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
+        crash::point("begin");
         let transaction = self.pool.begin().await?;
         Ok(Appending { store: self, transaction })
     }
@@ -159,6 +161,7 @@ impl Appending<'_> {
             table.before(&mut self.transaction, &events).await?;
         }
         let recorded = insert(&mut self.transaction, events, taken).await?;
+        crash::point("inserted");
         for table in self.store.with_append.iter() {
             table.after(&mut self.transaction, &recorded).await?;
         }
@@ -179,7 +182,9 @@ impl Appending<'_> {
     /// # Errors
     /// [`AppendError`]; whether it happened is then not known if the connection was lost.
     pub async fn commit(self) -> Result<(), AppendError> {
+        crash::point("committing");
         self.transaction.commit().await?;
+        crash::point("committed");
         self.store.nudge.signal();
         Ok(())
     }

@@ -18,6 +18,7 @@ use domain::email::EmailAddress;
 use domain::invite::InviteOf;
 use domain::lang::Lang;
 use domain::time::Timestamp;
+use eventstore::crash;
 use mailer::{Invite as Letter, Mail, Sent, compose};
 use projector::firms::{self, SenderRow};
 use projector::people::{self, PersonRow};
@@ -138,7 +139,9 @@ impl Inviter {
             Reserved::Now => {}
             Reserved::Skipped(skip) => return Ok(Invited::Skipped(skip)),
         }
+        crash::point("reserved");
         let sent = self.mailer.send(&mail).await;
+        crash::point("mailed");
         self.record(context, of, &sent).await?;
         answer(&mail, &sent)
     }

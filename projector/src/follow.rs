@@ -3,7 +3,7 @@
 
 use eventstore::tail::{self, Stretch, TailError};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Fence, RecordedEvent, Store};
+use eventstore::{Fence, RecordedEvent, Store, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -60,6 +60,7 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
         };
         self.projection.apply(&mut transaction, &events).await?;
+        crash::point("following");
         tail::move_checkpoint(&mut transaction, P::NAME, last.position).await?;
         transaction.commit().await?;
         Ok(Step::Busy)

@@ -1,9 +1,11 @@
 //! Real processes, really killed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use eventstore::{Clock, connect};
-use tests::{Receiver, TestDatabase, World, activity};
+use tests::invariants::{Acknowledged, Request, Run};
+use tests::{Receiver, TestDatabase, World, activity, place_witness, settles};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
@@ -21,6 +23,7 @@ async fn submitted(receiver: &Receiver, count: usize) -> World {
     let database = TestDatabase::new().await;
     let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
     let world = World::at(database, clock).await;
+    place_witness(world.pool()).await;
     let firm = world.firm().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let events: Vec<_> = (0..count)
@@ -36,24 +39,13 @@ async fn submitted(receiver: &Receiver, count: usize) -> World {
     world
 }
 
-/// Waits until everything has come to its end, in the outbox and in history.
-async fn until_settled(world: &World) {
-    let done = async {
-        loop {
-            let (ended, left): (i64, i64) = sqlx::query_as(
-                "select (select count(*) from deliveries where state <> 'pending'),
-                        (select count(*) from outbox)",
-            )
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
-            if left == 0 && ended == i64::try_from(DELIVERIES).unwrap() {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(120), done).await.unwrap();
+/// Waits until everything has come to its end, and asks the invariants.
+async fn assert_held(world: &World, receiver: &Receiver) {
+    assert!(settles(world.pool(), Duration::from_secs(120)).await);
+    let requests: Vec<Request> = receiver.received().iter().map(Request::of).collect();
+    let (pool, lease) = (world.pool(), Duration::from_secs(25));
+    let acknowledged = &Acknowledged::default();
+    Run { pool, requests: &requests, acknowledged, lease }.assert_held().await;
 }
 
 /// E4 and E5, P6–P12 at random: `kill -9` of `serve` in the middle of 1,000 deliveries.
@@ -69,7 +61,7 @@ async fn e5_a_killed_service_loses_nothing_and_repeats_only_the_same_bytes() {
         killed += 1;
     }
     let _service = serve(&world.database).await;
-    until_settled(&world).await;
+    assert_held(&world, &receiver).await;
 
     let mut copies: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for request in receiver.received() {
@@ -117,7 +109,7 @@ async fn e25_a_stopped_service_finishes_what_is_out() {
         .unwrap();
     assert_eq!(leased, 0, "everything that was claimed was recorded");
     let _second = serve(&world.database).await;
-    until_settled(&world).await;
+    assert_held(&world, &receiver).await;
     let ids: std::collections::BTreeSet<Uuid> = receiver
         .received()
         .iter()

@@ -7,6 +7,7 @@ mod clocks;
 mod crash;
 mod demo;
 mod erasure;
+mod faults;
 mod generate;
 mod hangups;
 mod housekeeping;

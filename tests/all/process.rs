@@ -1,16 +1,19 @@
 //! The real binary as a process of its own, on the databases of a world.
 
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::ConnectOptions;
 use tests::TestDatabase;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tests::raw::exchange;
+pub(crate) use tests::raw::{report, try_call};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
 /// The real binary, told where the data is.
@@ -64,15 +67,7 @@ impl Listening {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
-        let mut child = firmforms(database)
-            .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
-            .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
-            .args(arguments)
-            .env("NO_COLOR", "1")
-            .envs(environment.iter().copied())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = serving(database, arguments, environment).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
             let doors = (address(&line, "public="), address(&line, "internal="));
@@ -122,29 +117,64 @@ fn address(line: &str, door: &str) -> Option<SocketAddr> {
 /// A question without a key to any path of a door.
 pub(crate) async fn get(door: SocketAddr, path: &str) -> (StatusCode, String) {
     let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-    exchange(door, &head).await
+    exchange(door, &head).await.expect("an answer")
 }
 
 /// One call on a connection of its own; its status, and all of the answer.
 pub(crate) async fn call(
     server: SocketAddr,
-    (method, path): (&str, &str),
+    request: (&str, &str),
     key: &str,
     body: &str,
 ) -> (StatusCode, String) {
-    let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nHost: test\r\nX-API-Key: {key}\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    exchange(server, &request).await
+    try_call(server, request, key, body).await.expect("an answer")
 }
 
-async fn exchange(server: SocketAddr, request: &str) -> (StatusCode, String) {
-    let mut stream = TcpStream::connect(server).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-    (status, answer)
+/// A role without doors.
+pub(crate) async fn work(
+    database: &TestDatabase,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Child {
+    let mut child = serving(database, arguments, environment).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if line.ends_with(" INFO ready") {
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return child;
+        }
+    }
+    panic!("the service did not start: {:?}", child.wait().await);
+}
+
+/// The command of a service on free ports.
+pub(crate) fn serving(
+    database: &TestDatabase,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Command {
+    let mut command = firmforms(database);
+    command
+        .args(["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"])
+        .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .envs(environment.iter().copied())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Waits until a service, or another command, has killed itself at this crash point.
+pub(crate) async fn crash(mut command: Command, point: &str) {
+    if !eventstore::crash::COMPILED_IN {
+        panic!("debug builds alone have crash points");
+    }
+    command.env("CRASH_AT", point).stdout(Stdio::null()).stderr(Stdio::null());
+    let ended = tokio::time::timeout(Duration::from_secs(60), command.status()).await;
+    assert_killed(ended.expect("it came to its crash point").unwrap(), point);
+}
+
+/// Fails unless the process was killed as by `kill -9`.
+pub(crate) fn assert_killed(status: ExitStatus, point: &str) {
+    assert_eq!(status.signal(), Some(9), "at {point}: {status}");
 }

@@ -5,8 +5,13 @@
 
 mod copy;
 mod database;
+pub mod invariants;
+mod proxy;
+pub mod raw;
 mod receiver;
+mod settled;
 mod statements;
+mod witness;
 mod world;
 
 #[path = "../../mailer/tests/mailer/smtp_server.rs"]
@@ -14,6 +19,9 @@ pub mod smtp_server;
 
 pub use copy::Copies;
 pub use database::{TestDatabase, own_cluster};
+pub use proxy::{DatabaseProxy, Fault};
 pub use receiver::{Received, Receiver, Reply};
+pub use settled::settles;
 pub use statements::counting_statements;
+pub use witness::place_witness;
 pub use world::{Answer, BASE_URL, Firm, World, activity, later};

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,6 +24,10 @@ pub struct Received {
     pub headers: HeaderMap,
     /// The raw body.
     pub body: Bytes,
+    /// When it had arrived.
+    pub arrived: Instant,
+    /// When it was answered, or its sender was gone.
+    pub ended: Option<Instant>,
 }
 
 impl Received {
@@ -81,6 +86,7 @@ struct Script {
 struct Shared {
     script: Arc<Mutex<Script>>,
     count: watch::Sender<usize>,
+    held: watch::Sender<bool>,
 }
 
 /// A receiver; answers 200 unless told otherwise.
@@ -94,10 +100,17 @@ impl Receiver {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Shared { script: Arc::default(), count: watch::Sender::new(0) };
+        let (count, held) = (watch::Sender::new(0), watch::Sender::new(false));
+        let shared = Shared { script: Arc::default(), count, held };
         let router = Router::new().fallback(receive).with_state(shared.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, shared }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Its address, with a path.
@@ -109,6 +122,16 @@ impl Receiver {
     /// Answers the next requests so, one by one; 200 after that.
     pub fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
         self.shared.script.lock().unwrap().replies.extend(replies);
+    }
+
+    /// Answers nothing until it is released.
+    pub fn hold(&self) {
+        self.shared.held.send_replace(true);
+    }
+
+    /// Answers what was held, and what comes.
+    pub fn release(&self) {
+        self.shared.held.send_replace(false);
     }
 
     /// Everything that arrived so far.
@@ -132,11 +155,30 @@ async fn receive(
     headers: HeaderMap,
     body: Bytes,
 ) -> impl IntoResponse {
-    let reply = {
+    let (reply, under_way) = {
         let mut script = shared.script.lock().unwrap();
-        script.received.push(Received { method, uri, headers, body });
-        script.replies.pop_front().unwrap_or_else(|| Reply::status(200))
+        let place = script.received.len();
+        let (arrived, ended) = (Instant::now(), None);
+        script.received.push(Received { method, uri, headers, body, arrived, ended });
+        let reply = script.replies.pop_front().unwrap_or_else(|| Reply::status(200));
+        (reply, UnderWay { shared: shared.clone(), place })
     };
     shared.count.send_modify(|count| *count += 1);
+    let mut held = shared.held.subscribe();
+    held.wait_for(|held| !held).await.unwrap();
+    drop(under_way);
     (reply.status, reply.headers, reply.body)
+}
+
+/// A request until it is answered, or dropped because its sender is gone.
+struct UnderWay {
+    shared: Shared,
+    place: usize,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut script = self.shared.script.lock().unwrap();
+        script.received[self.place].ended = Some(Instant::now());
+    }
 }

@@ -178,6 +178,12 @@ impl World {
         Firm { id, owner, form, key_id: key.id, key: key.key.as_str().to_owned() }
     }
 
+    /// Its token for the internal door.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Reports activity by the internal door.
     pub async fn report(&self, events: &[Value]) -> Answer {
         let request = Request::post("/internal/v1/activity")

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tests::smtp_server::Turn;
 
 use super::*;
-use crate::process::{call, serve};
+use crate::process::{assert_killed, call, serve, serve_with, try_call};
 
 /// A turn, and what the killed service's clock may be ahead.
 const TURN: Duration = Duration::from_secs(120 + 10);
 
-/// A service of its own that is killed while its mail server takes its time; a world beside it.
-async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
+/// A world whose service, as a process of its own, is going to send by this server.
+async fn before_the_kill(server: &SmtpServer) -> (World, Firm, [String; 4]) {
     let database = TestDatabase::new().await;
     let url = format!("smtp://{}?tls=none", server.at);
     let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
@@ -22,9 +22,15 @@ async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
     let world =
         World::with(database, standing, |setup| impatient(Wiring { mailer, ..setup })).await;
     let firm = world.firm().await;
-    server.turn("CONTENT", Turn::Silence);
     let arguments = ["--smtp-url", &url, "--mail-from", "forms@firmforms.example"];
-    let mut service = serve(&world.database, &arguments).await;
+    (world, firm, arguments.map(str::to_owned))
+}
+
+/// A service of its own that is killed while its mail server takes its time; a world beside it.
+async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
+    let (world, firm, arguments) = before_the_kill(server).await;
+    server.turn("CONTENT", Turn::Silence);
+    let mut service = serve(&world.database, &arguments.each_ref().map(String::as_str)).await;
     let path = format!("/forms/{}/send", firm.form);
     let (public, key) = (service.public, firm.key.clone());
     let caller = tokio::spawn(async move {
@@ -37,6 +43,36 @@ async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
     service.child.kill().await.unwrap();
     server.relent("CONTENT");
     (world, firm)
+}
+
+/// E8: right before and right after the mail is handed over. One Message-ID either way, and nobody
+/// is told "already sent" before it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e8_p15_an_invite_whose_server_is_killed_has_one_message_id() {
+    for (point, handed_over) in [("reserved", 0), ("mailed", 1)] {
+        let server = SmtpServer::start(Setup::default()).await;
+        let (world, firm, arguments) = before_the_kill(&server).await;
+        let arguments = arguments.each_ref().map(String::as_str);
+        let die = [("CRASH_AT", point)];
+        let mut service = serve_with(&world.database, &arguments, &die).await;
+        let send = ("POST", &*format!("/forms/{}/send", firm.form));
+        let body = r#"{"email":"ann@example.com"}"#;
+        assert_eq!(try_call(service.public, send, &firm.key, body).await, None, "{point}");
+        assert_killed(service.child.wait().await.unwrap(), point);
+        assert_eq!(server.mails().len(), handed_over, "{point}");
+        assert_eq!((under_way(&world).await, used(&world, &firm).await), ((1, 1), 1), "{point}");
+        let meanwhile = invite(&world, &firm, "ann@example.com").await;
+        assert_eq!(meanwhile.code(), (502, "send_failed"), "{point}");
+
+        world.pass(TURN);
+        world.take_over().await;
+        let mails = server.mails();
+        assert_eq!((mails.len(), under_way(&world).await), (handed_over + 1, (0, 0)), "{point}");
+        assert!(mails.iter().all(|mail| mail.bytes == mails[0].bytes), "{point}: the same bytes");
+        let again = invite(&world, &firm, "ann@example.com").await;
+        assert_eq!(outcome(&again), skipped("already_sent_today"), "{point}");
+        assert_eq!(server.mails().len(), handed_over + 1, "{point}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,123 @@
+//! The checker of invariants can fail: each is broken once, by hand, and named.
+
+use std::time::Duration;
+
+use sqlx::{Connection, Executor};
+use tests::TestDatabase;
+use tests::invariants::{Acknowledged, Request, Run};
+use uuid::Uuid;
+
+use super::{LEASE, Scene};
+
+/// A run in which all went well: three deliveries, and one more of a removed subscription.
+async fn good_run() -> Scene {
+    let mut scene = Scene::on(TestDatabase::new().await).await;
+    scene.submit(3).await;
+    scene.world.deliver().await;
+    let path = format!("/hooks/{}", scene.hook);
+    let removed = scene.world.call(&scene.firm.key, "DELETE", &path, ().into()).await;
+    assert_eq!(removed.status, 200);
+    scene.acknowledged.removed_hooks.push(scene.hook);
+    scene.assert_held().await;
+    scene
+}
+
+/// What is found after the database was changed behind the service's back; then it is changed back.
+async fn found_after(scene: &Scene, forged: &str) -> Vec<String> {
+    let forge = format!("set session_replication_role = replica; begin; {forged}");
+    let pool = eventstore::connect(scene.database().main.clone(), 1);
+    let mut connection = pool.acquire().await.unwrap().detach();
+    connection.execute(&*forge).await.unwrap();
+    connection.execute("commit").await.unwrap();
+    connection.close().await.unwrap();
+    scene.run(&scene.requests()).violations().await
+}
+
+async fn assert_found(rule: &str, forged: &str) {
+    let scene = good_run().await;
+    let found = found_after(&scene, forged).await;
+    assert!(found.iter().any(|violation| violation.starts_with(rule)), "{rule}: {found:?}");
+}
+
+/// An event like one that is there, changed in this way.
+fn another(event_type: &str, changes: &str) -> String {
+    format!(
+        "create temp table forged on commit drop as
+           select * from events where event_type = '{event_type}' order by position limit 1;
+         update forged set position = 1000000, event_id = gen_random_uuid();
+         {changes};
+         insert into events overriding system value select * from forged"
+    )
+}
+
+#[tokio::test]
+async fn what_breaks_i1_and_i8_in_the_log_is_found() {
+    assert_found("I1: an occurrence", "delete from events where event_type = 'DeliveryQueued'")
+        .await;
+    let elsewhere = "update forged set aggregate_id = gen_random_uuid()";
+    assert_found("I1: a delivery", &another("DeliveryQueued", elsewhere)).await;
+    let unseen = "delete from events where event_type = 'OccurrenceRecorded'";
+    assert_found("I8: an acknowledged response", unseen).await;
+    assert_found("I8: an acknowledged subscription", "delete from hooks").await;
+    let back = "update hooks set removed_at = null, removed_position = null, removal_reason = null";
+    assert_found("I8: an acknowledged removal", back).await;
+}
+
+#[tokio::test]
+async fn what_breaks_i3_i4_and_i9_in_the_claims_is_found() {
+    let twice = another("DeliveryAttempted", "update forged set sequence = 9");
+    assert_found("I3: tries", &twice).await;
+    assert_found("I3: a delivery was claimed", "update witness.claims set number = 9").await;
+    assert_found("I4: a claim", "update witness.claims set lane_closed = true").await;
+    assert_found("I4: 1 requests of 0 claims", "delete from witness.claims").await;
+    let stolen = "insert into witness.claims
+                  select delivery_id, lease + 1, 2, claimed_at, ends_at, false from witness.claims;
+                  delete from events where event_type = 'DeliveryAttempted'";
+    assert_found("I9: a delivery was claimed", stolen).await;
+}
+
+#[tokio::test]
+async fn what_breaks_i5_i6_and_i7_is_found() {
+    assert_found("I5", &another("DeliveryAttempted", "update forged set sequence = 3")).await;
+    let again = another("SubscriptionRemoved", "update forged set sequence = 3");
+    assert_found("I6: a subscription was removed twice", &again).await;
+    let reopened = "update lanes set cancel_cause = null";
+    assert_found("I6: a subscription is removed in its table alone", reopened).await;
+    let unlogged = "delete from events where event_type = 'SubscriptionRemoved'";
+    assert_found("I6: a subscription is removed in its table alone", unlogged).await;
+    assert_found("I7: history is", "update deliveries set state = 'failed'").await;
+    assert_found("I7: history has other tries", "delete from attempts").await;
+    let revoked = "update key_auth set revoked_at = now();
+                   update hooks set removed_at = null, removed_position = null, removal_reason = null";
+    assert_found("a revoked key", revoked).await;
+}
+
+#[tokio::test]
+async fn what_breaks_i1_i2_i3_and_i9_at_receivers_is_found() {
+    let scene = good_run().await;
+    let seen = scene.requests();
+    let found = async |requests: Vec<Request>| {
+        let acknowledged = &Acknowledged::default();
+        let run = Run { pool: scene.world.pool(), requests: &requests, acknowledged, lease: LEASE };
+        let mut found = run.violations().await;
+        found.pop().unwrap_or_default()
+    };
+    let one = seen[0];
+    let later = |seconds| Request { arrived: one.arrived + Duration::from_secs(seconds), ..one };
+    assert_eq!(found(vec![one]).await, "");
+    let stranger = Request { delivery_id: Uuid::nil(), ..one };
+    assert!(found(vec![one, stranger]).await.starts_with("I1: a request is of no delivery"));
+    let other = Request { sha256: [0; 32], ..one };
+    assert!(found(vec![other]).await.starts_with("I2: history tells of other bytes"));
+    assert!(found(vec![one, other]).await.starts_with("I2: a delivery came with different"));
+    let nine = (0..9).map(|n| later(n * 60)).collect();
+    assert!(found(nine).await.starts_with("I3: a delivery came 9 times"));
+    let more = "insert into witness.claims
+                select delivery_id, lease + 1, 2, ends_at, ends_at + interval '25 s', false
+                  from witness.claims";
+    scene.world.pool().execute(more).await.unwrap();
+    let unanswered = Request { ended: None, ..one };
+    assert_eq!(found(vec![unanswered, later(24)]).await, "");
+    assert!(found(vec![unanswered, later(9)]).await.starts_with("I9: two sends"));
+    assert_eq!(found(vec![one, later(9)]).await, "", "the first had ended");
+}

@@ -1,0 +1,59 @@
+//! E24: what the database takes back for a reason that may pass is tried again, and not for ever.
+
+use serde_json::json;
+use sqlx::Executor;
+use tests::{TestDatabase, World};
+
+use super::Scene;
+
+/// The first so many appends fail with this SQLSTATE; the count survives their rollback.
+fn stumbling(times: u32, sqlstate: &str) -> String {
+    format!(
+        "drop trigger if exists stumble on events;
+         create or replace function stumble() returns trigger language plpgsql as $$ begin
+             if nextval('stumbles') <= {times} then
+                 raise exception 'made up' using errcode = '{sqlstate}';
+             end if;
+             return null;
+         end $$;
+         create trigger stumble before insert on events
+             for each statement execute function stumble();
+         alter sequence stumbles restart"
+    )
+}
+
+async fn appends(world: &World) -> i64 {
+    sqlx::query_scalar("select last_value from stumbles").fetch_one(world.pool()).await.unwrap()
+}
+
+#[tokio::test]
+async fn e24_a_lost_race_is_run_again_five_times_and_then_the_caller_is_told_to_come_back() {
+    let scene = Scene::on(TestDatabase::new().await).await;
+    let (world, firm) = (&scene.world, &scene.firm);
+    world.pool().execute("create sequence stumbles").await.unwrap();
+    let hook = json!({"target_url": scene.receiver.url("/"), "trigger": "form_submitted"});
+    let response = |id| vec![super::submitted(firm, id)];
+    for sqlstate in ["40001", "40P01"] {
+        world.pool().execute(&*stumbling(5, sqlstate)).await.unwrap();
+        let made = world.call(&firm.key, "POST", "/hooks", hook.clone()).await;
+        assert_eq!((made.status.as_u16(), appends(world).await), (201, 6), "{sqlstate}");
+        world.pool().execute(&*stumbling(5, sqlstate)).await.unwrap();
+        let taken_in = world.report(&response(world.id())).await;
+        assert_eq!((taken_in.status.as_u16(), appends(world).await), (202, 6), "{sqlstate}");
+
+        let before = scene.count("select count(*) from events").await;
+        world.pool().execute(&*stumbling(6, sqlstate)).await.unwrap();
+        let refused = world.call(&firm.key, "POST", "/hooks", hook.clone()).await;
+        assert_eq!((refused.code(), appends(world).await), ((503, "unavailable"), 6), "{sqlstate}");
+        assert!(refused.headers.contains_key("retry-after"));
+        world.pool().execute(&*stumbling(6, sqlstate)).await.unwrap();
+        let refused = world.report(&response(world.id())).await;
+        assert_eq!((refused.code(), appends(world).await), ((503, "unavailable"), 6), "{sqlstate}");
+        assert_eq!(scene.count("select count(*) from events").await, before, "{sqlstate}");
+    }
+    assert_eq!(world.get(firm, "/hooks").await.body.as_array().map(Vec::len), Some(3));
+    // The workers try again by themselves.
+    world.pool().execute(&*stumbling(0, "40001")).await.unwrap();
+    assert_ne!(world.deliver().await, 0);
+    scene.assert_held().await;
+}

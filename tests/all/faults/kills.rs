@@ -1,0 +1,203 @@
+//! P5–P13 and P16: a delivery on its way, its process killed at each point.
+
+use std::ops::RangeInclusive;
+
+use futures::future::{join, join_all};
+use tests::{Receiver, Reply, own_cluster};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::{CONNECT_WITHIN, FAST, LEASE, Scene};
+use crate::process::{assert_killed, crash, serving, work};
+
+/// A kill at a crash point, and what must come of it.
+struct Kill {
+    point: &'static str,
+    role: &'static str,
+    submitted: usize,
+    status: u16,
+    /// What is queued, and what receivers have seen, when the process is dead.
+    left: (i64, RangeInclusive<usize>),
+    /// What receivers have seen, and how many tries nobody recorded, in the end.
+    came_to: (RangeInclusive<usize>, RangeInclusive<i64>),
+}
+
+const fn kill(
+    point: &'static str,
+    submitted: usize,
+    left: (i64, usize),
+    came_to: (usize, i64),
+) -> Kill {
+    let ((queued, seen), (sent, interrupted)) = (left, came_to);
+    Kill {
+        point,
+        role: "all",
+        submitted,
+        status: 200,
+        left: (queued, seen..=seen),
+        came_to: (sent..=sent, interrupted..=interrupted),
+    }
+}
+
+/// Two 410s that are recorded together, or one after the other.
+const fn second_gone(point: &'static str) -> Kill {
+    Kill {
+        status: 410,
+        left: (2, 2..=2),
+        came_to: (3..=4, 1..=2),
+        ..kill(point, 2, (2, 2), (0, 0))
+    }
+}
+
+const KILLS: [Kill; 10] = [
+    // E3: what was queued is rolled back, or stays; the next process goes on behind it.
+    kill("queueing", 3, (0, 0), (3, 0)),
+    kill("queued", 501, (500, 0), (501, 0)),
+    // E4: no request was seen; the next try has the same id, when the lease has ended.
+    kill("claimed", 3, (3, 0), (3, 3)),
+    kill("signed", 3, (3, 0), (3, 3)),
+    // E5: the receiver sees it twice.
+    kill("answered", 1, (1, 1), (2, 1)),
+    kill("recording", 1, (1, 1), (2, 1)),
+    // E6: no resend.
+    kill("recorded", 1, (1, 1), (1, 0)),
+    // E7: of a count and its removal both are there, or neither.
+    second_gone("lane_changed:2"),
+    second_gone("lane_changed:3"),
+    // P16, of the read model there is.
+    Kill { role: "projector", ..kill("following", 2, (0, 0), (2, 0)) },
+];
+
+/// P5–P7, P10–P13, P16, and by the receivers P8 and P9; each lease is waited for at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e3_e4_e5_e6_e7_a_kill_at_each_point_loses_nothing_and_repeats_the_same_bytes() {
+    let cluster = own_cluster().await;
+    let at_points = KILLS.iter().map(async |kill| {
+        kill.happens(Scene::on(cluster.database().await).await).await;
+    });
+    let by_receivers = join(
+        half_a_body_taken(cluster.database().await),
+        a_body_taken_and_nothing_said(cluster.database().await),
+    );
+    join(join_all(at_points), by_receivers).await;
+}
+
+impl Kill {
+    async fn happens(&self, mut scene: Scene) {
+        let Self { point, .. } = self;
+        scene.submit(self.submitted).await;
+        scene.receiver.reply((0..4).map(|_| Reply::status(self.status)));
+        let role = [&FAST[..], &["--role", self.role]].concat();
+        crash(serving(scene.database(), &role, &[]), point).await;
+
+        let queued = "select count(*) from events where event_type = 'DeliveryQueued'";
+        assert_eq!(scene.count(queued).await, self.left.0, "{point}");
+        let seen = scene.receiver.received().len();
+        assert!(self.left.1.contains(&seen), "{point}: {seen} requests before the end");
+        assert_eq!(scene.removals().await, (0, 0), "{point}: no half of a removal");
+
+        self.is_survived(&scene).await;
+    }
+
+    async fn is_survived(&self, scene: &Scene) {
+        let Self { point, .. } = self;
+        let _next = work(scene.database(), &FAST, &[]).await;
+        scene.assert_held().await;
+        let seen = scene.receiver.received().len();
+        assert!(self.came_to.0.contains(&seen), "{point}: {seen} requests");
+        let interrupted = scene.interrupted().await;
+        assert!(self.came_to.1.contains(&interrupted), "{point}: {interrupted} interrupted");
+        let is_gone = i64::from(self.status == 410);
+        assert_eq!(scene.removals().await, (is_gone, is_gone), "{point}");
+    }
+}
+
+impl Scene {
+    /// Tries that nobody recorded.
+    async fn interrupted(&self) -> i64 {
+        self.count(
+            "select count(*) from events where event_type = 'DeliveryAttempted'
+                and payload->'DeliveryAttempted'->>'outcome' = 'interrupted'",
+        )
+        .await
+    }
+
+    /// Removals in the log, and closed lanes.
+    async fn removals(&self) -> (i64, i64) {
+        let logged = "select count(*) from events where event_type = 'SubscriptionRemoved'";
+        let closed = "select count(*) from lanes where cancel_cause is not null";
+        (self.count(logged).await, self.count(closed).await)
+    }
+
+    /// The only delivery came so often, the second time when its lease had ended.
+    async fn assert_sent_again(&self, sent: usize) {
+        let _next = work(self.database(), &FAST, &[]).await;
+        self.assert_held().await;
+        let received = self.receiver.received();
+        assert_eq!((received.len(), self.interrupted().await), (sent, 1));
+        if let [first, second] = &received[..] {
+            assert!(second.arrived - first.arrived + CONNECT_WITHIN >= LEASE);
+        }
+    }
+}
+
+/// P9: everything was taken, and nothing said.
+async fn a_body_taken_and_nothing_said(database: tests::TestDatabase) {
+    let mut scene = Scene::on(database).await;
+    scene.submit(1).await;
+    scene.receiver.hold();
+    let mut service = work(scene.database(), &FAST, &[]).await;
+    scene.receiver.wait_for(1).await;
+    service.start_kill().unwrap();
+    assert_killed(service.wait().await.unwrap(), "P9");
+    scene.receiver.release();
+    scene.assert_sent_again(2).await;
+}
+
+/// P8: a receiver that has taken half of the body when its sender dies has received nothing.
+async fn half_a_body_taken(database: tests::TestDatabase) {
+    let receiver = Receiver::start().await;
+    let (before, half_taken) = takes_half_first(&receiver).await;
+    let mut scene = Scene::with(database, receiver, &before).await;
+    scene.submit(1).await;
+    let mut service = work(scene.database(), &FAST, &[]).await;
+    half_taken.await.unwrap();
+    service.start_kill().unwrap();
+    assert_killed(service.wait().await.unwrap(), "P8");
+    assert_eq!(scene.receiver.received().len(), 0);
+    scene.assert_sent_again(1).await;
+}
+
+/// A place before a receiver that hands on half of what comes first, and all of what comes after
+/// its sender is dead.
+async fn takes_half_first(receiver: &Receiver) -> (String, oneshot::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let behind = receiver.address();
+    let (taken, half_taken) = oneshot::channel();
+    tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        let mut on = TcpStream::connect(behind).await.unwrap();
+        let mut bytes = vec![0; 4_096];
+        let mut head = Vec::new();
+        let body = loop {
+            let count = first.read(&mut bytes).await.unwrap();
+            head.extend_from_slice(&bytes[..count]);
+            match head.windows(4).position(|end| end == b"\r\n\r\n") {
+                Some(end) if head.len() > end + 5 => break end + 4,
+                Some(_) | None => {}
+            }
+        };
+        on.write_all(&head[..body + (head.len() - body) / 2]).await.unwrap();
+        taken.send(()).unwrap();
+        // Whatever else was on its way is never looked at.
+        while first.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+        drop(on);
+        while let Ok((mut next, _)) = listener.accept().await {
+            let mut on = TcpStream::connect(behind).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut next, &mut on).await });
+        }
+    });
+    (url, half_taken)
+}

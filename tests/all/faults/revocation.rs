@@ -1,0 +1,69 @@
+//! E27: a revocation races the claim of what its subscription would be sent.
+
+use std::time::Duration;
+
+use api::commands::keys;
+use domain::context::Actor;
+use futures::future::{join, join_all};
+use tests::{Firm, TestDatabase, World};
+use uuid::Uuid;
+
+use super::Scene;
+
+/// Firms, the keys of each that race, and the subscriptions of each key.
+const ROUNDS: u64 = 50;
+const KEYS: u64 = 5;
+const HOOKS: u64 = 4;
+
+/// 1,000 seeds: whichever commits first, no claim comes after a removal (I4), and what was claimed
+/// before it is sent once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e27_no_claim_commits_after_a_revocation_that_raced_it() {
+    let mut scene = Scene::on(TestDatabase::new().await).await;
+    let revoked =
+        keys::revoke(scene.world.service(), scene.firm.id, scene.firm.key_id, Actor::System);
+    revoked.await.unwrap();
+    for round in 0..ROUNDS {
+        scene.firm = scene.world.firm().await;
+        let racers = racers(&scene).await;
+        scene.submit(1).await;
+        scene.world.fan_out().await;
+        let (world, firm) = (&scene.world, &scene.firm);
+        let revocations = racers.iter().zip(0..).map(async |((key_id, _), place)| {
+            let delay = Duration::from_micros((round * KEYS + place) * 1_013 % 9_000);
+            tokio::time::sleep(delay).await;
+            keys::revoke(world.service(), firm.id, *key_id, Actor::System).await.unwrap();
+        });
+        join(join_all(revocations), claims(world, round)).await;
+        scene.world.deliver().await;
+        scene.acknowledged.removed_hooks.extend(racers.into_iter().flat_map(|(_, hooks)| hooks));
+    }
+    let sent = scene.count("select count(*) from deliveries where state = 'delivered'").await;
+    let cancelled =
+        scene.count("select count(*) from deliveries where cause = 'key_revoked'").await;
+    assert_eq!(u64::try_from(sent + cancelled).unwrap(), ROUNDS * KEYS * HOOKS);
+    assert!(sent > 50 && cancelled > 50, "{sent} sent, {cancelled} cancelled: no race");
+    scene.assert_held().await;
+}
+
+/// Keys of the firm, each with its subscriptions.
+async fn racers(scene: &Scene) -> Vec<(Uuid, Vec<Uuid>)> {
+    let (world, firm) = (&scene.world, &scene.firm);
+    let mut racers = Vec::new();
+    for _ in 0..KEYS {
+        let key = keys::create(world.service(), firm.id, firm.owner, "racer").await.unwrap();
+        let of_key = Firm { key_id: key.id, key: key.key.as_str().to_owned(), ..firm.clone() };
+        let mut hooks = Vec::new();
+        for _ in 0..HOOKS {
+            hooks.push(world.subscribe(&of_key, &scene.receiver.url("/")).await);
+        }
+        racers.push((key.id, hooks));
+    }
+    racers
+}
+
+/// Claims and sends while there is something that nobody else has locked.
+async fn claims(world: &World, round: u64) {
+    tokio::time::sleep(Duration::from_micros(round * 397 % 12_000)).await;
+    while deliverer::engine::turn(world.courier()).await.unwrap() > 0 {}
+}

@@ -1,0 +1,162 @@
+//! What the log and the tables must say of each other.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::Acknowledged;
+
+/// A rule, and the statement that counts what breaks it.
+const RULES: [(&str, &str); 12] = [
+    ("I1: an occurrence has no delivery for a subscription of its time", MISSING),
+    ("I1: a delivery has no occurrence in its subscription's life", SURPLUS),
+    (
+        "I3: tries are not 1, 2, 3, and so on, to eight at most",
+        "select count(*) from (
+           select from events where event_type = 'DeliveryAttempted' group by aggregate_id
+           having max((payload->'DeliveryAttempted'->>'number')::int) <> count(*)
+               or count(distinct payload->'DeliveryAttempted'->>'number') <> count(*)
+               or count(*) > 8) x",
+    ),
+    (
+        "I3: a delivery was claimed more than eight times",
+        "select count(*) from witness.claims where number > 8 or lease > 8",
+    ),
+    ("I4: a claim came after the removal", "select count(*) from witness.claims where lane_closed"),
+    ("I5: something follows the end of a delivery", AFTER_THE_END),
+    (
+        "I6: a subscription was removed twice, or something follows its removal",
+        "select count(*) from events r join events e using (aggregate_type, aggregate_id)
+          where r.event_type = 'SubscriptionRemoved' and e.sequence > r.sequence",
+    ),
+    (
+        "I6: a subscription is removed in its table alone, in its lane alone, or in the log alone",
+        "select count(*) from hooks h join lanes l on l.lane_id = h.hook_id
+          where (h.removed_at is null) <> (l.cancel_cause is null)
+             or (h.removed_at is not null) <> exists (
+                select from events e where e.aggregate_type = 'Subscription'
+                   and e.aggregate_id = h.hook_id::text and e.event_type = 'SubscriptionRemoved')",
+    ),
+    (
+        "a revoked key has a live subscription",
+        "select count(*) from hooks h join key_auth k using (key_id)
+          where h.removed_at is null and k.revoked_at is not null",
+    ),
+    ("I7: history is not what the log says", ANOTHER_HISTORY),
+    (
+        "I7: history has other tries than the log",
+        "select abs((select count(*) from attempts)
+                  - (select count(*) from events where event_type = 'DeliveryAttempted'))",
+    ),
+    ("I9: a delivery was claimed while another claim of it held", OVERLAPPING_CLAIMS),
+];
+
+/// Which delivery each subscription should have had, and which it had.
+macro_rules! expected_and_queued {
+    ($difference:literal) => {
+        concat!(
+            "with occurrences as (
+               select aggregate_id, position, firm_id, payload->'OccurrenceRecorded' as told
+                 from events where event_type = 'OccurrenceRecorded'),
+             hooks as (
+               select c.aggregate_id, c.firm_id, c.position as born, r.position as died,
+                      c.payload->'SubscriptionCreated' as told
+                 from events c
+                 left join events r on r.aggregate_type = c.aggregate_type
+                  and r.aggregate_id = c.aggregate_id and r.event_type = 'SubscriptionRemoved'
+                where c.event_type = 'SubscriptionCreated'),
+             expected as (
+               select o.aggregate_id as occurrence_id, h.aggregate_id as hook_id
+                 from occurrences o join hooks h on h.firm_id = o.firm_id
+                  and h.told->>'trigger' = o.told->>'trigger'
+                  and o.position > h.born and (h.died is null or o.position < h.died)
+                  and coalesce(h.told->>'form_id', o.told->>'form_id') = o.told->>'form_id'
+                where coalesce(o.told->>'silent', 'false') = 'false'),
+             queued as (
+               select payload->'DeliveryQueued'->>'occurrence_id' as occurrence_id,
+                      payload->'DeliveryQueued'->>'hook_id' as hook_id
+                 from events where event_type = 'DeliveryQueued')
+             select count(*) from (",
+            $difference,
+            ") x"
+        )
+    };
+}
+
+const MISSING: &str =
+    expected_and_queued!("select * from expected except all select * from queued");
+const SURPLUS: &str =
+    expected_and_queued!("select * from queued except all select * from expected");
+
+const AFTER_THE_END: &str = "
+select count(*) from (
+  select sum(case when event_type = 'DeliveryCancelled' then 1
+                  when event_type = 'DeliveryAttempted'
+                   and payload->'DeliveryAttempted'->>'next_try_at' is null then 1
+                  else 0 end)
+         over (partition by aggregate_id order by sequence
+               rows between unbounded preceding and 1 preceding) as ends
+    from events where aggregate_type = 'Delivery') x
+ where ends > 0";
+
+/// Where each delivery stands by the last event of its stream.
+const ANOTHER_HISTORY: &str = "
+with last as (
+  select distinct on (aggregate_id) aggregate_id, event_type, payload->'DeliveryAttempted' as try
+    from events where aggregate_type = 'Delivery' order by aggregate_id, sequence desc),
+told as (
+  select aggregate_id as delivery_id,
+         case when event_type = 'DeliveryCancelled' or try->>'cancelled' is not null then 'cancelled'
+              when event_type = 'DeliveryQueued' or try->>'next_try_at' is not null then 'pending'
+              when try->>'outcome' = 'delivered' then 'delivered'
+              else 'failed' end as state
+    from last)
+select count(*) from told full join deliveries d on d.delivery_id::text = told.delivery_id
+ where d.state is distinct from told.state";
+
+/// A claim may follow another when that one was recorded, or its lease had ended.
+const OVERLAPPING_CLAIMS: &str = "
+select count(*) from witness.claims first
+  join witness.claims second on second.delivery_id = first.delivery_id
+   and second.lease = first.lease + 1
+ where second.claimed_at < first.ends_at
+   and not exists (
+       select from events e where e.aggregate_type = 'Delivery'
+          and e.aggregate_id = first.delivery_id::text and e.event_type = 'DeliveryAttempted'
+          and (e.payload->'DeliveryAttempted'->>'number')::int = first.number
+          and e.payload->'DeliveryAttempted'->>'outcome' <> 'interrupted')";
+
+/// Every rule that does not hold.
+pub(super) async fn violations(pool: &PgPool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (rule, statement) in RULES {
+        let count: i64 = sqlx::query_scalar(statement).fetch_one(pool).await.unwrap();
+        if count > 0 {
+            found.push(format!("{rule}: {count}"));
+        }
+    }
+    found
+}
+
+/// I8: what callers were told had happened, and the database does not know.
+pub(super) async fn forgotten(pool: &PgPool, acknowledged: &Acknowledged) -> Vec<String> {
+    let hooks = "select count(*) from unnest($1) t(id)
+                  where not exists (select from hooks where hook_id = t.id)";
+    let removed = "select count(*) from unnest($1) t(id)
+                    where exists (select from hooks where hook_id = t.id and removed_at is null)";
+    let responses = "select count(*) from unnest($1) t(id) where not exists (
+                       select from events where event_type = 'OccurrenceRecorded'
+                          and payload->'OccurrenceRecorded'->>'response_id' = t.id::text)";
+    let mut found = Vec::new();
+    let asked: [(&str, &str, &[Uuid]); 3] = [
+        ("I8: an acknowledged subscription is not there", hooks, &acknowledged.hooks),
+        ("I8: an acknowledged removal did not last", removed, &acknowledged.removed_hooks),
+        ("I8: an acknowledged response is not there", responses, &acknowledged.responses),
+    ];
+    for (rule, statement, ids) in asked {
+        let count: i64 = sqlx::query_scalar(statement).bind(ids).fetch_one(pool).await.unwrap();
+        if count > 0 {
+            found.push(format!("{rule}: {count}"));
+        }
+    }
+    found
+}

@@ -1,0 +1,80 @@
+//! What must hold after every run, whatever was killed, cut or lost in it: I1–I9 of docs/cases.md,
+//! asked of the log, of the witness of claims and of the receivers' own records.
+//!
+//! I6 is about events alone here, and I7 about history alone: chains and rebuilds are not there yet.
+
+mod log;
+mod requests;
+
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::receiver::Received;
+
+/// A request as a receiver saw it.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// The delivery it says it is.
+    pub delivery_id: Uuid,
+    /// What its body hashes to.
+    pub sha256: [u8; 32],
+    /// When it had arrived.
+    pub arrived: Instant,
+    /// When it was answered or given up.
+    pub ended: Option<Instant>,
+}
+
+/// What callers were told had happened.
+#[derive(Debug, Default, Clone)]
+pub struct Acknowledged {
+    /// Subscriptions answered 201.
+    pub hooks: Vec<Uuid>,
+    /// Subscriptions whose removal was answered 200, by themselves or with their key.
+    pub removed_hooks: Vec<Uuid>,
+    /// Submitted responses answered 202.
+    pub responses: Vec<Uuid>,
+}
+
+/// A run that has come to rest.
+pub struct Run<'a> {
+    /// Its main database, with its witness.
+    pub pool: &'a PgPool,
+    /// All that receivers saw.
+    pub requests: &'a [Request],
+    /// All that callers were told.
+    pub acknowledged: &'a Acknowledged,
+    /// How long a lease was.
+    pub lease: Duration,
+}
+
+impl Request {
+    /// A request in short.
+    #[must_use]
+    pub fn of(received: &Received) -> Self {
+        Self {
+            delivery_id: received.header("x-service-delivery").parse().unwrap(),
+            sha256: Sha256::digest(&received.body).into(),
+            arrived: received.arrived,
+            ended: received.ended,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// What does not hold, each by its name; empty if all is well.
+    pub async fn violations(&self) -> Vec<String> {
+        let mut found = log::violations(self.pool).await;
+        found.extend(log::forgotten(self.pool, self.acknowledged).await);
+        found.extend(requests::violations(self).await);
+        found
+    }
+
+    /// Fails unless everything holds.
+    pub async fn assert_held(&self) {
+        let violations = self.violations().await;
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! A proxy in front of PostgreSQL that does what networks do: it delays, swallows, resets, and
+//! loses the answer of a COMMIT. It listens on the loopback and hands on to the server's socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::watch;
+
+/// What the proxy does to what passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Every answer of the server comes so much later.
+    Latency(Duration),
+    /// Nothing passes, and nobody is told; what was sent passes when it ends.
+    BlackHole,
+    /// Every connection is reset, and every new one.
+    Reset,
+    /// The COMMIT of a transaction in which this text was sent reaches the server and is carried
+    /// out; its answer is lost with the connection.
+    ResetAfterCommitOf(&'static str),
+    /// A connection ends after so many bytes of answers.
+    CutAfter(usize),
+}
+
+/// A proxy; connections through it end when it is dropped.
+pub struct DatabaseProxy {
+    at: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: PathBuf,
+    fault: watch::Sender<Fault>,
+    lost_commits: AtomicUsize,
+}
+
+impl DatabaseProxy {
+    /// A proxy to the server that listens on this socket.
+    pub async fn to(server: &Path) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (fault, lost_commits) = (watch::Sender::new(Fault::None), AtomicUsize::new(0));
+        let shared = Arc::new(Shared { server: server.to_owned(), fault, lost_commits });
+        let weak = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Some(shared) = weak.upgrade() else { return };
+                tokio::spawn(async move { shared.connect(client).await });
+            }
+        });
+        Self { at, shared }
+    }
+
+    /// The proxy to the server of this database.
+    pub async fn before(database: &PgConnectOptions) -> Self {
+        let folder = database.get_socket().unwrap();
+        Self::to(&folder.join(format!(".s.PGSQL.{}", database.get_port()))).await
+    }
+
+    /// The same database through the proxy, as a URL.
+    #[must_use]
+    pub fn url(&self, database: &PgConnectOptions) -> String {
+        let mut url = database.to_url_lossy();
+        url.set_query(Some("sslmode=disable"));
+        url.set_host(Some(&self.at.ip().to_string())).unwrap();
+        url.set_port(Some(self.at.port())).unwrap();
+        url.into()
+    }
+
+    /// Does this from now on.
+    pub fn set(&self, fault: Fault) {
+        self.shared.fault.send_replace(fault);
+    }
+
+    /// How many answers of a COMMIT were lost so far.
+    #[must_use]
+    pub fn lost_commits(&self) -> usize {
+        self.shared.lost_commits.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    async fn connect(&self, client: TcpStream) {
+        let Ok(server) = UnixStream::connect(&self.server).await else { return };
+        let _ = client.set_nodelay(true);
+        let (mut client, mut server) = (client, server);
+        let commit = watch::Sender::new(false);
+        let resets = {
+            let (from_client, to_client) = client.split();
+            let (from_server, to_server) = server.split();
+            let reset = self.reset();
+            tokio::select! {
+                _ = self.questions(from_client, to_server, &commit) => false,
+                resets = self.answers(from_server, to_client, &commit) => resets.unwrap_or(false),
+                () = reset => true,
+            }
+        };
+        if resets {
+            let _ = client.set_zero_linger();
+        }
+    }
+
+    async fn reset(&self) {
+        let mut fault = self.fault.subscribe();
+        let _ = fault.wait_for(|fault| *fault == Fault::Reset).await;
+    }
+
+    /// What the client asks, until it leaves.
+    async fn questions(
+        &self,
+        mut client: impl AsyncRead + Unpin,
+        mut server: impl AsyncWrite + Unpin,
+        commit: &watch::Sender<bool>,
+    ) -> io::Result<()> {
+        let (mut bytes, mut is_meant) = (vec![0; 64 * 1024], false);
+        loop {
+            let count = client.read(&mut bytes).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.out_of_the_hole().await;
+            let asked = &bytes[..count];
+            is_meant = !is_query(asked, "BEGIN") && (is_meant || self.is_meant(asked));
+            commit.send_replace(is_meant && is_query(asked, "COMMIT"));
+            server.write_all(asked).await?;
+        }
+    }
+
+    /// What the server answers, until it leaves or the connection must be reset.
+    async fn answers(
+        &self,
+        mut server: impl AsyncRead + Unpin,
+        mut client: impl AsyncWrite + Unpin,
+        commit: &watch::Sender<bool>,
+    ) -> io::Result<bool> {
+        let (mut bytes, mut passed) = (vec![0; 64 * 1024], 0);
+        loop {
+            let count = server.read(&mut bytes).await?;
+            if count == 0 {
+                return Ok(false);
+            }
+            self.out_of_the_hole().await;
+            passed += count;
+            let fault = *self.fault.borrow();
+            match fault {
+                Fault::Latency(time) => tokio::time::sleep(time).await,
+                Fault::ResetAfterCommitOf(_) if *commit.borrow() => {
+                    self.lost_commits.fetch_add(1, Ordering::SeqCst);
+                    return Ok(true);
+                }
+                Fault::CutAfter(limit) if passed > limit => return Ok(true),
+                Fault::Reset => return Ok(true),
+                Fault::None
+                | Fault::BlackHole
+                | Fault::ResetAfterCommitOf(_)
+                | Fault::CutAfter(_) => {}
+            }
+            client.write_all(&bytes[..count]).await?;
+        }
+    }
+
+    /// Whether the fault is about a transaction in which this is sent.
+    fn is_meant(&self, asked: &[u8]) -> bool {
+        let Fault::ResetAfterCommitOf(text) = *self.fault.borrow() else { return false };
+        asked.windows(text.len()).any(|bytes| bytes == text.as_bytes())
+    }
+
+    async fn out_of_the_hole(&self) {
+        let mut fault = self.fault.subscribe();
+        let _ = fault.wait_for(|fault| *fault != Fault::BlackHole).await;
+    }
+}
+
+/// Whether the client asks just this, in a message of its own: as the service begins and commits.
+fn is_query(asked: &[u8], text: &str) -> bool {
+    asked.first() == Some(&b'Q')
+        && asked.get(5..).and_then(|rest| rest.strip_suffix(b"\0")) == Some(text.as_bytes())
+}

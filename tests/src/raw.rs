@@ -1,0 +1,43 @@
+//! Calls on a socket of their own, to a server that may not answer.
+
+use std::net::SocketAddr;
+
+use axum::http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// One call to the public door; its status, and all of the answer.
+pub async fn try_call(
+    server: SocketAddr,
+    (method, path): (&str, &str),
+    key: &str,
+    body: &str,
+) -> Option<(StatusCode, String)> {
+    let request = format!(
+        "{method} /api/v1{path} HTTP/1.1\r\nHost: test\r\nX-API-Key: {key}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    exchange(server, &request).await
+}
+
+/// A batch of activity for the internal door; its status.
+pub async fn report(server: SocketAddr, token: &str, batch: &str) -> Option<StatusCode> {
+    let request = format!(
+        "POST /internal/v1/activity HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/cloudevents-batch+json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{batch}",
+        batch.len()
+    );
+    Some(exchange(server, &request).await?.0)
+}
+
+/// Any request; its status, and all of the answer.
+pub async fn exchange(server: SocketAddr, request: &str) -> Option<(StatusCode, String)> {
+    let mut stream = TcpStream::connect(server).await.ok()?;
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok())?;
+    Some((status, answer))
+}
