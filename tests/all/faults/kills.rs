@@ -6,10 +6,14 @@ use futures::future::{join, join_all};
 use tests::{Receiver, Reply, own_cluster};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::process::Child;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{CONNECT_WITHIN, FAST, LEASE, Scene};
 use crate::process::{assert_killed, crash, serving, work};
+
+/// Processes that start at a time: a dozen at once would wait for each other's connections.
+static STARTING: Semaphore = Semaphore::const_new(3);
 
 /// A kill at a crash point, and what must come of it.
 struct Kill {
@@ -73,14 +77,14 @@ const KILLS: [Kill; 10] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e3_e4_e5_e6_e7_a_kill_at_each_point_loses_nothing_and_repeats_the_same_bytes() {
     let cluster = own_cluster().await;
-    let at_points = KILLS.iter().map(async |kill| {
-        kill.happens(Scene::on(cluster.database().await).await).await;
-    });
-    let by_receivers = join(
-        half_a_body_taken(cluster.database().await),
-        a_body_taken_and_nothing_said(cluster.database().await),
-    );
-    join(join_all(at_points), by_receivers).await;
+    let mut scenes = Vec::new();
+    for kill in &KILLS {
+        scenes.push((kill, Scene::on(cluster.database().await).await));
+    }
+    let half = half_a_body_taken(cluster.database().await);
+    let whole = a_body_taken_and_nothing_said(cluster.database().await);
+    let at_points = scenes.into_iter().map(|(kill, scene)| kill.happens(scene));
+    join(join_all(at_points), join(half, whole)).await;
 }
 
 impl Kill {
@@ -89,7 +93,9 @@ impl Kill {
         scene.submit(self.submitted).await;
         scene.receiver.reply((0..4).map(|_| Reply::status(self.status)));
         let role = [&FAST[..], &["--role", self.role]].concat();
+        let turn = STARTING.acquire().await.unwrap();
         crash(serving(scene.database(), &role, &[]), point).await;
+        drop(turn);
 
         let queued = "select count(*) from events where event_type = 'DeliveryQueued'";
         assert_eq!(scene.count(queued).await, self.left.0, "{point}");
@@ -102,7 +108,7 @@ impl Kill {
 
     async fn is_survived(&self, scene: &Scene) {
         let Self { point, .. } = self;
-        let _next = work(scene.database(), &FAST, &[]).await;
+        let _next = scene.service().await;
         scene.assert_held().await;
         let seen = scene.receiver.received().len();
         assert!(self.came_to.0.contains(&seen), "{point}: {seen} requests");
@@ -114,6 +120,12 @@ impl Kill {
 }
 
 impl Scene {
+    /// A service that lives.
+    async fn service(&self) -> Child {
+        let _turn = STARTING.acquire().await.unwrap();
+        work(self.database(), &FAST, &[]).await
+    }
+
     /// Tries that nobody recorded.
     async fn interrupted(&self) -> i64 {
         self.count(
@@ -132,7 +144,7 @@ impl Scene {
 
     /// The only delivery came so often, the second time when its lease had ended.
     async fn assert_sent_again(&self, sent: usize) {
-        let _next = work(self.database(), &FAST, &[]).await;
+        let _next = self.service().await;
         self.assert_held().await;
         let received = self.receiver.received();
         assert_eq!((received.len(), self.interrupted().await), (sent, 1));
@@ -147,7 +159,7 @@ async fn a_body_taken_and_nothing_said(database: tests::TestDatabase) {
     let mut scene = Scene::on(database).await;
     scene.submit(1).await;
     scene.receiver.hold();
-    let mut service = work(scene.database(), &FAST, &[]).await;
+    let mut service = scene.service().await;
     scene.receiver.wait_for(1).await;
     service.start_kill().unwrap();
     assert_killed(service.wait().await.unwrap(), "P9");
@@ -161,7 +173,7 @@ async fn half_a_body_taken(database: tests::TestDatabase) {
     let (before, half_taken) = takes_half_first(&receiver).await;
     let mut scene = Scene::with(database, receiver, &before).await;
     scene.submit(1).await;
-    let mut service = work(scene.database(), &FAST, &[]).await;
+    let mut service = scene.service().await;
     half_taken.await.unwrap();
     service.start_kill().unwrap();
     assert_killed(service.wait().await.unwrap(), "P8");
