@@ -10,7 +10,7 @@ use eventstore::worker::{Step, Worker, run};
 use eventstore::{Nudge, crash};
 use futures::future::join_all;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,8 +24,8 @@ use crate::settings::{Courier, DeliveryError};
 /// Answers recorded at a time.
 const RECORD: usize = 256;
 
-/// How often a batch that could not be recorded is given again before its leases are left to end.
-const RECORD_TRIES: u32 = 30;
+/// How long one try to record a batch may take; see [`eventstore::worker`].
+const RECORD_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a stop waits for what is out (case E25): a send ends within 11 s.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
@@ -173,14 +173,16 @@ async fn record_surely(courier: &Courier, finished: &[Finished]) {
     }
 }
 
+/// Tries again while a lease of the batch runs: after that its tries are made anew.
 async fn record_patiently(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
-    let mut tries = 1;
+    let lease = courier.settings.scale.lease();
+    let ends = batch.iter().map(|one| one.claimed.claimed + lease).max();
     loop {
-        match record(courier, batch).await {
-            Err(error) if error.may_pass() && tries < RECORD_TRIES => {
+        let recorded = timeout(RECORD_WITHIN, record(courier, batch)).await;
+        match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
+            Err(error) if error.may_pass() && ends.is_some_and(|end| Instant::now() < end) => {
                 tracing::warn!(%error, "could not record answers; will try again");
                 tokio::time::sleep(RECORD_AGAIN).await;
-                tries += 1;
             }
             recorded => return recorded,
         }

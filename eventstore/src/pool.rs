@@ -5,9 +5,14 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Executor, PgConnection, PgPool, Row};
+use tokio::time::timeout;
 
 /// How long a caller waits for a free connection before it is told to come back.
 const ACQUIRE: Duration = Duration::from_secs(3);
+
+/// How long a connection may take to say that it is whole when it comes back. One that says nothing is
+/// cut off from the server, which nothing else would tell: it is dropped.
+const RELEASE: Duration = Duration::from_secs(5);
 
 /// A pool of at most this many connections. Opens the first one when it is needed.
 ///
@@ -24,7 +29,13 @@ pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE)
-        .after_release(|connection, _| Box::pin(is_outside_a_transaction(connection)))
+        .after_release(|connection, _| {
+            Box::pin(async {
+                timeout(RELEASE, is_outside_a_transaction(connection))
+                    .await
+                    .map_err(|_| sqlx::Error::PoolTimedOut)?
+            })
+        })
         .connect_lazy_with(options)
 }
 

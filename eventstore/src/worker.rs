@@ -5,10 +5,15 @@ use std::error::Error;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// The longest a worker waits when nobody nudges it: the net under lost nudges.
 const POLL: Duration = Duration::from_secs(1);
+
+/// The longest a step may take: no statement takes half of it. One that takes longer has lost its
+/// connection without a word.
+const STEP: Duration = Duration::from_secs(60);
 
 /// The wait after a step that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -47,10 +52,14 @@ pub async fn run<W: Worker>(
 ) {
     while !stop.is_cancelled() {
         nudge.mark_unchanged();
-        let wait = match worker.step().await {
-            Ok(Step::Busy) => continue,
-            Ok(Step::IdleFor(time)) => time.min(POLL),
-            Err(error) => {
+        let wait = match timeout(STEP, worker.step()).await {
+            Ok(Ok(Step::Busy)) => continue,
+            Ok(Ok(Step::IdleFor(time))) => time.min(POLL),
+            Err(_) => {
+                tracing::error!(worker = W::NAME, "a step got no answer; it will be tried again");
+                continue;
+            }
+            Ok(Err(error)) => {
                 tracing::error!(worker = W::NAME, %error, "a step failed; it will be tried again");
                 nudge.mark_unchanged();
                 pause(AFTER_FAILURE, &stop).await;
@@ -69,5 +78,41 @@ async fn pause(time: Duration, stop: &CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => {}
         () = tokio::time::sleep(time) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::future::pending;
+
+    /// Hangs at its first step, says at its second that it did, and is idle then.
+    struct Hanging {
+        steps: u32,
+        stepped: watch::Sender<u32>,
+    }
+
+    impl Worker for Hanging {
+        const NAME: &'static str = "hanging";
+        type Error = Infallible;
+
+        async fn step(&mut self) -> Result<Step, Infallible> {
+            self.steps += 1;
+            self.stepped.send_replace(self.steps);
+            if self.steps == 1 { pending().await } else { Ok(Step::IDLE) }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_whose_connection_is_lost_without_a_word_is_tried_again() {
+        let (stepped, mut seen) = watch::channel(0);
+        let stop = CancellationToken::new();
+        let nudges = watch::Sender::new(0);
+        let worker = Hanging { steps: 0, stepped };
+        let running = tokio::spawn(run(worker, nudges.subscribe(), stop.clone()));
+        seen.wait_for(|steps| *steps == 2).await.unwrap();
+        stop.cancel();
+        running.await.unwrap();
     }
 }

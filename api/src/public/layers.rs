@@ -1,11 +1,14 @@
 //! What is around every door: limits on the head, a task of its own, headers of every answer.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -13,6 +16,10 @@ use crate::error::Error;
 /// The most header lines of a request, and the most bytes they may have together (case A22).
 const HEADER_LINES: usize = 100;
 const HEAD_BYTES: usize = 16 << 10;
+
+/// The longest a call takes, its body and its statements included: what takes longer has lost the
+/// database without a word, and ends.
+const CALL: Duration = Duration::from_secs(120);
 
 /// Puts the layers around a door. The last one named is the outermost.
 pub(crate) fn around(door: Router) -> Router {
@@ -23,7 +30,12 @@ pub(crate) fn around(door: Router) -> Router {
 
 /// A caller that hangs up stops nothing half-way (case A23), and a panic is an answer (case A24).
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
-    match tokio::spawn(next.run(request).in_current_span()).await {
+    let mut call = tokio::spawn(next.run(request).in_current_span());
+    let Ok(ended) = timeout(CALL, &mut call).await else {
+        call.abort();
+        return Error::Unavailable("a call got no answer".into()).into_response();
+    };
+    match ended {
         Ok(response) => response,
         // The panic itself is told by the process's hook: its words stay out of the answer.
         Err(error) if error.is_panic() => Error::Internal("a panic".into()).into_response(),
