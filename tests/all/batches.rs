@@ -231,7 +231,7 @@ async fn rows(world: &World) -> Vec<String> {
         "select firm_id, unsubscribed, bounced, erased_at from people",
         "select firm_id, member_id, name, created_at, revoked_at from key_auth",
         "select firm_id, target_url, removed_at, sequence from hooks",
-        "select target_url, due_at, paused, cancel_cause is null, gone
+        "select target_url, due_at, paused_at is null, cancel_cause is null, gone
            from lanes join hooks on hook_id = lane_id",
         "select * from quotas",
         "select firm_id, rotated_at from webhook_secrets",

@@ -9,6 +9,7 @@ mod talk;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -103,6 +104,7 @@ struct State {
     next: Mutex<HashMap<&'static str, Turn>>,
     mails: Mutex<Vec<Received>>,
     commands: Mutex<Vec<(usize, String)>>,
+    contents: AtomicUsize,
     talks: Mutex<JoinSet<()>>,
 }
 
@@ -120,6 +122,7 @@ impl SmtpServer {
             next: Mutex::default(),
             mails: Mutex::default(),
             commands: Mutex::default(),
+            contents: AtomicUsize::default(),
             talks: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
@@ -134,6 +137,11 @@ impl SmtpServer {
     /// Every command it heard, with its connection, counted from 1.
     pub fn commands(&self) -> Vec<(usize, String)> {
         self.state.commands.lock().unwrap().clone()
+    }
+
+    /// How many mails it heard to their end, taken or not.
+    pub fn contents_heard(&self) -> usize {
+        self.state.contents.load(Ordering::SeqCst)
     }
 
     /// From now on does this there.

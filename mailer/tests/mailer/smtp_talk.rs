@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -140,6 +141,7 @@ impl Talk {
             }
         }
         let (from, to) = std::mem::take(&mut self.mail);
+        self.state.contents.fetch_add(1, Ordering::SeqCst);
         if self.answer("CONTENT", "250 2.0.0 taken").await? {
             let (user, connection) = (self.user.clone(), self.connection);
             let is_encrypted = self.is_encrypted;

@@ -25,7 +25,7 @@ async fn h3_an_invite_cannot_be_read_in_a_dump_from_when_it_was_under_way() {
     let firm = world.firm().await;
     server.turn("CONTENT", Turn::Silence);
     let dumping = async {
-        while !server.commands().iter().any(|(_, command)| command == "DATA") {
+        while server.contents_heard() == 0 {
             tokio::task::yield_now().await;
         }
         copies.dump_without("canary", &world.database.main).await

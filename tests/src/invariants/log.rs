@@ -12,7 +12,8 @@ const RULES: [(&str, &str); 12] = [
     (
         "I3: tries are not 1, 2, 3, and so on, to eight at most",
         "select count(*) from (
-           select from events where event_type = 'DeliveryAttempted' group by aggregate_id
+           select from events where event_type = 'DeliveryAttempted'
+              and payload->'DeliveryAttempted'->>'late' is null group by aggregate_id
            having max((payload->'DeliveryAttempted'->>'number')::int) <> count(*)
                or count(distinct payload->'DeliveryAttempted'->>'number') <> count(*)
                or count(*) > 8) x",
@@ -95,14 +96,17 @@ select count(*) from (
                   else 0 end)
          over (partition by aggregate_id order by sequence
                rows between unbounded preceding and 1 preceding) as ends
-    from events where aggregate_type = 'Delivery') x
+    from events where aggregate_type = 'Delivery'
+     and payload->'DeliveryAttempted'->>'late' is distinct from 'noted') x
  where ends > 0";
 
 /// Where each delivery stands by the last event of its stream.
 const ANOTHER_HISTORY: &str = "
 with last as (
   select distinct on (aggregate_id) aggregate_id, event_type, payload->'DeliveryAttempted' as try
-    from events where aggregate_type = 'Delivery' order by aggregate_id, sequence desc),
+    from events where aggregate_type = 'Delivery'
+     and payload->'DeliveryAttempted'->>'late' is distinct from 'noted'
+   order by aggregate_id, sequence desc),
 told as (
   select aggregate_id as delivery_id,
          case when event_type = 'DeliveryCancelled' or try->>'cancelled' is not null then 'cancelled'
