@@ -90,6 +90,12 @@ pub enum Error {
     /// What was sent was kept long enough, and is gone.
     #[error("what this step sent is not kept any more")]
     BodyPurged,
+    /// No replay with that id.
+    #[error("there is no replay with this id")]
+    ReplayNotFound,
+    /// A replay that was stopped, or is done.
+    #[error("this replay has ended")]
+    ReplayEnded,
     /// The firm has 100 subscriptions.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
@@ -174,6 +180,8 @@ impl Error {
             Self::FirmNotFound => (StatusCode::NOT_FOUND, "firm_not_found"),
             Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
             Self::ResponseNotFound => (StatusCode::NOT_FOUND, "response_not_found"),
+            Self::ReplayNotFound => (StatusCode::NOT_FOUND, "replay_not_found"),
+            Self::ReplayEnded => (StatusCode::CONFLICT, "replay_ended"),
             Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
             Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),

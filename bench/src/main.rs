@@ -9,13 +9,18 @@ mod ceiling;
 mod child;
 mod connection;
 mod deliveries;
+mod endless;
+mod fairness;
 mod faults;
+mod hosts;
 mod intake;
+mod latency;
 mod peer;
 mod reads;
 mod receiver;
 mod report;
 mod service;
+mod serving;
 mod statements;
 mod submissions;
 mod subscribing;
@@ -30,6 +35,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::deliveries::Deliveries;
+use crate::endless::Endless;
+use crate::fairness::Fairness;
 use crate::faults::Faults;
 use crate::intake::Intake;
 use crate::reads::Reads;
@@ -46,6 +53,10 @@ struct Arguments {
 enum Command {
     /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
     Deliveries(Deliveries),
+    /// Memory while receivers begin an answer, or none, and never end it.
+    Endless(Endless),
+    /// How long firms wait for their deliveries while another firm's receivers are black holes.
+    Fairness(Fairness),
     /// What kills cost: real processes, killed at random under load, and what must hold after it.
     Faults(Faults),
     /// Activities per second taken in from a file and over HTTP, and how that goes as the log grows.
@@ -61,7 +72,7 @@ enum Command {
     /// The receiver, in a process of its own; started by `deliveries`.
     #[command(hide = true)]
     Receiver,
-    /// The service, in a process of its own; started by `faults`.
+    /// The service, in a process of its own; started by `endless`, `fairness` and `faults`.
     #[command(hide = true)]
     Service {
         /// What `firmforms` is told.
@@ -73,6 +84,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Deliveries(command) => start(deliveries::run(&command)),
+        Command::Endless(command) => start(endless::run(&command)),
+        Command::Fairness(command) => start(fairness::run(&command)),
         Command::Faults(command) => start(faults::run(&command)),
         Command::Intake(command) => start(intake::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),

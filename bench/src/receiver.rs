@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use uuid::Uuid;
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+/// What a receiver answers that is well.
+pub(crate) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// The line that begins a new tally; any other asks for the present one.
 pub(crate) const RESET: &str = "reset";
@@ -86,14 +87,27 @@ async fn listen(shared: Shared) -> anyhow::Result<()> {
 async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = BytesMut::with_capacity(16 * 1024);
-    while stream.read_buf(&mut buffer).await? > 0 {
-        while let Some(request) = Request::first_of(&buffer) {
-            buffer.advance(request.bytes);
-            shared.lock().unwrap_or_else(PoisonError::into_inner).count(&request);
-            stream.write_all(ANSWER).await?;
-        }
+    while let Some(request) = next(&mut stream, &mut buffer).await? {
+        shared.lock().unwrap_or_else(PoisonError::into_inner).count(&request);
+        stream.write_all(ANSWER).await?;
     }
     Ok(())
+}
+
+/// The next request of a connection, if it does not end before.
+pub(crate) async fn next(
+    stream: &mut TcpStream,
+    buffer: &mut BytesMut,
+) -> std::io::Result<Option<Request>> {
+    loop {
+        if let Some(request) = Request::first_of(buffer) {
+            buffer.advance(request.bytes);
+            return Ok(Some(request));
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
 }
 
 impl Counting {
@@ -112,10 +126,10 @@ impl Counting {
 }
 
 /// A whole request at the start of what was read.
-struct Request {
+pub(crate) struct Request {
     bytes: usize,
     body_bytes: u64,
-    delivery: Option<Uuid>,
+    pub(crate) delivery: Option<Uuid>,
 }
 
 impl Request {

@@ -26,7 +26,7 @@ use crate::taking_in::take_in_all;
 use crate::usage::{Cpu, Memory, Processes, forget_peak};
 
 /// PostgreSQL as it comes, but for its buffers. A temporary cluster is careless unless told.
-const SETTINGS: [(&str, &str); 5] = [
+pub(crate) const SETTINGS: [(&str, &str); 5] = [
     ("fsync", "on"),
     ("synchronous_commit", "on"),
     ("full_page_writes", "on"),

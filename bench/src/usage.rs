@@ -1,5 +1,5 @@
 //! What a run costs, from `/proc`: CPU of the service (this process, all threads), of PostgreSQL and
-//! of the peer (the process at the other end: receiver or caller), and this process's memory.
+//! of the peer (the process at the other end: receiver or caller), and the memory of a process.
 //!
 //! PostgreSQL's CPU is the postmaster's own, that of its children, and `cutime + cstime`, where the
 //! kernel adds a child's when the postmaster has waited for it: what ended in between is not lost.
@@ -80,7 +80,7 @@ impl Stat {
     }
 }
 
-/// Resident memory of this process, in MiB: now, and the most since [`forget_peak`].
+/// Resident memory of a process, in MiB: now, and the most since [`forget_peak`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) now_mib: f64,
@@ -88,18 +88,28 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Of this process.
     pub(crate) fn look() -> anyhow::Result<Self> {
-        let status = fs::read_to_string("/proc/self/status")?;
+        Self::of(std::process::id())
+    }
+
+    pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let mib = |name: &str| -> anyhow::Result<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let kib = line.and_then(|line| line.split_whitespace().next());
-            Ok(kib.context("no such line in /proc/self/status")?.parse::<f64>()? / 1024.0)
+            Ok(kib.context("no such line in /proc/…/status")?.parse::<f64>()? / 1024.0)
         };
         Ok(Self { now_mib: mib("VmRSS:")?, peak_mib: mib("VmHWM:")? })
     }
 }
 
-/// Lets the peak begin anew, at what is resident now.
+/// Lets this process's peak begin anew, at what is resident now.
 pub(crate) fn forget_peak() -> std::io::Result<()> {
-    fs::write("/proc/self/clear_refs", "5")
+    forget_peak_of(std::process::id())
+}
+
+/// The same of another process.
+pub(crate) fn forget_peak_of(pid: u32) -> std::io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }

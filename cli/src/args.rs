@@ -172,6 +172,14 @@ pub struct Serve {
     /// Deliveries in flight at a time.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
     pub permits: usize,
+
+    /// Deliveries in flight from one firm to one host, over all processes.
+    #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32)]
+    pub per_firm_and_host: usize,
+
+    /// Deliveries in flight to one host, over all processes.
+    #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
+    pub per_host: usize,
 }
 
 /// What a process does.

@@ -9,6 +9,7 @@ use deliverer::engine::deliver;
 use deliverer::erase::{self, Erase};
 use deliverer::fan_out::FanOut;
 use deliverer::purge::Purge;
+use deliverer::replay::Replay;
 use door::Tls;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, crash, relay};
@@ -136,6 +137,8 @@ fn spawn_workers(
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
         let erase = Erase::new(courier.clone(), system.fence.clone());
         tasks.spawn(run_worker(erase, store.nudge().subscribe(), stop.clone()));
+        let replay = Replay::new(courier.clone());
+        tasks.spawn(run_worker(replay, store.nudge().subscribe(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
         tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
         let (courier, nudge, stop) = (courier.clone(), store.nudge().clone(), stop.clone());

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use deliverer::purge::Retention;
 use deliverer::{Settings, TimeScale};
 use domain::address::AllowedTargets;
+use domain::pressure::Caps;
 use door::Tls;
 use inviter::Patience;
 use mailer::{Mailer, Sender, SmtpSettings};
@@ -31,9 +32,12 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
         base_url: format!("{}/api/v1", base.trim_end_matches('/')),
         settings: Settings {
             permits: serve.permits.max(1),
+            caps: Caps {
+                per_firm_and_host: serve.per_firm_and_host.max(1),
+                per_host: serve.per_host.max(1),
+            },
             scale,
             retention: retention(serve),
-            ..Settings::default()
         },
         mailer: mailer(place, serve, &roots)?,
         sender: sender(serve)?,

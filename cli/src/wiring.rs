@@ -102,7 +102,9 @@ impl System {
         setup: Setup,
     ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone(), CALLERS);
-        let workers = connect(databases.main.clone(), WORKERS);
+        // A plan made for empty queues would be kept when they are full.
+        let planned_anew = [("plan_cache_mode", "force_custom_plan")];
+        let workers = connect(databases.main.clone().options(planned_anew), WORKERS);
         let health = connect(databases.main, HEALTH);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool, wrapping);

@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use domain::clock::CLOCK_SKEW_MAX;
 use domain::delivery::{Attempt, CancelCause, DeliveryEvent, SUSPENDED_WAIT, UnknownCause, record};
 use domain::time::Timestamp;
 use eventstore::worker::{Step, Worker};
 use eventstore::{AppendError, Appending, NewEvent};
+use projector::replays;
+use sqlx::postgres::types::PgInterval;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -22,19 +24,23 @@ use crate::settings::{Courier, DeliveryError};
 /// Lanes taken at a time.
 const LANES: i64 = 50;
 
+/// From one look for what is late by hours to the next: a removal is looked for at every nudge.
+const BETWEEN_LOOKS: TimeDelta = TimeDelta::seconds(1);
+
 /// Deliveries cancelled at a time: a transaction stays well under 100 ms.
 const DELIVERIES: i64 = 1_000;
 
 /// The worker.
 pub struct Cancel {
     courier: Courier,
+    next_look: Option<DateTime<Utc>>,
 }
 
 impl Cancel {
     /// A canceller of this outbox.
     #[must_use]
     pub const fn new(courier: Courier) -> Self {
-        Self { courier }
+        Self { courier, next_look: None }
     }
 }
 
@@ -43,37 +49,56 @@ impl Worker for Cancel {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
+        // Nothing ends by a clock that cannot be trusted (case E19).
+        if self.courier.clock.fault().is_some() {
+            return Ok(Step::IDLE);
+        }
         let now = self.courier.clock.now();
         let mut appending = self.courier.store.begin().await?;
         let connection = appending.connection();
         let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
         if lane_ids.is_empty() {
+            if self.next_look.is_some_and(|next| now.get() < next) {
+                appending.leave().await?;
+                return Ok(Step::IDLE);
+            }
             let waited = self.courier.settings.scale.wait(SUSPENDED_WAIT);
             lane_ids = lock_suspended_lanes(connection, now.get(), waited).await?;
         }
         if lane_ids.is_empty() {
-            return end_overlong_leases(appending, now.get()).await;
+            self.next_look = Some(now.get() + BETWEEN_LOOKS);
+            return restart_overlong_leases(&self.courier, appending, now.get()).await;
         }
-        let left = take_left(connection, &lane_ids, now.get()).await?;
+        let mut left = take_left(connection, &lane_ids, now.get()).await?;
+        // In the order of the log (ruling 26).
+        left.sort_unstable_by_key(|row| row.position);
         lanes::reschedule(connection, &lane_ids, now.get()).await?;
-        let events: Result<Vec<_>, _> = left.iter().map(|row| row.cancelled(now)).collect();
+        let events: Result<Vec<_>, _> =
+            left.iter().filter_map(|row| row.ended(now).transpose()).collect();
         appending.append(events?).await?;
+        let dropped: Vec<_> = left
+            .iter()
+            .filter_map(|row| Some((row.replay_id?, row.delivery_id, "dropped")))
+            .collect();
+        replays::conclude(appending.connection(), &dropped).await?;
         appending.commit().await?;
         Ok(Step::Busy)
     }
 }
 
-/// A lease that began in the future is measured by a clock that has gone back since: it is over,
-/// as it would be by the age of its try (case E19).
-async fn end_overlong_leases(
+/// A lease that began in the future, by the database's own clock, is of before that went back: it
+/// begins anew, or nobody would try again for as long as the clock went back (case E19).
+async fn restart_overlong_leases(
+    courier: &Courier,
     mut appending: Appending<'_>,
     now: DateTime<Utc>,
 ) -> Result<Step, DeliveryError> {
     let connection = appending.connection();
     let lane_ids: Vec<Uuid> = sqlx::query_scalar(
-        "select distinct lane_id from outbox where leased_at is not null and leased_at > $1",
+        "select distinct lane_id from outbox
+          where leased_at is not null and leased_at > clock_timestamp() + $1",
     )
-    .bind(now + CLOCK_SKEW_MAX)
+    .bind(PgInterval::try_from(CLOCK_SKEW_MAX).unwrap_or_default())
     .fetch_all(&mut *connection)
     .await?;
     if lane_ids.is_empty() {
@@ -82,12 +107,13 @@ async fn end_overlong_leases(
     }
     lanes::lock(connection, &lane_ids).await?;
     sqlx::query(
-        "update outbox set leased_at = $2, due_at = $2
-          where lane_id = any($1) and leased_at is not null and leased_at > $3",
+        "update outbox set leased_at = $2, due_at = $3
+          where lane_id = any($1) and leased_at is not null and leased_at > clock_timestamp() + $4",
     )
     .bind(&lane_ids)
     .bind(now)
-    .bind(now + CLOCK_SKEW_MAX)
+    .bind(now + courier.settings.scale.lease())
+    .bind(PgInterval::try_from(CLOCK_SKEW_MAX).unwrap_or_default())
     .execute(&mut *connection)
     .await?;
     lanes::reschedule(connection, &lane_ids, now).await?;
@@ -139,6 +165,8 @@ struct Left {
     body_id: Option<Uuid>,
     body_sha256: Option<Vec<u8>>,
     cancel_cause: String,
+    replay_id: Option<Uuid>,
+    position: i64,
 }
 
 async fn take_left(
@@ -154,7 +182,8 @@ async fn take_left(
          delete from outbox o using over, lanes l
           where o.delivery_id = over.delivery_id and l.lane_id = o.lane_id
          returning o.delivery_id, o.firm_id, o.sequence, o.tries, o.leased_at, o.body_id,
-                   o.body_sha256, coalesce(l.cancel_cause, $4) as cancel_cause",
+                   o.body_sha256, coalesce(l.cancel_cause, $4) as cancel_cause, o.replay_id,
+                   o.position",
     )
     .bind(lane_ids)
     .bind(now)
@@ -165,22 +194,25 @@ async fn take_left(
 }
 
 impl Left {
-    /// What its end looks like: cancelled; with the try that nobody recorded, if there was one.
-    fn cancelled(&self, now: Timestamp) -> Result<NewEvent, AppendError> {
+    /// What its end looks like: cancelled; with the try that nobody recorded, if there was one. What
+    /// was to be sent once more had ended before: only the try is told.
+    fn ended(&self, now: Timestamp) -> Result<Option<NewEvent>, AppendError> {
         let cause: CancelCause = self
             .cancel_cause
             .parse()
             .map_err(|error: UnknownCause| AppendError::Unreadable(error.to_string()))?;
-        let event = match self.leased_at {
-            None => DeliveryEvent::DeliveryCancelled { cause },
-            Some(started_at) => record(self.interrupted(started_at, now), Some(cause)),
+        let cause = Some(cause).filter(|_| self.replay_id.is_none());
+        let event = match (self.leased_at, cause) {
+            (None, None) => return Ok(None),
+            (None, Some(cause)) => DeliveryEvent::DeliveryCancelled { cause },
+            (Some(started_at), cause) => record(self.interrupted(started_at, now), cause),
         };
-        Ok(NewEvent {
+        Ok(Some(NewEvent {
             aggregate_id: self.delivery_id.to_string(),
             sequence: self.sequence + 1,
             event: event.into(),
             context: system(self.firm_id, self.delivery_id, now),
-        })
+        }))
     }
 
     fn interrupted(&self, started_at: DateTime<Utc>, now: Timestamp) -> Attempt {
@@ -188,6 +220,7 @@ impl Left {
         Attempt {
             body_id: self.body_id,
             body_sha256: self.body_sha256.as_ref().map(hex::encode),
+            replay_id: self.replay_id,
             ..Attempt::interrupted(number, started_at.into(), now)
         }
     }

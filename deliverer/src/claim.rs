@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -15,6 +16,7 @@ use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use domain::workflow::StepOrder;
 use eventstore::{Appending, NewEvent, crash};
+use projector::replays;
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
@@ -24,6 +26,7 @@ use vault::{DataKey, Subject};
 
 use crate::compose::{Composed, compose};
 use crate::due;
+use crate::give_back::give_back;
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
@@ -49,6 +52,8 @@ pub struct Claimed {
     pub nth: u32,
     /// Who sends it.
     pub sender: Sender,
+    /// The replay it is part of, if it is sent once more.
+    pub replay_id: Option<Uuid>,
     /// The fencing token.
     pub lease: i64,
     /// When it was claimed.
@@ -72,16 +77,20 @@ pub enum Sender {
     Step(Box<StepOrder>, Headers),
 }
 
-impl Sender {
-    /// The contract's column for it (section Retries).
+impl Claimed {
+    /// How it is tried again (contract, section Retries; ruling 31).
     #[must_use]
     pub const fn schedule(&self) -> Schedule {
-        match self {
-            Self::Hook => Schedule::RestHook,
-            Self::Step(..) => Schedule::WorkflowStep,
+        match (&self.sender, self.replay_id) {
+            (_, Some(_)) => Schedule::Replay,
+            (Sender::Hook, None) => Schedule::RestHook,
+            (Sender::Step(..), None) => Schedule::WorkflowStep,
         }
     }
 }
+
+/// A claim that took longer is not sent: it would be dropped unsent for want of time (ruling 29).
+const SEND_WITHIN: Duration = Duration::from_secs(4);
 
 /// The bytes of a delivery, the same on every try.
 #[derive(Clone)]
@@ -110,6 +119,7 @@ pub(crate) struct Leased {
     pub(crate) tries: i32,
     pub(crate) tries_max: i32,
     pub(crate) step: Option<Json<StepOrder>>,
+    pub(crate) replay_id: Option<Uuid>,
     pub(crate) lease: i64,
     pub(crate) body_id: Option<Uuid>,
     pub(crate) body_sha256: Option<Vec<u8>>,
@@ -145,14 +155,26 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     let mut composed = compose(courier, connection, &leased, now).await?;
     let tried_before = over.iter().chain(&leased).chain(&erased);
     append_interrupted(&mut appending, tried_before, now).await?;
+    let interrupted: Vec<_> = over
+        .iter()
+        .filter_map(|row| Some((row.replay_id?, row.delivery_id, "interrupted")))
+        .collect();
+    replays::conclude(appending.connection(), &interrupted).await?;
     let mut withdrawn = withdrawn::cancelled(&finished, CancelCause::FinishedLater, now);
     withdrawn.extend(withdrawn::cancelled(&erased, CancelCause::SourceErased, now));
     appending.append(withdrawn).await?;
     let claimed = Instant::now();
     appending.commit().await?;
     crash::point("claimed");
-    take_out_erased(courier, &leased, &mut composed).await?;
-    Ok(leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect())
+    let looked = take_out_erased(courier, &leased, &mut composed).await;
+    let all: Vec<Claimed> =
+        leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect();
+    if looked.is_err() || claimed.elapsed() > SEND_WITHIN {
+        // What cannot go out in time uses up no try (case E13).
+        give_back(courier, &all).await?;
+        return looked.map(|()| Vec::new());
+    }
+    Ok(all)
 }
 
 /// An erasure that committed before the claim did may have come after its look: such a try is never
@@ -186,7 +208,7 @@ async fn take_out_of_tries(
             and tries >= tries_max
          returning delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
                    report_id, booking_id, sequence + 1 as sequence, tries + 1 as tries, tries_max,
-                   step, lease, body_id, body_sha256, leased_at as interrupted_at",
+                   step, replay_id, lease, body_id, body_sha256, leased_at as interrupted_at",
     )
     .bind(lane_ids)
     .bind(now)
@@ -211,7 +233,8 @@ async fn lease(
            from due where o.delivery_id = due.delivery_id
          returning o.delivery_id, o.lane_id, o.firm_id, o.occurrence_id, o.trigger, o.form_id,
                    o.response_id, o.report_id, o.booking_id, o.sequence, o.tries, o.tries_max,
-                   o.step, o.lease, o.body_id, o.body_sha256, due.leased_at as interrupted_at",
+                   o.step, o.replay_id, o.lease, o.body_id, o.body_sha256,
+                   due.leased_at as interrupted_at",
     )
     .bind(chosen)
     .bind(now)
@@ -234,6 +257,7 @@ async fn append_interrupted(
                 next_try_at: (row.tries <= row.tries_max).then_some(now),
                 body_id: row.body_id,
                 body_sha256: row.body_sha256.as_ref().map(hex::encode),
+                replay_id: row.replay_id,
                 ..Attempt::interrupted(number, started_at.into(), now)
             };
             Some(NewEvent {
@@ -267,8 +291,7 @@ fn to_claimed(
 ) -> Option<Claimed> {
     let (sender, target) = sender(row, composed);
     let number = u32::try_from(row.tries).ok()?;
-    let begun = u32::try_from(row.tries_max).ok()?.checked_sub(sender.schedule().tries())?;
-    Some(Claimed {
+    let mut claimed = Claimed {
         delivery_id: row.delivery_id,
         lane_id: row.lane_id,
         firm_id: row.firm_id,
@@ -276,15 +299,19 @@ fn to_claimed(
         subject: row.subject(),
         key: composed.keys.get(&row.subject()).cloned(),
         number,
-        nth: number.checked_sub(begun)?,
+        nth: number,
         sender,
+        replay_id: row.replay_id,
         lease: row.lease,
         claimed_at,
         claimed,
         target,
         secret: composed.secrets.get(&row.firm_id).cloned(),
         body: composed.bodies.remove(&row.delivery_id),
-    })
+    };
+    let begun = u32::try_from(row.tries_max).ok()?.checked_sub(claimed.schedule().tries())?;
+    claimed.nth = number.checked_sub(begun)?;
+    Some(claimed)
 }
 
 /// Who sends it, and where to. A step whose headers cannot be read has no body: it is not sent

@@ -173,18 +173,36 @@ async fn record_surely(courier: &Courier, finished: &[Finished]) {
     }
 }
 
-/// Tries again while a lease of the batch runs: after that its tries are made anew.
+/// Tries again while a lease of the batch runs: after that its tries are made anew. What another holds
+/// up is found by halving, so that it holds up nothing else.
 async fn record_patiently(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
     let lease = courier.settings.scale.lease();
     let ends = batch.iter().map(|one| one.claimed.claimed + lease).max();
     loop {
         let recorded = timeout(RECORD_WITHIN, record(courier, batch)).await;
         match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
-            Err(error) if error.may_pass() && ends.is_some_and(|end| Instant::now() < end) => {
+            Err(error)
+                if (error.is_away() || (batch.len() == 1 && error.may_pass()))
+                    && ends.is_some_and(|end| Instant::now() < end) =>
+            {
                 tracing::warn!(%error, "could not record answers; will try again");
                 tokio::time::sleep(RECORD_AGAIN).await;
             }
             recorded => return recorded,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outgoing::Budget;
+    use crate::send::CONNECT_WITHIN;
+
+    /// E13: a claim may connect late, then send, then wait for one record that takes all its time.
+    #[test]
+    fn e13_a_lease_outlasts_a_send_and_its_record() {
+        let Budget { headers, body, .. } = Budget::default();
+        assert!(CONNECT_WITHIN + headers + body + RECORD_WITHIN < domain::delivery::LEASE);
     }
 }

@@ -12,6 +12,7 @@ use domain::time::Timestamp;
 use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
 use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
+use projector::replays;
 use projector::{partials, subjects};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -127,15 +128,24 @@ async fn erase(
     let queued = take_queued(connection, erased).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
     drop_rows(connection, erased).await?;
-    appending.append(queued.iter().map(|row| row.cancelled(now)).collect()).await?;
+    // What was to be sent once more had ended before.
+    let cancelled = queued.iter().filter(|row| row.replay_id.is_none());
+    appending.append(cancelled.map(|row| row.cancelled(now)).collect()).await?;
+    let dropped: Vec<_> = queued
+        .iter()
+        .filter_map(|row| Some((row.replay_id?, row.delivery_id, "dropped")))
+        .collect();
+    replays::conclude(appending.connection(), &dropped).await?;
     Ok(())
 }
 
 /// Everything kept of these responses, and what waited for them.
 async fn drop_rows(connection: &mut PgConnection, erased: &[Subject]) -> Result<(), sqlx::Error> {
     let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-    let parts = subjects::drop_waiting(connection, &responses).await?;
-    erasure::erase(connection, erased, &parts).await?;
+    let parts = subjects::parts_of(connection, &responses).await?;
+    subjects::drop_waiting(connection, &[responses.as_slice(), &parts].concat()).await?;
+    erasure::erase(connection, erased).await?;
+    erasure::erase_parts(connection, &parts).await?;
     partials::drop_of(connection, &responses).await
 }
 
@@ -172,6 +182,7 @@ struct Queued {
     delivery_id: Uuid,
     firm_id: Uuid,
     sequence: i64,
+    replay_id: Option<Uuid>,
 }
 
 /// Takes what is not in flight out of the outbox; what is, ends with its try: the record finds its
@@ -185,7 +196,7 @@ async fn take_queued(
         "delete from outbox
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
             and leased_at is null
-         returning delivery_id, firm_id, sequence",
+         returning delivery_id, firm_id, sequence, replay_id",
     )
     .bind(firm_ids)
     .bind(response_ids)

@@ -15,7 +15,6 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::lanes;
 use crate::steps;
 
 /// The lanes, kept in step with the life of their subscriptions.
@@ -28,21 +27,22 @@ impl WithAppend for Lanes {
         events: &'a [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let (mut closing, mut closed) = (Vec::<Uuid>::new(), Vec::new());
+            let (mut closing, mut firms) = (Vec::<Uuid>::new(), Vec::new());
             for new in events {
                 match &new.event {
                     Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
                         closing.extend(new.aggregate_id.parse::<Uuid>());
                     }
-                    Event::Firm(FirmEvent::FirmClosed { .. }) => closed.push(new.context.firm_id),
+                    Event::Firm(
+                        FirmEvent::FirmSuspended { .. }
+                        | FirmEvent::FirmResumed { .. }
+                        | FirmEvent::FirmClosed { .. },
+                    ) => firms.push(new.context.firm_id),
                     _ => {}
                 }
             }
-            if !closed.is_empty() {
-                closing.extend(steps::lanes_of(connection, &closed).await?);
-            }
-            if !closing.is_empty() {
-                lanes::lock(connection, &closing).await?;
+            if !closing.is_empty() || !firms.is_empty() {
+                lock(connection, &closing, &firms).await?;
             }
             Ok(())
         })
@@ -59,7 +59,6 @@ impl WithAppend for Lanes {
                 make(connection, lane_id, firm_id, target).await?;
             }
             if !changes.paused.is_empty() {
-                lock_of_firms(connection, &changes.paused).await?;
                 pause(connection, &changes.paused).await?;
             }
             if !changes.lanes.is_empty() {
@@ -135,7 +134,8 @@ impl<'a> Changes<'a> {
                 | Event::Delivery(_)
                 | Event::Invite(_)
                 | Event::Person(_)
-                | Event::Response(_) => {}
+                | Event::Response(_)
+                | Event::Replay(_) => {}
             }
         }
         Ok(changes)
@@ -198,14 +198,21 @@ async fn make(
     Ok(())
 }
 
-async fn lock_of_firms(
+/// Locks these lanes and all lanes of these firms, before the streams. In one order: a recorder
+/// holds lanes of the same firms and waits for the next.
+async fn lock(
     connection: &mut PgConnection,
-    paused: &BTreeMap<Uuid, Option<DateTime<Utc>>>,
+    lane_ids: &[Uuid],
+    firm_ids: &[Uuid],
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("select 1 from lanes where firm_id = any($1) order by lane_id for update")
-        .bind(paused.keys().copied().collect::<Vec<_>>())
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "select 1 from lanes where lane_id = any($1) or firm_id = any($2)
+          order by lane_id for update",
+    )
+    .bind(lane_ids)
+    .bind(firm_ids)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 //! A slow or dead receiver makes only its own lane sleep. Claim and removal lock the same row, so
 //! the order of their commits decides whether a delivery was in flight (ruling 29).
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -20,6 +22,24 @@ pub(crate) async fn lock(
         .execute(connection)
         .await?;
     Ok(())
+}
+
+/// Locks these lanes, in the order of their ids; answers those whose subscription lives.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn lock_open(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let rows: Vec<(Uuid, bool)> = sqlx::query_as(
+        "select lane_id, cancel_cause is null from lanes
+          where lane_id = any($1) order by lane_id for update",
+    )
+    .bind(lane_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().filter(|(_, open)| *open).map(|(lane_id, _)| lane_id).collect())
 }
 
 /// Wakes lanes that got work, in the order of their ids.

@@ -23,6 +23,7 @@ pub mod outgoing;
 mod permits;
 pub mod purge;
 pub mod record;
+pub mod replay;
 mod send;
 mod settings;
 mod steps;

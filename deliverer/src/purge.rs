@@ -15,6 +15,9 @@ use crate::settings::{Courier, DeliveryError};
 /// Rows that go at a time: a transaction stays well under 100 ms.
 const BATCH: u32 = 1_000;
 
+/// From the first try of a delivery to its end at most, suspensions of its firm included.
+const NEVER_SENT: Duration = Duration::from_secs(30 * 86_400);
+
 /// From the end of a sweep to the next: what goes is days old, an hour more is nothing.
 const BETWEEN_SWEEPS: TimeDelta = TimeDelta::hours(1);
 
@@ -57,6 +60,20 @@ async fn not_queued(
     .await
 }
 
+/// Those of these deliveries that nothing queued will send.
+async fn not_under_way(
+    connection: &mut PgConnection,
+    delivery_ids: &[Uuid],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select delivery_id from unnest($1::uuid[]) as t(delivery_id)
+          where not exists (select 1 from outbox o where o.delivery_id = t.delivery_id)",
+    )
+    .bind(delivery_ids)
+    .fetch_all(connection)
+    .await
+}
+
 /// The worker. One process sweeps at a time.
 pub struct Purge {
     courier: Courier,
@@ -92,7 +109,13 @@ impl Worker for Purge {
         let purged = deliveries::purge(&mut transaction, over, BATCH.into()).await?;
         let unused = not_queued(&mut transaction, &purged.body_ids).await?;
         bodies::drop_all(&mut transaction, &unused).await?;
-        step_headers::drop_all(&mut transaction, &purged.delivery_ids).await?;
+        let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;
+        step_headers::drop_all(&mut transaction, &gone).await?;
+        // One that was frozen and never sent is in no history.
+        let before = now - kept.failed.max(kept.delivered) - NEVER_SENT;
+        let old = bodies::older_than(&mut transaction, before, BATCH.into()).await?;
+        let old = not_queued(&mut transaction, &old).await?;
+        bodies::drop_all(&mut transaction, &old).await?;
         let before = now - kept.answers;
         let answered = answers::forget(&mut transaction, before, BATCH.into()).await?;
         transaction.commit().await?;

@@ -14,6 +14,7 @@ use domain::retry::retry_after;
 use domain::subscription::{GoneAnswer, Subscription, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
 use eventstore::{Appending, NewEvent, crash, load};
+use projector::replays;
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
@@ -21,7 +22,7 @@ use uuid::Uuid;
 use vault::answers::{self, Answer};
 use vault::{Entropy, Subject};
 
-use crate::claim::{Claimed, system};
+use crate::claim::{Claimed, Sender, system};
 use crate::lanes;
 use crate::outgoing::Exchange;
 use crate::settings::{Courier, DeliveryError};
@@ -116,6 +117,9 @@ async fn lock_quotas(
     projector::quotas::lock_hooks(connection, &firm_ids).await
 }
 
+/// A shorter header value of a workflow step may be any word of an answer.
+const SECRET_MIN: usize = 6;
+
 /// 410 Gone (contract, section Retries).
 const GONE: u16 = 410;
 
@@ -205,6 +209,8 @@ struct Ledger<'a> {
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
     /// Those whose stream goes on though nothing else changes.
     noted: Vec<(Uuid, i64)>,
+    /// What came of what was sent once more.
+    replayed: Vec<(Uuid, Uuid, &'static str)>,
     answers: Vec<Answer<'a>>,
 }
 
@@ -213,6 +219,8 @@ impl<'a> Ledger<'a> {
         let claimed = &finished.claimed;
         let erased = self.erased.contains(&claimed.subject);
         let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
+        // What had ended before cannot be taken back.
+        let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
         let answer = kept_answer(finished).filter(|_| !erased);
         let attempt = attempt(courier, finished, answer.as_deref());
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
@@ -221,6 +229,9 @@ impl<'a> Ledger<'a> {
             None => self.ended.push(claimed.delivery_id),
         }
         let outcome = attempt.outcome;
+        if let Some(replay_id) = claimed.replay_id {
+            self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
+        }
         self.put(finished, row.sequence + 1, after_try(attempt, withdrawn), answer);
         self.count_gone(finished, outcome, lane);
     }
@@ -278,11 +289,13 @@ impl<'a> Ledger<'a> {
             (Outcome::Delivered, _) => {
                 SubscriptionCommand::RecordAnswered { delivery_id: claimed.delivery_id }
             }
-            (Outcome::Failed, Some(GONE)) => SubscriptionCommand::RecordGone(GoneAnswer {
-                delivery_id: claimed.delivery_id,
-                status: GONE,
-                finished_at: finished.finished_at,
-            }),
+            (Outcome::Failed, Some(GONE)) if claimed.replay_id.is_none() => {
+                SubscriptionCommand::RecordGone(GoneAnswer {
+                    delivery_id: claimed.delivery_id,
+                    status: GONE,
+                    finished_at: finished.finished_at,
+                })
+            }
             (Outcome::Failed | Outcome::Retry | Outcome::Interrupted, _) => return,
         };
         let Some(subscription) = &mut lane.subscription else {
@@ -323,6 +336,7 @@ impl<'a> Ledger<'a> {
             .await?;
         put_due_again(connection, &self.due_again).await?;
         move_streams(connection, &self.noted).await?;
+        replays::conclude(connection, &self.replayed).await?;
         let now = courier.clock.now().get();
         answers::put(connection, &self.answers, now, &*courier.entropy).await?;
         lanes::reschedule(connection, &lane_ids, now).await?;
@@ -335,7 +349,7 @@ fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Atte
     let Finished { claimed, exchange, finished_at } = finished;
     let asked =
         exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
-    let (schedule, jitter) = (claimed.sender.schedule(), jitter(&*courier.entropy));
+    let (schedule, jitter) = (claimed.schedule(), jitter(&*courier.entropy));
     let Conclusion { outcome, wait } =
         conclude(schedule, claimed.nth, &exchange.answer, asked, jitter);
     let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
@@ -355,6 +369,7 @@ fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Atte
         answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
         cancelled: None,
         late: None,
+        replay_id: claimed.replay_id,
     }
 }
 
@@ -371,8 +386,12 @@ fn kept_answer(finished: &Finished) -> Option<String> {
     if snippet.is_empty() {
         return None;
     }
-    let secret = finished.claimed.secret.as_ref().map(|secret| secret.as_str());
-    Some(clean_answer(snippet, secret.as_slice()))
+    let mut secrets: Vec<&str> = finished.claimed.secret.iter().map(|one| one.as_str()).collect();
+    if let Sender::Step(_, headers) = &finished.claimed.sender {
+        let long = headers.iter().map(|(_, value)| value.as_str());
+        secrets.extend(long.filter(|value| value.len() >= SECRET_MIN));
+    }
+    Some(clean_answer(snippet, &secrets))
 }
 
 async fn put_due_again(

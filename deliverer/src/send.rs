@@ -14,7 +14,7 @@ use crate::outgoing::{Exchange, Method, Request};
 use crate::settings::Courier;
 
 /// A claim that is not connected by then is dropped unsent (ruling 29).
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 const EVENT: HeaderName = HeaderName::from_static("x-service-event");
 const DELIVERY: HeaderName = HeaderName::from_static("x-service-delivery");

@@ -104,6 +104,21 @@ pub enum DeliveryError {
 }
 
 impl DeliveryError {
+    /// Whether the database is away, or answers nobody: not that it refused this.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Append(AppendError::Database(error))
+            | Self::Vault(VaultError::Database(error)) => {
+                error.as_database_error().is_none_or(|error| {
+                    let code = error.code().unwrap_or_default();
+                    ["08", "53", "57"].iter().any(|class| code.starts_with(class))
+                })
+            }
+            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
+        }
+    }
+
     /// Whether it may pass by itself: a lost race, or a database that is away. What the database
     /// refuses, it refuses again.
     #[must_use]
@@ -111,7 +126,7 @@ impl DeliveryError {
         match self {
             Self::Append(AppendError::Conflict) => true,
             Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => is_away(error),
+            | Self::Vault(VaultError::Database(error)) => is_no_refusal(error),
             Self::Append(
                 AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_),
             )
@@ -123,7 +138,7 @@ impl DeliveryError {
 
 /// Everything but the answer of a database that is well: SQLSTATE classes 22, 23 and 42 are about
 /// the statement itself.
-fn is_away(error: &sqlx::Error) -> bool {
+fn is_no_refusal(error: &sqlx::Error) -> bool {
     error.as_database_error().is_none_or(|error| {
         let code = error.code().unwrap_or_default();
         !["22", "23", "42"].iter().any(|class| code.starts_with(class))

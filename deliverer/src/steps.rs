@@ -61,7 +61,8 @@ async fn open_lane(
     let lane_id = step_lane_id(firm_id, &host);
     let paused = firms::is_suspended(connection, firm_id).await?;
     sqlx::query(
-        "insert into lanes (lane_id, firm_id, kind, host, paused_at) values ($1, $2, 'step', $3, $4)
+        "insert into lanes (lane_id, firm_id, kind, host, paused_at)
+         select $1, $2, 'step', $3, least($4, (select min(paused_at) from lanes where firm_id = $2))
              on conflict do nothing",
     )
     .bind(lane_id)
@@ -71,17 +72,6 @@ async fn open_lane(
     .execute(connection)
     .await?;
     Ok(lane_id)
-}
-
-/// The lanes of these firms' steps.
-pub(crate) async fn lanes_of(
-    connection: &mut PgConnection,
-    firm_ids: &[Uuid],
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar("select lane_id from lanes where firm_id = any($1) and kind = 'step'")
-        .bind(firm_ids)
-        .fetch_all(connection)
-        .await
 }
 
 /// Closes the lanes of closed firms' steps; they are locked.

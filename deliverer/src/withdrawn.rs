@@ -78,6 +78,8 @@ fn is_first_of_partial(row: &Leased) -> bool {
 /// That they were cancelled, after the tries before, if there were any.
 pub(crate) fn cancelled(rows: &[Leased], cause: CancelCause, now: Timestamp) -> Vec<NewEvent> {
     rows.iter()
+        // What is sent once more had ended before.
+        .filter(|row| row.replay_id.is_none())
         .map(|row| NewEvent {
             aggregate_id: row.delivery_id.to_string(),
             sequence: row.sequence + 1,

@@ -13,6 +13,7 @@ use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
 use crate::occurrence::{Occurrence, OccurrenceEvent};
 use crate::person::{Person, PersonEvent};
+use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 
@@ -179,6 +180,7 @@ all_events!(
     Invite(InviteEvent),
     Person(PersonEvent),
     Response(ResponseEvent),
+    Replay(ReplayEvent),
 );
 
 /// A stored event this build cannot read.

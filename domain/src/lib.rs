@@ -28,6 +28,7 @@ pub mod person;
 pub mod pressure;
 pub mod quota;
 pub mod rate;
+pub mod replay;
 pub mod response;
 pub mod retry;
 pub mod sample;

@@ -12,7 +12,6 @@ use crate::time::Timestamp;
 pub struct Person {
     unsubscribed: bool,
     bounced: bool,
-    erased: bool,
     time: Option<Timestamp>,
 }
 
@@ -43,7 +42,7 @@ pub enum PersonCommand {
         /// Now.
         time: Timestamp,
     },
-    /// Erase what is known of the person.
+    /// Erase what is known of the person by now, as often as it is asked.
     Erase {
         /// Now.
         time: Timestamp,
@@ -109,12 +108,6 @@ impl Person {
         Ok(if news { vec![event] } else { Vec::new() })
     }
 
-    /// Whether what the person said was erased once.
-    #[must_use]
-    pub const fn was_erased(&self) -> bool {
-        self.erased
-    }
-
     /// The stream's times never go back.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         self.time.map_or(time, |newest| newest.max(time))
@@ -129,9 +122,9 @@ impl Person {
                 (self.bounced, self.time) = (true, Some(*time));
             }
             PersonEvent::AddressRestored { time } => {
-                *self = Self { time: Some(*time), erased: self.erased, ..Self::default() };
+                *self = Self { time: Some(*time), ..Self::default() };
             }
-            PersonEvent::PersonErased { .. } => self.erased = true,
+            PersonEvent::PersonErased { .. } => {}
         }
     }
 }
@@ -191,6 +184,7 @@ mod tests {
         let erased = PersonEvent::PersonErased { time: at(2) };
         let erase = PersonCommand::Erase { time: at(2) };
         given(vec![unsubscribed]).when(erase).then_expect_events(vec![erased]);
+        given(vec![unsubscribed, erased]).when(erase).then_expect_events(vec![erased]);
         given(vec![unsubscribed, erased])
             .when(PersonCommand::Unsubscribe { time: at(3) })
             .then_expect_events(vec![]);

@@ -2,7 +2,9 @@
 //!
 //! Two limits protect receivers and hold over all processes: per firm and host, and per host. One
 //! protects firms from each other, in each process: a firm that has its share of the permits gets
-//! more only while permits are left over, and never the last quarter of them.
+//! more only while permits are left over, and never the last quarter of them. The share is a quarter,
+//! and less where more than three firms have something under way: there is always one left for a firm
+//! that has nothing.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,9 +26,8 @@ impl Default for Caps {
     }
 }
 
-/// A firm's share of a process's permits, and the part of them that is never lent: a quarter.
-#[must_use]
-pub const fn share(permits: usize) -> usize {
+/// The part of a process's permits that is never lent.
+const fn kept(permits: usize) -> usize {
     let quarter = permits / 4;
     if quarter == 0 { 1 } else { quarter }
 }
@@ -52,7 +53,12 @@ impl Room {
     /// Permits that may be lent to firms that have their share.
     #[must_use]
     pub fn lendable(&self) -> usize {
-        self.free.saturating_sub(share(self.permits))
+        self.free.saturating_sub(kept(self.permits))
+    }
+
+    /// The share of each of so many firms that have something under way or due.
+    fn share(&self, firms: usize) -> usize {
+        kept(self.permits).min(self.permits / (firms + 1)).max(1)
     }
 
     /// The firms that get nothing now.
@@ -61,7 +67,7 @@ impl Room {
         if self.lendable() > 0 {
             return Vec::new();
         }
-        let share = share(self.permits);
+        let share = self.share(self.held.len());
         self.held.iter().filter(|(_, held)| **held >= share).map(|(firm, _)| *firm).collect()
     }
 }
@@ -103,7 +109,7 @@ pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) 
         .map(|(_, one)| (next(&mut held, one.firm_id), one.delivery_id))
         .collect();
     fits.sort_by_key(|(turn, _)| *turn);
-    let share = share(room.permits);
+    let share = room.share(held.len());
     let within = fits.partition_point(|(turn, _)| *turn < share).min(room.free);
     let lent = room.lendable().saturating_sub(within);
     fits.into_iter().take(within + lent).map(|(_, delivery_id)| delivery_id).collect()
@@ -201,6 +207,29 @@ mod tests {
     }
 
     #[test]
+    fn f3_many_firms_at_their_share_leave_something_for_one_more() {
+        let held: HashMap<Uuid, usize> = (1..=4).map(|firm| (Uuid::from_u128(firm), 63)).collect();
+        let room = Room { permits: 256, free: 4, held };
+        let mut sated = room.sated();
+        sated.sort();
+        assert_eq!(sated, [1, 2, 3, 4].map(Uuid::from_u128));
+        let one_each = (1..=200).map(|firm| (Uuid::from_u128(firm), 1)).collect();
+        let busy = Room { permits: 256, free: 56, held: one_each };
+        assert_eq!(busy.sated().len(), 200, "the rest is for those who have none");
+    }
+
+    #[test]
+    fn f3_ten_firms_that_begin_together_leave_something_for_one_more() {
+        let caps = Caps { per_firm_and_host: 1_000, per_host: 10_000 };
+        let all: Vec<_> = (1..=10).flat_map(|firm| due(firm, "a", 100)).collect();
+        let chosen = choose(all, &Room::of(256), Flight::default(), caps);
+        assert_eq!(chosen.len(), 230);
+        assert!(
+            (1..=10).all(|firm| firms(&chosen).iter().filter(|one| **one == firm).count() == 23)
+        );
+    }
+
+    #[test]
     fn firms_take_turns() {
         let caps = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
         let mut all = due(1, "a", 9);
@@ -214,6 +243,6 @@ mod tests {
     fn nothing_is_chosen_without_room() {
         let none = Room { permits: 16, ..Room::default() };
         assert!(choose(due(1, "a", 9), &none, Flight::default(), Caps::default()).is_empty());
-        assert_eq!((share(0), share(3), share(256)), (1, 1, 64));
+        assert_eq!((kept(0), kept(3), kept(256)), (1, 1, 64));
     }
 }

@@ -79,7 +79,8 @@ impl Quota {
             | Event::Occurrence(_)
             | Event::Delivery(_)
             | Event::Person(_)
-            | Event::Response(_) => None,
+            | Event::Response(_)
+            | Event::Replay(_) => None,
         }
     }
 

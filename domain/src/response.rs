@@ -43,8 +43,10 @@ pub enum ResponseEvent {
 domain_event!(ResponseEvent { ResponseErased });
 aggregate!(Response, ResponseCommand, ResponseEvent, NeverRefused);
 
-/// Why a report or call was refused: it has one response, the first it was named for. Kept with
-/// another it would be told to the wrong people, and stay when its own is erased.
+/// Why a report or call, or what is told of a response, was refused. A report or call has one
+/// response, the first it was named for: kept with another it would be told to the wrong people, and
+/// stay when its own is erased. And an id is a response's or a part's; only of its own response may a
+/// part have the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PartRejection {
     /// The report is known to be on another.
@@ -53,6 +55,12 @@ pub enum PartRejection {
     /// The call is known to be on another.
     #[error("the booking is on another response")]
     BookingElsewhere,
+    /// The response's id is that of a report or call on another.
+    #[error("the response is known as a report or booking of another")]
+    ResponseIsPart,
+    /// The report's or call's id is that of another response.
+    #[error("the report or booking is known as another response")]
+    PartIsResponse,
 }
 
 impl Response {

@@ -33,6 +33,8 @@ pub enum Schedule {
     RestHook,
     /// A webhook sent by a workflow's step.
     WorkflowStep,
+    /// A delivery that is sent once more: one try, and no other (ruling 31).
+    Replay,
 }
 
 impl Schedule {
@@ -42,6 +44,7 @@ impl Schedule {
         match self {
             Self::RestHook => 8,
             Self::WorkflowStep => 5,
+            Self::Replay => 1,
         }
     }
 
@@ -65,12 +68,13 @@ impl Schedule {
         match self {
             Self::RestHook => &REST_HOOK_WAITS,
             Self::WorkflowStep => &WORKFLOW_STEP_WAITS,
+            Self::Replay => &[],
         }
     }
 
     fn vary(self, wait: Duration, jitter: f64) -> Duration {
         match self {
-            Self::RestHook => wait,
+            Self::RestHook | Self::Replay => wait,
             Self::WorkflowStep => {
                 let factor = 1.0 + JITTER * jitter.clamp(-1.0, 1.0);
                 Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(wait)

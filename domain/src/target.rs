@@ -162,6 +162,12 @@ impl Target {
             || self.port != other.port
     }
 
+    /// All that is told of a place a receiver chose: scheme, host and port. Its path is foreign text.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
     /// The target for logs and audit: host in punycode, query hidden (cases C11 and G5).
     #[must_use]
     pub fn masked(&self) -> String {

@@ -10,16 +10,26 @@ use uuid::Uuid;
 /// What is digested: every column of the row but its position.
 #[derive(Debug, Serialize)]
 pub struct Digested<'a> {
-    pub(crate) aggregate_id: &'a str,
-    pub(crate) aggregate_type: &'a str,
-    pub(crate) event_id: Uuid,
-    pub(crate) event_type: &'a str,
-    pub(crate) event_version: &'a str,
-    pub(crate) firm_id: Uuid,
-    pub(crate) metadata: &'a Value,
-    pub(crate) payload: &'a Value,
-    pub(crate) recorded_at: Timestamp,
-    pub(crate) sequence: i64,
+    /// The stream.
+    pub aggregate_id: &'a str,
+    /// What kind of stream it is.
+    pub aggregate_type: &'a str,
+    /// The id.
+    pub event_id: Uuid,
+    /// The name of what happened.
+    pub event_type: &'a str,
+    /// Which shape of it.
+    pub event_version: &'a str,
+    /// Whose it is.
+    pub firm_id: Uuid,
+    /// Who did it, and why.
+    pub metadata: &'a Value,
+    /// What happened.
+    pub payload: &'a Value,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// Its place in the stream.
+    pub sequence: i64,
 }
 
 /// SHA-256 over the canonical bytes of an event as it is stored.

@@ -1,8 +1,11 @@
 //! Loading streams inside a transaction: for those who decide about more than one command can.
 
+use std::collections::HashMap;
+
 use cqrs_es::Aggregate;
 use domain::event::{Event, UnreadableEvent};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::append::RecordedEvent;
 use crate::error::AppendError;
@@ -67,4 +70,35 @@ where
         );
     }
     Ok((aggregate, last))
+}
+
+/// Several streams as their aggregates, each with the place of its last event; those without events
+/// are left out.
+///
+/// # Errors
+/// [`AppendError`].
+pub async fn load_all<A>(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    aggregate_ids: &[Uuid],
+) -> Result<HashMap<Uuid, (A, i64)>, AppendError>
+where
+    A: Aggregate,
+    A::Event: TryFrom<Event, Error = UnreadableEvent>,
+{
+    let streams: Vec<StreamName> = aggregate_ids
+        .iter()
+        .map(|id| StreamName { aggregate_type: A::TYPE, aggregate_id: id.to_string() })
+        .collect();
+    let unreadable = |why: String| AppendError::Unreadable(why);
+    let mut loaded: HashMap<Uuid, (A, i64)> = HashMap::new();
+    for recorded in load_many(connection, upcasters, &streams).await? {
+        let id = recorded.aggregate_id.parse().map_err(|_| unreadable(recorded.aggregate_id))?;
+        let event =
+            recorded.event.try_into().map_err(|e: UnreadableEvent| unreadable(e.to_string()))?;
+        let (aggregate, last) = loaded.entry(id).or_insert_with(|| (A::default(), 0));
+        aggregate.apply(event);
+        *last = recorded.sequence;
+    }
+    Ok(loaded)
 }

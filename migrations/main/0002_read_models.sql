@@ -128,7 +128,8 @@ create table deliveries (
 );
 comment on table deliveries is 'Where each delivery stands: an occurrence''s to a subscription, or a workflow step''s.';
 comment on column deliveries.purged is 'Whether what it sent was kept long enough, and is gone.';
-create index deliveries_ended_idx on deliveries (ended_at) where body_id is not null and not purged;
+create index deliveries_ended_idx on deliveries (ended_at)
+    where (body_id is not null or run_id is not null) and not purged;
 create index deliveries_body_idx on deliveries (body_id) where body_id is not null and not purged;
 create index deliveries_hook_idx on deliveries (hook_id, created_at desc, delivery_id desc);
 create index deliveries_firm_idx on deliveries (firm_id, created_at desc, delivery_id desc);

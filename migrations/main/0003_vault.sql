@@ -4,7 +4,6 @@ create table responses (
     firm_id      uuid        not null,
     response_id  uuid        not null,
     form_id      uuid        not null,
-    person_id    uuid,
     saved_at     timestamptz not null,
     submitted_at timestamptz,
     document     bytea       not null,
@@ -16,8 +15,14 @@ create index responses_latest_idx on responses (firm_id, submitted_at desc, resp
 create index responses_latest_of_form_idx on responses
     (firm_id, form_id, submitted_at desc, response_id desc) where submitted_at is not null;
 
-create index responses_person_idx on responses (firm_id, person_id) where person_id is not null;
-comment on column responses.person_id is 'A keyed hash of the address, to find what is to be erased.';
+create table response_people (
+    firm_id     uuid not null,
+    person_id   uuid not null,
+    response_id uuid not null,
+    constraint response_people_pkey primary key (firm_id, person_id, response_id)
+);
+create index response_people_response_idx on response_people (firm_id, response_id);
+comment on table response_people is 'Who is named on which response, by a keyed hash of the address, to find what is to be erased. Never changed; goes with the response.';
 
 create table bodies (
     body_id     uuid        not null,
@@ -32,6 +37,7 @@ create table bodies (
 comment on table bodies is 'What was sent, frozen at the first try, as ciphertext under the key of the response.';
 
 create index bodies_response_idx on bodies (firm_id, response_id);
+create index bodies_age_idx on bodies (created_at);
 
 create table answers (
     delivery_id uuid        not null,

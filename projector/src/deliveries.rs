@@ -124,6 +124,7 @@ impl<'a> Batch<'a> {
                 state.next_try_at = Some(recorded.context.recorded_at.get());
                 state.ended_at = None;
             }
+            DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::DeliveryAttempted(attempt) => {
                 self.attempts.push((id, recorded.context.firm_id, attempt));
                 if let Some(after) = attempt.state_after() {
@@ -251,11 +252,11 @@ pub async fn purge(
     (delivered_before, failed_before): (DateTime<Utc>, DateTime<Utc>),
     limit: i64,
 ) -> Result<Purged, sqlx::Error> {
-    let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(
+    let rows: Vec<(Uuid, Option<Uuid>)> = sqlx::query_as(
         "update deliveries set purged = true
           where delivery_id = any(array(
                 select delivery_id from deliveries
-                 where body_id is not null and not purged
+                 where (body_id is not null or run_id is not null) and not purged
                    and ended_at <= greatest($1, $2)
                    and ended_at <= case when state = 'delivered' then $1 else $2 end
                  order by ended_at limit $3 for update skip locked))
@@ -266,7 +267,8 @@ pub async fn purge(
     .bind(limit)
     .fetch_all(&mut *connection)
     .await?;
-    let (delivery_ids, bodies): (Vec<Uuid>, Vec<Uuid>) = rows.into_iter().unzip();
+    let (delivery_ids, bodies): (Vec<Uuid>, Vec<Option<Uuid>>) = rows.into_iter().unzip();
+    let bodies: Vec<Uuid> = bodies.into_iter().flatten().collect();
     let body_ids = sqlx::query_scalar(
         "select distinct body_id from unnest($1::uuid[]) as t(body_id)
           where not exists (select 1 from deliveries d

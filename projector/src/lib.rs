@@ -19,6 +19,7 @@ pub mod members;
 pub mod partials;
 pub mod people;
 pub mod quotas;
+pub mod replays;
 pub mod reports;
 pub mod subjects;
 pub mod tokens;
@@ -42,5 +43,6 @@ pub fn tables() -> Vec<Box<dyn WithAppend>> {
         Box::new(hooks::Hooks),
         Box::new(people::People),
         Box::new(invites::Invites),
+        Box::new(replays::Replays),
     ]
 }

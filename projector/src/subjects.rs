@@ -78,25 +78,34 @@ pub async fn responses_of(
     Ok(rows.into_iter().collect())
 }
 
-/// The reports and calls of these responses; what waited for any of them is dropped.
+/// The reports and calls of these responses.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn drop_waiting(
+pub async fn parts_of(
     connection: &mut PgConnection,
     responses: &[SubjectId],
 ) -> Result<Vec<SubjectId>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
-    let parts: Vec<SubjectId> = sqlx::query_as(
+    sqlx::query_as(
         "select firm_id, subject_id from subjects
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
     )
     .bind(firm_ids)
     .bind(response_ids)
-    .fetch_all(&mut *connection)
-    .await?;
-    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) =
-        parts.iter().chain(responses).copied().unzip();
+    .fetch_all(connection)
+    .await
+}
+
+/// Drops what waited for these subjects.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn drop_waiting(
+    connection: &mut PgConnection,
+    subjects: &[SubjectId],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
     sqlx::query(
         "delete from waiting_facts
           where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
@@ -105,7 +114,7 @@ pub async fn drop_waiting(
     .bind(subject_ids)
     .execute(connection)
     .await?;
-    Ok(parts)
+    Ok(())
 }
 
 /// Which of these responses (of firms) were erased.
@@ -176,7 +185,7 @@ pub async fn wait(
     }
     let new: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "insert into waiting_facts (firm_id, occurrence_id, subject_id, fact)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[])
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[]) order by 2, 3
              on conflict (occurrence_id, subject_id) do nothing
          returning occurrence_id, subject_id",
     )
@@ -187,6 +196,28 @@ pub async fn wait(
     .fetch_all(connection)
     .await?;
     Ok(new.into_iter().collect())
+}
+
+/// Which of these occurrences facts wait to become, and whether they are used up without telling
+/// anybody. All that wait for one say the same, unless they were reported at the same time: then one
+/// that tells is enough.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn silent(
+    connection: &mut PgConnection,
+    occurrence_ids: &[Uuid],
+) -> Result<Vec<(Uuid, bool)>, sqlx::Error> {
+    if occurrence_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "select occurrence_id, bool_and((fact ->> 'silent')::boolean) from waiting_facts
+          where occurrence_id = any($1) group by occurrence_id",
+    )
+    .bind(occurrence_ids)
+    .fetch_all(connection)
+    .await
 }
 
 /// Takes out the facts that waited for these responses, or for a report or call of theirs; each with

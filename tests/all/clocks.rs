@@ -181,7 +181,18 @@ async fn e19_nothing_falls_due_by_a_clock_that_cannot_be_trusted() {
         left.await.unwrap()
     };
     assert_eq!(waiting().await, 1);
+    world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let long_ago = "update lanes set paused_at = now() - interval '73 hours'";
+    assert_eq!(world.pool().execute(long_ago).await.unwrap().rows_affected(), 1);
+    let queued = async || -> i64 {
+        world.cancel().await;
+        let left = sqlx::query_scalar("select count(*) from outbox").fetch_one(world.pool());
+        left.await.unwrap()
+    };
+    assert_eq!(queued().await, 1, "nor is a suspended firm's queue cancelled");
     wall.0.store(0, Ordering::Relaxed);
     world.clock.measure(&pool).await.unwrap();
-    assert_eq!(waiting().await, 0);
+    assert_eq!((waiting().await, queued().await), (0, 0));
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod backlog;
 mod batches;
 mod clocks;
 mod crash;
@@ -16,7 +17,9 @@ mod internal;
 mod invites;
 mod late;
 mod links;
+mod lock_order;
 mod log;
+mod newer;
 mod openapi;
 mod outages;
 mod pressure;
@@ -26,11 +29,18 @@ mod public;
 mod races;
 mod rates;
 mod receivers;
+mod replays;
+mod retries;
 mod rotation;
 mod samples;
 mod secrets;
 mod servers;
 mod story;
+mod targets;
 mod triggers;
 mod vault;
 mod workflow;
+
+#[path = "../../deliverer/tests/outgoing/support/name_server.rs"]
+#[expect(dead_code, reason = "the tests of the client ask for more")]
+mod name_server;

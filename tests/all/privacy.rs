@@ -1,92 +1,242 @@
 //! No personal data in the log, nor in any table as it is (architecture, section 2; case H4): a story
-//! with everything in it, and every column of both databases looked through.
+//! with everything in it, and every column of both databases looked through. And what is erased leaves
+//! the log as it was.
 
+use api::commands::tokens::{self, Role};
+use axum::body::Body;
+use axum::http::Request;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use domain::trigger::Trigger;
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, Reply, World, activity, later};
+use uuid::Uuid;
 
-/// What a person, a firm's contact or a receiver said is nowhere but under a key.
+/// What a person, a firm's contact, a firm's step or a receiver said is nowhere but under a key: while
+/// it is sent, redirected, refused and retried, when it was, and when some of them were erased.
 #[tokio::test]
 async fn nothing_that_people_said_is_in_a_table_as_it_is() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
-    for trigger in ["form_submitted", "booking_made", "report_approved", "partial_submission"] {
-        let body = json!({"trigger": trigger, "target_url": receiver.url("/")});
+    for trigger in Trigger::ALL {
+        let body = json!({"trigger": trigger.key(), "target_url": receiver.url("/")});
         assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
     }
-    receiver.reply([Reply::status(500).body(b"canary answer"), Reply::status(400).body(b"canary")]);
-    let said = said(&world, &firm);
-    let reported = world.report(&said).await;
-    assert_eq!(reported.status, 202, "{}", reported.body);
-    world.deliver().await;
+    let onward = |status| Reply::status(status).header("location", "/canary/canary@example.com");
+    let busy = || Reply::status(500).header("retry-after", "canary").body(b"canary answer");
+    receiver.reply([busy(), Reply::status(400).body(b"canary")]);
+    receiver.reply([onward(303), onward(307), Reply::status(302).header("location", "canary:x")]);
+    let (gone, other) = (world.id(), world.id());
+    for (response_id, email) in [(gone, "gone.canary@example.com"), (other, "canary@example.com")] {
+        let said = said(&world, &firm, response_id, email);
+        let reported = world.report(&said).await;
+        assert_eq!(reported.status, 202, "{}", reported.body);
+        step(&world, &firm, &receiver, response_id).await;
+        invite(&world, &firm, email).await;
+    }
+    assert_unseen(&world).await;
+    assert!(world.deliver().await >= 12);
     world.pass(std::time::Duration::from_secs(3_600));
     world.time_out().await;
+    receiver.reply([busy(), busy()]);
     world.deliver().await;
-    assert!(receiver.received().len() >= 4);
-    assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
+    assert!(receiver.received().len() >= 18, "with retries and redirects");
+    assert_unseen(&world).await;
     let erased = activity(firm.id, "person.erased", json!({"email": "canary@example.com"}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    let of_response = activity(firm.id, "response.erased", json!({"response_id": gone}));
+    assert_eq!(world.report(&[erased, of_response]).await.status, 202);
+    assert_unseen(&world).await;
     world.erase().await;
+    world.deliver().await;
+    assert_unseen(&world).await;
+}
+
+/// In any column of both databases, as it is, in hex or in base64.
+async fn assert_unseen(world: &World) {
     assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
 }
 
+/// The look finds what it looks for: in a text, in bytes, and in every disguise.
+#[tokio::test]
+async fn a_word_that_is_in_a_table_is_found() {
+    let world = World::new().await;
+    sqlx::query("create table told (told text, sealed bytea)").execute(world.pool()).await.unwrap();
+    let before = ["", "a", "ab"].map(|before| STANDARD.encode(format!("{before}canary and more")));
+    let hidden = ["a Canary".to_owned(), hex::encode("canary")];
+    for text in hidden.iter().chain(&before) {
+        for (columns, of) in [("told", text.as_str()), ("sealed", text.as_str())] {
+            let put = format!("insert into told ({columns}) values (convert_from($1, 'UTF8'))");
+            let put = if columns == "told" {
+                put
+            } else {
+                "insert into told (sealed) values ($1)".into()
+            };
+            sqlx::query(&put).bind(of.as_bytes()).execute(world.pool()).await.unwrap();
+            assert_eq!(
+                world.columns_holding("canary").await,
+                [format!("told.{columns}")],
+                "{text}"
+            );
+            sqlx::query("delete from told").execute(world.pool()).await.unwrap();
+        }
+    }
+}
+
+/// A webhook of a workflow's step about a response, with a secret of the firm's in its headers.
+async fn step(world: &World, firm: &Firm, receiver: &Receiver, response_id: Uuid) {
+    let order = json!({
+        "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
+        "url": receiver.url("/step"), "headers": {"Authorization": "Bearer canary"},
+        "trigger": "form_submitted", "response_id": response_id,
+    });
+    let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
+    let answer = world.internal(request.unwrap()).await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+}
+
+async fn invite(world: &World, firm: &Firm, email: &str) {
+    let body = json!({"email": email, "name": "canary name", "first_name": "canary",
+                      "message": "canary note", "hidden": {"partner": "canary", "canary": "x"}});
+    let answer = world.call(&firm.key, "POST", &format!("/forms/{}/send", firm.form), body).await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+}
+
+/// What is erased is not in the log: nothing of the log changes when it goes.
+#[tokio::test]
+async fn an_erasure_leaves_the_log_verifiable() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    let response_id = world.id();
+    let said = said(&world, &firm, response_id, "canary@example.com");
+    assert_eq!(world.report(&said).await.status, 202);
+    world.deliver().await;
+    let (before, broken) = world.verify_log().await;
+    assert_eq!((before > 10, broken), (true, vec![]));
+    let erased = activity(firm.id, "person.erased", json!({"email": "canary@example.com"}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.erase().await;
+    world.deliver().await;
+    let (after, broken) = world.verify_log().await;
+    assert_eq!((after > before, broken), (true, vec![]));
+    let tampered = "alter table events disable trigger user;
+                    update events set sequence = 77 where position = 3";
+    sqlx::raw_sql(tampered).execute(world.pool()).await.unwrap();
+    assert_eq!(world.verify_log().await, (after, vec![3]), "an event that was changed is found");
+}
+
+/// Where a receiver sends a delivery on to is foreign text, and the log keeps what it is told.
+#[tokio::test]
+async fn where_a_receiver_redirected_to_was_in_the_log_for_good() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/mine?key=1")).await;
+    let onward = |to| Reply::status(303).header("location", to);
+    receiver.reply([onward("/thanks/canary@example.com?canary"), onward("/canary/2")]);
+    let response_id = world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 1);
+    assert_eq!(receiver.received().len(), 3);
+    assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
+    let hops: Value =
+        sqlx::query_scalar("select hops from attempts").fetch_one(world.pool()).await.unwrap();
+    let urls: Vec<&str> =
+        hops.as_array().unwrap().iter().filter_map(|h| h["url"].as_str()).collect();
+    let (target, origin) = (receiver.url("/mine?…"), receiver.url(""));
+    assert_eq!(urls, [target.as_str(), &origin, &origin], "{response_id}");
+}
+
+/// A keyring that was restored has the key again, and a door may be open before an eraser runs.
+#[tokio::test]
+async fn what_was_said_to_an_erased_response_was_shown_until_the_eraser_came() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    receiver.reply([Reply::status(400).body(b"canary")]);
+    let response_id = world.submit(&firm).await;
+    world.deliver().await;
+    let operator = tokens::create(world.service(), "ops", Role::Operator).await.unwrap().token;
+    let shown = async || {
+        let delivery_id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+        let path = format!("/internal/v1/firms/{}/deliveries/{delivery_id}", firm.id);
+        let request = Request::get(path).header("authorization", format!("Bearer {operator}"));
+        world.internal(request.body(Body::empty()).unwrap()).await.body["attempts"][0]["answer"]
+            .clone()
+    };
+    assert_eq!(shown().await, "canary");
+    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    assert_eq!(shown().await, Value::Null);
+}
+
 /// Everything that somebody can say, each with the word in it.
-fn said(world: &World, firm: &Firm) -> Vec<Value> {
-    let (response, report, unfinished) = (world.id(), world.id(), world.id());
-    let person = json!({"name": "Canary Person", "email": "canary@example.com",
-                        "phone": "+canary", "company": "Canary Ltd"});
+fn said(world: &World, firm: &Firm, response: Uuid, email: &str) -> Vec<Value> {
+    let of = |kind, data| activity(firm.id, kind, data);
+    let (form, at) = (firm.form, "2026-11-01T11:00:00Z");
+    let person = json!({"name": "canary person", "email": email,
+                        "phone": "+canary", "company": "canary ltd"});
     let answers = json!([{"id": "canary id", "question": "canary?", "type": "short_text",
                           "answer": "canary"}]);
+    let unfinished = json!({
+        "response_id": world.id(), "form_id": form, "saved_at": at, "respondent": person,
+        "answers": answers, "variables": {"canary": "canary"},
+    });
+    let finished = json!({
+        "response_id": response, "form_id": form, "submitted_at": at, "respondent": person,
+        "answers": answers, "hidden": {"canary": "canary"},
+    });
     let brand = json!({"brand": {"reply_to": "canary@firm.example"}});
+    let lead = json!({"person": email, "response_id": response, "band": "hot", "score": 90});
+    let mut said = vec![
+        later(of("firm.changed", brand), 1),
+        of("response.saved", unfinished),
+        of("response.submitted", finished),
+        of("lead.scored", lead),
+        of("address.bounced", json!({"email": format!("b.{email}")})),
+    ];
+    said.extend(said_of_a_report(world, firm, response));
+    said.extend(said_of_a_call(world, firm, (response, email)));
+    said
+}
+
+fn said_of_a_report(world: &World, firm: &Firm, response: Uuid) -> Vec<Value> {
+    let (report, at) = (world.id(), "2026-11-01T11:00:00Z");
+    let created = json!({
+        "report_id": report, "response_id": response, "title": "canary report", "status": "draft",
+        "summary": "canary", "highlights": ["canary"],
+        "review_url": "https://forms.test/canary",
+    });
+    let paid = json!({"payment_id": world.id(), "response_id": response, "report_id": report,
+                      "amount": 100, "currency": "EUR", "at": at});
+    let moved = |kind| activity(firm.id, kind, json!({"report_id": report, "at": at}));
     vec![
-        later(activity(firm.id, "firm.changed", brand), 1),
-        activity(
-            firm.id,
-            "response.saved",
-            json!({
-                "response_id": unfinished, "form_id": firm.form, "saved_at": "2026-11-01T11:00:00Z",
-                "respondent": person, "answers": answers, "variables": {"canary": "canary"},
-            }),
-        ),
-        activity(
-            firm.id,
-            "response.submitted",
-            json!({
-                "response_id": response, "form_id": firm.form, "submitted_at": "2026-11-01T11:00:00Z",
-                "respondent": person, "answers": answers, "hidden": {"canary": "canary"},
-            }),
-        ),
-        activity(
-            firm.id,
-            "report.created",
-            json!({
-                "report_id": report, "response_id": response, "title": "Canary report",
-                "status": "draft", "summary": "canary", "highlights": ["canary"],
-                "review_url": "https://forms.test/canary",
-            }),
-        ),
-        activity(
-            firm.id,
-            "report.approved",
-            json!({"report_id": report, "at": "2026-11-01T11:00:00Z"}),
-        ),
-        activity(
-            firm.id,
-            "booking.made",
-            json!({
-                "booking_id": world.id(), "response_id": response, "title": "Canary call",
-                "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
-                "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30, "time_zone": "Europe/Paris",
-                "location": "canary street", "join_url": "https://meet.test/canary",
-                "invitee": {"name": "Canary", "email": "canary@example.com", "phone": "canary"},
-            }),
-        ),
-        activity(
-            firm.id,
-            "lead.scored",
-            json!({
-                "person": "canary@example.com", "response_id": response, "band": "hot", "score": 90,
-            }),
-        ),
-        activity(firm.id, "address.bounced", json!({"email": "canary@example.com"})),
+        activity(firm.id, "report.created", created),
+        moved("report.approved"),
+        moved("report.sent"),
+        moved("report.opened"),
+        activity(firm.id, "payment.received", paid),
+    ]
+}
+
+fn said_of_a_call(world: &World, firm: &Firm, (response, email): (Uuid, &str)) -> Vec<Value> {
+    let booking = world.id();
+    let made = json!({
+        "booking_id": booking, "response_id": response, "title": "canary call",
+        "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
+        "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30, "time_zone": "Europe/Paris",
+        "location": "canary street", "join_url": "https://meet.test/canary",
+        "invitee": {"name": "canary", "email": email, "phone": "canary"},
+    });
+    let moved = json!({
+        "booking_id": booking, "moved_at": "2026-11-01T11:00:00Z",
+        "starts_at": "2026-11-03T10:00:00Z", "ends_at": "2026-11-03T10:45:00Z",
+        "duration_min": 45, "time_zone": "Europe/London",
+    });
+    vec![
+        activity(firm.id, "booking.made", made),
+        activity(firm.id, "booking.rescheduled", moved),
+        activity(firm.id, "booking.cancelled", json!({"booking_id": booking})),
     ]
 }

@@ -229,11 +229,15 @@ async fn d10_410s_that_arrive_at_once_make_one_removal() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
-    receiver.reply(vec![Reply::status(410); 5]);
+    receiver.reply([vec![Reply::status(503)], vec![Reply::status(410); 5]].concat());
+    world.submit(&firm).await;
+    world.deliver().await;
     for _ in 0..5 {
         world.submit(&firm).await;
     }
     world.deliver().await;
+    let waiting = delivery_id(&receiver.received()[0]);
+    assert_eq!(world.history(waiting).await.0, "cancelled", "what was queued beside them");
     let count = |name| {
         sqlx::query_scalar::<_, i64>("select count(*) from events where event_type = $1")
             .bind(name)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::commands::secrets;
+use api::commands::tokens::{self, Role};
 use axum::body::Body;
 use axum::http::Request;
 use domain::context::Actor;
@@ -110,6 +111,48 @@ async fn the_same_step_again_is_accepted_and_sent_once() {
     let other = Step { run_id: step.run_id, step_id: world.id() };
     assert_eq!(post(&world, other.order(&firm, &url, response_id)).await.status, 202);
     assert_eq!(world.deliver().await, 1, "another step of the run is another delivery");
+}
+
+/// Its answer may have been lost, and the world has gone on since.
+#[tokio::test]
+async fn a_step_that_is_posted_again_after_its_response_was_erased_is_still_accepted() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    let order = step.order(&firm, &receiver.url("/step"), response_id);
+    assert_eq!(post(&world, order.clone()).await.status, 202);
+    world.deliver().await;
+    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    let again = post(&world, order.clone()).await;
+    assert_eq!((again.status.as_u16(), &again.body["state"]), (202, &json!("delivered")));
+    let other = world.firm().await;
+    let response_id = world.submit(&other).await;
+    let stolen = post(&world, step.order(&other, &receiver.url("/step"), response_id)).await;
+    assert_eq!(stolen.code(), (400, "invalid_request"), "a run is one firm's");
+}
+
+/// Ruling 25: what a receiver says back is kept without the firm's own secrets.
+#[tokio::test]
+async fn an_echoed_header_of_a_step_is_masked_in_what_is_kept() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    let mut order = step.order(&firm, &receiver.url("/step"), response_id);
+    order["headers"] = json!({"Authorization": "Bearer canary-token"});
+    receiver.reply([Reply::status(404).body(b"you said: Bearer canary-token")]);
+    let delivery = post(&world, order).await.body["delivery_id"].as_str().unwrap().to_owned();
+    assert_eq!(world.deliver().await, 1);
+    let token = tokens::create(world.service(), "operator", Role::Operator).await.unwrap().token;
+    let shown = Request::get(format!("/internal/v1/firms/{}/deliveries/{delivery}", firm.id))
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::empty())
+        .unwrap();
+    let shown = world.internal(shown).await;
+    assert_eq!(shown.body["attempts"][0]["answer"], "you said: [masked]");
+    assert_eq!(shown.body["run_id"], json!(step.run_id));
 }
 
 /// D7: 30 s, 2, 8 and 32 minutes, each varied by a fifth at most, then the step has failed.

@@ -27,8 +27,13 @@ pub struct TestDatabase {
 
 /// A cluster of its own, for tests that hold transactions open or kill the server.
 pub async fn own_cluster() -> Templates {
+    cluster_with(&[]).await
+}
+
+/// A cluster of its own with these settings.
+pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
-    let cluster = Cluster::temporary(pg_bin, &[]).await.unwrap();
+    let cluster = Cluster::temporary(pg_bin, settings).await.unwrap();
     for name in ["template_main", "template_keyring"] {
         cluster.ensure_database(name).await.unwrap();
     }

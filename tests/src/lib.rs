@@ -6,11 +6,13 @@
 mod copy;
 mod database;
 pub mod invariants;
+mod leaks;
 mod proxy;
 pub mod raw;
 mod receiver;
 mod settled;
 mod statements;
+mod verify;
 mod witness;
 mod world;
 
@@ -18,10 +20,10 @@ mod world;
 pub mod smtp_server;
 
 pub use copy::Copies;
-pub use database::{TestDatabase, own_cluster};
+pub use database::{TestDatabase, cluster_with, own_cluster};
 pub use proxy::{DatabaseProxy, Fault};
 pub use receiver::{Received, Receiver, Reply};
 pub use settled::settles;
 pub use statements::counting_statements;
 pub use witness::place_witness;
-pub use world::{Answer, BASE_URL, Firm, World, activity, later};
+pub use world::{Answer, BASE_URL, Firm, World, activity, later, submitted};

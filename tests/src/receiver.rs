@@ -60,11 +60,11 @@ impl Reply {
         Self { status, headers: HeaderMap::new(), body: b"" }
     }
 
-    /// The same with a header.
+    /// The same with a header, beside those it has.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
         let name = HeaderName::from_static(name);
-        self.headers.insert(name, HeaderValue::from_static(value));
+        self.headers.append(name, HeaderValue::from_static(value));
         self
     }
 

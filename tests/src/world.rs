@@ -13,6 +13,7 @@ use deliverer::engine::turn;
 use deliverer::erase::Erase;
 use deliverer::fan_out::FanOut;
 use deliverer::purge::Purge;
+use deliverer::replay::Replay;
 use domain::address::AllowedTargets;
 use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, connect};
@@ -197,8 +198,7 @@ impl World {
     /// Reports a submitted response; returns its id.
     pub async fn submit(&self, firm: &Firm) -> Uuid {
         let response_id = self.id();
-        let event = activity(firm.id, "response.submitted", response_data(response_id, firm.form));
-        let answer = self.report(&[event]).await;
+        let answer = self.report(&[submitted(firm, response_id)]).await;
         assert_eq!(answer.status, 202, "{}", answer.body);
         response_id
     }
@@ -266,6 +266,12 @@ impl World {
         drain(Cancel::new(self.courier().clone())).await;
     }
 
+    /// Queues what replays may queue now.
+    pub async fn replay(&self) {
+        let mut worker = Replay::new(self.courier().clone());
+        while worker.step().await.map_err(|error| error.to_string()).unwrap() == Step::Busy {}
+    }
+
     /// Finishes invites that nobody finished in time.
     pub async fn take_over(&self) {
         let mut worker = TakeOver::new(self.service().inviter.clone());
@@ -292,36 +298,6 @@ impl World {
         self.cancel().await;
         self.project().await;
         sent
-    }
-
-    /// The columns of both databases in which this text is found, in either case, as it is or in
-    /// bytes.
-    pub async fn columns_holding(&self, text: &str) -> Vec<String> {
-        let keyring = connect(self.database.keyring.clone(), 1);
-        let mut holding = Vec::new();
-        for pool in [self.pool(), &keyring] {
-            let columns: Vec<(String, String, bool)> = sqlx::query_as(
-                "select table_name::text, column_name::text, data_type = 'bytea'
-                   from information_schema.columns where table_schema = 'public'",
-            )
-            .fetch_all(pool)
-            .await
-            .unwrap();
-            for (table, column, is_bytes) in columns {
-                let shown = if is_bytes {
-                    format!("encode({column}, 'escape')")
-                } else {
-                    format!("{column}::text")
-                };
-                let look = format!("select exists (select 1 from {table} where {shown} ilike $1)");
-                let found =
-                    sqlx::query_scalar(&look).bind(format!("%{text}%")).fetch_one(pool).await;
-                if found.unwrap() {
-                    holding.push(format!("{table}.{column}"));
-                }
-            }
-        }
-        holding
     }
 
     /// Moves the clock.
@@ -365,6 +341,12 @@ pub fn activity(firm_id: Uuid, kind: &str, data: Value) -> Value {
         "specversion": "1.0", "id": SystemEntropy.id(), "source": "urn:tests", "type": kind,
         "time": "2026-11-01T12:00:00.000Z", "firmid": firm_id, "data": data,
     })
+}
+
+/// A response submitted to the firm's form.
+#[must_use]
+pub fn submitted(firm: &Firm, response_id: Uuid) -> Value {
+    activity(firm.id, "response.submitted", response_data(response_id, firm.form))
 }
 
 /// The same event, so many seconds later.

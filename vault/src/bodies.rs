@@ -55,15 +55,36 @@ pub async fn put(
     Ok(())
 }
 
+/// Bodies that were frozen before this, at most `limit`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn older_than(
+    connection: &mut PgConnection,
+    before: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select body_id from bodies where created_at < $1 order by created_at limit $2",
+    )
+    .bind(before)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}
+
 /// Drops bodies that were kept long enough.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Result<(), sqlx::Error> {
-    sqlx::query("delete from bodies where body_id = any($1)")
-        .bind(body_ids)
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "delete from bodies where body_id in (
+             select body_id from bodies where body_id = any($1) order by body_id for update)",
+    )
+    .bind(body_ids)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -5,27 +5,27 @@ use uuid::Uuid;
 
 use crate::keyring::Subject;
 
-/// Drops what is kept of these responses and of their reports and calls (of firms); again, if it was
-/// restored.
+/// Drops what is kept of these responses; again, if it was restored.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn erase(
-    connection: &mut PgConnection,
-    subjects: &[Subject],
-    parts: &[(Uuid, Uuid)],
-) -> Result<(), sqlx::Error> {
+pub async fn erase(connection: &mut PgConnection, subjects: &[Subject]) -> Result<(), sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     for statement in [
         "delete from responses
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "delete from response_people
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         "delete from reports
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         "delete from bookings
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
-        "delete from bodies
-          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        // In the order in which a purge drops them.
+        "delete from bodies where body_id in (
+             select body_id from bodies
+              where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+              order by body_id for update)",
         "delete from answers
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         "delete from step_headers
@@ -37,6 +37,18 @@ pub async fn erase(
             .execute(&mut *connection)
             .await?;
     }
+    Ok(())
+}
+
+/// Drops what is kept of these reports and calls (of firms), whose response was erased: also what came
+/// before it was known which that is.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erase_parts(
+    connection: &mut PgConnection,
+    parts: &[(Uuid, Uuid)],
+) -> Result<(), sqlx::Error> {
     let (firm_ids, part_ids): (Vec<Uuid>, Vec<Uuid>) = parts.iter().copied().unzip();
     for statement in [
         "delete from reports

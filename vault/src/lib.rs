@@ -13,6 +13,7 @@ pub mod erasure;
 mod identity;
 mod keyring;
 pub mod mails;
+pub mod people;
 pub mod reports;
 pub mod responses;
 mod seal;

@@ -22,8 +22,6 @@ pub struct Response {
     pub response_id: Uuid,
     /// The form it answers.
     pub form_id: Uuid,
-    /// Whose it is, by keyed hash, if it says so.
-    pub person_id: Option<Uuid>,
     /// When it was last saved, or submitted.
     pub saved_at: DateTime<Utc>,
     /// When it was submitted, if it was.
@@ -57,7 +55,7 @@ pub enum VaultError {
 /// Puts responses away; returns which of them were news.
 ///
 /// A submitted response never changes again; a saved one is replaced by a later save or by its
-/// submission. Each response may be in the list once.
+/// submission. Its form is the one it was first put with. Each response may be in the list once.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -74,13 +72,12 @@ pub async fn put(
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
     let news: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "insert into responses as r (firm_id, response_id, form_id, person_id, saved_at, submitted_at,
-                                     document)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $7::uuid[], $4::timestamptz[],
+        "insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
                               $5::timestamptz[], $6::bytea[])
              on conflict (firm_id, response_id) do update
-            set form_id = excluded.form_id, person_id = excluded.person_id, saved_at = excluded.saved_at,
-                submitted_at = excluded.submitted_at, document = excluded.document
+            set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
+                document = excluded.document
           where r.submitted_at is null
             and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
          returning firm_id, response_id",
@@ -91,7 +88,6 @@ pub async fn put(
     .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
     .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
     .bind(sealed)
-    .bind(responses.iter().map(|r| r.person_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
     Ok(news
@@ -105,7 +101,6 @@ struct Row {
     firm_id: Uuid,
     response_id: Uuid,
     form_id: Uuid,
-    person_id: Option<Uuid>,
     saved_at: DateTime<Utc>,
     submitted_at: Option<DateTime<Utc>>,
     document: Vec<u8>,
@@ -123,7 +118,7 @@ pub async fn read(
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         keys.keys().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<Row> = sqlx::query_as(
-        "select firm_id, response_id, form_id, person_id, saved_at, submitted_at, document
+        "select firm_id, response_id, form_id, saved_at, submitted_at, document
            from responses
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
     )
@@ -174,40 +169,6 @@ pub async fn form_of(
         .bind(subject.subject_id)
         .fetch_optional(connection)
         .await
-}
-
-/// A response of a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct OfPerson {
-    /// The firm.
-    pub firm_id: Uuid,
-    /// The person.
-    pub person_id: Uuid,
-    /// The response.
-    pub response_id: Uuid,
-}
-
-/// The responses of these people (of firms).
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn of_people(
-    connection: &mut PgConnection,
-    people: &[(Uuid, Uuid)],
-) -> Result<Vec<OfPerson>, sqlx::Error> {
-    if people.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (firm_ids, person_ids): (Vec<Uuid>, Vec<Uuid>) = people.iter().copied().unzip();
-    sqlx::query_as(
-        "select firm_id, person_id, response_id from responses
-          where (firm_id, person_id) in (select * from unnest($1::uuid[], $2::uuid[]))
-          order by firm_id, person_id, response_id",
-    )
-    .bind(firm_ids)
-    .bind(person_ids)
-    .fetch_all(connection)
-    .await
 }
 
 /// The newest submissions of a firm, or of one of its forms: by `submitted_at`, then id (ruling
@@ -261,7 +222,6 @@ fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
         firm_id: row.firm_id,
         response_id: row.response_id,
         form_id: row.form_id,
-        person_id: row.person_id,
         saved_at: row.saved_at,
         submitted_at: row.submitted_at,
         document: serde_json::from_slice(&key.open(PURPOSE, &row.document)?)?,

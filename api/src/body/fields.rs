@@ -26,6 +26,12 @@ pub(crate) enum FieldError {
     /// It must be an object.
     #[error("`{0}` must be an object")]
     NotAnObject(&'static str),
+    /// It must be a whole number that is not negative.
+    #[error("`{0}` must be a whole number")]
+    NotAWholeNumber(&'static str),
+    /// It must be an array of ids.
+    #[error("`{0}` must be an array of hyphenated UUIDs")]
+    NotIds(&'static str),
     /// It must be `true` or `false`.
     #[error("`{0}` must be true or false")]
     NotABoolean(&'static str),
@@ -85,6 +91,35 @@ impl Fields {
             Some(Json::Bool(value)) => Ok(Some(value)),
             Some(_) => Err(FieldError::NotABoolean(name)),
         }
+    }
+
+    /// A whole number that may be left out.
+    pub(crate) fn optional_number(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<u32>, FieldError> {
+        match self.0.remove(name) {
+            None => Ok(None),
+            Some(Json::Number(text)) => {
+                text.parse().map(Some).map_err(|_| FieldError::NotAWholeNumber(name))
+            }
+            Some(_) => Err(FieldError::NotAWholeNumber(name)),
+        }
+    }
+
+    /// Ids; none if they are left out.
+    pub(crate) fn ids(&mut self, name: &'static str) -> Result<Vec<Uuid>, FieldError> {
+        let Some(value) = self.0.remove(name) else {
+            return Ok(Vec::new());
+        };
+        let Json::Array(items) = value else {
+            return Err(FieldError::NotIds(name));
+        };
+        let id = |item| match item {
+            Json::String(text) => parse_id(&text).ok_or(FieldError::NotIds(name)),
+            _ => Err(FieldError::NotIds(name)),
+        };
+        items.into_iter().map(id).collect()
     }
 
     /// An object; one that is left out has no properties.

@@ -3,6 +3,7 @@
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
+pub mod replays;
 pub mod secrets;
 pub(crate) mod steps;
 pub mod tokens;

@@ -65,6 +65,12 @@ pub(crate) async fn queue(
     new: NewStep,
     actor: Actor,
 ) -> Result<StepView, Error> {
+    if let Some(first) = stream(service, new.name).await?.first() {
+        if first.context.firm_id != new.firm_id {
+            return Err(Error::invalid("this step of this run is another firm's"));
+        }
+        return show(service, new.name).await;
+    }
     check_target(service, &new.url).await?;
     check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
     let subject = Subject { firm_id: new.firm_id, subject_id: new.response_id };
@@ -149,6 +155,11 @@ pub(crate) async fn retry(
     if firms::is_closed(pool, firm_id).await? {
         return Err(Error::FirmInactive);
     }
+    let told = events.into_iter().filter_map(|recorded| recorded.event.try_into().ok());
+    let step = StepView::of(name, told).ok_or(Error::DeliveryNotFound)?;
+    if step.state != DeliveryState::Failed {
+        return Err(Error::NotFailed);
+    }
     if deliveries::is_purged(pool, delivery_id).await? {
         return Err(Error::BodyPurged);
     }
@@ -189,7 +200,8 @@ impl StepView {
                 }
                 DeliveryEvent::DeliveryQueued(_)
                 | DeliveryEvent::StepQueued(_)
-                | DeliveryEvent::StepRetried(_) => {}
+                | DeliveryEvent::StepRetried(_)
+                | DeliveryEvent::DeliveryReplayed(_) => {}
             }
         }
         delivery.step()?;

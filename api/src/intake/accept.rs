@@ -15,10 +15,10 @@ use uuid::Uuid;
 use vault::bookings::{self, Booking};
 use vault::reports::{self as vault_reports, Report};
 use vault::responses::{self as vault_responses, Response};
-use vault::{DataKeys, Subject, secrets};
+use vault::{DataKeys, Subject, erasure, people, secrets};
 
 use super::batch::{
-    Changing, Named, erased_people, firms_of_leads, parts_of, report_ids, reported_of, streams,
+    Changing, Named, erased_people, firms_of_leads, hot_leads, report_ids, reported_of, streams,
     subjects_of,
 };
 use super::cloudevents::CloudEvent;
@@ -26,7 +26,7 @@ use super::consequences::with_consequences;
 use super::error::IntakeError;
 use super::facts::Placed;
 use super::known::Known;
-use super::locks::{condemned, lock, lock_subjects, there};
+use super::locks::{condemned, leads_last, lock, lock_subjects, there};
 use super::plan::{Plan, plan};
 use super::reported::Reported;
 use crate::service::Service;
@@ -105,8 +105,9 @@ impl Intake<'_> {
         let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
         // Before the append, as the timer does it: then the order of the log is that of the commits.
         partials::drop_of(appending.connection(), &plan.submitted()).await?;
-        events.append(&mut placed.events);
+        events.extend(leads_last(std::mem::take(&mut placed.events)));
         let recorded = append(&mut appending, events).await?;
+        drop_parts(appending.connection(), &known.parts_of_erased()).await?;
         let now_waiting = subjects::wait(appending.connection(), &placed.waiting).await?;
         self.keep_of_firms(appending.connection(), &plan).await?;
         let duplicates = plan.duplicates
@@ -138,16 +139,17 @@ impl Intake<'_> {
         };
         let there = there(connection, Named::by(&self.batch)).await?;
         let leads = firms::plans(connection, &firms_of_leads(&self.batch)).await?;
-        let people = erased_people(&self.batch, identity);
-        let of_people = vault_responses::of_people(connection, &people).await?;
+        let silent = subjects::silent(connection, &hot_leads(&self.batch, identity)).await?;
+        let erased = erased_people(&self.batch, identity);
+        let named = people::naming(connection, &erased).await?;
         let mut reported_of = reported_of(&self.batch);
-        reported_of.extend(of_people.iter().map(|one| (one.firm_id, one.response_id)));
-        let subjects = lock_subjects(connection, reported_of, &parts_of(&self.batch)).await?;
-        // A response that came in between is erased too.
-        if vault_responses::of_people(connection, &people).await? != of_people {
+        reported_of.extend(named.iter().map(|one| (one.firm_id, one.response_id)));
+        let subjects = lock_subjects(connection, &reported_of).await?;
+        // A response that named one of them in between is erased too.
+        if people::naming(connection, &erased).await? != named {
             return Err(AppendError::Conflict.into());
         }
-        Ok(Known::of(events, there, subjects).with(leads, of_people))
+        Ok(Known::of(events, there, subjects).with(leads, silent, named))
     }
 
     /// Writes down what became known of subjects, and finds out what that settles.
@@ -189,6 +191,7 @@ impl Intake<'_> {
         let (bookings, counts): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
         let news = bookings::put(connection, &self.keys, &bookings, entropy).await?;
         let old_bookings = old(bookings.iter().map(Booking::id).zip(counts), &news);
+        people::put(connection, &plan.named).await?;
         vault_reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
@@ -250,6 +253,16 @@ impl Intake<'_> {
             .collect();
         Ok(partials::set(connection, &begun).await?)
     }
+}
+
+/// What came of parts of an erased response before it was known that they are: the eraser could not
+/// tell.
+async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Result<(), sqlx::Error> {
+    if parts.is_empty() {
+        return Ok(());
+    }
+    subjects::drop_waiting(connection, parts).await?;
+    erasure::erase_parts(connection, parts).await
 }
 
 /// How many reports led to parts of responses that were no news to the vault.

@@ -8,6 +8,7 @@ use domain::activity::Activity;
 use domain::firm::Firm;
 use domain::form::Form;
 use domain::person::Person;
+use domain::trigger::{Plan, Trigger};
 use eventstore::StreamName;
 use projector::reports::ReportId;
 use projector::subjects::SubjectId;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 use vault::{Identity, Subject};
 
 use super::cloudevents::CloudEvent;
+use super::facts::fact_of;
 
 /// The firms, and the members of firms, whose rows a batch changes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -120,15 +122,20 @@ pub(super) fn reported_of(batch: &[CloudEvent]) -> BTreeSet<SubjectId> {
         .collect()
 }
 
-/// The reports and calls among them.
-pub(super) fn parts_of(batch: &[CloudEvent]) -> BTreeSet<SubjectId> {
-    batch.iter().filter_map(|event| Some((event.firm_id, event.activity.part_id()?))).collect()
-}
-
 /// The firms whose plan decides about a lead.
 pub(super) fn firms_of_leads(batch: &[CloudEvent]) -> Vec<Uuid> {
     let of_leads = batch.iter().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
     of_leads.map(|event| event.firm_id).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// What the hot leads of a batch become.
+pub(super) fn hot_leads(batch: &[CloudEvent], identity: &Identity) -> Vec<Uuid> {
+    batch
+        .iter()
+        .filter_map(|event| Some((event.firm_id, fact_of(event, identity, Plan::default())?)))
+        .filter(|(_, fact)| fact.trigger == Trigger::LeadHot)
+        .map(|(firm_id, fact)| fact.occurrence_id(firm_id))
+        .collect()
 }
 
 /// The people whose data is to be erased.

@@ -2,7 +2,7 @@
 //! revoked takes its subscriptions along, and so does a firm that closes (contract, Authentication
 //! 5 and 6; ruling 28). Each event names the one that led to it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use domain::context::Context;
 use domain::key::RevocationReason;
@@ -26,64 +26,61 @@ pub(super) struct Condemned {
     pub(super) hooks_of_firms: Vec<LiveHook>,
 }
 
-/// The plan's events, each followed by its consequences.
+/// The plan's events, each followed by its consequences. A subscription goes once, with the first
+/// event that takes it along: as if they had been reported one by one.
 pub(super) fn with_consequences(
     plan: &mut Plan,
     condemned: &Condemned,
     context: &Context,
 ) -> Vec<NewEvent> {
-    let mut consequences = Consequences { context, by_cause: HashMap::new() };
-    consequences.revoke(&plan.unmanaging, condemned);
-    consequences.close(&plan.closed, condemned);
-    let mut by_cause = consequences.by_cause;
-    std::mem::take(&mut plan.events)
-        .into_iter()
-        .flat_map(|event| {
-            let following = by_cause.remove(&event.id()).unwrap_or_default();
-            std::iter::once(event).chain(following)
-        })
-        .collect()
+    let events = std::mem::take(&mut plan.events);
+    let mut consequences = Consequences { condemned, gone: HashSet::new() };
+    let unmanaging: HashMap<Uuid, _> =
+        plan.unmanaging.iter().map(|(who, by)| (*by, *who)).collect();
+    let closed: HashSet<Uuid> = plan.closed.values().copied().collect();
+    let mut all = Vec::with_capacity(events.len());
+    for event in events {
+        let (id, firm_id) = (event.id(), event.context.firm_id);
+        all.push(event);
+        let caused = Context { firm_id, ..context.caused_by(id) };
+        if let Some(member) = unmanaging.get(&id) {
+            consequences.revoke(*member, &caused, &mut all);
+        }
+        if closed.contains(&id) {
+            consequences.close(&caused, &mut all);
+        }
+    }
+    all
 }
 
 struct Consequences<'a> {
-    context: &'a Context,
-    by_cause: HashMap<Uuid, Vec<NewEvent>>,
+    condemned: &'a Condemned,
+    /// Subscriptions that have gone.
+    gone: HashSet<Uuid>,
 }
 
 impl Consequences<'_> {
-    fn revoke(&mut self, unmanaging: &BTreeMap<(Uuid, Uuid), Uuid>, condemned: &Condemned) {
-        for key in &condemned.keys {
-            let Some(cause) = unmanaging.get(&(key.firm_id, key.member_id)) else {
-                continue;
-            };
-            let context = self.context_of(key.firm_id, *cause);
-            let hooks: Vec<LiveHook> = condemned
-                .hooks_of_keys
-                .iter()
-                .filter(|hook| hook.key_id == key.key_id)
-                .copied()
-                .collect();
+    fn revoke(&mut self, member: (Uuid, Uuid), context: &Context, events: &mut Vec<NewEvent>) {
+        let of_member = |key: &&ActiveKey| (key.firm_id, key.member_id) == member;
+        for key in self.condemned.keys.iter().filter(of_member) {
+            let of_key = |hook: &LiveHook| hook.key_id == key.key_id;
+            let hooks = self.going(&self.condemned.hooks_of_keys, of_key);
             let reason = RevocationReason::MemberNotManager;
-            let revoked = revocation(&context, key.key_id, reason, &hooks);
-            self.by_cause.entry(*cause).or_default().extend(revoked);
+            events.extend(revocation(context, key.key_id, reason, &hooks));
         }
     }
 
-    /// A subscription goes once: those that go with their key are not removed again.
-    fn close(&mut self, closed: &BTreeMap<Uuid, Uuid>, condemned: &Condemned) {
-        let gone: HashSet<Uuid> = condemned.hooks_of_keys.iter().map(|hook| hook.hook_id).collect();
-        for hook in condemned.hooks_of_firms.iter().filter(|hook| !gone.contains(&hook.hook_id)) {
-            let Some(cause) = closed.get(&hook.firm_id) else {
-                continue;
-            };
-            let context = self.context_of(hook.firm_id, *cause);
-            let removed = removal(&context, hook, RemovalReason::FirmClosed);
-            self.by_cause.entry(*cause).or_default().push(removed);
-        }
+    fn close(&mut self, context: &Context, events: &mut Vec<NewEvent>) {
+        let of_firm = |hook: &LiveHook| hook.firm_id == context.firm_id;
+        let hooks = self.going(&self.condemned.hooks_of_firms, of_firm);
+        let removal = |hook: &LiveHook| removal(context, hook, RemovalReason::FirmClosed);
+        events.extend(hooks.iter().map(removal));
     }
 
-    fn context_of(&self, firm_id: Uuid, cause: Uuid) -> Context {
-        Context { firm_id, ..self.context.caused_by(cause) }
+    /// Those of these subscriptions that have not gone yet; they go now.
+    fn going(&mut self, hooks: &[LiveHook], which: impl Fn(&LiveHook) -> bool) -> Vec<LiveHook> {
+        let gone = &mut self.gone;
+        hooks.iter().filter(|hook| which(hook) && gone.insert(hook.hook_id)).copied().collect()
     }
 }
 

@@ -2,15 +2,27 @@
 
 use std::collections::HashSet;
 
+use domain::activity::Activity;
 use domain::context::Context;
 use domain::fact::Fact;
 use domain::occurrence::OccurrenceEvent;
-use domain::trigger::Trigger;
+use domain::trigger::{Plan, Trigger};
 use eventstore::NewEvent;
 use projector::subjects::{SubjectId, Waiting};
 use uuid::Uuid;
+use vault::Identity;
 
+use super::cloudevents::CloudEvent;
 use super::known::Known;
+
+/// The fact that an event reports, if it reports one, to a firm with this plan.
+pub(super) fn fact_of(event: &CloudEvent, identity: &Identity, plan: Plan) -> Option<Fact> {
+    let person_id = match &event.activity {
+        Activity::LeadScored(lead) => identity.person_named(event.firm_id, &lead.person),
+        _ => Uuid::nil(),
+    };
+    Fact::of(&event.activity, event.time, (plan, person_id))
+}
 
 /// The facts a batch reports, in order, each once.
 #[derive(Debug, Default, PartialEq)]

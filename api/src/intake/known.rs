@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use cqrs_es::Aggregate;
 use domain::context::Context;
 use domain::event::Event;
+use domain::fact::Fact;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
 use domain::person::Person;
@@ -15,7 +16,7 @@ use domain::trigger::Plan;
 use eventstore::{NewEvent, RecordedEvent};
 use projector::subjects::{SubjectId, SubjectRow};
 use uuid::Uuid;
-use vault::responses::OfPerson;
+use vault::people::NamedOn;
 
 use super::batch::Named;
 
@@ -29,8 +30,10 @@ pub(super) struct Known {
     subjects: HashMap<SubjectId, SubjectRow>,
     /// What firms have paid for.
     plans: HashMap<Uuid, Plan>,
-    /// The responses of people who are to be erased.
-    of_people: HashMap<(Uuid, Uuid), Vec<Uuid>>,
+    /// Whether facts that wait, by what they will become, are used up without telling anybody.
+    silent: HashMap<Uuid, bool>,
+    /// Where people who are to be erased are named.
+    pub(super) named: Vec<NamedOn>,
     /// Subjects of which more is known than the table has.
     learned: BTreeSet<SubjectId>,
 }
@@ -62,7 +65,8 @@ impl Known {
                 | Event::Occurrence(_)
                 | Event::Delivery(_)
                 | Event::Invite(_)
-                | Event::Response(_) => {}
+                | Event::Response(_)
+                | Event::Replay(_) => {}
             }
         }
         known
@@ -81,12 +85,21 @@ impl Known {
     }
 
     /// What else the tables told.
-    pub(super) fn with(mut self, plans: Vec<(Uuid, Plan)>, of_people: Vec<OfPerson>) -> Self {
-        self.plans = plans.into_iter().collect();
-        for OfPerson { firm_id, person_id, response_id } in of_people {
-            self.of_people.entry((firm_id, person_id)).or_default().push(response_id);
-        }
-        self
+    pub(super) fn with(
+        self,
+        plans: Vec<(Uuid, Plan)>,
+        silent: Vec<(Uuid, bool)>,
+        named: Vec<NamedOn>,
+    ) -> Self {
+        let (plans, silent) = (plans.into_iter().collect(), silent.into_iter().collect());
+        Self { plans, silent, named, ..self }
+    }
+
+    /// A fact, told or used up as its first report was, which may wait still: what the firm paid for
+    /// then decides, not when its response came.
+    pub(super) fn as_first_reported(&mut self, firm_id: Uuid, fact: Fact) -> Fact {
+        let first = self.silent.entry(fact.occurrence_id(firm_id)).or_insert(fact.silent);
+        Fact { silent: *first, ..fact }
     }
 
     /// Learns what a firm has paid for.
@@ -99,11 +112,6 @@ impl Known {
         self.plans.get(&firm_id).copied().unwrap_or_default()
     }
 
-    /// The responses of a person that are in the vault.
-    pub(super) fn responses_of(&self, person: (Uuid, Uuid)) -> Vec<Uuid> {
-        self.of_people.get(&person).cloned().unwrap_or_default()
-    }
-
     fn subject(&mut self, (firm_id, subject_id): SubjectId) -> &mut SubjectRow {
         self.subjects.entry((firm_id, subject_id)).or_insert(SubjectRow {
             firm_id,
@@ -114,12 +122,14 @@ impl Known {
         })
     }
 
-    /// Learns which form a response answers; the first report counts.
-    pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid) {
-        if self.subject(response).form_id.is_none() {
+    /// Learns which form a response answers, and tells: the first report counts.
+    pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid) -> Uuid {
+        let known = self.subject(response).form_id;
+        if known.is_none() {
             self.subject(response).form_id = Some(form_id);
             self.learned.insert(response);
         }
+        known.unwrap_or(form_id)
     }
 
     /// Learns which response a report or call belongs to; the first report counts.
@@ -151,6 +161,13 @@ impl Known {
     /// Whether a subject is, or belongs to, a response that was erased.
     pub(super) fn is_erased(&self, subject: SubjectId) -> bool {
         self.response_of(subject).is_some_and(|response| response.erased)
+    }
+
+    /// The reports and calls that turned out to be an erased response's.
+    pub(super) fn parts_of_erased(&self) -> Vec<SubjectId> {
+        let is_part =
+            |id: &&SubjectId| self.subjects.get(id).is_some_and(|row| row.response_id.is_some());
+        self.learned.iter().filter(is_part).filter(|id| self.is_erased(**id)).copied().collect()
     }
 
     /// What the table does not have yet, and the responses that facts may have waited for.
@@ -185,6 +202,27 @@ impl Known {
     ) -> Result<(), PartRejection> {
         let known = self.subjects.get(&part).and_then(|row| row.response_id);
         if known.is_none_or(|known| known == response_id) { Ok(()) } else { Err(elsewhere) }
+    }
+
+    /// Refuses a part's id as a response's, and a response's as that of a part of another.
+    pub(super) fn require_one_kind(
+        &self,
+        firm_id: Uuid,
+        (part_id, response_id): (Option<Uuid>, Option<Uuid>),
+    ) -> Result<(), PartRejection> {
+        let Some(response_id) = response_id else {
+            return Ok(());
+        };
+        let known = |id| self.subjects.get(&(firm_id, id));
+        let of_another = |row: &SubjectRow| row.response_id.is_some_and(|of| of != row.subject_id);
+        if known(response_id).is_some_and(of_another) {
+            return Err(PartRejection::ResponseIsPart);
+        }
+        let is_response = |row: &SubjectRow| row.form_id.is_some() && row.subject_id != response_id;
+        if part_id.and_then(known).is_some_and(is_response) {
+            return Err(PartRejection::PartIsResponse);
+        }
+        Ok(())
     }
 
     /// Refuses what is reported of a form that is not this firm's. A deleted form still takes

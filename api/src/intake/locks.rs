@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use eventstore::AppendError;
+use domain::event::Event;
+use domain::occurrence::OccurrenceEvent;
+use domain::trigger::Trigger;
+use eventstore::{AppendError, NewEvent};
 use projector::subjects::{self, SubjectId, SubjectRow};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
@@ -11,17 +14,18 @@ use super::batch::{Changing, Named};
 use super::consequences::Condemned;
 use super::plan::Plan;
 
-/// Locks what is reported of and the responses that its parts belong to, all in one order.
+/// Locks what is reported of and the responses that it belongs to, all in one order. Whatever the
+/// report takes an id for: the table may know it as a part's.
 pub(super) async fn lock_subjects(
     connection: &mut PgConnection,
-    reported_of: BTreeSet<SubjectId>,
-    parts: &BTreeSet<SubjectId>,
+    reported_of: &BTreeSet<SubjectId>,
 ) -> Result<Vec<SubjectRow>, AppendError> {
-    let mut ids = subjects::responses_of(connection, parts).await?;
+    let mut ids = subjects::responses_of(connection, reported_of).await?;
     ids.extend(reported_of);
     let rows = subjects::lock(connection, &ids).await?;
     let is_locked = |row: &SubjectRow| {
-        row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
+        !reported_of.contains(&(row.firm_id, row.subject_id))
+            || row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
     };
     // Another batch told whose it is between the look and the lock.
     if rows.iter().all(is_locked) { Ok(rows) } else { Err(AppendError::Conflict) }
@@ -73,4 +77,63 @@ pub(super) async fn condemned(
         condemned.hooks_of_firms = hooks::live_of_firms(connection, &firm_ids).await?;
     }
     Ok(condemned)
+}
+
+/// A person becomes hot on any response, so no subject's lock keeps two batches apart: each waits
+/// for the places the other took. In one order they never wait in a circle.
+pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
+    let is_lead = |new: &NewEvent| {
+        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &new.event else {
+            return false;
+        };
+        happening.trigger == Trigger::LeadHot
+    };
+    let (mut leads, mut events): (Vec<_>, Vec<_>) = events.into_iter().partition(is_lead);
+    leads.sort_by(|one, other| one.aggregate_id.cmp(&other.aggregate_id));
+    events.append(&mut leads);
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::context::{Actor, Context};
+    use domain::occurrence::Happening;
+    use uuid::Uuid;
+
+    fn occurrence(id: u128, trigger: Trigger) -> NewEvent {
+        let happened_at = "2026-11-01T00:00:00.000Z".parse().unwrap();
+        let happening = Happening {
+            trigger,
+            form_id: Uuid::nil(),
+            response_id: Uuid::nil(),
+            report_id: None,
+            booking_id: None,
+            silent: false,
+            happened_at,
+        };
+        let context = Context {
+            firm_id: Uuid::nil(),
+            recorded_at: happened_at,
+            actor: Actor::System,
+            correlation_id: Uuid::nil(),
+            causation_id: None,
+            traceparent: None,
+        };
+        NewEvent {
+            aggregate_id: Uuid::from_u128(id).to_string(),
+            sequence: 1,
+            event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
+            context,
+        }
+    }
+
+    #[test]
+    fn two_batches_with_the_same_people_in_other_orders_waited_for_each_other() {
+        let lead = |id| occurrence(id, Trigger::LeadHot);
+        let (paid, sent) =
+            (occurrence(9, Trigger::PaymentReceived), occurrence(1, Trigger::ReportSent));
+        let one = leads_last(vec![lead(7), paid.clone(), lead(5), sent.clone()]);
+        assert_eq!(one, [paid, sent, lead(5), lead(7)], "the rest in the order it came in");
+    }
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::activity::{Activity, ReportMoment};
 use domain::document::{Booking as Call, ReportDocument};
-use domain::fact::Fact;
 use domain::person::PersonCommand;
 use domain::response::{PartRejection, ResponseEvent, response_stream};
 use eventstore::NewEvent;
@@ -14,9 +13,11 @@ use projector::subjects::SubjectId;
 use uuid::Uuid;
 use vault::Subject;
 use vault::bookings::Booking;
+use vault::people::NamedOn;
 use vault::reports::Report;
 
 use super::cloudevents::CloudEvent;
+use super::facts::fact_of;
 use super::plan::{Planner, Verdict};
 
 impl Planner<'_> {
@@ -27,6 +28,15 @@ impl Planner<'_> {
         if let (Some(part_id), Some(response_id)) = ids {
             self.known.learn_response((event.firm_id, part_id), response_id);
         }
+    }
+
+    /// An erasure may name anything: nothing but a response has anything to erase.
+    pub(super) fn require_one_kind(&self, event: &CloudEvent) -> Result<(), String> {
+        if matches!(event.activity, Activity::ResponseErased { .. }) {
+            return Ok(());
+        }
+        let ids = (event.activity.part_id(), event.activity.response_id());
+        self.known.require_one_kind(event.firm_id, ids).map_err(|why| why.to_string())
     }
 
     /// What the batch said of a response before it erased it.
@@ -47,9 +57,15 @@ impl Planner<'_> {
         ids.into_iter().flatten().any(|id| self.known.is_erased((event.firm_id, id)))
     }
 
-    /// Whose response it is, if it says so.
-    pub(super) fn person_of(&self, firm_id: Uuid, email: &str) -> Option<Uuid> {
-        (!email.is_empty()).then(|| self.identity.person_named(firm_id, email))
+    /// Who is named on a response, is learned even of what is no news: the person was named.
+    pub(super) fn learn_person(&mut self, event: &CloudEvent) {
+        if let (Some(email), Some(response_id)) =
+            (event.activity.named(), event.activity.response_id())
+        {
+            let firm_id = event.firm_id;
+            let person_id = self.identity.person_named(firm_id, email);
+            self.plan.named.insert(NamedOn { firm_id, person_id, response_id });
+        }
     }
 
     pub(super) fn part(
@@ -68,7 +84,7 @@ impl Planner<'_> {
             }
             Activity::BookingMade { response_id, booking } => {
                 let verdict = self.booking(event, *response_id, booking)?;
-                self.fact(event, activity);
+                self.fact(event);
                 return Ok(verdict);
             }
             Activity::BookingMoved(moved) => self.plan.moves.push((firm_id, moved.clone())),
@@ -81,20 +97,17 @@ impl Planner<'_> {
             Activity::PersonErased { email } => return Ok(self.erase_person(event, email)),
             _ => {}
         }
-        Ok(self.fact(event, activity))
+        Ok(self.fact(event))
     }
 
-    fn fact(&mut self, event: &CloudEvent, activity: &Activity) -> Verdict {
+    fn fact(&mut self, event: &CloudEvent) -> Verdict {
         let firm_id = event.firm_id;
-        let person_id = match activity {
-            Activity::LeadScored(lead) => self.identity.person_named(firm_id, &lead.person),
-            _ => Uuid::nil(),
+        let Some(fact) = fact_of(event, self.identity, self.known.plan_of(firm_id)) else {
+            // A lead that is not hot is nothing to tell, and no duplicate either.
+            return Verdict::News;
         };
-        let plan = self.known.plan_of(firm_id);
-        // A lead that is not hot is nothing to tell, and no duplicate either.
-        let news = Fact::of(activity, event.time, (plan, person_id))
-            .is_none_or(|fact| self.plan.facts.take(firm_id, fact));
-        if news { Verdict::News } else { Verdict::Duplicate }
+        let fact = self.known.as_first_reported(firm_id, fact);
+        if self.plan.facts.take(firm_id, fact) { Verdict::News } else { Verdict::Duplicate }
     }
 
     fn report(
@@ -152,24 +165,22 @@ impl Planner<'_> {
         self.plan.responses.retain(|subject, _| kept(subject));
         self.plan.reports.retain(|_, (report, _)| kept(&report.subject));
         self.plan.bookings.retain(|_, (booking, _)| kept(&booking.subject));
+        self.plan.named.retain(|named| kept(&named.subject()));
     }
 
-    /// All responses of a person, those of this batch too.
+    /// All responses that name a person, by this batch too. Erased before or not: what is open by now,
+    /// an invite say, ends by the newest erasure.
     fn erase_person(&mut self, event: &CloudEvent, email: &str) -> Verdict {
         let firm_id = event.firm_id;
         let person_id = self.identity.person_named(firm_id, email);
-        let of_batch = self.plan.responses.values().map(|reported| &reported.response);
-        let mut response_ids: Vec<Uuid> = of_batch
-            .filter(|response| response.firm_id == firm_id && response.person_id == Some(person_id))
-            .map(|response| response.response_id)
+        let naming = self.plan.named.iter().chain(&self.known.named);
+        let response_ids: Vec<Uuid> = naming
+            .filter(|named| (named.firm_id, named.person_id) == (firm_id, person_id))
+            .map(|named| named.response_id)
             .collect();
-        response_ids.extend(self.known.responses_of((firm_id, person_id)));
-        let erased = self.erase(event, &response_ids);
+        self.erase(event, &response_ids);
         let context = self.context_of(firm_id);
         let person = self.known.person(person_id);
-        if erased == Verdict::Duplicate && person.aggregate.was_erased() {
-            return Verdict::Duplicate;
-        }
         let erase = PersonCommand::Erase { time: context.recorded_at };
         let Ok(decided) = person.aggregate.decide(&erase);
         let new = person.extend(person_id, &context, decided);

@@ -1,7 +1,7 @@
 //! What a batch of reports leads to. Pure: decided in order, on streams in memory.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::activity::{Activity, BookingMove, ResponseReport};
@@ -15,6 +15,7 @@ use projector::reports::ReportId;
 use projector::subjects::SubjectId;
 use uuid::Uuid;
 use vault::bookings::Booking;
+use vault::people::NamedOn;
 use vault::reports::Report;
 use vault::{Identity, Subject};
 
@@ -34,6 +35,8 @@ pub(super) struct Plan {
     pub(super) responses: BTreeMap<Subject, Reported>,
     /// To put into the vault: each report as it was reported last, and how many reports led there.
     pub(super) reports: BTreeMap<SubjectId, (Report, usize)>,
+    /// To write down: who is named on which response.
+    pub(super) named: BTreeSet<NamedOn>,
     /// When reports were approved.
     pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
     /// To put into the vault: each call as it was booked last, and how many reports led there.
@@ -113,10 +116,12 @@ impl Planner<'_> {
         {
             return Ok(Verdict::Duplicate);
         }
+        self.require_one_kind(event)?;
         self.learn_part(event);
         if self.is_of_erased(event) {
             return Ok(Verdict::Duplicate);
         }
+        self.learn_person(event);
         match &event.activity {
             Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
             Activity::Member { member_id, change } => self.member(event, *member_id, *change),
@@ -232,9 +237,8 @@ impl Planner<'_> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
-        self.known.learn_form((firm_id, report.response_id), report.form_id);
-        let person_id = self.person_of(firm_id, &report.document.respondent.email);
-        let reported = Reported::new(firm_id, report, submitted_at, person_id);
+        let form_id = self.known.learn_form((firm_id, report.response_id), report.form_id);
+        let reported = Reported::new((firm_id, form_id), report, submitted_at);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),
@@ -243,8 +247,7 @@ impl Planner<'_> {
             return Ok(Verdict::Duplicate);
         };
         if let Some(at) = submitted_at {
-            let context = Context { firm_id, ..self.context.clone() };
-            let recorded = submission(&context, report, at);
+            let recorded = submission(self.context, &news.response, at);
             news.submission = Some(recorded.id());
             self.plan.events.push(recorded);
         }

@@ -23,16 +23,14 @@ pub(super) struct Reported {
 
 impl Reported {
     pub(super) fn new(
-        firm_id: Uuid,
+        (firm_id, form_id): (Uuid, Uuid),
         report: &ResponseReport,
         submitted_at: Option<Timestamp>,
-        person_id: Option<Uuid>,
     ) -> Self {
         let response = Response {
             firm_id,
-            person_id,
             response_id: report.response_id,
-            form_id: report.form_id,
+            form_id,
             saved_at: report.at.get(),
             submitted_at: submitted_at.map(Timestamp::get),
             document: report.document.clone(),
@@ -57,13 +55,14 @@ impl Reported {
 }
 
 /// Records the one submission of a response; whether it is the first, the log will tell.
-pub(super) fn submission(context: &Context, report: &ResponseReport, at: Timestamp) -> NewEvent {
+pub(super) fn submission(context: &Context, response: &Response, at: Timestamp) -> NewEvent {
+    let Response { firm_id, form_id, response_id, .. } = *response;
     let trigger = Trigger::FormSubmitted;
-    let id = occurrence_id(context.firm_id, trigger, &report.response_id.to_string());
+    let id = occurrence_id(firm_id, trigger, &response_id.to_string());
     let happening = Happening {
         trigger,
-        form_id: report.form_id,
-        response_id: report.response_id,
+        form_id,
+        response_id,
         report_id: None,
         booking_id: None,
         silent: false,
@@ -73,6 +72,6 @@ pub(super) fn submission(context: &Context, report: &ResponseReport, at: Timesta
         aggregate_id: id.to_string(),
         sequence: 1,
         event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
-        context: context.clone(),
+        context: Context { firm_id, ..context.clone() },
     }
 }

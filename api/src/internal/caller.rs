@@ -18,6 +18,17 @@ pub(super) struct Product(Holder);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader(Holder);
 
+/// Who runs the service.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operator(Holder);
+
+impl Operator {
+    /// Who this is in the log.
+    pub(super) const fn actor(self) -> Actor {
+        self.0.actor()
+    }
+}
+
 impl Product {
     const ROLES: &[Role] = &[Role::Product, Role::Operator];
 
@@ -49,6 +60,14 @@ impl FromRequestParts<Service> for Reader {
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
         admit(&parts.headers, service, Self::ROLES).await.map(Self)
+    }
+}
+
+impl FromRequestParts<Service> for Operator {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        admit(&parts.headers, service, &[Role::Operator]).await.map(Self)
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use domain::delivery::{Hop, Outcome};
 use domain::time::Timestamp;
 use projector::deliveries::{self, AttemptRow, DeliveryRow};
-use projector::firms;
+use projector::{firms, subjects};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use vault::{Subject, answers};
@@ -112,7 +112,8 @@ impl Page {
     }
 }
 
-/// What receivers said, as far as it can be read: where the response is erased, its key is gone.
+/// What receivers said, as far as it can be read. To an erased response, nothing: its key is gone, or
+/// will be as soon as an eraser runs.
 async fn answers_to(
     service: &Service,
     firm_id: Uuid,
@@ -121,6 +122,9 @@ async fn answers_to(
     let subject = Subject { firm_id, subject_id: row.response_id };
     let keys = service.keyring.find(&[subject]).await?;
     let mut connection = service.store.pool().acquire().await?;
+    if !subjects::erased(&mut connection, &[(firm_id, row.response_id)]).await?.is_empty() {
+        return Ok(HashMap::new());
+    }
     Ok(answers::read(&mut connection, &keys, row.delivery_id).await?)
 }
 

@@ -9,6 +9,7 @@ mod deliveries;
 pub(crate) mod health;
 mod keys;
 mod path;
+mod replays;
 mod secrets;
 mod workflow_steps;
 
@@ -33,9 +34,15 @@ pub fn router(service: Service) -> Router {
         .route("/", post(workflow_steps::queue))
         .route("/{run_id}/{step_id}", get(workflow_steps::show))
         .route("/{run_id}/{step_id}/retry", post(workflow_steps::retry));
+    let replays = Router::new()
+        .route("/", post(replays::start))
+        .route("/{id}", get(replays::show).delete(replays::stop))
+        .route("/{id}/pause", post(replays::pause))
+        .route("/{id}/resume", post(replays::resume));
     let v1 = Router::new()
         .route("/activity", post(activity::report))
         .nest("/workflow-steps", steps)
+        .nest("/replays", replays)
         .nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)

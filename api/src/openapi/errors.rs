@@ -50,6 +50,8 @@ fn when(error: &Error) -> &'static str {
         | Error::TooManyKeys
         | Error::ResponseNotFound
         | Error::NotFailed
+        | Error::ReplayNotFound
+        | Error::ReplayEnded
         | Error::BodyPurged
         | Error::ClockOff(_) => "The internal door answers so.",
     }

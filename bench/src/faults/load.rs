@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use tests::invariants::Acknowledged;
 use tests::raw::{report, try_call};
-use tests::{Firm, World, activity};
+use tests::{Firm, World, submitted};
 use uuid::Uuid;
 
 use super::receivers::{KINDS, Receivers};
@@ -116,13 +116,6 @@ impl Load {
         }
         Ok((made, removed))
     }
-}
-
-fn submitted(firm: &Firm, response_id: Uuid) -> Value {
-    let data = json!({
-        "response_id": response_id, "form_id": firm.form, "submitted_at": "2026-11-01T12:00:00Z",
-    });
-    activity(firm.id, "response.submitted", data)
 }
 
 fn id_in(answer: &str) -> anyhow::Result<Uuid> {

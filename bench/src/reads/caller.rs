@@ -13,8 +13,9 @@ use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::job::{Calls, Job, Latency};
+use super::job::{Calls, Job};
 use crate::connection::Connection;
+use crate::latency::Latency;
 use crate::receiver::say;
 
 /// Makes calls until standard input ends.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::latency::Latency;
+
 /// Calls that are to be made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -31,22 +33,6 @@ pub(crate) struct Calls {
     pub(crate) body_bytes: u64,
     /// From the first call to the last answer.
     pub(crate) took: Duration,
+    /// To the last byte of the answer.
     pub(crate) latency: Latency,
-}
-
-/// From the moment a call was due to the last byte of its answer. A call that had to wait for a
-/// connection has waited: what is slow is not hidden by calls that were not made meanwhile.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Latency {
-    pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
-    pub(crate) max_us: u64,
-}
-
-impl Latency {
-    pub(crate) fn of(mut all: Vec<u64>) -> Self {
-        all.sort_unstable();
-        let at = |percent: usize| all.get(all.len() * percent / 100).copied().unwrap_or_default();
-        Self { p50_us: at(50), p99_us: at(99), max_us: all.last().copied().unwrap_or_default() }
-    }
 }

@@ -6,7 +6,8 @@ use anyhow::ensure;
 use serde::Serialize;
 
 use super::Reads;
-use super::job::{Calls, Latency};
+use super::job::Calls;
+use crate::latency::Latency;
 use crate::statements::Statement;
 use crate::usage::Cpu;
 

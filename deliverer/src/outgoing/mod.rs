@@ -9,6 +9,9 @@
 //! `wire` tells whether anything can have been sent, `cause` gives what broke its name,
 //! `snippet` reads the little of an answer that is kept.
 //!
+//! A hop tells the target, its query masked; of where a receiver led it, the origin alone: hops go
+//! into the log, and a path is text of the receiver's.
+//!
 //! It must not sign, retry, log a try, or know what a delivery is.
 
 mod cause;
@@ -71,7 +74,7 @@ impl Outgoing {
             connect_by: request.connect_by,
             headers_by: Instant::now() + parts.config.budget.headers,
         };
-        let wire = Wire::default();
+        let wire = Wire::until(request.connect_by);
         let mut hops = Vec::new();
         let work = parts.follow(request, &wire, &mut hops);
         match clock.drive(&wire, work).await {
@@ -99,14 +102,16 @@ impl Parts {
         hops: &mut Vec<Hop>,
     ) -> Result<Response, Answer> {
         let first = Leg::first(request, self.allowed(), &self.config.user_agent)?;
+        let mut url = first.target.masked();
         let mut chain = Chain::from(first);
         loop {
-            let hop = hops.push_mut(unsent(&chain.now.target));
+            let hop = hops.push_mut(Hop { url, address: None, status: None });
             let response = self.ask(&chain.now, wire, hop).await?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
             chain.follow(response.status(), response.headers(), self.allowed())?;
+            url = chain.now.target.origin();
         }
     }
 
@@ -140,8 +145,4 @@ impl Parts {
             TargetHost::Name(name) => self.resolver.vetted(&name, self.allowed()).await,
         }
     }
-}
-
-fn unsent(target: &Target) -> Hop {
-    Hop { url: target.masked(), address: None, status: None }
 }

@@ -15,7 +15,11 @@ use tokio::time::{Instant, timeout_at};
 
 /// What has become of a try's first request; decided once, by whoever comes first.
 #[derive(Clone, Default)]
-pub(super) struct Wire(Arc<OnceLock<Fate>>);
+pub(super) struct Wire {
+    fate: Arc<OnceLock<Fate>>,
+    /// A process that stood still does not send what it held (case E21).
+    until: Option<Instant>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -24,19 +28,26 @@ enum Fate {
 }
 
 impl Wire {
+    /// A wire that no connection takes after this.
+    pub(super) fn until(until: Option<Instant>) -> Self {
+        Self { fate: Arc::default(), until }
+    }
+
     /// Whether a connection has taken a request of this try.
     pub(super) fn taken(&self) -> bool {
-        self.0.get() == Some(&Fate::Taken)
+        self.fate.get() == Some(&Fate::Taken)
     }
 
     /// Whether a connection may take it.
     pub(super) fn take(&self) -> bool {
-        *self.0.get_or_init(|| Fate::Taken) == Fate::Taken
+        let too_late = || self.until.is_some_and(|until| until <= Instant::now());
+        let fate = || if too_late() { Fate::GivenUp } else { Fate::Taken };
+        *self.fate.get_or_init(fate) == Fate::Taken
     }
 
     /// Whether it can still be given up: then no connection takes it any more.
     fn give_up(&self) -> bool {
-        *self.0.get_or_init(|| Fate::GivenUp) == Fate::GivenUp
+        *self.fate.get_or_init(|| Fate::GivenUp) == Fate::GivenUp
     }
 
     /// The body to send: taking it marks this wire.
@@ -139,6 +150,14 @@ mod tests {
     fn what_was_given_up_is_not_taken_any_more() {
         let (wire, mut body) = carried();
         assert!(wire.give_up());
+        assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
+        assert!(!wire.taken());
+    }
+
+    #[test]
+    fn e21_what_comes_too_late_is_not_taken() {
+        let wire = Wire::until(Some(Instant::now()));
+        let mut body = Carried { bytes: Bytes::from_static(b"body"), wire: wire.clone() };
         assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
         assert!(!wire.taken());
     }

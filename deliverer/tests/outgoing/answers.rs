@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use deliverer::outgoing::{Exchange, MAX_SNIPPET};
+use deliverer::outgoing::{Budget, Exchange, MAX_SNIPPET};
 use domain::answer::{Answer, NetworkError, Verdict};
 use tokio::sync::mpsc;
 
@@ -66,6 +66,15 @@ async fn d1_a_status_http_does_not_know_is_a_protocol_error() {
         let exchange = told(format!("HTTP/1.1 {status} X\r\n\r\n")).await;
         assert_eq!(exchange.answer, NetworkError::Protocol.into(), "{status}");
     }
+}
+
+/// The other tests shorten it.
+#[test]
+fn d1_c13_c18_a_try_has_ten_seconds_of_which_a_look_up_has_three() {
+    let seconds = Duration::from_secs;
+    let Budget { headers, dns, connect, body } = Budget::default();
+    assert_eq!([headers, dns, body], [10, 3, 1].map(seconds));
+    assert_eq!(connect, Duration::from_millis(2_400), "two addresses in a claim's five seconds");
 }
 
 /// A receiver that thinks before it answers, and a client that waits a second.

@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use deliverer::outgoing::{Budget, Exchange};
+use deliverer::outgoing::{Budget, Exchange, Names, Outgoing, OutgoingConfig};
+use domain::address::AllowedTargets;
 use domain::answer::{Answer, NetworkError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::support::name_server::{NameServer, Reply};
 use crate::support::receiver::{Receiver, Talk};
-use crate::support::{OK, budget, client, client_within, delivery, headers_within, send};
+use crate::support::{OK, budget, client, client_within, config, delivery, headers_within, send};
 
 /// What comes of a receiver that hears the request and says these words, over and over.
 async fn told(words: String, times: usize, last: &'static str) -> Exchange {
@@ -98,9 +100,9 @@ async fn d3_a_closed_port_is_a_network_error() {
 }
 
 /// A listener whose queue is full: a further SYN is not answered.
-async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
+async fn black_hole(at: &str) -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.bind(at.parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let at = listener.local_addr().unwrap();
     let mut queued = Vec::new();
@@ -114,7 +116,7 @@ async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
 
 #[tokio::test]
 async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
-    let (listener, _queued) = black_hole().await;
+    let (listener, _queued) = black_hole("127.0.0.1:0").await;
     let client = client_within(Budget { connect: Duration::from_millis(300), ..budget() });
     let target = format!("http://{}/in", listener.local_addr().unwrap());
     let start = Instant::now();
@@ -122,6 +124,24 @@ async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
     assert_eq!(exchange.answer, NetworkError::Timeout.into());
     assert!(!exchange.connected);
     assert!((300..4_000).contains(&start.elapsed().as_millis()));
+}
+
+/// A claim is dropped unsent after 5 s (ruling 29); by default two addresses have their time in that.
+#[tokio::test]
+async fn a_silent_address_leaves_time_for_the_next_one() {
+    let receiver = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
+    let (_listener, _queued) = black_hole(&format!("127.0.0.1:{}", receiver.at.port())).await;
+    let dns = NameServer::always(Reply::Addresses(
+        ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).to_vec(),
+    ))
+    .await;
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    let names = Names::Nameserver(dns.at);
+    let budget = Budget { connect: Budget::default().connect, ..budget() };
+    let client = Outgoing::new(OutgoingConfig { allowed, names, budget, ..config() }).unwrap();
+    let mut request = delivery(format!("http://hooks.example:{}/in", receiver.at.port()));
+    request.connect_by = Some(tokio::time::Instant::now() + Duration::from_secs(5));
+    assert_eq!(client.send(request).await.answer, Answer::Status(200));
 }
 
 /// What comes of a receiver that answers before it has heard, and leaves.

@@ -160,7 +160,8 @@ async fn c12_only_an_answer_that_is_all_private_is_proof() {
     };
     assert!(proven(Reply::Addresses(parsed(&["10.0.0.1", "fd00::1"]))).await);
     assert!(!proven(Reply::Addresses(parsed(&["10.0.0.1", "9.9.9.9"]))).await);
-    for nothing in [Reply::Addresses(Vec::new()), Reply::ServFail, Reply::NxDomain] {
+    for nothing in [Reply::Addresses(Vec::new()), Reply::ServFail, Reply::NxDomain, Reply::Silence]
+    {
         assert!(!proven(nothing).await);
     }
 }

@@ -251,6 +251,31 @@ impl Activity {
         }
     }
 
+    /// The address of the person it names on its response, if it names one: who answered, whom a call
+    /// is booked with, whose lead it is.
+    #[must_use]
+    pub fn named(&self) -> Option<&str> {
+        let email = match self {
+            Self::ResponseSaved(report) | Self::ResponseSubmitted(report) => {
+                &report.document.respondent.email
+            }
+            Self::BookingMade { booking, .. } => &booking.invitee.email,
+            Self::LeadScored(lead) => &lead.person,
+            Self::Firm { .. }
+            | Self::Member { .. }
+            | Self::Form { .. }
+            | Self::Address { .. }
+            | Self::Report { .. }
+            | Self::ReportMoved { .. }
+            | Self::PaymentReceived(_)
+            | Self::BookingMoved(_)
+            | Self::BookingCancelled { .. }
+            | Self::ResponseErased { .. }
+            | Self::PersonErased { .. } => return None,
+        };
+        (!email.is_empty()).then_some(email)
+    }
+
     /// The report or call it is about, if it is about one.
     #[must_use]
     pub fn part_id(&self) -> Option<Uuid> {

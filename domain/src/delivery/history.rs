@@ -84,6 +84,18 @@ pub struct Retried {
     pub body: Option<SentBody>,
 }
 
+/// A delivery that had ended and is sent once more (ruling 31).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replayed {
+    /// The replay it is part of.
+    pub replay_id: Uuid,
+    /// The tries before.
+    pub tries: u32,
+    /// The bytes that are sent again.
+    pub body: SentBody,
+}
+
 /// Bytes that were frozen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,7 +110,8 @@ pub struct SentBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hop {
-    /// Where it went, the query masked.
+    /// Where it went: the target, its query masked; after a redirect scheme, host and port alone,
+    /// since what a receiver wrote may name people, and history is for good.
     pub url: String,
     /// The address that was dialled.
     pub address: Option<String>,
@@ -139,6 +152,9 @@ pub struct Attempt {
     /// Set when its answer came after its lease was taken over, or after the delivery's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Late>,
+    /// The replay it is part of: then a success counts, and nothing else does (ruling 31).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_id: Option<Uuid>,
 }
 
 /// What an answer that came too late still does (case E21).
@@ -170,6 +186,7 @@ impl Attempt {
             answer_sha256: None,
             cancelled: None,
             late: None,
+            replay_id: None,
         }
     }
 
@@ -184,6 +201,8 @@ impl Attempt {
     pub const fn state_after(&self) -> Option<DeliveryState> {
         Some(match self.outcome {
             _ if matches!(self.late, Some(Late::Noted)) => return None,
+            Outcome::Delivered if self.replay_id.is_some() => DeliveryState::Delivered,
+            _ if self.replay_id.is_some() => return None,
             _ if self.cancelled.is_some() => DeliveryState::Cancelled,
             Outcome::Delivered => DeliveryState::Delivered,
             Outcome::Failed => DeliveryState::Failed,

@@ -22,8 +22,8 @@ use crate::retry::Schedule;
 use crate::workflow::StepOrder;
 
 pub use history::{
-    Attempt, CancelCause, Consignment, DeliveryState, Hop, Late, Outcome, Retried, SentBody,
-    UnknownCause,
+    Attempt, CancelCause, Consignment, DeliveryState, Hop, Late, Outcome, Replayed, Retried,
+    SentBody, UnknownCause,
 };
 
 /// How long a claimed try belongs to the process that claimed it (contract: a server that stops
@@ -77,6 +77,8 @@ pub enum DeliveryEvent {
     StepQueued(StepOrder),
     /// A workflow step's that had failed is tried anew.
     StepRetried(Retried),
+    /// It had ended, and is sent once more.
+    DeliveryReplayed(Replayed),
     /// A try was made.
     DeliveryAttempted(Attempt),
     /// It was taken back.
@@ -90,6 +92,7 @@ domain_event!(DeliveryEvent {
     DeliveryQueued,
     StepQueued,
     StepRetried,
+    DeliveryReplayed,
     DeliveryAttempted,
     DeliveryCancelled,
 });
@@ -201,6 +204,18 @@ impl Delivery {
         Ok(vec![DeliveryEvent::StepRetried(retried)])
     }
 
+    /// The tries so far.
+    #[must_use]
+    pub const fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// The bytes it sent, if a try came so far.
+    #[must_use]
+    pub const fn body(&self) -> Option<&SentBody> {
+        self.body.as_ref()
+    }
+
     /// What it sends, if it is a workflow step's.
     #[must_use]
     pub const fn step(&self) -> Option<&StepOrder> {
@@ -236,6 +251,7 @@ impl Delivery {
                 self.step = Some(order.clone());
             }
             DeliveryEvent::StepRetried(_) => self.state = Some(DeliveryState::Pending),
+            DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::DeliveryAttempted(attempt) => {
                 self.tries = self.tries.max(attempt.number);
                 self.state = attempt.state_after().or(self.state);

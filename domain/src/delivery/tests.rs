@@ -38,6 +38,7 @@ fn attempt(number: u32, outcome: Outcome) -> Attempt {
         answer_sha256: None,
         cancelled: None,
         late: None,
+        replay_id: None,
     }
 }
 
@@ -198,5 +199,25 @@ fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
         given(no_step)
             .when(DeliveryCommand::RetryStep)
             .then_expect_error(DeliveryRejection::NotAStep);
+    }
+}
+
+#[test]
+fn of_a_replay_only_a_success_counts() {
+    let replayed = |outcome| {
+        let replay_id = Some(Uuid::from_u128(7));
+        DeliveryEvent::DeliveryAttempted(Attempt { replay_id, ..attempt(2, outcome) })
+    };
+    for end in [Outcome::Failed, Outcome::Delivered] {
+        let mut delivery = Delivery::default();
+        delivery.absorb(&queued());
+        delivery.absorb(&attempted(1, end));
+        let ended = delivery.state();
+        for outcome in [Outcome::Failed, Outcome::Interrupted] {
+            delivery.absorb(&replayed(outcome));
+            assert_eq!(delivery.state(), ended, "{outcome:?}");
+        }
+        delivery.absorb(&replayed(Outcome::Delivered));
+        assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
     }
 }

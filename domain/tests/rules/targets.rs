@@ -109,6 +109,18 @@ fn c4_no_white_space_control_or_backslash(
     assert_eq!(refusal(text), TargetRefusal::ForbiddenCharacter);
 }
 
+#[test]
+fn c4_any_byte_up_to_the_space_and_delete_anywhere() {
+    let text = "https://a.example/p?q#f";
+    for byte in (0..=0x20).chain([0x7f]) {
+        for place in 0..=text.len() {
+            let mut with = text.to_owned();
+            with.insert(place, char::from(byte));
+            assert_eq!(refusal(&with), TargetRefusal::ForbiddenCharacter, "{with:?}");
+        }
+    }
+}
+
 #[rstest]
 fn c5_private_ipv4_however_written(
     #[values(
@@ -293,6 +305,7 @@ fn c11_look_alike_names_are_shown_as_punycode() {
     assert_eq!(target.as_str(), "https://аpple.com/h");
     assert_eq!(target.host(), name("xn--pple-43d.com"));
     assert_eq!(target.masked(), "https://xn--pple-43d.com/h");
+    assert_eq!(target.origin(), "https://xn--pple-43d.com");
 }
 
 #[rstest]

@@ -77,7 +77,7 @@ async fn h3_what_was_erased_cannot_be_read_in_a_dump_from_before() {
     let main = copies.restore(&dump, &world.database.main).await;
     let restored = restored(&world, main, world.database.keyring.clone()).await;
     assert_eq!(erase::again(restored.courier()).await.unwrap(), 0, "its log knows of none");
-    assert_eq!(left(&restored, erased).await, (5, 0), "it is there");
+    assert_eq!(left(&restored, erased).await, (6, 0), "it is there");
     assert_eq!(readable(&restored, &firm, erased).await, [0; 5], "nobody can read it");
     assert_eq!(readable(&restored, &firm, kept).await, [1; 5], "all else can be read");
     let before = receiver.received().len();

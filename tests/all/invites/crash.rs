@@ -29,6 +29,15 @@ async fn before_the_kill(server: &SmtpServer) -> (World, Firm, [String; 4]) {
 /// A service of its own that is killed while its mail server takes its time; a world beside it.
 async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
     let (world, firm, arguments) = before_the_kill(server).await;
+    kill_in_the_middle(server, (&world, &firm), &arguments).await;
+    (world, firm)
+}
+
+async fn kill_in_the_middle(
+    server: &SmtpServer,
+    (world, firm): (&World, &Firm),
+    arguments: &[String; 4],
+) {
     server.turn("CONTENT", Turn::Silence);
     let mut service = serve(&world.database, &arguments.each_ref().map(String::as_str)).await;
     let path = format!("/forms/{}/send", firm.form);
@@ -42,7 +51,6 @@ async fn killed_in_the_middle(server: &SmtpServer) -> (World, Firm) {
     caller.abort();
     service.child.kill().await.unwrap();
     server.relent("CONTENT");
-    (world, firm)
 }
 
 /// E8: right before and right after the mail is handed over. One Message-ID either way, and nobody
@@ -141,6 +149,24 @@ async fn p15_a_person_who_unsubscribed_meanwhile_is_not_written_to() {
     assert_eq!((server.mails().len(), under_way(&world).await), (0, (0, 0)));
     assert_eq!(used(&world, &firm).await, 0);
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("unsubscribed"));
+}
+
+/// An erasure counts for the invite that is open, however many came before it; by the same id it is
+/// the same erasure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_a_person_who_was_erased_for_the_second_time_was_written_to() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let (world, firm, arguments) = before_the_kill(&server).await;
+    let erased = || tests::activity(firm.id, "person.erased", json!({"email": "ann@example.com"}));
+    assert_eq!(world.report(&[erased()]).await.body["accepted"], 1);
+    kill_in_the_middle(&server, (&world, &firm), &arguments).await;
+    world.pass(TURN);
+    let again = [erased()];
+    assert_eq!(world.report(&again).await.body, json!({"accepted": 1, "duplicates": 0}));
+    assert_eq!(world.report(&again).await.body, json!({"accepted": 0, "duplicates": 1}));
+    world.take_over().await;
+    assert_eq!((server.mails().len(), under_way(&world).await), (0, (0, 0)));
+    assert_eq!(used(&world, &firm).await, 0);
 }
 
 /// A firm that switched its invites off, or took the form back, sends nothing that was left over.

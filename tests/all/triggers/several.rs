@@ -1,4 +1,5 @@
-//! Several reports and calls on one response (ruling 14a), and one that is named for two.
+//! Several reports and calls on one response (ruling 14a), one that is named for two, and a response
+//! named for two forms.
 
 use super::*;
 
@@ -97,4 +98,40 @@ async fn a_report_named_for_two_responses_in_one_batch_is_refused() {
     let refused = story.world.report(&[first, second]).await;
     let why = json!("event 1: the report is on another response");
     assert_eq!((refused.status.as_u16(), &refused.body["error"]), (400, &why));
+}
+
+/// A response belongs to the first form it is named for: what is recorded, shown and sampled is that
+/// form's, in whatever order the reports come, and none is refused.
+#[tokio::test]
+async fn a_response_named_for_two_forms_was_recorded_under_both() {
+    for saved_first in [true, false] {
+        let story = Story::begin().await;
+        let form = json!({
+            "form_id": story.world.id(), "title": "Another", "slug": "another",
+            "url": "https://forms.test/f/another", "status": "published", "hidden_fields": [],
+            "created_at": "2026-10-01T09:30:00.000Z",
+        });
+        story.report(&[story.event("form.created", form.clone())]).await;
+        let mut submitted = story.submitted();
+        submitted["data"]["form_id"] = form["form_id"].clone();
+        let mut reports = [story.saved("2026-11-01T11:50:00Z"), submitted, story.paid()];
+        if !saved_first {
+            reports.swap(0, 1);
+        }
+        for report in reports {
+            story.report(&[report]).await;
+        }
+        let title = if saved_first { "New client enquiry" } else { "Another" };
+        let arrived = story.arrived().await;
+        for event in ["form_submitted", "payment_received"] {
+            let [one] = of(&arrived, event)[..] else { panic!("{event} once") };
+            assert_eq!(one.json()["form"]["title"], title, "{event}, saved first: {saved_first}");
+        }
+        let first = if saved_first { json!(story.firm.form) } else { form["form_id"].clone() };
+        let kept: Uuid = sqlx::query_scalar("select form_id from responses")
+            .fetch_one(story.world.pool())
+            .await
+            .unwrap();
+        assert_eq!(json!(kept), first);
+    }
 }

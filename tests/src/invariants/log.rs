@@ -13,7 +13,8 @@ const RULES: [(&str, &str); 12] = [
         "I3: tries are not 1, 2, 3, and so on, to eight at most",
         "select count(*) from (
            select from events where event_type = 'DeliveryAttempted'
-              and payload->'DeliveryAttempted'->>'late' is null group by aggregate_id
+              and payload->'DeliveryAttempted'->>'late' is null
+              and payload->'DeliveryAttempted'->>'replay_id' is null group by aggregate_id
            having max((payload->'DeliveryAttempted'->>'number')::int) <> count(*)
                or count(distinct payload->'DeliveryAttempted'->>'number') <> count(*)
                or count(*) > 8) x",
@@ -97,6 +98,8 @@ select count(*) from (
          over (partition by aggregate_id order by sequence
                rows between unbounded preceding and 1 preceding) as ends
     from events where aggregate_type = 'Delivery'
+     and event_type <> 'DeliveryReplayed'
+     and payload->'DeliveryAttempted'->>'replay_id' is null
      and payload->'DeliveryAttempted'->>'late' is distinct from 'noted') x
  where ends > 0";
 
@@ -127,7 +130,8 @@ select count(*) from witness.claims first
        select from events e where e.aggregate_type = 'Delivery'
           and e.aggregate_id = first.delivery_id::text and e.event_type = 'DeliveryAttempted'
           and (e.payload->'DeliveryAttempted'->>'number')::int = first.number
-          and e.payload->'DeliveryAttempted'->>'outcome' <> 'interrupted')";
+          and e.payload->'DeliveryAttempted'->>'outcome' <> 'interrupted'
+          and e.payload->'DeliveryAttempted'->>'late' is null)";
 
 /// Every rule that does not hold.
 pub(super) async fn violations(pool: &PgPool) -> Vec<String> {

@@ -1,4 +1,6 @@
 use super::*;
+use std::collections::BTreeMap;
+
 use domain::context::Actor;
 use domain::event::Event;
 use domain::firm::FirmEvent;
@@ -64,6 +66,20 @@ fn each_event_is_followed_by_what_it_caused() {
     assert_eq!(removed_too.aggregate_id, other.hook_id.to_string());
     assert_eq!(removed_too.context.causation_id, Some(closed.id()));
     assert!(events.iter().all(|new| new.context.firm_id == FIRM));
+}
+
+#[test]
+fn what_goes_with_its_firm_does_not_go_again_with_its_key() {
+    let mut plan = plan();
+    plan.events.reverse();
+    let condemned = Condemned {
+        keys: vec![ActiveKey { key_id: KEY, firm_id: FIRM, member_id: ANN }],
+        hooks_of_keys: vec![hook(4, KEY)],
+        hooks_of_firms: vec![hook(4, KEY)],
+    };
+    let events = with_consequences(&mut plan, &condemned, &context());
+    let kinds: Vec<_> = events.iter().map(|new| new.event.event_type()).collect();
+    assert_eq!(kinds, ["FirmClosed", "SubscriptionRemoved", "MemberLeft", "KeyRevoked"]);
 }
 
 #[test]

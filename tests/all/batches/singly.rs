@@ -1,139 +1,6 @@
-//! A batch is one piece of work: it costs the same number of statements however much it tells, and
-//! comes to what its reports come to one by one.
+//! What a batch comes to, against what its reports come to one by one.
 
-use std::ops::Range;
-
-use api::commands::keys;
-use api::intake::{Format, accept, parse};
-use domain::context::Actor;
-use domain::subscription::{Subscription, SubscriptionCommand};
-use domain::trigger::Trigger;
-use serde_json::{Value, json};
-use tests::{World, activity, counting_statements, later};
-use uuid::Uuid;
-
-/// Takes a batch in: how many of its reports changed something.
-async fn take(world: &World, events: &[Value]) -> u64 {
-    let answer = world.report(events).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
-    answer.body["accepted"].as_u64().unwrap()
-}
-
-/// Firms with a member and a form each, by number: the same in every world.
-#[derive(Clone, Copy)]
-struct Place(u64);
-
-impl Place {
-    fn firm(self) -> Uuid {
-        Uuid::from_u64_pair(1, self.0)
-    }
-
-    fn member(self) -> Uuid {
-        Uuid::from_u64_pair(2, self.0)
-    }
-
-    fn form(self) -> Uuid {
-        Uuid::from_u64_pair(3, self.0)
-    }
-
-    fn of(self, kind: &str, data: Value) -> Value {
-        activity(self.firm(), kind, data)
-    }
-
-    fn of_member(self, kind: &str) -> Value {
-        self.of(kind, json!({"member_id": self.member()}))
-    }
-
-    fn of_form(self, kind: &str) -> Value {
-        self.of(kind, json!({"form_id": self.form()}))
-    }
-
-    fn opened(self) -> Value {
-        let brand = json!({"color": "#123456", "reply_to": "hello@example.com"});
-        self.of(
-            "firm.opened",
-            json!({"name": "F", "plan": {"leads_in_full": true}, "brand": brand}),
-        )
-    }
-
-    fn joined(self) -> Value {
-        self.of("member.joined", json!({"member_id": self.member(), "role": "admin"}))
-    }
-
-    fn created(self) -> Value {
-        let data = json!({
-            "form_id": self.form(), "title": "Intake", "slug": "intake",
-            "url": "https://forms.test/f/intake", "status": "draft",
-            "hidden_fields": [{"key": "partner", "label": "Partner"}],
-            "created_at": "2026-10-01T00:00:00Z",
-        });
-        self.of("form.created", data)
-    }
-
-    /// A key of its member, with a hook.
-    async fn subscribe(self, world: &World) {
-        let service = world.service();
-        let key = keys::create(service, self.firm(), self.member(), "key").await.unwrap();
-        let create = SubscriptionCommand::Create {
-            key_id: key.id,
-            trigger: Trigger::FormSubmitted,
-            target_url: format!("https://hooks.example.com/{}", self.0),
-            form_id: None,
-        };
-        let context = service.context(self.firm(), Actor::Key(key.id));
-        let hook_id = world.id().to_string();
-        service.store.execute::<Subscription>(&hook_id, create, &context).await.unwrap();
-    }
-}
-
-/// What these places tell at first, and what they tell next.
-fn told(places: &[Place]) -> [Vec<Value>; 2] {
-    let first = |place: &Place| {
-        let bounced = place.of("address.bounced", json!({"email": "ann@example.com"}));
-        let published = later(place.of_form("form.published"), 1);
-        [place.opened(), place.joined(), place.created(), bounced, published]
-    };
-    let next = |place: &Place| {
-        let (looks, address) = (json!({"color": "red"}), json!({"reply_to": "new@example.com"}));
-        let brand = if place.0.is_multiple_of(2) { looks } else { address };
-        let end = if place.0.is_multiple_of(2) { "firm.closed" } else { "firm.suspended" };
-        [
-            later(place.of("firm.changed", json!({"name": "G", "brand": brand})), 1),
-            later(place.of(end, json!({})), 2),
-            later(place.of_member("member.disabled"), 1),
-            later(place.of_form("form.unpublished"), 2),
-            later(place.of_form("form.deleted"), 3),
-        ]
-    };
-    [places.iter().flat_map(first).collect(), places.iter().flat_map(next).collect()]
-}
-
-/// How many statements it takes to tell of so many places at once, at first and next.
-async fn statements(world: &World, numbers: Range<u64>) -> [usize; 2] {
-    let places: Vec<Place> = numbers.map(Place).collect();
-    let [first, next] = told(&places);
-    let at_first = statements_of(world, &first).await;
-    for place in places.iter().filter(|place| place.0 % 10 < 2) {
-        place.subscribe(world).await;
-    }
-    [at_first, statements_of(world, &next).await]
-}
-
-async fn statements_of(world: &World, events: &[Value]) -> usize {
-    let batch = parse(Format::Batch, &serde_json::to_vec(events).unwrap()).unwrap();
-    let accepting = accept(world.service(), batch, Actor::Product(Uuid::nil()));
-    let (accepted, statements) = counting_statements(accepting).await;
-    assert_eq!(accepted.unwrap().accepted, events.len());
-    statements
-}
-
-#[tokio::test]
-async fn a_batch_of_1_000_reports_takes_as_many_statements_as_one_of_10() {
-    let world = World::new().await;
-    let few = statements(&world, 0..2).await;
-    assert!(few.iter().all(|count| (5..40).contains(count)), "{few:?}");
-    assert_eq!(statements(&world, 100..300).await, few);
-}
+use super::*;
 
 /// Draws numbers, the same ones each time (SplitMix64).
 struct Draw(u64);
@@ -230,8 +97,8 @@ async fn rows(world: &World) -> Vec<String> {
         "select * from forms",
         "select firm_id, unsubscribed, bounced, erased_at from people",
         "select firm_id, member_id, name, created_at, revoked_at from key_auth",
-        "select firm_id, target_url, removed_at, sequence from hooks",
-        "select target_url, due_at, paused_at is null, cancel_cause is null, gone
+        "select firm_id, target_url, removed_at, removal_reason, sequence from hooks",
+        "select target_url, due_at, paused_at is null, cancel_cause, gone
            from lanes join hooks on hook_id = lane_id",
         "select * from quotas",
         "select firm_id, rotated_at from webhook_secrets",
@@ -275,5 +142,40 @@ async fn a_batch_comes_to_what_its_reports_come_to_one_by_one() {
         assert_eq!(rows(&at_once).await, rows(&one_by_one).await, "round {round}");
         let of_both = [contacts(&at_once, &places).await, contacts(&one_by_one, &places).await];
         assert_eq!(of_both[0], of_both[1], "round {round}");
+    }
+}
+
+/// The subscription went with the key, and a delivery was queued that nobody asked for any more.
+#[tokio::test]
+async fn a_firm_closed_before_its_member_left_removed_its_subscriptions_as_the_keys() {
+    let place = Place(1);
+    let owner = json!({"member_id": place.member(), "role": "owner"});
+    let submitted = json!({"response_id": Uuid::from_u128(9), "form_id": place.form(),
+                           "submitted_at": "2026-11-01T11:59:58.250Z"});
+    let batch = [
+        later(place.of("firm.closed", json!({})), 1),
+        place.of("response.submitted", submitted),
+        later(place.of_member("member.left"), 2),
+    ];
+    for cuts in [batch.len(), 1] {
+        let world = World::new().await;
+        let owner = place.of("member.joined", owner.clone());
+        take(&world, &[place.opened(), owner, place.created()]).await;
+        place.subscribe(&world).await;
+        for reports in batch.chunks(cuts) {
+            take(&world, reports).await;
+        }
+        world.fan_out().await;
+        world.cancel().await;
+        world.project().await;
+        let removed: (String, String, i64) = sqlx::query_as(
+            "select removal_reason, cancel_cause, (select count(*) from deliveries)
+               from hooks join lanes on lane_id = hook_id",
+        )
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+        let expected = ("firm_closed".to_owned(), "firm_closed".to_owned(), 0);
+        assert_eq!(removed, expected, "{cuts} at once");
     }
 }

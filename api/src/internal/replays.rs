@@ -1,0 +1,200 @@
+//! `/internal/v1/replays`: sending again what has ended.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use domain::delivery::DeliveryState;
+use domain::replay::{RATE, ReplayCommand, Selection, Skip};
+use domain::time::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::caller::Operator;
+use super::path::PathId;
+use crate::body::{self, Fields, Limit, json};
+use crate::commands::replays::{self, NewReplay, ReplayView, Selected};
+use crate::error::Error;
+use crate::service::Service;
+
+/// Skipped deliveries that are named in an answer.
+const NAMED: usize = 1_000;
+
+/// What was, or would be, begun.
+#[derive(Debug, Serialize)]
+pub(super) struct Begun {
+    /// None of a dry run.
+    id: Option<Uuid>,
+    selected: usize,
+    skipped: Vec<Skipped>,
+    /// All of them, by reason.
+    skipped_counts: BTreeMap<&'static str, usize>,
+    /// The first that are sent again.
+    sample: Vec<Uuid>,
+    /// How long it takes at its rate.
+    seconds: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Skipped {
+    delivery_id: Uuid,
+    why: Skip,
+}
+
+/// A replay, in this door's shape.
+#[derive(Debug, Serialize)]
+pub(super) struct Replay {
+    id: Uuid,
+    firm_id: Uuid,
+    state: String,
+    reason: String,
+    force: bool,
+    rate_per_second: i32,
+    selected: i64,
+    requested_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    outcomes: BTreeMap<String, i64>,
+}
+
+/// Begins one, or says what it would send.
+pub(super) async fn start(
+    caller: Operator,
+    State(service): State<Service>,
+    request: Request,
+) -> Result<(StatusCode, Json<Begun>), Error> {
+    let (parts, body) = request.into_parts();
+    let fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let (new, dry_run) = read(fields)?;
+    if dry_run {
+        let selected = replays::select(&service, &new).await?;
+        return Ok((StatusCode::OK, Json(Begun::of(None, &selected, new.rate_per_second))));
+    }
+    let (id, selected) = replays::start(&service, &new, caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(Begun::of(Some(id), &selected, new.rate_per_second))))
+}
+
+/// Shows one.
+pub(super) async fn show(
+    _: Operator,
+    replay_id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Replay>, Error> {
+    let replay_id = replay_id.or(Error::ReplayNotFound)?;
+    Ok(Json(replays::show(&service, replay_id).await?.into()))
+}
+
+/// Holds one.
+pub(super) async fn pause(
+    caller: Operator,
+    replay_id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Replay>, Error> {
+    change(&service, replay_id, ReplayCommand::Pause, caller).await
+}
+
+/// Goes on with one.
+pub(super) async fn resume(
+    caller: Operator,
+    replay_id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Replay>, Error> {
+    change(&service, replay_id, ReplayCommand::Resume, caller).await
+}
+
+/// Ends one.
+pub(super) async fn stop(
+    caller: Operator,
+    replay_id: PathId,
+    State(service): State<Service>,
+) -> Result<Json<Replay>, Error> {
+    change(&service, replay_id, ReplayCommand::Stop, caller).await
+}
+
+async fn change(
+    service: &Service,
+    replay_id: PathId,
+    command: ReplayCommand,
+    caller: Operator,
+) -> Result<Json<Replay>, Error> {
+    let replay_id = replay_id.or(Error::ReplayNotFound)?;
+    Ok(Json(replays::change(service, replay_id, command, caller.actor()).await?.into()))
+}
+
+fn read(mut fields: Fields) -> Result<(NewReplay, bool), Error> {
+    let named = |name: &'static str, text: Option<String>| {
+        text.map(|text| text.parse().map_err(|_| unknown(name))).transpose()
+    };
+    let at = |name: &'static str, text: Option<String>| {
+        text.map(|text| text.parse().map_err(|_| unknown(name))).transpose()
+    };
+    let selection = Selection {
+        delivery_ids: fields.ids("delivery_ids")?,
+        hook_id: fields.optional_id("hook_id")?,
+        trigger: named("trigger", fields.nullable_string("trigger")?)?,
+        form_id: fields.optional_id("form_id")?,
+        state: fields.nullable_string("state")?.map(|text| state(&text)).transpose()?,
+        since: at("since", fields.nullable_string("since")?)?,
+        until: at("until", fields.nullable_string("until")?)?,
+    };
+    let new = NewReplay {
+        firm_id: fields.id("firm_id")?,
+        selection,
+        reason: fields.string("reason")?,
+        force: fields.optional_bool("force")?.unwrap_or_default(),
+        rate_per_second: fields.optional_number("rate_per_second")?.unwrap_or(RATE),
+    };
+    let dry_run = fields.optional_bool("dry_run")?.unwrap_or_default();
+    fields.end()?;
+    Ok((new, dry_run))
+}
+
+fn state(text: &str) -> Result<DeliveryState, Error> {
+    let all = [
+        DeliveryState::Pending,
+        DeliveryState::Delivered,
+        DeliveryState::Failed,
+        DeliveryState::Cancelled,
+    ];
+    all.into_iter().find(|state| state.name() == text).ok_or_else(|| unknown("state"))
+}
+
+fn unknown(name: &'static str) -> Error {
+    Error::invalid(format!("`{name}` is not one that there is"))
+}
+
+impl Begun {
+    fn of(id: Option<Uuid>, selected: &Selected, rate_per_second: u32) -> Self {
+        let named = selected.skipped.iter().take(NAMED);
+        let mut skipped_counts = BTreeMap::new();
+        for (_, why) in &selected.skipped {
+            *skipped_counts.entry(why.name()).or_default() += 1;
+        }
+        Self {
+            id,
+            selected: selected.delivery_ids.len(),
+            skipped: named.map(|&(delivery_id, why)| Skipped { delivery_id, why }).collect(),
+            skipped_counts,
+            sample: selected.delivery_ids.iter().take(10).copied().collect(),
+            seconds: (selected.delivery_ids.len() as u64).div_ceil(rate_per_second.into()),
+        }
+    }
+}
+
+impl From<ReplayView> for Replay {
+    fn from(view: ReplayView) -> Self {
+        let ReplayView { row, outcomes } = view;
+        Self {
+            id: row.replay_id,
+            firm_id: row.firm_id,
+            state: row.state,
+            reason: row.reason,
+            force: row.force,
+            rate_per_second: row.rate_per_second,
+            selected: row.selected,
+            requested_at: row.requested_at.into(),
+            ended_at: row.ended_at.map(Timestamp::from),
+            outcomes,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `fairness`: how long firms wait, from the moment their event is due to be reported to its arrival at
+//! the receiver, first alone, then beside firms whose 100 subscriptions go to hosts that accept and
+//! never answer, with 10,000 deliveries stuck before the first look and more coming.
+//!
+//! The service is a process, reported to over HTTP. Who reports and who receives is in this one, so
+//! there is one clock. An event is reported at its time whether or not those before it were answered.
+
+mod hogs;
+mod pace;
+mod report;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use clap::Args;
+use domain::occurrence::{delivery_id, occurrence_id};
+use domain::trigger::Trigger;
+use tests::{Firm, World, cluster_with};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use self::hogs::{Hogs, Kind};
+use self::pace::{Pace, Reported, Reporter};
+use self::report::{Phase, Report};
+use crate::hosts::{Hosts, Manner};
+use crate::service::{SETTINGS, described};
+use crate::serving::{Serving, stop};
+use crate::statements::{self, Statement};
+
+/// Firms that are measured, each with one subscription.
+const FIRMS: usize = 10;
+
+/// Before anything is measured.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+/// When nothing has arrived for so long, what is missing is lost.
+const STANDSTILL: Duration = Duration::from_secs(20);
+
+/// What is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Fairness {
+    /// Seconds of each phase.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=600))]
+    seconds: u64,
+    /// Events a second, over all firms that are measured.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rate: u32,
+    /// Deliveries that `serve` sends at a time.
+    #[arg(long, default_value_t = 256)]
+    permits: usize,
+    /// Also show what PostgreSQL's statements cost; this has a price of its own.
+    #[arg(long)]
+    statements: bool,
+}
+
+/// Measures, prints, and fails if anything was lost.
+pub(crate) async fn run(command: &Fairness) -> anyhow::Result<()> {
+    let preload = ("shared_preload_libraries", "pg_stat_statements");
+    let settings: Vec<_> =
+        SETTINGS.into_iter().chain(command.statements.then_some(preload)).collect();
+    let cluster = cluster_with(&settings).await;
+    let world = World::real_time(cluster.database().await).await;
+    if command.statements {
+        statements::install(world.pool()).await?;
+    }
+    // The cluster was made without care; none of that is to be paid for in the run.
+    nix::unistd::sync();
+    let serving = Serving::on(&world.database)?;
+    let mut service = serving.process(&["--permits", &command.permits.to_string()])?;
+    serving.ready().await?;
+    let bench = Bench {
+        command,
+        postgres: described(&world.system).await?,
+        ordinary: Ordinary::subscribe(&world).await?,
+        reporter: Reporter { door: serving.internal, token: world.token().to_owned() },
+        world,
+    };
+    let report = bench.phases().await?;
+    stop(&mut service, "service").await?;
+    report.print()?;
+    report.check()
+}
+
+/// The firms that are measured, and their receiver.
+struct Ordinary {
+    receiver: Hosts,
+    firms: Vec<Firm>,
+    hooks: HashMap<Uuid, Uuid>,
+}
+
+impl Ordinary {
+    async fn subscribe(world: &World) -> anyhow::Result<Self> {
+        let receiver = Hosts::start(1, 1, Manner::Well).await?;
+        let (mut firms, mut hooks) = (Vec::new(), HashMap::new());
+        for _ in 0..FIRMS {
+            let firm = world.firm().await;
+            hooks.insert(firm.id, world.subscribe(&firm, &receiver.target(0)).await);
+            firms.push(firm);
+        }
+        Ok(Self { receiver, firms, hooks })
+    }
+
+    /// The delivery that a report leads to.
+    fn delivery(&self, of: &Reported) -> Uuid {
+        let key = of.response_id.to_string();
+        let occurrence = occurrence_id(of.firm_id, Trigger::FormSubmitted, &key);
+        delivery_id(occurrence, self.hooks[&of.firm_id])
+    }
+
+    /// Waits until so many requests came, or none comes any more.
+    async fn arrived(&self, count: usize) {
+        let (mut last, mut moved) = (0, Instant::now());
+        while last < count && moved.elapsed() < STANDSTILL {
+            sleep(Duration::from_millis(20)).await;
+            let now = self.receiver.arrived();
+            if now != last {
+                (last, moved) = (now, Instant::now());
+            }
+        }
+    }
+}
+
+struct Bench<'a> {
+    command: &'a Fairness,
+    postgres: String,
+    ordinary: Ordinary,
+    reporter: Reporter,
+    world: World,
+}
+
+impl Bench<'_> {
+    async fn phases(self) -> anyhow::Result<Report> {
+        self.reporter.steadily(&self.ordinary.firms, self.pace(WARM_UP)).await?;
+        self.ordinary.arrived((self.command.rate as usize) * WARM_UP.as_secs() as usize).await;
+        self.ordinary.receiver.take_arrivals();
+        let mut phases = vec![self.phase("alone", None).await?];
+        for kind in [Kind::ONE_FIRM, Kind::TEN_FIRMS] {
+            let hogs = Hogs::subscribe(&self.world, kind).await?;
+            hogs.get_stuck(&self.world, &self.reporter).await?;
+            phases.push(self.phase(kind.name, Some(&hogs)).await?);
+        }
+        Ok(Report::new(self.command.rate, self.command.seconds, self.postgres, phases))
+    }
+
+    fn pace(&self, time: Duration) -> Pace {
+        Pace { per_second: self.command.rate.into(), time }
+    }
+
+    /// One phase. The hogs go at its end, so what they held up arrives then, and is not lost.
+    async fn phase(&self, name: &'static str, hogs: Option<&Hogs>) -> anyhow::Result<Phase> {
+        if self.command.statements {
+            statements::forget(self.world.pool()).await?;
+        }
+        let time = Duration::from_secs(self.command.seconds);
+        let mut phase = Phase::named(name);
+        let steadily = self.reporter.steadily(&self.ordinary.firms, self.pace(time));
+        let reported = if let Some(hogs) = hogs {
+            let go_on = hogs.go_on(&self.reporter, time);
+            let (reported, out) = tokio::try_join!(steadily, go_on)?;
+            phase.set_out(out);
+            phase.hog_waiting = hogs.waiting(&self.world).await?;
+            reported
+        } else {
+            steadily.await?
+        };
+        sleep(Duration::from_secs(1)).await;
+        phase.late = reported.len().saturating_sub(self.ordinary.receiver.arrived());
+        phase.statements = self.statements().await?;
+        if let Some(hogs) = hogs {
+            hogs.close(&self.world).await?;
+        }
+        self.ordinary.arrived(reported.len()).await;
+        let due = reported.iter().map(|of| (self.ordinary.delivery(of), of.due)).collect();
+        phase.set_arrivals(&due, &self.ordinary.receiver.take_arrivals())?;
+        ensure!(!due.is_empty(), "nothing was reported");
+        Ok(phase)
+    }
+
+    async fn statements(&self) -> Result<Vec<Statement>, sqlx::Error> {
+        if self.command.statements {
+            statements::costliest(self.world.pool()).await
+        } else {
+            Ok(Vec::new())
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The service in processes of its own: this program, started again as `firmforms serve`.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sqlx::ConnectOptions;
+use tests::TestDatabase;
+use tests::raw::exchange;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+/// How long it may take until it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where it is served: its databases, and the doors that it gets back each time it is started.
+pub(crate) struct Serving {
+    pub(crate) public: SocketAddr,
+    pub(crate) internal: SocketAddr,
+    environment: [(&'static str, String); 3],
+}
+
+impl Serving {
+    pub(crate) fn on(database: &TestDatabase) -> anyhow::Result<Self> {
+        let environment = [
+            ("DATABASE_URL", database.main.to_url_lossy().to_string()),
+            ("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().to_string()),
+            ("FIRMFORMS_WRAPPING_KEY", "07".repeat(32)),
+        ];
+        Ok(Self { public: free_address()?, internal: free_address()?, environment })
+    }
+
+    /// A process with these arguments.
+    pub(crate) fn process(&self, arguments: &[&str]) -> anyhow::Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .args(["service", "serve"])
+            .args(["--addr", &self.public.to_string()])
+            .args(["--internal-addr", &self.internal.to_string()])
+            .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
+            .args(arguments)
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        command.spawn().context("starting the service")
+    }
+
+    /// Waits until it says that it is ready.
+    pub(crate) async fn ready(&self) -> anyhow::Result<()> {
+        let ask = "GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
+        let ready = async {
+            while exchange(self.internal, ask).await.is_none_or(|(status, _)| status != 200) {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(READY_WITHIN, ready).await.context("the service is not ready")
+    }
+}
+
+/// Stops a process as an operator would.
+pub(crate) async fn stop(child: &mut Child, name: &str) -> anyhow::Result<()> {
+    let pid = child.id().with_context(|| format!("the {name} ended by itself"))?;
+    kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
+    ensure!(child.wait().await?.success(), "the {name} did not end well");
+    Ok(())
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}

@@ -1,0 +1,282 @@
+//! Replay: queues deliveries that have ended once more, in order and no faster than was asked for, in
+//! their own lanes and under the same locks (ruling 31).
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, Replayed, SentBody};
+use domain::replay::{ReplayEvent, Skip, Standing, skip};
+use domain::retry::Schedule;
+use domain::time::Timestamp;
+use eventstore::worker::{Step, Worker};
+use eventstore::{Appending, NewEvent, Upcasters, load_all};
+use projector::replays::{self, Replayable, Turn};
+use projector::subjects;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::claim::system;
+use crate::lanes;
+use crate::settings::{Courier, DeliveryError};
+
+/// Queued at a time: a transaction stays well under 100 ms.
+const BATCH: i32 = 500;
+
+/// The most that a replay catches up with at once, when it could not be fed in time.
+const CATCH_UP: TimeDelta = TimeDelta::seconds(1);
+
+/// The worker.
+pub struct Replay {
+    courier: Courier,
+}
+
+impl Replay {
+    /// A feeder of this outbox.
+    #[must_use]
+    pub const fn new(courier: Courier) -> Self {
+        Self { courier }
+    }
+}
+
+impl Worker for Replay {
+    const NAME: &'static str = "replay";
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let now = self.courier.clock.now();
+        let mut appending = self.courier.store.begin().await?;
+        let Some(turn) = replays::take_turn(appending.connection()).await? else {
+            appending.leave().await?;
+            return Ok(Step::IDLE);
+        };
+        let (count, until) = allowance(&turn, now.get());
+        if count == 0 {
+            appending.leave().await?;
+            let wait = until.signed_duration_since(now.get()).to_std().unwrap_or_default();
+            return Ok(Step::IdleFor(wait.max(Duration::from_millis(10))));
+        }
+        let items =
+            replays::next_items(appending.connection(), turn.replay_id, count.into()).await?;
+        if items.is_empty() {
+            finish(&mut appending, &turn, now).await?;
+        } else {
+            replays::feed(appending.connection(), turn.replay_id, until).await?;
+            queue(&mut appending, &turn, &items, now).await?;
+        }
+        appending.commit().await?;
+        Ok(Step::Busy)
+    }
+}
+
+/// How many of a replay may be queued now, and until when its rate is used up then.
+fn allowance(turn: &Turn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
+    let from = turn.fed_until.unwrap_or(now - CATCH_UP).max(now - CATCH_UP);
+    let micros = (now - from).num_microseconds().unwrap_or_default().max(0);
+    let rate = i64::from(turn.rate_per_second);
+    let allowed = i32::try_from(micros * rate / 1_000_000).unwrap_or(BATCH).min(BATCH);
+    let used = i64::from(allowed.max(1)) * 1_000_000 / rate;
+    (allowed, from + TimeDelta::microseconds(used))
+}
+
+async fn finish(
+    appending: &mut Appending<'_>,
+    turn: &Turn,
+    now: Timestamp,
+) -> Result<(), DeliveryError> {
+    let (queued, skipped) = replays::totals(appending.connection(), turn.replay_id).await?;
+    let finished = ReplayEvent::ReplayFinished {
+        queued: queued.cast_unsigned(),
+        skipped: skipped.cast_unsigned(),
+    };
+    let context = system(turn.firm_id, turn.replay_id, now);
+    let stream = turn.replay_id.to_string();
+    appending.append(NewEvent::after(turn.sequence, &stream, &context, [finished])).await?;
+    Ok(())
+}
+
+/// Queues what can be sent again, and says why of the rest. What is asked is asked under the locks of
+/// the lanes: nothing of it can change before the commit.
+async fn queue(
+    appending: &mut Appending<'_>,
+    turn: &Turn,
+    items: &[Uuid],
+    now: Timestamp,
+) -> Result<(), DeliveryError> {
+    let connection = appending.connection();
+    let found = replays::replayable(connection, items).await?;
+    let lane_ids: Vec<Uuid> = found.iter().map(|one| one.hook_id).collect();
+    let open = lanes::lock_open(connection, &lane_ids).await?;
+    let under_way = under_way(connection, items).await?;
+    let erased = erased(connection, turn.firm_id, &found).await?;
+    let mut streams = load_all::<Delivery>(connection, &Upcasters::current(), items).await?;
+    let mut batch = Batch::default();
+    for one in found {
+        let Some((delivery, last)) = streams.remove(&one.delivery_id) else {
+            continue;
+        };
+        let standing = Standing {
+            state: delivery.state().unwrap_or(DeliveryState::Pending),
+            under_way: under_way.contains(&one.delivery_id),
+            hook_lives: open.contains(&one.hook_id),
+            erased: erased.contains(&one.response_id),
+            ..one.standing()
+        };
+        match (skip(standing, turn.force), delivery.body()) {
+            (None, Some(body)) => batch.queue(turn, one, (&delivery, body, last), now),
+            (why, _) => batch.skip(turn, &one, why.unwrap_or(Skip::BodyPurged)),
+        }
+    }
+    batch.write(appending, turn, now).await
+}
+
+/// Those that are in the outbox.
+async fn under_way(
+    connection: &mut PgConnection,
+    delivery_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let rows: Vec<Uuid> =
+        sqlx::query_scalar("select delivery_id from outbox where delivery_id = any($1)")
+            .bind(delivery_ids)
+            .fetch_all(connection)
+            .await?;
+    Ok(rows.into_iter().collect())
+}
+
+async fn erased(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    found: &[Replayable],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let responses: Vec<(Uuid, Uuid)> = found.iter().map(|one| (firm_id, one.response_id)).collect();
+    let erased = subjects::erased(connection, &responses).await?;
+    Ok(erased.into_iter().map(|(_, response_id)| response_id).collect())
+}
+
+/// What one step queues.
+#[derive(Default)]
+struct Batch {
+    events: Vec<NewEvent>,
+    rows: Vec<(Replayable, SentBody, i64, u32)>,
+    outcomes: Vec<(Uuid, Uuid, &'static str)>,
+}
+
+impl Batch {
+    fn queue(
+        &mut self,
+        turn: &Turn,
+        one: Replayable,
+        (delivery, body, last): (&Delivery, &SentBody, i64),
+        now: Timestamp,
+    ) {
+        let tries = delivery.tries();
+        let replayed = Replayed { replay_id: turn.replay_id, tries, body: body.clone() };
+        let context = system(one.firm_id, turn.replay_id, now);
+        let event = DeliveryEvent::DeliveryReplayed(replayed);
+        let stream = one.delivery_id.to_string();
+        self.events.extend(NewEvent::after(last, &stream, &context, [event]));
+        self.outcomes.push((turn.replay_id, one.delivery_id, "queued"));
+        self.rows.push((one, body.clone(), last + 1, tries));
+    }
+
+    fn skip(&mut self, turn: &Turn, one: &Replayable, why: Skip) {
+        self.outcomes.push((turn.replay_id, one.delivery_id, why.name()));
+    }
+
+    async fn write(
+        self,
+        appending: &mut Appending<'_>,
+        turn: &Turn,
+        now: Timestamp,
+    ) -> Result<(), DeliveryError> {
+        let positions: Vec<i64> =
+            appending.append(self.events).await?.iter().map(|event| event.position).collect();
+        let connection = appending.connection();
+        insert(connection, turn.replay_id, &self.rows, &positions, now.get()).await?;
+        let mut lane_ids: Vec<Uuid> = self.rows.iter().map(|(one, ..)| one.hook_id).collect();
+        lane_ids.sort_unstable();
+        lane_ids.dedup();
+        lanes::wake(connection, &lane_ids, now.get()).await?;
+        Ok(replays::conclude(connection, &self.outcomes).await?)
+    }
+}
+
+async fn insert(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+    rows: &[(Replayable, SentBody, i64, u32)],
+    positions: &[i64],
+    due_at: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    let once = Schedule::Replay.tries();
+    sqlx::query(
+        "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                             response_id, body_id, body_sha256, sequence, tries, tries_max, position,
+                             due_at, replay_id)
+         select t.*, $14, $15
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::uuid[],
+                       $7::uuid[], $8::uuid[], $9::bytea[], $10::bigint[], $11::int[], $12::int[],
+                       $13::bigint[]) t",
+    )
+    .bind(rows.iter().map(|(one, ..)| one.delivery_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(one, ..)| one.hook_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(one, ..)| one.firm_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(one, ..)| one.occurrence_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(one, ..)| one.trigger.clone()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(one, ..)| one.form_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(one, ..)| one.response_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(_, body, ..)| body.id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(_, body, ..)| hex::decode(&body.sha256).ok()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(_, _, sequence, _)| *sequence).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(.., tries)| tries.cast_signed()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(.., tries)| (tries + once).cast_signed()).collect::<Vec<_>>())
+    .bind(positions)
+    .bind(due_at)
+    .bind(replay_id)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(rate_per_second: i32, fed_until: Option<DateTime<Utc>>) -> Turn {
+        Turn {
+            replay_id: Uuid::nil(),
+            firm_id: Uuid::nil(),
+            force: false,
+            rate_per_second,
+            fed_until,
+            sequence: 1,
+        }
+    }
+
+    #[test]
+    fn a_replay_is_fed_no_faster_than_its_rate() {
+        let start = "2026-11-01T00:00:00.000Z".parse::<Timestamp>().unwrap().get();
+        for rate in [1, 7, 50, 400, 5_000] {
+            let (mut fed_until, mut queued) = (None, 0);
+            for step in 0..1_000 {
+                let now = start + TimeDelta::milliseconds(step * 37 % 11 + step * 20);
+                let (count, until) = allowance(&turn(rate, fed_until), now);
+                if count > 0 {
+                    (fed_until, queued) = (Some(until), queued + count);
+                }
+            }
+            let most = rate * 21;
+            assert!(queued <= most, "{rate}: {queued} in 20 s");
+            assert!(queued >= (rate * 19).min(BATCH * 900), "{rate}: {queued} in 20 s");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_fed_in_time_is_made_up_for_by_a_second_at_most() {
+        let now = "2026-11-01T00:00:00.000Z".parse::<Timestamp>().unwrap().get();
+        let long_ago = Some(now - TimeDelta::hours(1));
+        assert_eq!(allowance(&turn(50, long_ago), now).0, 50);
+        assert_eq!(allowance(&turn(50, None), now).0, 50);
+        assert_eq!(allowance(&turn(50, Some(now)), now), (0, now + TimeDelta::milliseconds(20)));
+    }
+}

@@ -1,0 +1,391 @@
+//! Replays: where each stands, and what it sends again, in order (ruling 31).
+
+use chrono::{DateTime, Utc};
+use domain::delivery::DeliveryState;
+use domain::event::Event;
+use domain::replay::{ReplayEvent, ReplayState, Selection, Standing};
+use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// The writer.
+pub(crate) struct Replays;
+
+impl WithAppend for Replays {
+    fn before<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [NewEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            for new in events {
+                if let (Event::Replay(_), Ok(replay_id)) = (&new.event, new.aggregate_id.parse()) {
+                    lock(connection, replay_id).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            for recorded in events {
+                if let (Event::Replay(event), Ok(replay_id)) =
+                    (&recorded.event, recorded.aggregate_id.parse())
+                {
+                    apply(connection, replay_id, event, recorded).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Locks a replay, before the streams: whoever queues for it holds it while it appends.
+async fn lock(connection: &mut PgConnection, replay_id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("select 1 from replays where replay_id = $1 for update")
+        .bind(replay_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn apply(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+    event: &ReplayEvent,
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    let state = match event {
+        ReplayEvent::ReplayRequested(order) => {
+            sqlx::query(
+                "insert into replays (replay_id, firm_id, state, reason, force, rate_per_second,
+                                      selected, requested_at, sequence)
+                 values ($1, $2, 'running', $3, $4, $5, $6, $7, $8)",
+            )
+            .bind(replay_id)
+            .bind(recorded.context.firm_id)
+            .bind(&order.reason)
+            .bind(order.force)
+            .bind(order.rate_per_second.cast_signed())
+            .bind(order.selected.cast_signed())
+            .bind(recorded.context.recorded_at.get())
+            .bind(recorded.sequence)
+            .execute(connection)
+            .await?;
+            return Ok(());
+        }
+        ReplayEvent::ReplayPaused {} => ReplayState::Paused,
+        ReplayEvent::ReplayResumed {} => ReplayState::Running,
+        ReplayEvent::ReplayStopped {} => ReplayState::Stopped,
+        ReplayEvent::ReplayFinished { .. } => ReplayState::Finished,
+    };
+    sqlx::query("update replays set state = $2, sequence = $3, ended_at = $4 where replay_id = $1")
+        .bind(replay_id)
+        .bind(state.name())
+        .bind(recorded.sequence)
+        .bind(state.has_ended().then_some(recorded.context.recorded_at.get()))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// A replay as it is read.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct ReplayRow {
+    /// Its id.
+    pub replay_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// `running`, `paused`, `stopped` or `finished`.
+    pub state: String,
+    /// Why it was asked for.
+    pub reason: String,
+    /// Whether it sends again what was delivered.
+    pub force: bool,
+    /// Deliveries a second.
+    pub rate_per_second: i32,
+    /// How many were selected.
+    pub selected: i64,
+    /// When it was asked for.
+    pub requested_at: DateTime<Utc>,
+    /// When it ended.
+    pub ended_at: Option<DateTime<Utc>>,
+}
+
+/// A replay.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find(pool: &PgPool, replay_id: Uuid) -> Result<Option<ReplayRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select replay_id, firm_id, state, reason, force, rate_per_second, selected, requested_at,
+                ended_at
+           from replays where replay_id = $1",
+    )
+    .bind(replay_id)
+    .fetch_optional(pool)
+    .await
+}
+
+/// How many of its deliveries came to what; `waiting` are those whose turn has not come.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn outcomes(pool: &PgPool, replay_id: Uuid) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    sqlx::query_as(
+        "select coalesce(outcome, 'waiting'), count(*) from replay_items
+          where replay_id = $1 group by 1 order by 1",
+    )
+    .bind(replay_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// A delivery that may be sent again.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Replayable {
+    /// It.
+    pub delivery_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// Its subscription.
+    pub hook_id: Uuid,
+    /// What happened.
+    pub occurrence_id: Uuid,
+    /// The trigger's key.
+    pub trigger: String,
+    /// The form.
+    pub form_id: Uuid,
+    /// The response.
+    pub response_id: Uuid,
+    /// The bytes it sent.
+    pub body_id: Option<Uuid>,
+    /// SHA-256 of them, lower-case hex.
+    pub body_sha256: Option<String>,
+    state: String,
+    purged: bool,
+    hook_lives: bool,
+    erased: bool,
+}
+
+impl Replayable {
+    /// What decides whether it is sent again; whether it is under way is not known here.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        let state = match self.state.as_str() {
+            "delivered" => DeliveryState::Delivered,
+            "failed" => DeliveryState::Failed,
+            "cancelled" => DeliveryState::Cancelled,
+            _ => DeliveryState::Pending,
+        };
+        Standing {
+            state,
+            under_way: false,
+            hook_lives: self.hook_lives,
+            erased: self.erased,
+            body_kept: self.body_id.is_some() && !self.purged,
+        }
+    }
+}
+
+macro_rules! replayable {
+    ($condition:literal) => {
+        concat!(
+            "select d.delivery_id, d.firm_id, d.hook_id, d.occurrence_id, d.trigger, d.form_id,
+                    d.response_id, d.body_id, d.body_sha256, d.state, d.purged,
+                    h.removed_at is null as hook_lives, coalesce(s.erased, false) as erased
+               from deliveries d
+               join hooks h on h.hook_id = d.hook_id
+               left join subjects s on s.firm_id = d.firm_id and s.subject_id = d.response_id
+              where ",
+            $condition
+        )
+    };
+}
+
+/// The firm's deliveries that are selected, oldest first, at most `limit`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn selected(
+    pool: &PgPool,
+    firm_id: Uuid,
+    selection: &Selection,
+    limit: i64,
+) -> Result<Vec<Replayable>, sqlx::Error> {
+    sqlx::query_as(replayable!(
+        "d.firm_id = $1
+         and (cardinality($2::uuid[]) = 0 or d.delivery_id = any($2))
+         and ($3::uuid is null or d.hook_id = $3)
+         and ($4::text is null or d.trigger = $4)
+         and ($5::uuid is null or d.form_id = $5)
+         and ($6::text is null or d.state = $6)
+         and ($7::timestamptz is null or d.created_at >= $7)
+         and ($8::timestamptz is null or d.created_at < $8)
+         order by d.created_at, d.delivery_id limit $9"
+    ))
+    .bind(firm_id)
+    .bind(&selection.delivery_ids)
+    .bind(selection.hook_id)
+    .bind(selection.trigger.map(domain::trigger::Trigger::key))
+    .bind(selection.form_id)
+    .bind(selection.state.map(DeliveryState::name))
+    .bind(selection.since.map(domain::time::Timestamp::get))
+    .bind(selection.until.map(domain::time::Timestamp::get))
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Writes down what a replay will send again, from this place on.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn put_items(
+    pool: &PgPool,
+    replay_id: Uuid,
+    first_place: i64,
+    delivery_ids: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into replay_items (replay_id, place, delivery_id)
+         select $1, $2 + t.place - 1, t.delivery_id
+           from unnest($3::uuid[]) with ordinality as t(delivery_id, place)",
+    )
+    .bind(replay_id)
+    .bind(first_place)
+    .bind(delivery_ids)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// A replay whose turn it is; it is locked.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Turn {
+    /// It.
+    pub replay_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// Whether it sends again what was delivered.
+    pub force: bool,
+    /// Deliveries a second.
+    pub rate_per_second: i32,
+    /// Up to when its rate is used up.
+    pub fed_until: Option<DateTime<Utc>>,
+    /// The last event of its stream.
+    pub sequence: i64,
+}
+
+/// Locks the running replay that has waited longest, unless all are locked.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take_turn(connection: &mut PgConnection) -> Result<Option<Turn>, sqlx::Error> {
+    sqlx::query_as(
+        "select replay_id, firm_id, force, rate_per_second, fed_until, sequence from replays
+          where state = 'running' order by fed_until nulls first limit 1 for update skip locked",
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Says up to when the rate of a locked replay is used up.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn feed(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+    until: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("update replays set fed_until = $2 where replay_id = $1")
+        .bind(replay_id)
+        .bind(until)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The next deliveries of a locked replay, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn next_items(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+    limit: i64,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select delivery_id from replay_items
+          where replay_id = $1 and outcome is null order by place limit $2",
+    )
+    .bind(replay_id)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}
+
+/// These deliveries, as they stand.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn replayable(
+    connection: &mut PgConnection,
+    delivery_ids: &[Uuid],
+) -> Result<Vec<Replayable>, sqlx::Error> {
+    sqlx::query_as(replayable!("d.delivery_id = any($1) order by d.created_at, d.delivery_id"))
+        .bind(delivery_ids)
+        .fetch_all(connection)
+        .await
+}
+
+/// Writes down what came of deliveries of replays: triples of replay, delivery and outcome.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn conclude(
+    connection: &mut PgConnection,
+    outcomes: &[(Uuid, Uuid, &'static str)],
+) -> Result<(), sqlx::Error> {
+    if outcomes.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update replay_items i set outcome = t.outcome
+           from unnest($1::uuid[], $2::uuid[], $3::text[]) as t(replay_id, delivery_id, outcome)
+          where i.replay_id = t.replay_id and i.delivery_id = t.delivery_id",
+    )
+    .bind(outcomes.iter().map(|(replay_id, ..)| *replay_id).collect::<Vec<_>>())
+    .bind(outcomes.iter().map(|(_, delivery_id, _)| *delivery_id).collect::<Vec<_>>())
+    .bind(outcomes.iter().map(|(.., outcome)| *outcome).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// How many of a replay's deliveries were queued, and how many skipped.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn totals(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+) -> Result<(i64, i64), sqlx::Error> {
+    sqlx::query_as(
+        "select count(*) filter (where outcome in ('queued', 'delivered', 'failed', 'interrupted',
+                                                   'dropped')),
+                count(*) filter (where outcome not in ('queued', 'delivered', 'failed',
+                                                       'interrupted', 'dropped'))
+           from replay_items where replay_id = $1",
+    )
+    .bind(replay_id)
+    .fetch_one(connection)
+    .await
+}

@@ -1,0 +1,206 @@
+//! Much at once: a firm whose receivers hang, what an outage leaves, receivers that all say "later",
+//! one occurrence for many (cases F3, F4, F5 and F9).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use deliverer::Courier;
+use deliverer::claim::{Claimed, claim, next_due};
+use deliverer::engine::{deliver, turn};
+use domain::pressure::{Caps, Room};
+use serde_json::json;
+use tests::{Receiver, Reply, World, activity};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+fn courier(world: &World, permits: usize, caps: Caps) -> Courier {
+    let mut courier = world.courier().clone();
+    (courier.settings.permits, courier.settings.caps) = (permits, caps);
+    courier
+}
+
+/// F3: all that one firm's receivers do is hang, and it has ten times more than there are permits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
+    let world = World::new().await;
+    let (hog, other) = (world.firm().await, world.firm().await);
+    let (black_hole, receiver) = (Receiver::start().await, Receiver::start().await);
+    black_hole.hold();
+    for hook in 0..10 {
+        world.subscribe(&hog, &black_hole.url(&format!("/{hook}"))).await;
+    }
+    world.subscribe(&other, &receiver.url("/hook")).await;
+    for _ in 0..16 {
+        world.submit(&hog).await;
+    }
+    world.fan_out().await;
+    let (courier, nudge) = (courier(&world, 16, Caps::default()), world.service().store.nudge());
+    let (stop, nudge) = (CancellationToken::new(), nudge.clone());
+    let until = stop.clone();
+    let sending = tokio::spawn(async move { deliver(courier, &nudge, until).await });
+    let patience = Duration::from_secs(8);
+    timeout(patience, black_hole.wait_for(12)).await.unwrap();
+    for sent in 1..=5 {
+        world.submit(&other).await;
+        world.fan_out().await;
+        timeout(patience, receiver.wait_for(sent)).await.unwrap();
+    }
+    assert_eq!(black_hole.received().len(), 12, "none of its own had ended");
+    stop.cancel();
+    black_hole.release();
+    sending.await.unwrap();
+}
+
+/// What is queued in each lane, in the order in which it should go.
+async fn queued(world: &World) -> BTreeMap<Uuid, VecDeque<Uuid>> {
+    let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(
+        "select lane_id, delivery_id from outbox where due_at <= $1 order by due_at, position",
+    )
+    .bind(world.clock.now().get())
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    let mut lanes = BTreeMap::<_, VecDeque<_>>::new();
+    for (lane_id, delivery_id) in rows {
+        lanes.entry(lane_id).or_default().push_back(delivery_id);
+    }
+    lanes
+}
+
+/// Fails unless these are the next of their lanes.
+fn take(lanes: &mut BTreeMap<Uuid, VecDeque<Uuid>>, claimed: &[Claimed]) {
+    for (lane_id, waiting) in lanes {
+        let of_lane = claimed.iter().filter(|one| one.lane_id == *lane_id);
+        let taken: BTreeSet<Uuid> = of_lane.map(|one| one.delivery_id).collect();
+        let oldest: BTreeSet<Uuid> = waiting.drain(..taken.len()).collect();
+        assert_eq!(taken, oldest, "an older one of the lane waits");
+    }
+}
+
+/// How many of these go to the host of these lanes.
+fn to(host_lanes: &[Uuid], claimed: &[Claimed]) -> usize {
+    claimed.iter().filter(|one| host_lanes.contains(&one.lane_id)).count()
+}
+
+/// F4: nobody sends for an hour, and responses come in all the while.
+#[tokio::test]
+async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_oldest_go_first() {
+    let world = World::new().await;
+    let (firms, receiver) = ([world.firm().await, world.firm().await], Receiver::start().await);
+    let asked_to_wait = Reply::status(503).header("retry-after", "7200");
+    let later = world.subscribe(&firms[0], &receiver.url("/later")).await;
+    receiver.reply([asked_to_wait]);
+    world.submit(&firms[0]).await;
+    assert_eq!(world.deliver().await, 1);
+    let (mut one_host, mut other_host) = (vec![later], Vec::new());
+    for firm in &firms {
+        one_host.push(world.subscribe(firm, "http://127.0.0.1:7777/a").await);
+        one_host.push(world.subscribe(firm, "http://127.0.0.1:8888/b").await);
+        other_host.push(world.subscribe(firm, "http://127.0.0.2:7777/c").await);
+    }
+    for _ in 0..6 {
+        for firm in &firms {
+            world.submit(firm).await;
+            world.submit(firm).await;
+        }
+        world.fan_out().await;
+        world.pass(Duration::from_secs(600));
+    }
+
+    let courier = courier(&world, 64, Caps { per_firm_and_host: 5, per_host: 8 });
+    let (mut lanes, room) = (queued(&world).await, Room::of(64));
+    assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
+    let mut rounds = Vec::new();
+    while lanes.values().any(|waiting| !waiting.is_empty()) {
+        let claimed = claim(&courier, &room).await.unwrap();
+        assert!(!claimed.is_empty(), "it drains: {lanes:?}");
+        take(&mut lanes, &claimed);
+        rounds.push((to(&one_host, &claimed), to(&other_host, &claimed)));
+        // All of them arrive before the next claim.
+        let arrived = sqlx::query("delete from outbox where leased_at is not null");
+        arrived.execute(world.pool()).await.unwrap();
+    }
+    assert!(rounds.iter().all(|(one, other)| *one <= 8 && *other <= 8), "{rounds:?}");
+    assert_eq!(rounds[0], (8, 8), "as fast as the limits allow");
+    assert!(claim(&courier, &room).await.unwrap().is_empty(), "the one that was told to wait");
+    let early: Vec<i32> =
+        sqlx::query_scalar("select tries from outbox").fetch_all(world.pool()).await.unwrap();
+    assert_eq!(early, [1]);
+    world.pass(Duration::from_secs(3_600 - 1));
+    assert!(claim(&courier, &room).await.unwrap().is_empty());
+    assert!(next_due(&courier, &room).await.unwrap().is_some());
+    world.pass(Duration::from_secs(1));
+    assert_eq!(claim(&courier, &room).await.unwrap().len(), 1);
+}
+
+/// F5: a wait begins with its own answer, so the second wave is as long as the first, and that is as
+/// long as the permits make it.
+#[tokio::test]
+async fn f5_receivers_that_all_say_later_are_met_by_no_steeper_second_wave() {
+    const DELIVERIES: usize = 160;
+    let world = World::new().await;
+    let receiver = Receiver::start().await;
+    receiver.reply(vec![Reply::status(429).header("retry-after", "60"); DELIVERIES]);
+    for _ in 0..4 {
+        let firm = world.firm().await;
+        world.subscribe(&firm, &receiver.url("/hook")).await;
+        for _ in 0..DELIVERIES / 4 {
+            world.submit(&firm).await;
+        }
+    }
+    world.fan_out().await;
+    let courier = courier(&world, 16, Caps::default());
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for _second in 0..60 {
+        // The permits are out for a second.
+        first.push(turn(&courier).await.unwrap());
+        world.pass(Duration::from_secs(1));
+    }
+    for _second in 0..60 {
+        // Whatever has fallen due goes out, so that nothing but its time holds it back.
+        let mut sent = 0;
+        loop {
+            match turn(&courier).await.unwrap() {
+                0 => break,
+                now => sent += now,
+            }
+        }
+        second.push(sent);
+        world.pass(Duration::from_secs(1));
+    }
+    for wave in [&mut first, &mut second] {
+        wave.retain(|sent| *sent > 0);
+        assert_eq!(wave.iter().sum::<usize>(), DELIVERIES, "{wave:?}");
+    }
+    let (peak, mean) = (second.iter().max().unwrap(), DELIVERIES / second.len());
+    assert!(*peak <= 2 * mean, "{peak} in one second of {second:?}");
+    assert!(second.len() >= first.len(), "{second:?} after {first:?}");
+}
+
+/// F9: a great response with a hundred subscriptions to it.
+#[tokio::test]
+async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for hook in 0..100 {
+        world.subscribe(&firm, &format!("http://127.0.0.1:7777/{hook}")).await;
+    }
+    let answer = "a".repeat(500_000);
+    let data = json!({
+        "response_id": world.id(), "form_id": firm.form, "submitted_at": "2026-11-01T12:00:00Z",
+        "answers": [{"id": "q", "question": "Q?", "type": "long_text", "answer": answer}],
+    });
+    let event = activity(firm.id, "response.submitted", data);
+    assert_eq!(world.report(&[event]).await.status, 202);
+    world.fan_out().await;
+    let wide = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+    let claimed = claim(&courier(&world, 512, wide), &Room::of(512)).await.unwrap();
+    assert_eq!(claimed.len(), 100);
+    let bytes: Vec<_> = claimed.iter().map(|one| &one.body.as_ref().unwrap().bytes).collect();
+    assert!(bytes[0].len() > 1_000_000, "{} bytes", bytes[0].len());
+    assert!(bytes.iter().all(|other| other.as_ptr() == bytes[0].as_ptr()), "one piece of memory");
+    let stored: i64 =
+        sqlx::query_scalar("select count(*) from bodies").fetch_one(world.pool()).await.unwrap();
+    assert_eq!(stored, 1);
+}

@@ -1,0 +1,187 @@
+//! The erasure of a person: every response that names her, wherever it does.
+
+use serde_json::{Value, json};
+use tests::{Firm, Receiver, World, activity, later};
+use uuid::Uuid;
+
+use super::{causes, left, report, submit};
+
+const ANN: &str = "ann@example.com";
+
+/// A response that somebody with this address, or nobody, saved or submitted.
+fn response(firm: &Firm, (kind, response_id): (&str, Uuid), email: &str) -> Value {
+    let time = if kind == "response.saved" { "saved_at" } else { "submitted_at" };
+    let mut data = json!({
+        "response_id": response_id, "form_id": firm.form, "respondent": {"email": email},
+        "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "canary"}],
+    });
+    data[time] = json!("2026-11-01T11:00:00Z");
+    activity(firm.id, kind, data)
+}
+
+fn submitted(firm: &Firm, response_id: Uuid, email: &str) -> Value {
+    response(firm, ("response.submitted", response_id), email)
+}
+
+fn saved(firm: &Firm, response_id: Uuid, email: &str) -> Value {
+    response(firm, ("response.saved", response_id), email)
+}
+
+/// A call on a response, with somebody.
+fn booked(world: &World, firm: &Firm, response_id: Uuid, email: &str) -> Value {
+    let data = json!({
+        "booking_id": world.id(), "response_id": response_id, "title": "Call", "status": "confirmed",
+        "starts_at": "2026-11-02T09:00:00Z", "ends_at": "2026-11-02T09:30:00Z",
+        "duration_min": 30, "time_zone": "Europe/Paris", "location": "", "join_url": "",
+        "invitee": {"name": "Ann", "email": email, "phone": ""},
+    });
+    activity(firm.id, "booking.made", data)
+}
+
+fn scored(firm: &Firm, response_id: Uuid, band: &str) -> Value {
+    let data = json!({"person": "Ann@Example.com", "response_id": response_id, "band": band,
+                      "score": 50});
+    activity(firm.id, "lead.scored", data)
+}
+
+fn person_erased(firm: &Firm) -> Value {
+    activity(firm.id, "person.erased", json!({"email": "ANN@example.com"}))
+}
+
+async fn take(world: &World, batch: &[Value]) {
+    let answer = world.report(batch).await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+}
+
+async fn listening(trigger: &str) -> (World, Firm, Receiver) {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let body = json!({"trigger": trigger, "target_url": receiver.url("/")});
+    assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
+    (world, firm, receiver)
+}
+
+#[tokio::test]
+async fn h1_a_persons_responses_go_and_nobody_elses() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let mine = [submit(&world, &firm, "Ann@Example.com").await, submit(&world, &firm, ANN).await];
+    let bobs = submit(&world, &firm, "bob@example.com").await;
+    let elsewhere = submit(&world, &other, ANN).await;
+    let body = report(&world, &firm, "person.erased", json!({"email": "ANN@example.com"})).await;
+    assert_eq!(body["accepted"], 1);
+    world.erase().await;
+    for response_id in mine {
+        assert_eq!(left(&world, response_id).await, (0, 0));
+    }
+    for response_id in [bobs, elsewhere] {
+        assert_eq!(left(&world, response_id).await, (2, 1));
+    }
+    let again = report(&world, &firm, "person.erased", json!({"email": ANN})).await;
+    assert_eq!(again["accepted"], 1, "by another id it is another erasure");
+    let events: Vec<String> = sqlx::query_scalar(
+        "select event_type from events where aggregate_type in ('Response', 'Person')
+          order by position",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(events, ["ResponseErased", "ResponseErased", "PersonErased", "PersonErased"]);
+}
+
+/// The response says nothing of her: the call does.
+#[tokio::test]
+async fn h1_a_call_with_an_erased_person_stayed_and_was_told_of() {
+    let (world, firm, receiver) = listening("booking_made").await;
+    let response_id = world.id();
+    take(&world, &[submitted(&firm, response_id, "")]).await;
+    take(&world, &[booked(&world, &firm, response_id, ANN)]).await;
+    world.fan_out().await;
+    take(&world, &[person_erased(&firm)]).await;
+    world.erase().await;
+    world.deliver().await;
+    assert!(receiver.received().is_empty());
+    assert_eq!(causes(&world).await, ["source_erased"]);
+    assert_eq!(left(&world, response_id).await, (0, 0));
+}
+
+/// Who began it was forgotten when it was submitted under another address, or under none.
+#[tokio::test]
+async fn h1_a_response_an_erased_person_began_stayed_when_another_ended_it() {
+    let (world, firm, receiver) = listening("partial_submission").await;
+    let ends = ["", "bob@example.com"].map(|email| (world.id(), email));
+    for (response_id, _) in ends {
+        take(&world, &[saved(&firm, response_id, ANN)]).await;
+    }
+    world.pass(std::time::Duration::from_secs(3_600));
+    world.time_out().await;
+    world.deliver().await;
+    assert_eq!(receiver.received().len(), 2);
+    for (response_id, email) in ends {
+        take(&world, &[submitted(&firm, response_id, email)]).await;
+    }
+    take(&world, &[person_erased(&firm)]).await;
+    world.erase().await;
+    for (response_id, _) in ends {
+        assert_eq!(left(&world, response_id).await, (0, 0));
+    }
+}
+
+/// Hot or not, and also where the score is known before the response.
+#[tokio::test]
+async fn h1_a_response_an_erased_person_is_the_lead_of_stayed() {
+    let (world, firm, receiver) = listening("lead_hot").await;
+    let (cold, hot, late) = (world.id(), world.id(), world.id());
+    take(&world, &[submitted(&firm, cold, ""), submitted(&firm, hot, "")]).await;
+    take(&world, &[scored(&firm, cold, "cold"), scored(&firm, hot, "hot")]).await;
+    take(&world, &[scored(&firm, late, "warm"), person_erased(&firm)]).await;
+    take(&world, &[submitted(&firm, late, "")]).await;
+    world.erase().await;
+    world.deliver().await;
+    assert!(receiver.received().is_empty());
+    for response_id in [cold, hot, late] {
+        assert_eq!(left(&world, response_id).await, (0, 0));
+    }
+}
+
+/// What is named and erased in one batch, wherever it is named, whatever is said after that.
+#[tokio::test]
+async fn h1_a_person_named_and_erased_in_one_batch_stayed() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let (began, called, scored_on) = (world.id(), world.id(), world.id());
+    let batch = [
+        saved(&firm, began, ANN),
+        submitted(&firm, began, ""),
+        submitted(&firm, called, "bob@example.com"),
+        booked(&world, &firm, called, ANN),
+        submitted(&firm, scored_on, ""),
+        scored(&firm, scored_on, "warm"),
+        person_erased(&firm),
+        booked(&world, &firm, began, ANN),
+    ];
+    take(&world, &batch).await;
+    world.erase().await;
+    for response_id in [began, called, scored_on] {
+        assert_eq!(left(&world, response_id).await, (0, 0));
+    }
+}
+
+/// On a response that is there it is new, and goes with the next erasure; on an erased one it is
+/// ignored.
+#[tokio::test]
+async fn h1_what_names_a_person_after_her_erasure_is_new_unless_the_response_was_erased() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let (hers, bobs) = (world.id(), submit(&world, &firm, "bob@example.com").await);
+    take(&world, &[submitted(&firm, hers, ANN)]).await;
+    take(&world, &[person_erased(&firm)]).await;
+    world.erase().await;
+    for response_id in [hers, bobs] {
+        take(&world, &[later(booked(&world, &firm, response_id, ANN), 1)]).await;
+    }
+    assert_eq!((left(&world, hers).await, left(&world, bobs).await), ((0, 0), (4, 1)));
+    take(&world, &[person_erased(&firm)]).await;
+    world.erase().await;
+    assert_eq!(left(&world, bobs).await, (0, 0));
+}

@@ -1,0 +1,108 @@
+//! E15: the disk of the log and of the outbox is full. PostgreSQL's refusal (SQLSTATE 53100) is made
+//! by triggers; what it refuses is counted, by a sequence that no rollback puts back.
+
+use std::time::Duration;
+
+use deliverer::claim::{Claimed, claim};
+use deliverer::engine::deliver;
+use deliverer::fan_out::FanOut;
+use deliverer::outgoing::Exchange;
+use deliverer::record::{Finished, record};
+use domain::answer::Answer;
+use domain::pressure::Room;
+use eventstore::worker::run;
+use futures::future::join;
+use serde_json::json;
+use sqlx::Executor;
+use tests::{Receiver, World};
+use tokio_util::sync::CancellationToken;
+
+const FULL: &str = "
+    create sequence refused;
+    create function disk_full() returns trigger language plpgsql as $$ begin
+        perform nextval('refused');
+        raise exception 'could not extend file: No space left on device'
+            using errcode = 'disk_full';
+    end $$;
+    create trigger disk_full before insert on events
+        for each statement execute function disk_full();
+    create trigger disk_full before insert or update or delete on outbox
+        for each statement execute function disk_full()";
+
+const ROOM_AGAIN: &str = "
+    drop trigger disk_full on events;
+    drop trigger disk_full on outbox";
+
+async fn refused(world: &World) -> i64 {
+    sqlx::query_scalar("select last_value from refused").fetch_one(world.pool()).await.unwrap()
+}
+
+/// Tries of all that is queued, as the outbox counts them.
+async fn tries(world: &World) -> Vec<i32> {
+    let tries = sqlx::query_scalar("select tries from outbox order by tries");
+    tries.fetch_all(world.pool()).await.unwrap()
+}
+
+fn answered(world: &World, claimed: &Claimed) -> Finished {
+    let exchange = Exchange {
+        answer: Answer::Status(200),
+        retry_after: None,
+        hops: Vec::new(),
+        snippet: Vec::new(),
+        connected: true,
+    };
+    Finished { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_there_is_room() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.fan_out().await;
+    let under_way = claim(world.courier(), &Room::of(1)).await.unwrap();
+    world.submit(&firm).await;
+    world.fan_out().await;
+    world.submit(&firm).await;
+    world.pool().execute(FULL).await.unwrap();
+
+    let hook = json!({"target_url": receiver.url("/more"), "trigger": "form_submitted"});
+    let made = world.call(&firm.key, "POST", "/hooks", hook.clone()).await;
+    let taken_in = world.report(&[super::submitted(&firm, world.id())]).await;
+    for answer in [made, taken_in] {
+        assert_eq!(answer.code(), (503, "unavailable"));
+        assert_eq!(answer.headers["retry-after"], "1");
+    }
+    for path in ["/me", "/forms", "/hooks", "/triggers/form_submitted/sample"] {
+        assert_eq!(world.get(&firm, path).await.status, 200, "{path}");
+    }
+    let answers = [answered(&world, &under_way[0])];
+    assert!(record(world.courier(), &answers).await.unwrap_err().may_pass());
+
+    let (stop, nudge) = (CancellationToken::new(), world.service().store.nudge().clone());
+    let fan_out = FanOut::new(world.courier().clone(), world.system.fence.clone());
+    let fanning_out = tokio::spawn(run(fan_out, nudge.subscribe(), stop.clone()));
+    let (courier, until) = (world.courier().clone(), stop.clone());
+    let sending = tokio::spawn(async move { deliver(courier, &nudge, until).await });
+    let before = refused(&world).await;
+    let looked_at = async { while refused(&world).await < before + 4 {} };
+    tokio::time::timeout(Duration::from_secs(30), looked_at).await.unwrap();
+    assert_eq!((receiver.received().len(), tries(&world).await), (0, vec![0, 1]));
+
+    world.pool().execute(ROOM_AGAIN).await.unwrap();
+    record(world.courier(), &answers).await.unwrap();
+    let sent = tokio::time::timeout(Duration::from_secs(30), receiver.wait_for(2)).await.unwrap();
+    assert_eq!(sent.len(), 2, "the one that was queued, and the one that was not yet");
+    assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
+    stop.cancel();
+    let (fanned_out, delivered) = join(fanning_out, sending).await;
+    fanned_out.and(delivered).unwrap();
+    world.project().await;
+    let states: Vec<(String, i64)> =
+        sqlx::query_as("select state, count(*) from deliveries group by state")
+            .fetch_all(world.pool())
+            .await
+            .unwrap();
+    assert_eq!(states, [("delivered".to_owned(), 3)]);
+}

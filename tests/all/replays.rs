@@ -1,0 +1,288 @@
+//! Replays (ruling 31): what has ended is sent once more, under the same ids and with the same bytes.
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, Role};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+/// A world with an operator, a firm with a subscription, and a receiver.
+struct Scene {
+    world: World,
+    firm: Firm,
+    hook: Uuid,
+    receiver: Receiver,
+    token: String,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
+        let token =
+            tokens::create(world.service(), "operator", Role::Operator).await.unwrap().token;
+        Self { world, firm, hook, receiver, token }
+    }
+
+    /// So many deliveries that end at once with this status.
+    async fn ended(&self, count: usize, status: u16) -> Vec<Uuid> {
+        self.receiver.reply((0..count).map(|_| Reply::status(status)));
+        let before = self.receiver.received().len();
+        for _ in 0..count {
+            self.world.submit(&self.firm).await;
+        }
+        assert_eq!(self.world.deliver().await, count);
+        self.receiver.received()[before..]
+            .iter()
+            .map(|request| request.header("x-service-delivery").parse().unwrap())
+            .collect()
+    }
+
+    async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/internal/v1/replays{path}"))
+            .header("authorization", format!("Bearer {}", self.token))
+            .body(body)
+            .unwrap();
+        self.world.internal(request).await
+    }
+
+    /// Begins a replay; its id.
+    async fn start(&self, mut order: Value) -> Answer {
+        order["firm_id"] = json!(self.firm.id);
+        order["reason"] = json!("the receiver was down");
+        self.call("POST", "", order).await
+    }
+
+    /// Sends what is to be sent again; how many that were.
+    async fn send(&self) -> usize {
+        let mut sent = 0;
+        for _ in 0..5 {
+            self.world.replay().await;
+            sent += self.world.deliver().await;
+            self.world.pass(Duration::from_secs(1));
+        }
+        sent
+    }
+
+    async fn show(&self, begun: &Answer) -> Value {
+        let id = begun.body["id"].as_str().unwrap();
+        self.call("GET", &format!("/{id}"), Value::Null).await.body
+    }
+}
+
+#[tokio::test]
+async fn g8_a_failed_delivery_is_sent_once_more_with_the_same_bytes() {
+    let scene = Scene::new().await;
+    let failed = scene.ended(1, 404).await;
+    let begun = scene.start(json!({})).await;
+    assert_eq!((begun.status.as_u16(), &begun.body["selected"]), (202, &json!(1)));
+    assert_eq!(scene.send().await, 1);
+    let received = scene.receiver.received();
+    let [first, second] = &received[..] else { panic!("{} requests", received.len()) };
+    assert_eq!(first.body, second.body);
+    for same in ["x-service-delivery", "idempotency-key", "x-service-hook", "x-service-event"] {
+        assert_eq!(first.header(same), second.header(same));
+    }
+    let (state, outcomes) = scene.world.history(failed[0]).await;
+    assert_eq!(
+        (state.as_str(), outcomes),
+        ("delivered", vec!["failed".into(), "delivered".into()])
+    );
+    let shown = scene.show(&begun).await;
+    assert_eq!(
+        (&shown["state"], &shown["outcomes"]),
+        (&json!("finished"), &json!({"delivered": 1}))
+    );
+    assert_eq!(scene.send().await, 0, "once");
+}
+
+#[tokio::test]
+async fn a_replay_that_is_not_answered_with_success_changes_nothing() {
+    let scene = Scene::new().await;
+    let failed = scene.ended(1, 404).await;
+    for (status, tries) in [(503, 2), (410, 3), (410, 4)] {
+        scene.receiver.reply([Reply::status(status)]);
+        let begun = scene.start(json!({})).await;
+        assert_eq!(scene.send().await, 1, "{status}");
+        let (state, outcomes) = scene.world.history(failed[0]).await;
+        assert_eq!((state.as_str(), outcomes.len()), ("failed", tries), "{status}");
+        assert_eq!(outcomes.last().unwrap(), "failed");
+        assert_eq!(scene.show(&begun).await["outcomes"], json!({"failed": 1}));
+    }
+    scene.world.pass(Duration::from_secs(86_400));
+    assert_eq!(scene.send().await, 0, "no retries");
+    let hooks = scene.world.get(&scene.firm, "/hooks").await;
+    assert_eq!(hooks.body[0]["id"], json!(scene.hook), "410s of replays do not count");
+}
+
+/// A success in a replay resets the count of 410s.
+#[tokio::test]
+async fn a_replay_that_arrives_resets_the_count_of_410s() {
+    let scene = Scene::new().await;
+    scene.ended(1, 410).await;
+    scene.start(json!({})).await;
+    assert_eq!(scene.send().await, 1);
+    scene.ended(1, 410).await;
+    let hooks = scene.world.get(&scene.firm, "/hooks").await;
+    assert_eq!(hooks.body[0]["id"], json!(scene.hook), "one in a row");
+}
+
+#[tokio::test]
+async fn g9_what_was_delivered_is_sent_again_only_by_force() {
+    let scene = Scene::new().await;
+    let delivered = scene.ended(2, 200).await;
+    let order = json!({"delivery_ids": delivered});
+    let begun = scene.start(order.clone()).await;
+    assert_eq!(begun.body["selected"], 0);
+    assert_eq!(begun.body["skipped_counts"], json!({"delivered": 2}));
+    assert_eq!(scene.send().await, 0);
+    let mut forced = order;
+    forced["force"] = json!(true);
+    scene.start(forced).await;
+    scene.receiver.reply([Reply::status(500)]);
+    assert_eq!(scene.send().await, 2);
+    for id in delivered {
+        assert_eq!(scene.world.history(id).await.0, "delivered", "what has arrived has arrived");
+    }
+}
+
+/// G10, and the other reasons: each is said, and nothing of it is sent.
+#[tokio::test]
+async fn g10_what_cannot_be_sent_again_is_skipped_with_its_reason() {
+    let scene = Scene::new().await;
+    let removed = world_hook(&scene).await;
+    let failed = scene.ended(1, 404).await;
+    let pending = scene.ended(1, 503).await;
+    let order = json!({"delivery_ids": [failed[0], pending[0]]});
+    let begun = scene.start(order).await;
+    assert_eq!(begun.body["skipped"], json!([{"delivery_id": pending[0], "why": "pending"}]));
+
+    // Erased and removed between the request and its turn.
+    let path = format!("/hooks/{removed}");
+    assert_eq!(scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    let hook = format!("/hooks/{}", scene.hook);
+    assert_eq!(scene.world.call(&scene.firm.key, "DELETE", &hook, Value::Null).await.status, 200);
+    let before = scene.receiver.received().len();
+    assert_eq!(scene.send().await, 0);
+    assert_eq!(scene.receiver.received().len(), before);
+    assert_eq!(scene.show(&begun).await["outcomes"], json!({"hook_removed": 1}));
+    let begun = scene.start(json!({})).await;
+    assert_eq!(begun.body["skipped_counts"], json!({"hook_removed": 1}));
+}
+
+async fn world_hook(scene: &Scene) -> Uuid {
+    let body = json!({"target_url": scene.receiver.url("/other"), "trigger": "report_sent"});
+    let answer = scene.world.call(&scene.firm.key, "POST", "/hooks", body).await;
+    answer.body["id"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_was_erased_or_purged_is_not_sent_again() {
+    let scene = Scene::new().await;
+    let failed = scene.ended(2, 404).await;
+    let begun = scene.start(json!({})).await;
+    let response: Uuid =
+        sqlx::query_scalar("select response_id from deliveries where delivery_id = $1")
+            .bind(failed[0])
+            .fetch_one(scene.world.pool())
+            .await
+            .unwrap();
+    let erased = activity(scene.firm.id, "response.erased", json!({"response_id": response}));
+    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    scene.world.erase().await;
+    assert_eq!(scene.send().await, 1);
+    let shown = scene.show(&begun).await;
+    assert_eq!(shown["outcomes"], json!({"delivered": 1, "source_erased": 1}));
+    scene.world.pass(Duration::from_secs(31 * 86_400));
+    scene.world.purge().await;
+    let begun = scene.start(json!({"delivery_ids": failed, "force": true})).await;
+    let counts = json!({"source_erased": 1, "body_purged": 1});
+    assert_eq!(begun.body["skipped_counts"], counts);
+}
+
+/// G11 in small: no faster than asked for, held, resumed, ended by hand.
+#[tokio::test]
+async fn g11_a_replay_keeps_its_rate_and_can_be_held_and_ended() {
+    let scene = Scene::new().await;
+    scene.ended(12, 404).await;
+    let begun = scene.start(json!({"rate_per_second": 2})).await;
+    assert_eq!(begun.body["seconds"], 6);
+    let id = begun.body["id"].as_str().unwrap().to_owned();
+    let turn = async || {
+        scene.world.pass(Duration::from_secs(1));
+        scene.world.replay().await;
+        scene.world.deliver().await
+    };
+    assert_eq!((turn().await, turn().await), (2, 2));
+    let paused = scene.call("POST", &format!("/{id}/pause"), Value::Null).await;
+    assert_eq!(paused.body["state"], "paused");
+    assert_eq!((turn().await, turn().await), (0, 0));
+    let resumed = scene.call("POST", &format!("/{id}/resume"), Value::Null).await;
+    assert_eq!(resumed.body["state"], "running");
+    assert_eq!(turn().await, 2);
+    let stopped = scene.call("DELETE", &format!("/{id}"), Value::Null).await;
+    assert_eq!(stopped.body["state"], "stopped");
+    assert_eq!((turn().await, turn().await), (0, 0));
+    let outcomes = &scene.show(&begun).await["outcomes"];
+    assert_eq!(outcomes, &json!({"delivered": 6, "waiting": 6}));
+    let refused = scene.call("POST", &format!("/{id}/resume"), Value::Null).await;
+    assert_eq!(refused.code(), (409, "replay_ended"));
+    let rest = scene.start(json!({})).await;
+    assert_eq!(rest.body["selected"], 6, "what was not sent is still failed");
+}
+
+/// Of two replays of one delivery one sends it; claims race for the turns too.
+#[tokio::test]
+async fn a_delivery_is_in_one_open_replay_at_most() {
+    let scene = Scene::new().await;
+    scene.ended(4, 404).await;
+    let (one, two) = (scene.start(json!({})).await, scene.start(json!({})).await);
+    tokio::join!(scene.world.replay(), scene.world.replay());
+    scene.world.pass(Duration::from_secs(1));
+    tokio::join!(scene.world.replay(), scene.world.replay());
+    assert_eq!(scene.world.deliver().await, 4);
+    let (one, two) = (scene.show(&one).await, scene.show(&two).await);
+    let of = |shown: &Value, what: &str| shown["outcomes"][what].as_u64().unwrap_or_default();
+    assert_eq!(of(&one, "delivered") + of(&two, "delivered"), 4);
+    assert_eq!(of(&one, "replaying") + of(&two, "replaying"), 4);
+}
+
+#[tokio::test]
+async fn a_replay_needs_a_reason_and_an_operator() {
+    let scene = Scene::new().await;
+    let order = json!({"firm_id": scene.firm.id, "reason": "a test"});
+    let with = |field: &str, value: Value| {
+        let mut order = order.clone();
+        order[field] = value;
+        order
+    };
+    for (order, expected) in [
+        (with("reason", json!(" ")), (400, "invalid_request")),
+        (with("reason", json!("a".repeat(201))), (400, "invalid_request")),
+        (with("rate_per_second", json!(0)), (400, "invalid_request")),
+        (with("rate_per_second", json!(5_001)), (400, "invalid_request")),
+        (with("state", json!("gone")), (400, "invalid_request")),
+        (with("trigger", json!("gone")), (400, "invalid_request")),
+        (with("since", json!("yesterday")), (400, "invalid_request")),
+        (with("delivery_ids", json!(["1"])), (400, "invalid_request")),
+        (with("surprise", json!(1)), (400, "invalid_request")),
+        (with("firm_id", json!(scene.world.id())), (404, "firm_not_found")),
+    ] {
+        assert_eq!(scene.call("POST", "", order.clone()).await.code(), expected, "{order}");
+    }
+    let unknown = format!("/{}", scene.world.id());
+    assert_eq!(scene.call("GET", &unknown, Value::Null).await.code(), (404, "replay_not_found"));
+    assert_eq!(scene.call("GET", "/x", Value::Null).await.code(), (404, "replay_not_found"));
+    let by_product = Request::post("/internal/v1/replays").body(Body::from(order.to_string()));
+    let refused = scene.world.internal(by_product.unwrap()).await;
+    assert_eq!(refused.code(), (403, "forbidden"));
+    let dry = scene.call("POST", "", with("dry_run", json!(true))).await;
+    assert_eq!((dry.status.as_u16(), &dry.body["id"]), (200, &Value::Null));
+}

@@ -1,0 +1,117 @@
+//! `partial_submission`: an hour after the last answer, unless somebody goes on.
+
+use super::*;
+
+#[tokio::test]
+async fn an_unfinished_response_is_told_of_an_hour_after_its_last_answer() {
+    let story = Story::begin().await;
+    story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
+    story.world.pass(HOUR / 2);
+    story.report(&[story.saved("2026-11-01T12:20:00.500Z")]).await;
+    story.world.pass(HOUR - Duration::from_millis(1));
+    story.world.time_out().await;
+    assert!(story.arrived().await.is_empty(), "an hour after the last answer, not the first");
+    story.world.pass(Duration::from_millis(1));
+    story.world.time_out().await;
+    let arrived = story.arrived().await;
+    let [partial] = &arrived[..] else { panic!("once") };
+    assert_eq!(partial.header("x-service-event"), "partial_submission");
+    let payload = partial.json();
+    assert_eq!(payload["response"]["submitted_at"], "2026-11-01T12:20:00.500Z");
+    assert_eq!(payload["response"]["ending"], "");
+    let about = json!({"last_answer_at": "2026-11-01T12:20:00.500Z", "answered": 1});
+    assert_eq!(payload["partial"], about);
+    story.report(&[story.saved("2026-11-01T13:30:00Z")]).await;
+    story.world.pass(2 * HOUR);
+    story.world.time_out().await;
+    assert_eq!(story.events().await, ["partial_submission"], "once");
+    story.report(&[story.submitted()]).await;
+    assert_eq!(story.events().await, ["partial_submission", "form_submitted"]);
+}
+
+/// Whoever answered nothing yet, or finished in time, left nothing unfinished.
+#[tokio::test]
+async fn a_response_finished_in_time_or_not_begun_is_no_partial() {
+    let story = Story::begin().await;
+    let opened = json!({"response_id": story.world.id(), "form_id": story.firm.form,
+                        "saved_at": "2026-11-01T11:50:00Z"});
+    story.report(&[story.event("response.saved", opened)]).await;
+    story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
+    story.world.pass(HOUR - Duration::from_millis(1));
+    story.report(&[story.submitted()]).await;
+    story.world.pass(2 * HOUR);
+    story.world.time_out().await;
+    assert_eq!(story.events().await, ["form_submitted"]);
+}
+
+/// Ruling 27: submitted after the timer and before the first try: cancelled as `finished_later`.
+#[tokio::test]
+async fn a_partial_that_is_finished_before_its_first_try_is_cancelled() {
+    let story = Story::begin().await;
+    story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
+    story.world.pass(HOUR);
+    story.world.time_out().await;
+    story.world.fan_out().await;
+    story.report(&[story.submitted()]).await;
+    assert_eq!(story.events().await, ["form_submitted"]);
+    let causes: Vec<(String, String)> =
+        sqlx::query_as("select trigger, cause from deliveries where state = 'cancelled'")
+            .fetch_all(story.world.pool())
+            .await
+            .unwrap();
+    assert_eq!(causes, [("partial_submission".to_owned(), "finished_later".to_owned())]);
+}
+
+/// The timer and the submission at the same instant, 500 seeds: the submission always counts, the
+/// partial only if its commit came first, and then it is cancelled before its first try.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_was_first() {
+    let mut story = Story::begin().await;
+    let mut firsts = 0;
+    for seed in 0..500_u32 {
+        story.response = story.world.id();
+        story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
+        story.world.pass(HOUR);
+        let timer = async {
+            for _ in 0..seed % 7 {
+                tokio::task::yield_now().await;
+            }
+            story.world.time_out().await;
+        };
+        let submission = async {
+            for _ in 0..(seed / 7) % 7 {
+                tokio::task::yield_now().await;
+            }
+            story.report(&[story.submitted()]).await;
+        };
+        tokio::join!(timer, submission);
+        let order: Vec<String> = sqlx::query_scalar(
+            "select payload -> 'OccurrenceRecorded' ->> 'trigger' from events
+              where aggregate_type = 'Occurrence'
+                and payload -> 'OccurrenceRecorded' ->> 'response_id' = $1 order by position",
+        )
+        .bind(story.response.to_string())
+        .fetch_all(story.world.pool())
+        .await
+        .unwrap();
+        firsts += usize::from(order.len() == 2);
+        assert!(
+            order == ["form_submitted"] || order == ["partial_submission", "form_submitted"],
+            "seed {seed}: {order:?}"
+        );
+    }
+    assert!((1..500).contains(&firsts), "both came about: {firsts}");
+    story.world.deliver().await;
+    let told: Vec<(String, String, i64)> = sqlx::query_as(
+        "select trigger, state, count(*) from deliveries group by 1, 2 order by 1, 2",
+    )
+    .fetch_all(story.world.pool())
+    .await
+    .unwrap();
+    let partials = i64::try_from(firsts).unwrap();
+    let expected = [
+        ("form_submitted".to_owned(), "delivered".to_owned(), 500),
+        ("partial_submission".to_owned(), "cancelled".to_owned(), partials),
+    ];
+    assert_eq!(told, expected);
+}

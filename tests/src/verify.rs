@@ -1,0 +1,59 @@
+//! Whether the log is what it was: each event's digest against its row.
+
+use chrono::{DateTime, Utc};
+use eventstore::{Digested, digest};
+use serde_json::Value;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::world::World;
+
+#[derive(FromRow)]
+struct Row {
+    position: i64,
+    aggregate_id: String,
+    aggregate_type: String,
+    event_id: Uuid,
+    event_type: String,
+    event_version: String,
+    firm_id: Uuid,
+    metadata: Value,
+    payload: Value,
+    recorded_at: DateTime<Utc>,
+    sequence: i64,
+    digest: Vec<u8>,
+}
+
+impl Row {
+    fn holds(&self) -> bool {
+        let digested = Digested {
+            aggregate_id: &self.aggregate_id,
+            aggregate_type: &self.aggregate_type,
+            event_id: self.event_id,
+            event_type: &self.event_type,
+            event_version: &self.event_version,
+            firm_id: self.firm_id,
+            metadata: &self.metadata,
+            payload: &self.payload,
+            recorded_at: self.recorded_at.into(),
+            sequence: self.sequence,
+        };
+        digest(&digested).unwrap().as_slice() == self.digest
+    }
+}
+
+impl World {
+    /// How many events the log has, and the positions of those that are not what they were.
+    pub async fn verify_log(&self) -> (usize, Vec<i64>) {
+        let rows: Vec<Row> = sqlx::query_as(
+            "select position, aggregate_id, aggregate_type, event_id, event_type, event_version,
+                    firm_id, metadata, payload, recorded_at, sequence, digest
+               from events order by position",
+        )
+        .fetch_all(self.pool())
+        .await
+        .unwrap();
+        let broken = rows.iter().filter(|row| !row.holds()).map(|row| row.position).collect();
+        (rows.len(), broken)
+    }
+}
