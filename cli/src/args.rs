@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use mailer::{Sender, SmtpUrl};
 use uuid::Uuid;
 
+use crate::audit::args::{Audit, Hooks};
 use crate::generate::MadeUp;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
@@ -44,6 +45,10 @@ pub struct Place {
     /// directory, made when there is none.
     #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
+    /// Where signed checkpoints of the audit log are kept; by default in the data directory. Best where
+    /// this machine can only add to it.
+    #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
+    pub checkpoints_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,6 +78,12 @@ pub(crate) enum Command {
     /// List deliveries, and show one with its history.
     #[command(subcommand)]
     Deliveries(Deliveries),
+    /// List and explain subscriptions, removed ones too.
+    #[command(subcommand)]
+    Hooks(Hooks),
+    /// List, export, sign and verify the audit log.
+    #[command(subcommand)]
+    Audit(Audit),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(Openapi),
 }
@@ -92,6 +103,8 @@ impl Command {
             | Self::Tokens(_)
             | Self::Secrets(_)
             | Self::Deliveries(_)
+            | Self::Hooks(_)
+            | Self::Audit(_)
             | Self::Openapi(_) => "warn",
         }
     }

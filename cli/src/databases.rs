@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use auditor::{Checkpoints, Keys, Notary};
 use cluster::Cluster;
 use eventstore::may_pass;
 use sqlx::postgres::PgConnectOptions;
@@ -113,6 +114,14 @@ impl Databases {
         Ok(())
     }
 
+    /// Lets go of the private cluster.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        match self.cluster {
+            Some(cluster) => Ok(cluster.stop().await?),
+            None => Ok(()),
+        }
+    }
+
     const fn both(&self) -> [(&'static str, &PgConnectOptions); 2] {
         [("the main database", &self.main), ("the keyring", &self.keyring)]
     }
@@ -165,6 +174,16 @@ impl Place {
     /// Where mails go that no server takes.
     pub(crate) fn mails(&self) -> PathBuf {
         self.data_dir().join("mails")
+    }
+
+    /// Who signs checkpoints, and where they are kept.
+    pub(crate) fn notary(&self) -> Notary {
+        let folder = self.checkpoints_dir.clone();
+        let folder = folder.unwrap_or_else(|| self.data_dir().join("checkpoints"));
+        Notary {
+            keys: Keys::in_folder(self.data_dir().join("audit-keys")),
+            checkpoints: Checkpoints::in_folder(folder),
+        }
     }
 
     /// The key that wraps all data keys: as given, or from its file, made when there is none.

@@ -2,6 +2,7 @@
 //! other room; no room knows it.
 
 mod args;
+mod audit;
 mod databases;
 mod demo;
 mod doors;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, Place};
 
 /// Runs the command line.
 #[must_use]
@@ -41,14 +42,24 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return fail(&error.into()),
     };
     match runtime.block_on(run(arguments)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => fail(&error),
     }
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let place = &arguments.place;
     match arguments.command {
+        Command::Audit(command) => audit::run(place, command).await,
+        command => run_plain(place, command).await.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// A command that succeeds or fails, and nothing between.
+async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Audit(command) => audit::run(place, command).await.map(drop),
+        Command::Hooks(command) => audit::hooks(place, command).await,
         Command::Demo(demo) => demo::run(place, &demo).await,
         Command::Serve(serve) => serve::run(place, &serve).await,
         Command::Migrate => operate::migrate(place).await,

@@ -16,7 +16,7 @@ use crate::args::{Deliveries, Firms, Json, Keys, Secrets, TokenRole, Tokens};
 use crate::wiring::{self, Place, System};
 
 /// Who the command line acts as.
-const OPERATOR: Actor = Actor::Operator(Uuid::nil());
+pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
 pub(crate) async fn migrate(place: &Place) -> anyhow::Result<()> {
     wiring::open(place).await?.stop().await?;
@@ -171,7 +171,7 @@ fn attempt(row: &deliveries::AttemptRow) -> Value {
 }
 
 /// One JSON array, or a line each with these fields.
-fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
+pub(crate) fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
     if json {
         return say(&format!("{:#}", Value::Array(items)));
     }
@@ -189,7 +189,7 @@ fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
 }
 
 /// A line for whoever reads along; one who has read enough (`| head`) ends the command quietly.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
@@ -197,6 +197,6 @@ fn say(line: &str) {
 
 /// What the API would answer, as a line at the terminal.
 #[expect(clippy::needless_pass_by_value, reason = "the form of map_err")]
-fn refused(error: api::Error) -> anyhow::Error {
+pub(crate) fn refused(error: api::Error) -> anyhow::Error {
     anyhow::anyhow!("{error}")
 }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use auditor::Checkpointer;
 use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
 use deliverer::erase::{self, Erase};
@@ -14,10 +15,12 @@ use door::Tls;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, crash, relay};
 use inviter::{Inviter, TakeOver};
+use projector::audit::AuditLog;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use projector::housekeeping::Housekeeping;
 use projector::partials::Partials;
+use projector::seals::Seals;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
@@ -118,6 +121,15 @@ fn spawn_workers(
     if matches!(role, Role::All | Role::Projector) {
         let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries);
         tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
+        let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
+        tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
+        let seals = Seals::new(store.clone(), system.fence.clone());
+        tasks.spawn(run_worker(seals, Nudge::default().subscribe(), stop.clone()));
+        if let Some(notary) = &system.notary {
+            let (clock, entropy) = (system.service.clock.clone(), system.service.entropy.clone());
+            let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
+            tasks.spawn(run_worker(hourly, Nudge::default().subscribe(), stop.clone()));
+        }
         let partials = Partials::new(store.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(partials, Nudge::default().subscribe(), stop.clone()));
         let housekeeping = Housekeeping::new(pool.clone(), system.service.clock.clone());

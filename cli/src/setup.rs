@@ -44,6 +44,7 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: Patience::default(),
+        notary: Some(place.notary()),
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::{Names, Service};
+use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{Outgoing, OutgoingConfig};
@@ -48,6 +49,8 @@ pub struct System {
     pub courier: Courier,
     /// How far the log is settled.
     pub fence: Fence,
+    /// Who takes checkpoints, if this process does.
+    pub notary: Option<Notary>,
     cluster: Option<Cluster>,
 }
 
@@ -69,6 +72,8 @@ pub struct Setup {
     pub sender: Sender,
     /// How long a call waits for another that sends the same invite.
     pub patience: Patience,
+    /// Who takes checkpoints, if this process does.
+    pub notary: Option<Notary>,
 }
 
 impl Setup {
@@ -87,6 +92,7 @@ impl Setup {
             mailer: Mailer::files(mails),
             sender: SENDER.parse().context("the sender of mails")?,
             patience: Patience::default(),
+            notary: None,
         })
     }
 }
@@ -169,7 +175,7 @@ impl System {
             wrong_keys: Arc::default(),
             base_url: setup.base_url.into(),
         };
-        Ok(Self { service, courier, fence, cluster: None })
+        Ok(Self { service, courier, fence, notary: setup.notary, cluster: None })
     }
 
     /// The main database.

@@ -135,6 +135,7 @@ impl<'a> Changes<'a> {
                 | Event::Invite(_)
                 | Event::Person(_)
                 | Event::Response(_)
+                | Event::Reading(_)
                 | Event::Replay(_) => {}
             }
         }

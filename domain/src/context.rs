@@ -17,6 +17,8 @@ pub enum Actor {
     Member(Uuid),
     /// A person who runs the service, by the token used; nil for the command line.
     Operator(Uuid),
+    /// A person who reads what happened, by the token used.
+    Auditor(Uuid),
     /// The product, reporting activity, by the token used; nil for the command line.
     Product(Uuid),
     /// The receiver of a subscription's deliveries, by its answer.
@@ -33,6 +35,7 @@ impl fmt::Display for Actor {
             Self::Key(id) => write!(f, "key:{id}"),
             Self::Member(id) => write!(f, "member:{id}"),
             Self::Operator(id) => write!(f, "operator:{id}"),
+            Self::Auditor(id) => write!(f, "auditor:{id}"),
             Self::Product(id) => write!(f, "product:{id}"),
             Self::Receiver(id) => write!(f, "receiver:{id}"),
             Self::Person(id) => write!(f, "person:{id}"),
@@ -54,6 +57,7 @@ impl FromStr for Actor {
             "key" => Ok(Self::Key(id)),
             "member" => Ok(Self::Member(id)),
             "operator" => Ok(Self::Operator(id)),
+            "auditor" => Ok(Self::Auditor(id)),
             "product" => Ok(Self::Product(id)),
             "receiver" => Ok(Self::Receiver(id)),
             "person" => Ok(Self::Person(id)),
@@ -173,6 +177,7 @@ mod tests {
             Actor::Key(Uuid::from_u128(1)),
             Actor::Member(Uuid::from_u128(2)),
             Actor::Operator(Uuid::nil()),
+            Actor::Auditor(Uuid::from_u128(8)),
             Actor::Product(Uuid::from_u128(3)),
             Actor::Receiver(Uuid::from_u128(4)),
             Actor::Person(Uuid::from_u128(5)),

@@ -13,6 +13,7 @@ use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
 use crate::occurrence::{Occurrence, OccurrenceEvent};
 use crate::person::{Person, PersonEvent};
+use crate::reading::{Reading, ReadingEvent};
 use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
@@ -180,6 +181,7 @@ all_events!(
     Invite(InviteEvent),
     Person(PersonEvent),
     Response(ResponseEvent),
+    Reading(ReadingEvent),
     Replay(ReplayEvent),
 );
 

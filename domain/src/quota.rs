@@ -80,6 +80,7 @@ impl Quota {
             | Event::Delivery(_)
             | Event::Person(_)
             | Event::Response(_)
+            | Event::Reading(_)
             | Event::Replay(_) => None,
         }
     }

@@ -178,6 +178,19 @@ impl Target {
     }
 }
 
+/// A target that was checked when it was set, as it is shown: host in punycode, query hidden (case
+/// G5).
+#[must_use]
+pub fn shown(target: &str) -> String {
+    let Ok(mut url) = Url::parse(target) else {
+        return "?".to_owned();
+    };
+    let query = url.query().map_or("", |_| "?…");
+    url.set_query(None);
+    url.set_fragment(None);
+    format!("{url}{query}")
+}
+
 /// The host of a target that was checked when it was set, for counting what goes there: lower case,
 /// in punycode, without a trailing dot.
 #[must_use]

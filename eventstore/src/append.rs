@@ -74,6 +74,8 @@ pub struct RecordedEvent {
     pub position: i64,
     /// Its id.
     pub event_id: Uuid,
+    /// Its digest.
+    pub digest: [u8; 32],
     /// The stream.
     pub aggregate_id: String,
     /// Its place in the stream.
@@ -124,10 +126,10 @@ pub(crate) async fn insert(
         .bind(columns.firm_ids)
         .bind(columns.event_ids)
         .bind(columns.recorded_at)
-        .bind(columns.digests)
+        .bind(&columns.digests)
         .fetch_all(connection)
         .await?;
-    Ok(recorded(events, ids, rows))
+    Ok(recorded(events, ids.into_iter().zip(columns.digests), rows))
 }
 
 macro_rules! insert_sql {
@@ -147,15 +149,20 @@ macro_rules! insert_sql {
 use insert_sql;
 
 /// Rows come back in the order of insertion, which is the order of the events, less those skipped.
-fn recorded(events: Vec<NewEvent>, ids: Vec<Uuid>, rows: Vec<(i64, Uuid)>) -> Vec<RecordedEvent> {
+fn recorded(
+    events: Vec<NewEvent>,
+    ids: impl Iterator<Item = (Uuid, [u8; 32])>,
+    rows: Vec<(i64, Uuid)>,
+) -> Vec<RecordedEvent> {
     let mut positions: HashMap<Uuid, i64> = rows.into_iter().map(|(at, id)| (id, at)).collect();
     events
         .into_iter()
         .zip(ids)
-        .filter_map(|(event, event_id)| {
+        .filter_map(|(event, (event_id, digest))| {
             positions.remove(&event_id).map(|position| RecordedEvent {
                 position,
                 event_id,
+                digest,
                 aggregate_id: event.aggregate_id,
                 sequence: event.sequence,
                 event: event.event,
@@ -177,7 +184,7 @@ struct Columns {
     firm_ids: Vec<Uuid>,
     event_ids: Vec<Uuid>,
     recorded_at: Vec<DateTime<Utc>>,
-    digests: Vec<Vec<u8>>,
+    digests: Vec<[u8; 32]>,
 }
 
 impl Columns {
@@ -215,7 +222,7 @@ impl Columns {
         self.firm_ids.push(new.context.firm_id);
         self.event_ids.push(event_id);
         self.recorded_at.push(new.context.recorded_at.get());
-        self.digests.push(digest.to_vec());
+        self.digests.push(digest);
         Ok(())
     }
 }

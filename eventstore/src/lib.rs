@@ -2,7 +2,7 @@
 //!
 //! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
 //! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
+//! [`proof`] reads what is proved of it; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
 //! [`crash`] names where tests kill the process.
 
 mod append;
@@ -15,6 +15,7 @@ mod fence;
 mod load;
 mod nudge;
 mod pool;
+pub mod proof;
 mod repository;
 mod store;
 pub mod tail;
@@ -27,7 +28,7 @@ pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::{Digested, digest};
 pub use error::{AppendError, may_pass};
 pub use fence::Fence;
-pub use load::{StreamName, load, load_all, load_many};
+pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{Nudge, announce, relay};
 pub use pool::{connect, migrate};
 pub use store::{Appending, Store, WithAppend};

@@ -44,6 +44,26 @@ pub async fn load_many(
     rows.into_iter().map(|row| row.read(upcasters)).collect()
 }
 
+/// The first event of each of these streams.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn load_first(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    aggregate_type: &str,
+    aggregate_ids: &[&str],
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+        "aggregate_type = $1 and aggregate_id = any($2) and sequence = 1"
+    ))
+    .bind(aggregate_type)
+    .bind(aggregate_ids)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(upcasters)).collect()
+}
+
 /// One stream as its aggregate, and the place of its last event; 0 if it has none.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
-use crate::digest::to_timestamp;
+use crate::digest::{Digested, digest, to_timestamp};
 use crate::upcast::Upcasters;
 
 /// Why reading stopped. An event is never skipped.
@@ -47,7 +47,7 @@ macro_rules! events_where {
     ($condition:literal) => {
         concat!(
             "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                    payload, metadata, firm_id, event_id, recorded_at
+                    payload, metadata, firm_id, event_id, recorded_at, digest
                from events where ",
             $condition
         )
@@ -165,9 +165,29 @@ pub(crate) struct StoredEvent {
     firm_id: Uuid,
     event_id: Uuid,
     recorded_at: DateTime<Utc>,
+    digest: Vec<u8>,
 }
 
 impl StoredEvent {
+    /// Its place, the digest that is stored, and the one it ought to have.
+    pub(crate) fn checked(&self) -> (i64, &[u8], Option<[u8; 32]>) {
+        let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
+        let digested = Digested {
+            aggregate_id: &self.aggregate_id,
+            aggregate_type: &self.aggregate_type,
+            event_id: self.event_id,
+            event_type: &self.event_type,
+            event_version: &self.event_version,
+            firm_id: self.firm_id,
+            metadata: &self.metadata,
+            payload: &self.payload,
+            recorded_at: to_timestamp(self.recorded_at),
+            sequence: self.sequence,
+        };
+        let computed = whole.then(|| digest(&digested).ok()).flatten();
+        (self.position, &self.digest, computed)
+    }
+
     pub(crate) fn read(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
         let position = self.position;
         self.try_read(upcasters).map_err(|why| TailError::Unreadable { position, why })
@@ -180,6 +200,7 @@ impl StoredEvent {
             Context::from_columns(self.firm_id, to_timestamp(self.recorded_at), &metadata)
                 .map_err(|error| error.to_string())?;
         let sequence = usize::try_from(self.sequence).map_err(|error| error.to_string())?;
+        let digest = self.digest.try_into().map_err(|_| "not a digest".to_owned())?;
         let stored = upcasters.apply(SerializedEvent::new(
             self.aggregate_id,
             sequence,
@@ -194,6 +215,7 @@ impl StoredEvent {
         Ok(RecordedEvent {
             position: self.position,
             event_id: self.event_id,
+            digest,
             aggregate_id: stored.aggregate_id,
             sequence: self.sequence,
             event,

@@ -1,5 +1,7 @@
 //! Deliveries and their history, try by try.
 
+mod of_hook;
+
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -15,6 +17,8 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::follow::Projection;
+
+pub use of_hook::{cancelled, delivered_between};
 
 /// The writer.
 pub struct Deliveries;

@@ -1,5 +1,7 @@
 //! Subscriptions, removed ones too: their life in the log is from one position to another.
 
+mod lives;
+
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
@@ -9,6 +11,8 @@ use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
+
+pub use lives::{HookLife, list_live, list_removed, list_warned};
 
 /// The writer.
 pub(crate) struct Hooks;

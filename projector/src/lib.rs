@@ -1,11 +1,13 @@
 //! What follows from the log: one file per read model, with its writer and its questions.
 //!
 //! Those in [`guards`] and [`tables`] change in the transaction of the append: the very next request
-//! must see them. [`deliveries`] follows a moment later, by [`follow::Follower`].
+//! must see them. [`deliveries`] and [`audit`] follow a moment later, by [`follow::Follower`];
+//! [`seals`] are laid over the log itself.
 //! Nothing here sends anything, and no read model reads the clock: time is the event's. What is
 //! kept for a time only, which is no read model, goes by [`housekeeping`].
 
 mod actors;
+pub mod audit;
 pub mod calls;
 pub mod deliveries;
 pub mod firms;
@@ -21,6 +23,7 @@ pub mod people;
 pub mod quotas;
 pub mod replays;
 pub mod reports;
+pub mod seals;
 pub mod subjects;
 pub mod tokens;
 

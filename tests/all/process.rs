@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,8 +25,17 @@ pub(crate) fn firmforms(database: &TestDatabase) -> Command {
         .env("DATABASE_URL", database.main.to_url_lossy().as_str())
         .env("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().as_str())
         .env("FIRMFORMS_WRAPPING_KEY", "07".repeat(32))
+        .env("FIRMFORMS_DATA_DIR", data_dir(database))
         .kill_on_drop(true);
     command
+}
+
+/// A data directory per pair of databases; it goes with their cluster.
+pub(crate) fn data_dir(database: &TestDatabase) -> PathBuf {
+    let name = database.main.get_database().unwrap();
+    // A server that is nowhere has no folder, and nothing is written for it.
+    let nowhere = std::env::temp_dir();
+    database.main.get_socket().unwrap_or(&nowhere).join(format!("data-of-{name}"))
 }
 
 /// A running service.

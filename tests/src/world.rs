@@ -19,9 +19,11 @@ use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, connect};
 use firmforms::wiring::{Setup, System, store};
 use inviter::TakeOver;
+use projector::audit::AuditLog;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use projector::partials::Partials;
+use projector::seals::Seals;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tempfile::TempDir;
@@ -281,7 +283,14 @@ impl World {
     /// Brings the read models up to date.
     pub async fn project(&self) {
         let store = self.service().store.clone();
-        drain(Follower::new(store, self.system.fence.clone(), Deliveries)).await;
+        drain(Follower::new(store.clone(), self.system.fence.clone(), Deliveries)).await;
+        drain(Follower::new(store, self.system.fence.clone(), AuditLog)).await;
+    }
+
+    /// Seals the blocks of the log that are whole.
+    pub async fn seal(&self) {
+        let store = self.service().store.clone();
+        drain(Seals::new(store, self.system.fence.clone())).await;
     }
 
     /// Fans out, sends everything that is due, cancels, and brings the read models up to date.

@@ -1,8 +1,10 @@
 //! Commands: what a call changes, by appending to the log. Handlers of both doors come here.
 
+pub mod history;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
+pub mod readings;
 pub mod replays;
 pub mod secrets;
 pub(crate) mod steps;

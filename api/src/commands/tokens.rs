@@ -71,7 +71,8 @@ impl Holder {
     pub const fn actor(self) -> Actor {
         match self.role {
             Role::Product => Actor::Product(self.token_id),
-            Role::Operator | Role::Auditor => Actor::Operator(self.token_id),
+            Role::Operator => Actor::Operator(self.token_id),
+            Role::Auditor => Actor::Auditor(self.token_id),
         }
     }
 }
@@ -198,7 +199,7 @@ mod tests {
         let actor = |role| Holder { token_id, role }.actor();
         assert_eq!(actor(Role::Product), Actor::Product(token_id));
         assert_eq!(actor(Role::Operator), Actor::Operator(token_id));
-        assert_eq!(actor(Role::Auditor), Actor::Operator(token_id));
+        assert_eq!(actor(Role::Auditor), Actor::Auditor(token_id));
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Known {
                 | Event::Delivery(_)
                 | Event::Invite(_)
                 | Event::Response(_)
+                | Event::Reading(_)
                 | Event::Replay(_) => {}
             }
         }

@@ -41,6 +41,11 @@ impl Product {
 impl Reader {
     const ROLES: &[Role] = &[Role::Operator, Role::Auditor];
 
+    /// Who this is in the log.
+    pub(super) const fn actor(self) -> Actor {
+        self.0.actor()
+    }
+
     /// What receivers said is foreign text, shown to those who must find out what went wrong.
     pub(super) fn sees_answers(self) -> bool {
         self.0.role == Role::Operator

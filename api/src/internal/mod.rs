@@ -4,9 +4,11 @@
 //! Who calls is an extractor that names the roles it admits: a handler cannot forget to ask.
 
 mod activity;
+mod audit;
 mod caller;
 mod deliveries;
 pub(crate) mod health;
+mod hooks;
 mod keys;
 mod path;
 mod replays;
@@ -28,6 +30,10 @@ pub fn router(service: Service) -> Router {
         .route("/keys/{id}", delete(keys::revoke))
         .route("/webhook-secret", get(secrets::reveal))
         .route("/webhook-secret/rotate", post(secrets::rotate))
+        .route("/audit", get(audit::list))
+        .route("/audit/export", get(audit::export))
+        .route("/hooks", get(hooks::list))
+        .route("/hooks/{id}/history", get(hooks::history))
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show));
     let steps = Router::new()

@@ -10,13 +10,17 @@ use crate::service::tests::nowhere;
 
 const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-const ROUTES: [(Method, &str); 8] = [
+const ROUTES: [(Method, &str); 12] = [
     (Method::POST, "/internal/v1/activity"),
     (Method::GET, "/internal/v1/firms/abc/keys"),
     (Method::POST, "/internal/v1/firms/abc/keys"),
     (Method::DELETE, "/internal/v1/firms/abc/keys/abc"),
     (Method::GET, "/internal/v1/firms/abc/webhook-secret"),
     (Method::POST, "/internal/v1/firms/abc/webhook-secret/rotate"),
+    (Method::GET, "/internal/v1/firms/abc/audit"),
+    (Method::GET, "/internal/v1/firms/abc/audit/export"),
+    (Method::GET, "/internal/v1/firms/abc/hooks"),
+    (Method::GET, "/internal/v1/firms/abc/hooks/abc/history"),
     (Method::GET, "/internal/v1/firms/abc/deliveries"),
     (Method::GET, "/internal/v1/firms/abc/deliveries/abc"),
 ];

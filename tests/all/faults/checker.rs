@@ -67,6 +67,18 @@ async fn what_breaks_i1_and_i8_in_the_log_is_found() {
 }
 
 #[tokio::test]
+async fn what_breaks_i6_in_the_audit_log_is_found() {
+    let scene = &good_run().await;
+    scene.world.project().await;
+    let lost = "delete from audit_log where action = 'hook_removed'";
+    assert_found(scene, "I6: a removal has no entry", lost).await;
+    let torn = "delete from audit_log where sequence = 2";
+    assert_found(scene, "I6: a chain", torn).await;
+    let changed = "update audit_log set entry = set_byte(entry, 9, 1) where sequence = 2";
+    assert_found(scene, "I6: a chain", changed).await;
+}
+
+#[tokio::test]
 async fn what_breaks_i3_i4_and_i9_in_the_claims_is_found() {
     let scene = &good_run().await;
     let twice = another("DeliveryAttempted", "update forged set sequence = 9");

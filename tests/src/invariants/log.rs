@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Acknowledged;
 
 /// A rule, and the statement that counts what breaks it.
-const RULES: [(&str, &str); 12] = [
+const RULES: [(&str, &str); 14] = [
     ("I1: an occurrence has no delivery for a subscription of its time", MISSING),
     ("I1: a delivery has no occurrence in its subscription's life", SURPLUS),
     (
@@ -37,6 +37,22 @@ const RULES: [(&str, &str); 12] = [
              or (h.removed_at is not null) <> exists (
                 select from events e where e.aggregate_type = 'Subscription'
                    and e.aggregate_id = h.hook_id::text and e.event_type = 'SubscriptionRemoved')",
+    ),
+    (
+        "I6: a removal has no entry in the audit log, or more than one",
+        "select count(*) from events e
+          where e.event_type = 'SubscriptionRemoved'
+            and e.position <= (select max(position) from checkpoints where name = 'audit_log')
+            and (select count(*) from audit_log a
+                  where a.position = e.position and a.action = 'hook_removed') <> 1",
+    ),
+    (
+        "I6: a chain of the audit log is broken",
+        "select count(*) from (
+             select sequence, entry, previous_hash, hash, row_number() over chain as place,
+                    coalesce(lag(hash) over chain, decode(repeat('00', 32), 'hex')) as before
+               from audit_log window chain as (partition by firm_id order by sequence)) c
+          where sequence <> place or previous_hash <> before or hash <> sha256(before || entry)",
     ),
     (
         "a revoked key has a live subscription",

@@ -1,7 +1,8 @@
 //! What must hold after every run, whatever was killed, cut or lost in it: I1–I9 of docs/cases.md,
 //! asked of the log, of the witness of claims and of the receivers' own records.
 //!
-//! I6 is about events alone here, and I7 about history alone: chains and rebuilds are not there yet.
+//! I6 asks the audit log as far as it has followed; I7 is about history alone: the rebuild is not there
+//! yet.
 
 mod log;
 mod requests;

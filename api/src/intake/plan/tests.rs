@@ -99,6 +99,7 @@ fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
     let recorded = (1..).zip(log).map(|(position, new)| RecordedEvent {
         position,
         event_id: new.id(),
+        digest: [0; 32],
         aggregate_id: new.aggregate_id,
         sequence: new.sequence,
         event: new.event,

@@ -1,0 +1,209 @@
+//! Why did this subscription go away: one answer, from the log itself, so that it does not wait for
+//! any read model; and beside it the entries of the audit log, which can be proved.
+
+use auditor::lines;
+use domain::delivery::{Attempt, DeliveryEvent};
+use domain::event::Event;
+use domain::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
+use domain::target::shown;
+use domain::time::Timestamp;
+use eventstore::{RecordedEvent, StreamName, load_many};
+use projector::{audit, deliveries};
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::service::Service;
+
+/// A subscription's life, and its end.
+#[derive(Debug, Serialize)]
+pub struct History {
+    id: Uuid,
+    /// The firm; whoever asks for one of its hooks knows it.
+    #[serde(skip)]
+    pub firm_id: Uuid,
+    key_id: Option<Uuid>,
+    trigger: Option<&'static str>,
+    target: Option<String>,
+    form_id: Option<Uuid>,
+    /// `live`, `warned` (the next 410 removes it) or `removed`.
+    state: &'static str,
+    created_at: Option<Timestamp>,
+    removal: Option<Removal>,
+    /// What the audit log says of it, first to last.
+    entries: Vec<Value>,
+}
+
+/// Its end.
+#[derive(Debug, Serialize)]
+struct Removal {
+    at: Timestamp,
+    reason: RemovalReason,
+    actor: String,
+    /// The event that led to it: the key's revocation, the firm's end.
+    caused_by: Option<Uuid>,
+    /// Its place in the log.
+    position: i64,
+    /// The deliveries that decided it; for `target_gone` only.
+    deciding: Vec<Deciding>,
+    /// How many deliveries arrived between them: none.
+    delivered_between: Option<i64>,
+    /// How many deliveries were cancelled, so far.
+    cancelled: i64,
+}
+
+/// A delivery that ended with 410.
+#[derive(Debug, Serialize)]
+struct Deciding {
+    delivery_id: Uuid,
+    status: u16,
+    finished_at: Timestamp,
+    attempts: Vec<Try>,
+}
+
+#[derive(Debug, Serialize)]
+struct Try {
+    number: u32,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+    outcome: &'static str,
+    status: Option<u16>,
+    error: Option<String>,
+    answer_sha256: Option<String>,
+}
+
+/// The history of any subscription there ever was.
+///
+/// # Errors
+/// `not_found`.
+pub async fn of_hook(service: &Service, hook_id: Uuid) -> Result<History, Error> {
+    let life = stream(service, &[("Subscription", hook_id)]).await?;
+    let first = life.first().ok_or(Error::NotFound)?;
+    let entries = audit::of_subject(service.store.pool(), hook_id).await?;
+    let mut history = History {
+        id: hook_id,
+        firm_id: first.context.firm_id,
+        key_id: None,
+        trigger: None,
+        target: None,
+        form_id: None,
+        state: "live",
+        created_at: None,
+        removal: None,
+        entries: entries.iter().map(lines::shown).collect(),
+    };
+    for recorded in &life {
+        history.follow(recorded);
+    }
+    if let Some((removed, reason, evidence)) = life.iter().find_map(removal) {
+        history.removal = Some(end(service, hook_id, (removed, reason, evidence)).await?);
+    }
+    Ok(history)
+}
+
+impl History {
+    fn follow(&mut self, recorded: &RecordedEvent) {
+        let Event::Subscription(event) = &recorded.event else {
+            return;
+        };
+        match event {
+            SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id } => {
+                self.key_id = Some(*key_id);
+                self.trigger = Some(trigger.key());
+                self.target = Some(shown(target_url));
+                self.form_id = *form_id;
+                self.created_at = Some(recorded.context.recorded_at);
+            }
+            SubscriptionEvent::TargetGone(_) => self.state = "warned",
+            SubscriptionEvent::TargetAnswered { .. } => self.state = "live",
+            SubscriptionEvent::SubscriptionRemoved { .. } => self.state = "removed",
+        }
+    }
+}
+
+fn removal(recorded: &RecordedEvent) -> Option<(&RecordedEvent, RemovalReason, &[GoneAnswer])> {
+    match &recorded.event {
+        Event::Subscription(SubscriptionEvent::SubscriptionRemoved { reason, evidence }) => {
+            Some((recorded, *reason, evidence))
+        }
+        _ => None,
+    }
+}
+
+async fn end(
+    service: &Service,
+    hook_id: Uuid,
+    (removed, reason, evidence): (&RecordedEvent, RemovalReason, &[GoneAnswer]),
+) -> Result<Removal, Error> {
+    let pool = service.store.pool();
+    let between = match evidence {
+        [first, .., last] => {
+            let time = (first.finished_at.get(), last.finished_at.get());
+            Some(deliveries::delivered_between(pool, hook_id, time).await?)
+        }
+        [] | [_] => None,
+    };
+    let cancelled = deliveries::cancelled(pool, hook_id).await?;
+    Ok(Removal {
+        at: removed.context.recorded_at,
+        reason,
+        actor: removed.context.actor.to_string(),
+        caused_by: removed.context.causation_id,
+        position: removed.position,
+        deciding: deciding(service, evidence).await?,
+        delivered_between: between,
+        cancelled: cancelled.iter().map(|(_, count)| count).sum(),
+    })
+}
+
+async fn deciding(service: &Service, evidence: &[GoneAnswer]) -> Result<Vec<Deciding>, Error> {
+    let names: Vec<_> = evidence.iter().map(|gone| ("Delivery", gone.delivery_id)).collect();
+    let events = stream(service, &names).await?;
+    let of = |gone: &GoneAnswer| Deciding {
+        delivery_id: gone.delivery_id,
+        status: gone.status,
+        finished_at: gone.finished_at,
+        attempts: events.iter().filter_map(|event| attempt(event, gone.delivery_id)).collect(),
+    };
+    Ok(evidence.iter().map(of).collect())
+}
+
+fn attempt(recorded: &RecordedEvent, delivery_id: Uuid) -> Option<Try> {
+    let Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) = &recorded.event else {
+        return None;
+    };
+    (recorded.aggregate_id == delivery_id.to_string()).then(|| attempt.into())
+}
+
+impl From<&Attempt> for Try {
+    fn from(attempt: &Attempt) -> Self {
+        Self {
+            number: attempt.number,
+            started_at: attempt.started_at,
+            finished_at: attempt.finished_at,
+            outcome: attempt.outcome.name(),
+            status: attempt.status,
+            error: attempt.error.clone(),
+            answer_sha256: attempt.answer_sha256.clone(),
+        }
+    }
+}
+
+/// All events of these streams.
+async fn stream(
+    service: &Service,
+    names: &[(&'static str, Uuid)],
+) -> Result<Vec<RecordedEvent>, Error> {
+    let name = |(aggregate_type, id): &(&'static str, Uuid)| StreamName {
+        aggregate_type,
+        aggregate_id: id.to_string(),
+    };
+    let streams: Vec<StreamName> = names.iter().map(name).collect();
+    let mut connection = service.store.pool().acquire().await?;
+    let events = load_many(&mut connection, &service.store.upcasters(), &streams).await;
+    events.map_err(|error| match error {
+        eventstore::tail::TailError::Database(error) => error.into(),
+        unreadable => Error::Internal(unreadable.to_string()),
+    })
+}

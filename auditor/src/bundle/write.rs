@@ -1,0 +1,133 @@
+//! Writing a bundle: at one moment, under a checkpoint taken for it.
+
+use std::io::Write;
+
+use domain::audit::VERSION;
+use domain::merkle::{self, Frontier, Hash, beside};
+use domain::time::Timestamp;
+use projector::audit::{Span, chains, hashes, span, stretch};
+use serde::Serialize;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+use vault::Entropy;
+
+use super::{Header, KIND, Line, Proof};
+use crate::error::AuditError;
+use crate::files::Signed;
+use crate::notary::Notary;
+use crate::snapshot::{self, Standing};
+
+/// Entries read at a time.
+const PAGE: i64 = 1_000;
+
+/// What of the audit log is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// From then on.
+    pub since: Option<Timestamp>,
+    /// Before then.
+    pub until: Option<Timestamp>,
+}
+
+impl Asked {
+    /// The stretch of the chain that holds all of it.
+    pub(crate) async fn span(
+        &self,
+        connection: &mut PgConnection,
+        through: i64,
+    ) -> Result<Span, AuditError> {
+        let time = (self.since.map(Timestamp::get), self.until.map(Timestamp::get));
+        span(connection, (self.firm_id, through), time).await?.ok_or(AuditError::Nothing)
+    }
+}
+
+/// Writes a bundle; progress is told as (entries written, of how many).
+///
+/// # Errors
+/// If there is nothing to write, or the database does not answer, or a file cannot be written.
+pub async fn export(
+    (pool, notary): (&PgPool, &Notary),
+    (entropy, at): (&dyn Entropy, Timestamp),
+    asked: Asked,
+    mut to: impl Write + Send,
+    progress: impl Fn(u64, u64) + Send,
+) -> Result<Signed, AuditError> {
+    let mut transaction = snapshot::begin(pool).await?;
+    let standing = Standing::read(&mut transaction).await?;
+    let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
+    let head = kept.ok_or(AuditError::Nothing)?;
+    let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
+    let span = asked.span(&mut transaction, head.sequence.cast_signed()).await?;
+    let signed = notary.sign(&standing, entropy, at)?;
+    entries(&mut transaction, (asked.firm_id, span), &mut to, progress).await?;
+    let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
+    let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;
+    let head_index = u64::try_from(place).unwrap_or(u64::MAX);
+    let proof = Proof {
+        entry_path: path(&mut transaction, asked.firm_id, (span.last, head.sequence)).await?,
+        head,
+        head_index,
+        head_path: texts(&merkle::path(&standing.heads, head_index)),
+        signed,
+    };
+    line(&mut to, &proof)?;
+    to.flush()?;
+    Ok(proof.signed)
+}
+
+async fn entries(
+    connection: &mut PgConnection,
+    (firm_id, span): (Uuid, Span),
+    to: &mut (impl Write + Send),
+    progress: impl Fn(u64, u64) + Send,
+) -> Result<(), AuditError> {
+    let (first, last) = (span.first.cast_unsigned(), span.last.cast_unsigned());
+    let mut next = span.first;
+    while next <= span.last {
+        let page = Span { first: next, last: span.last.min(next + PAGE - 1) };
+        for row in stretch(connection, firm_id, page).await? {
+            if row.sequence == span.first {
+                let previous_hash = hex::encode(row.previous_hash);
+                let bundle = KIND.to_owned();
+                line(to, &Header { bundle, v: VERSION, firm_id, first, last, previous_hash })?;
+            }
+            let entry = String::from_utf8_lossy(&row.entry).into_owned();
+            line(to, &Line { entry, hash: hex::encode(row.hash) })?;
+        }
+        next = page.last + 1;
+        progress((next - span.first).cast_unsigned(), last - first + 1);
+    }
+    Ok(())
+}
+
+/// The path of an entry in the tree over a firm's entries, its hashes read a page at a time.
+async fn path(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    (sequence, size): (i64, u64),
+) -> Result<Vec<String>, AuditError> {
+    let mut roots = Vec::new();
+    for stretch in beside(sequence.cast_unsigned() - 1, size) {
+        let mut tree = Frontier::default();
+        let (mut next, last) = (stretch.start.cast_signed() + 1, stretch.end.cast_signed());
+        while next <= last {
+            let page = Span { first: next, last: last.min(next + 50 * PAGE - 1) };
+            let page_hashes = hashes(connection, firm_id, page).await?;
+            page_hashes.iter().for_each(|hash| tree.push(merkle::leaf(hash)));
+            next = page.last + 1;
+        }
+        roots.push(tree.root());
+    }
+    Ok(texts(&roots))
+}
+
+fn texts(hashes: &[Hash]) -> Vec<String> {
+    hashes.iter().map(hex::encode).collect()
+}
+
+fn line(to: &mut impl Write, shape: &impl Serialize) -> Result<(), AuditError> {
+    serde_json::to_writer(&mut *to, shape).map_err(std::io::Error::from)?;
+    Ok(to.write_all(b"\n")?)
+}

@@ -1,0 +1,193 @@
+//! The keys that sign checkpoints: files in one folder, never in the database. Each has an id made
+//! from its public half. A rotation drops the old private half for good; the public halves stay.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use sha2::{Digest, Sha256};
+use vault::Entropy;
+
+use crate::error::AuditError;
+use crate::files::{PUBLIC, SECRET, numbered, write_new};
+
+/// What is before the 32 bytes in the standard wrapping of an Ed25519 key (RFC 8410).
+const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// A folder of keys.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    folder: PathBuf,
+}
+
+/// The half of a key that may be known to everybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey(pub [u8; 32]);
+
+/// A key that signs.
+pub(crate) struct SigningKey(Ed25519KeyPair);
+
+impl Keys {
+    /// The keys in this folder; it need not be there.
+    #[must_use]
+    pub const fn in_folder(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Every key that ever signed here, oldest first.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or is no key.
+    pub fn list(&self) -> Result<Vec<PublicKey>, AuditError> {
+        let files = numbered(&self.folder, "pub")?;
+        files.iter().map(|(_, path)| read(path).map(PublicKey)).collect()
+    }
+
+    /// Makes a new key; what is signed from here on is signed with it.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written.
+    pub fn rotate(&self, entropy: &dyn Entropy) -> Result<PublicKey, AuditError> {
+        let old = numbered(&self.folder, "key")?;
+        let last = numbered(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
+        let key = self.make(last + 1, entropy)?;
+        for (_, path) in old {
+            fs::remove_file(&path).map_err(AuditError::file(&path))?;
+        }
+        Ok(key.public())
+    }
+
+    /// The key that signs now; made if there is none.
+    pub(crate) fn current(&self, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
+        match numbered(&self.folder, "key")?.last() {
+            Some((number, path)) => {
+                self.published(*number, SigningKey::of_seed(&read(path)?, path)?)
+            }
+            None => {
+                let last = numbered(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
+                self.make(last + 1, entropy)
+            }
+        }
+    }
+
+    /// Whoever else made one at the same time made the one that counts.
+    fn make(&self, number: u64, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
+        let seed = entropy.secret();
+        let secret = self.folder.join(format!("{number:08}.key"));
+        if !write_new(&secret, SECRET, hex::encode(seed).as_bytes())? {
+            return self.published(number, SigningKey::of_seed(&read(&secret)?, &secret)?);
+        }
+        self.published(number, SigningKey::of_seed(&seed, &secret)?)
+    }
+
+    /// Its public half is beside it; a crash may have come between the two.
+    fn published(&self, number: u64, key: SigningKey) -> Result<SigningKey, AuditError> {
+        let public = self.folder.join(format!("{number:08}.pub"));
+        if !public.exists() {
+            write_new(&public, PUBLIC, key.public().hex().as_bytes())?;
+        }
+        Ok(key)
+    }
+}
+
+fn read(path: &Path) -> Result<[u8; 32], AuditError> {
+    let text = fs::read_to_string(path).map_err(AuditError::file(path))?;
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text.trim(), &mut bytes)
+        .map_err(|_| AuditError::unreadable(path, "not 64 hexadecimal digits"))?;
+    Ok(bytes)
+}
+
+impl SigningKey {
+    fn of_seed(seed: &[u8; 32], path: &Path) -> Result<Self, AuditError> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed);
+        pair.map(Self).map_err(|refused| AuditError::unreadable(path, &refused))
+    }
+
+    pub(crate) fn public(&self) -> PublicKey {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(self.0.public_key().as_ref());
+        PublicKey(bytes)
+    }
+
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.0.sign(bytes).as_ref().to_vec()
+    }
+}
+
+impl PublicKey {
+    /// Its id: the first 16 hexadecimal digits of its SHA-256.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let mut id = hex::encode(Sha256::digest(self.0));
+        id.truncate(16);
+        id
+    }
+
+    /// Whether this signature over these bytes is made with its private half.
+    #[must_use]
+    pub fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, self.0).verify(bytes, signature).is_ok()
+    }
+
+    /// As it is shown: 64 hexadecimal digits.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// What [`PublicKey::hex`] shows.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text.trim(), &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// As other programs read it: PEM.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        let text = STANDARD.encode([&SPKI[..], &self.0].concat());
+        format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault::SystemEntropy;
+
+    #[test]
+    fn the_key_stays_until_it_is_rotated_and_what_it_signed_verifies_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = Keys::in_folder(folder.path().join("keys"));
+        assert_eq!(keys.list().unwrap(), []);
+        let first = keys.current(&SystemEntropy).unwrap();
+        assert_eq!(keys.current(&SystemEntropy).unwrap().public(), first.public());
+        let signature = first.sign(b"said");
+        let second = keys.rotate(&SystemEntropy).unwrap();
+        assert_eq!(keys.list().unwrap(), [first.public(), second.clone()]);
+        assert_eq!(keys.current(&SystemEntropy).unwrap().public(), second);
+        assert!(first.public().verifies(b"said", &signature));
+        assert!(!first.public().verifies(b"never said", &signature));
+        assert!(!second.verifies(b"said", &signature));
+        let secrets = numbered(&keys.folder, "key").unwrap();
+        assert_eq!(secrets.len(), 1, "the old private half is gone");
+    }
+
+    /// RFC 8032, section 7.1, test 1.
+    #[test]
+    fn g3_signatures_are_those_of_the_standard() {
+        let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(seed, &mut bytes).unwrap();
+        let key = SigningKey::of_seed(&bytes, Path::new("")).unwrap();
+        assert_eq!(
+            key.public().hex(),
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+        );
+        assert!(hex::encode(key.sign(b"")).starts_with("e5564300c360ac729086e2cc806e828a"));
+    }
+}

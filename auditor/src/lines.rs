@@ -1,0 +1,108 @@
+//! Entries as lines: for a spreadsheet (CSV, RFC 4180) and for programs (JSON, one object per line).
+
+use std::io::Write;
+
+use domain::time::Timestamp;
+use projector::audit::{EntryRow, Span, stretch};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+use crate::bundle::Asked;
+use crate::error::AuditError;
+
+/// Entries read at a time.
+const PAGE: i64 = 1_000;
+
+/// Writes what is asked for, each entry as `line` makes it; progress is told as (entries written, of
+/// how many).
+///
+/// # Errors
+/// If there is nothing to write, or the database does not answer, or the file cannot be written.
+pub async fn export(
+    pool: &PgPool,
+    asked: Asked,
+    line: fn(&EntryRow) -> String,
+    mut to: impl Write + Send,
+    progress: impl Fn(u64, u64) + Send,
+) -> Result<(), AuditError> {
+    let mut connection = pool.acquire().await?;
+    let span = asked.span(&mut connection, i64::MAX).await?;
+    let mut next = span.first;
+    while next <= span.last {
+        let page = Span { first: next, last: span.last.min(next + PAGE - 1) };
+        for row in stretch(&mut connection, asked.firm_id, page).await? {
+            to.write_all(line(&row).as_bytes())?;
+        }
+        next = page.last + 1;
+        let all = (span.last - span.first + 1).cast_unsigned();
+        progress((next - span.first).cast_unsigned(), all);
+    }
+    Ok(to.flush()?)
+}
+
+/// The first line of a CSV file.
+pub const CSV_HEADER: &str = "sequence,at,action,actor_kind,actor_id,subject_kind,subject_id,reason,\
+                              evidence,position,hash,previous_hash\r\n";
+
+/// An entry as a line of a CSV file.
+#[must_use]
+pub fn csv(row: &EntryRow) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let fields = [
+        row.sequence.to_string(),
+        Timestamp::from(row.at).to_string(),
+        row.action.clone(),
+        row.actor_kind.clone(),
+        text(&row.actor_id),
+        row.subject_kind.clone(),
+        text(&row.subject_id),
+        text(&row.reason),
+        row.evidence.to_string(),
+        row.position.to_string(),
+        hex::encode(row.hash),
+        hex::encode(row.previous_hash),
+    ];
+    fields.map(|field| quoted(&field)).join(",") + "\r\n"
+}
+
+/// A field no program takes for two, nor for a formula.
+fn quoted(field: &str) -> String {
+    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let field = if formula { format!("'{field}") } else { field.to_owned() };
+    if field.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", field.replace('"', "\"\""));
+    }
+    field
+}
+
+/// An entry as it is shown.
+#[must_use]
+pub fn shown(row: &EntryRow) -> Value {
+    json!({
+        "sequence": row.sequence, "at": Timestamp::from(row.at), "action": row.action,
+        "actor": {"kind": row.actor_kind, "id": row.actor_id},
+        "subject": {"kind": row.subject_kind, "id": row.subject_id},
+        "reason": row.reason, "evidence": row.evidence,
+        "hash": hex::encode(row.hash), "previous_hash": hex::encode(row.previous_hash),
+    })
+}
+
+/// An entry as a line of JSON, with the bytes that are hashed.
+#[must_use]
+pub fn ndjson(row: &EntryRow) -> String {
+    let mut line = shown(row);
+    line["entry"] = String::from_utf8_lossy(&row.entry).into();
+    format!("{line}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_one_field_and_no_formula() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted(r#"a "b", c"#), r#""a ""b"", c""#);
+        assert_eq!(quoted("=1+1"), "'=1+1");
+    }
+}

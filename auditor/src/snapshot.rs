@@ -1,0 +1,87 @@
+//! One look at the database, at one moment: how far the log was followed, where every chain ends, and
+//! what seals the log up to there.
+
+use domain::audit::{BEGINNING, Open, Seal};
+use domain::merkle::{Frontier, Hash};
+use eventstore::proof;
+use projector::audit::{HeadRow, followed_to, heads_after};
+use projector::seals::{self, SealRow};
+use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
+use uuid::Uuid;
+
+use crate::error::AuditError;
+
+/// Heads read at a time.
+const HEADS: i64 = 5_000;
+
+/// A transaction that reads, and sees the database as it was when it began. It draws no transaction
+/// id, so it holds up no fence.
+pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    let mut transaction = pool.begin().await?;
+    transaction.execute("set transaction isolation level repeatable read, read only").await?;
+    Ok(transaction)
+}
+
+/// Where everything stands.
+pub(crate) struct Standing {
+    /// The log was followed up to here.
+    pub(crate) position: i64,
+    /// The leaves of the tree over all heads, in order.
+    pub(crate) heads: Vec<Hash>,
+    /// The blocks of the log up to there that are whole.
+    pub(crate) seals: i64,
+    /// The hash of the last of them.
+    pub(crate) sealed: Hash,
+    /// The events after it.
+    pub(crate) open: Open,
+}
+
+impl Standing {
+    pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self, AuditError> {
+        let position = followed_to(connection).await?;
+        let heads = heads(connection).await?;
+        let last = seals::last(connection, position).await?;
+        let (mut sealed, mut after) =
+            last.map_or((BEGINNING, 0), |row| (row.hash, row.last_position));
+        // The sealing worker may be behind. What it will write is known all the same.
+        while position - after >= Seal::BLOCK {
+            let end = after + Seal::BLOCK;
+            let tree = tree(connection, (after, end)).await?;
+            (sealed, after) = (SealRow::of(end, &tree, sealed).hash, end);
+        }
+        let open = tree(connection, (after, position)).await?;
+        let open = Open { events: open.size(), root: open.root() };
+        Ok(Self { position, heads, seals: after / Seal::BLOCK, sealed, open })
+    }
+
+    /// The root over all heads.
+    pub(crate) fn root(&self) -> Hash {
+        self.heads.iter().copied().collect::<Frontier>().root()
+    }
+}
+
+async fn tree(connection: &mut PgConnection, between: (i64, i64)) -> Result<Frontier, sqlx::Error> {
+    let digests = proof::digests(connection, between).await?;
+    Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
+}
+
+/// The leaves of all heads, in the order of their firms.
+async fn heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
+    let mut leaves = Vec::new();
+    let mut after: Option<Uuid> = None;
+    loop {
+        let rows = heads_after(connection, after, HEADS).await?;
+        for row in &rows {
+            leaves.push(leaf(row)?);
+        }
+        match rows.last() {
+            Some(last) => after = Some(last.firm_id),
+            None => return Ok(leaves),
+        }
+    }
+}
+
+fn leaf(row: &HeadRow) -> Result<Hash, AuditError> {
+    let head = row.head().ok_or(AuditError::BrokenHead(row.firm_id))?;
+    Ok(head.leaf())
+}

@@ -1,0 +1,97 @@
+//! The checkpoints as witnesses: each signed with a key that is believed, each after the one before.
+
+use std::collections::VecDeque;
+
+use domain::audit::{BEGINNING, Checkpoint};
+use domain::merkle::Hash;
+use eventstore::proof;
+use sqlx::PgConnection;
+
+use super::{Place, Stop, broken};
+use crate::files::{self, Checkpoints};
+use crate::keys::PublicKey;
+
+/// The checkpoints, in order.
+#[derive(Debug, Default)]
+pub(super) struct Witnesses {
+    all: VecDeque<Checkpoint>,
+    missing: Vec<u64>,
+}
+
+impl Witnesses {
+    /// Reads them, and listens to each.
+    pub(super) fn read(checkpoints: &Checkpoints, trusted: &[PublicKey]) -> Result<Self, Stop> {
+        let mut witnesses = Self::default();
+        let (mut next, mut previous) = (1, BEGINNING);
+        for (number, path) in checkpoints.files()? {
+            let place = Place::Checkpoint { number };
+            let Ok(signed) = files::read(&path) else {
+                return broken(place, "the file is not a checkpoint");
+            };
+            let Some(key) = signed.verified() else {
+                return broken(place, "the signature is not that of its key over what it says");
+            };
+            if !trusted.contains(&key) {
+                let why = format!("it is signed with the key {}, which is not believed", key.id());
+                return broken(place, why);
+            }
+            let gap = number != next;
+            witnesses.missing.extend(next..number);
+            witnesses.follow(signed.checkpoint, number, (!gap).then_some(previous))?;
+            previous = witnesses.all.back().map_or(BEGINNING, Checkpoint::hash);
+            next = number + 1;
+        }
+        Ok(witnesses)
+    }
+
+    /// Takes the next one in; `previous` is the one before, unless that is missing.
+    fn follow(
+        &mut self,
+        checkpoint: Checkpoint,
+        number: u64,
+        previous: Option<Hash>,
+    ) -> Result<(), Stop> {
+        let place = Place::Checkpoint { number };
+        if checkpoint.number != number {
+            return broken(place, format!("the file holds checkpoint {}", checkpoint.number));
+        }
+        if previous.is_some_and(|previous| previous != checkpoint.previous) {
+            return broken(place, "it does not follow the checkpoint before");
+        }
+        if self.all.back().is_some_and(|before| before.position > checkpoint.position) {
+            return broken(place, "the log was longer at the checkpoint before");
+        }
+        self.all.push_back(checkpoint);
+        Ok(())
+    }
+
+    /// What cannot be told without those that are not there.
+    pub(super) async fn unknown(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Option<String>, sqlx::Error> {
+        if let Some(first) = self.missing.first() {
+            let count = self.missing.len();
+            return Ok(Some(format!(
+                "{count} checkpoints are missing, the first of them number {first}: \
+                 what is left agrees with the database"
+            )));
+        }
+        let nothing = self.all.is_empty() && proof::height(connection).await? > 0;
+        Ok(nothing.then(|| {
+            "there is no checkpoint: chains and seals agree with the log, but a tail that was cut \
+             off, or a history that was written anew as a whole, cannot be seen"
+                .to_owned()
+        }))
+    }
+
+    /// The next one.
+    pub(super) fn next(&self) -> Option<&Checkpoint> {
+        self.all.front()
+    }
+
+    /// Lets the next one go.
+    pub(super) fn pass(&mut self) -> Option<Checkpoint> {
+        self.all.pop_front()
+    }
+}

@@ -1,0 +1,75 @@
+//! A checkpoint each hour, also when nothing happened: then it proves that nothing did (case G7).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use domain::time::Timestamp;
+use eventstore::Clock;
+use eventstore::worker::{Step, Worker};
+use sqlx::PgPool;
+use vault::Entropy;
+
+use crate::error::AuditError;
+use crate::notary::Notary;
+
+const HOUR_SECONDS: i64 = 3_600;
+
+/// From a failure to the next try: a full disk is no reason to write a line each second.
+const AGAIN_SECONDS: i64 = 60;
+
+/// The worker. Several may work on one folder.
+pub struct Checkpointer {
+    notary: Notary,
+    pool: PgPool,
+    clock: Clock,
+    entropy: Arc<dyn Entropy>,
+    next: i64,
+}
+
+impl Checkpointer {
+    /// Takes checkpoints of this database by this clock; the first as soon as one is due.
+    #[must_use]
+    pub const fn new(
+        notary: Notary,
+        pool: PgPool,
+        clock: Clock,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self { notary, pool, clock, entropy, next: 0 }
+    }
+
+    /// Takes one if none was taken in this hour.
+    async fn take_due(&self, now: Timestamp) -> Result<(), AuditError> {
+        let last = self.notary.checkpoints.last()?.map(|signed| signed.checkpoint.at);
+        if last.is_none_or(|last| hour(last) < hour(now)) {
+            let taken = self.notary.take(&self.pool, &*self.entropy, now).await?.checkpoint;
+            tracing::info!(number = taken.number, position = taken.position, "a checkpoint");
+        }
+        Ok(())
+    }
+}
+
+fn hour(at: Timestamp) -> i64 {
+    at.get().timestamp() / HOUR_SECONDS
+}
+
+impl Worker for Checkpointer {
+    const NAME: &'static str = "checkpoints";
+    type Error = Infallible;
+
+    async fn step(&mut self) -> Result<Step, Infallible> {
+        let now = self.clock.now();
+        let second = now.get().timestamp();
+        if self.clock.fault().is_some() || second < self.next {
+            return Ok(Step::IDLE);
+        }
+        self.next = match self.take_due(now).await {
+            Ok(()) => (hour(now) + 1) * HOUR_SECONDS,
+            Err(error) => {
+                tracing::error!(%error, "no checkpoint of the audit log could be taken");
+                second + AGAIN_SECONDS
+            }
+        };
+        Ok(Step::IDLE)
+    }
+}

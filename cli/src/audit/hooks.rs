@@ -1,0 +1,121 @@
+//! `hooks`: which subscriptions went away, and why.
+
+use api::commands::{history, readings};
+use domain::reading::{Look, Read, ReadAs};
+use domain::target::shown;
+use domain::time::Timestamp;
+use projector::hooks::{self, HookLife};
+use serde_json::{Value, json};
+
+use super::args::Hooks;
+use super::{OPERATOR, refused};
+use crate::operate::{print, say};
+use crate::wiring::{self, Place, System};
+
+/// How many are listed at most.
+const LIMIT: i64 = 500;
+
+pub(crate) async fn run(place: &Place, command: Hooks) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    ask(&system, command).await?;
+    system.stop().await
+}
+
+async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
+    let pool = system.pool();
+    if let Hooks::List { firm, since, .. } = &command {
+        let (what, how) = (Read::Hooks, ReadAs::Page);
+        let look = Look { what, how, hook_id: None, since: *since, until: None };
+        let recorded = readings::record(&system.service, *firm, OPERATOR, look).await;
+        recorded.map_err(refused)?;
+    }
+    match command {
+        Hooks::List { firm, removed: true, since, json, .. } => {
+            let since = since.map(Timestamp::get);
+            let lives = hooks::list_removed(pool, firm, since, LIMIT).await?;
+            print(json, items(&lives), &["removed_at", "reason", "id", "trigger", "target"]);
+        }
+        Hooks::List { firm, warned: true, json, .. } => {
+            let lives = hooks::list_warned(pool, firm).await?;
+            print(json, items(&lives), &["created_at", "id", "trigger", "target"]);
+        }
+        Hooks::List { firm, json, .. } => {
+            let lives = hooks::list_live(pool, firm, LIMIT).await?;
+            print(json, items(&lives), &["created_at", "id", "trigger", "target"]);
+        }
+        Hooks::Why { hook, json } => {
+            let found = history::of_hook(&system.service, hook).await.map_err(refused)?;
+            let (what, how) = (Read::Hook, ReadAs::Page);
+            let look = Look { what, how, hook_id: Some(hook), since: None, until: None };
+            let recorded = readings::record(&system.service, found.firm_id, OPERATOR, look).await;
+            recorded.map_err(refused)?;
+            let found = serde_json::to_value(&found)?;
+            if json.json {
+                say(&format!("{found:#}"));
+            } else {
+                sentences(&found).iter().for_each(|line| say(line));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn items(lives: &[HookLife]) -> Vec<Value> {
+    let item = |life: &HookLife| {
+        json!({
+            "id": life.hook_id, "key_id": life.key_id, "trigger": life.trigger,
+            "target": shown(&life.target_url), "form_id": life.form_id,
+            "created_at": Timestamp::from(life.created_at),
+            "removed_at": life.removed_at.map(Timestamp::from), "reason": life.removal_reason,
+        })
+    };
+    lives.iter().map(item).collect()
+}
+
+/// The answer for a person.
+fn sentences(found: &Value) -> Vec<String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let of = |name: &str| text(&found[name]);
+    let mut lines = vec![
+        format!("hook {}: {}", of("id"), of("state")),
+        format!(
+            "  {} to {}, made {} with key {}",
+            of("trigger"),
+            of("target"),
+            of("created_at"),
+            of("key_id")
+        ),
+    ];
+    let removal = &found["removal"];
+    if !removal.is_null() {
+        let of = |name: &str| text(&removal[name]);
+        lines.push(format!("  removed {} because {}, by {}", of("at"), of("reason"), of("actor")));
+        if !removal["caused_by"].is_null() {
+            lines.push(format!("  the event that led to it: {}", of("caused_by")));
+        }
+        for deciding in removal["deciding"].as_array().into_iter().flatten() {
+            let of = |name: &str| text(&deciding[name]);
+            let (delivery, status) = (of("delivery_id"), of("status"));
+            lines.push(format!("  delivery {delivery} ended {} with {status}", of("finished_at")));
+            for attempt in deciding["attempts"].as_array().into_iter().flatten() {
+                let of = |name: &str| text(&attempt[name]);
+                let (number, outcome, status) = (of("number"), of("outcome"), of("status"));
+                let digest = of("answer_sha256");
+                lines.push(format!("    try {number}: {outcome}, {status}, answer {digest}"));
+            }
+        }
+        if !removal["delivered_between"].is_null() {
+            lines.push(format!("  delivered between them: {}", of("delivered_between")));
+        }
+        lines.push(format!("  deliveries cancelled: {}", of("cancelled")));
+    }
+    for entry in found["entries"].as_array().into_iter().flatten() {
+        let of = |name: &str| text(&entry[name]);
+        let (sequence, at, action) = (of("sequence"), of("at"), of("action"));
+        lines.push(format!("  audit {sequence}: {at} {action}, hash {}", of("hash")));
+    }
+    lines
+}

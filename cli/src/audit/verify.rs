@@ -1,0 +1,127 @@
+//! `audit verify`: what was found, and an exit code for programs.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use auditor::PublicKey;
+use auditor::bundle::{self, BundleReport};
+use auditor::verify::{self, Report, Verdict};
+use indicatif::ProgressBar;
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgPoolOptions;
+
+use super::args::Verify;
+use crate::databases::{Databases, SERVICE};
+use crate::operate::say;
+use crate::wiring::Place;
+
+/// It cannot be told.
+const INCOMPLETE: u8 = 2;
+
+/// What cannot be looked at is not intact, and not broken either.
+pub(crate) async fn run(place: &Place, verify: &Verify) -> ExitCode {
+    let verified = async {
+        let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
+        match &verify.bundle {
+            Some(path) => file(path, trusted.as_deref()),
+            None => database(place, trusted).await,
+        }
+    };
+    match verified.await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("firmforms: {error:#}");
+            ExitCode::from(INCOMPLETE)
+        }
+    }
+}
+
+fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> {
+    let named = || path.display().to_string();
+    let from = BufReader::new(File::open(path).with_context(named)?);
+    let verdict = bundle::verify(from, trusted).with_context(named)?;
+    Ok(told(&verdict, |report| of_bundle(report, trusted.is_some())))
+}
+
+/// The database as it is: nothing is migrated and nothing is written.
+async fn database(place: &Place, trusted: Option<Vec<PublicKey>>) -> anyhow::Result<ExitCode> {
+    let databases = Databases::open(place, SERVICE).await?;
+    databases.require().await?;
+    let options = databases.main.clone().disable_statement_logging();
+    let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await?;
+    let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        ProgressBar::new(0)
+    } else {
+        ProgressBar::hidden()
+    };
+    let progress = |done: i64, all: i64| {
+        bar.set_length(all.cast_unsigned());
+        bar.set_position(done.cast_unsigned());
+    };
+    let verdict = verify::database(&pool, &place.notary(), trusted, progress).await;
+    bar.finish_and_clear();
+    pool.close().await;
+    databases.stop().await?;
+    Ok(told(&verdict?, of_database))
+}
+
+fn told<R>(verdict: &Verdict<R>, lines: impl Fn(&R) -> Vec<String>) -> ExitCode {
+    match verdict {
+        Verdict::Intact(report) => {
+            lines(report).iter().for_each(|line| say(line));
+            ExitCode::SUCCESS
+        }
+        Verdict::Broken(flaw) => {
+            say(&format!("BROKEN: {flaw}"));
+            ExitCode::FAILURE
+        }
+        Verdict::Incomplete(why) => {
+            say(&format!("INCOMPLETE: {why}"));
+            ExitCode::from(INCOMPLETE)
+        }
+    }
+}
+
+fn of_database(report: &Report) -> Vec<String> {
+    let Report { events, through, seals, entries, firms, checkpoints, witnessed } = report;
+    let mut lines = vec![
+        format!("intact: {events} events up to position {through}, {seals} seals"),
+        format!("        {entries} entries of {firms} firms"),
+    ];
+    if let Some((position, at)) = witnessed {
+        lines.push(format!(
+            "        {checkpoints} checkpoints; the last is of {at}, at position {position}"
+        ));
+    }
+    lines
+}
+
+fn of_bundle(report: &BundleReport, believed: bool) -> Vec<String> {
+    let BundleReport { firm_id, first, last, of, checkpoint: (number, at), key } = report;
+    let mut lines = vec![
+        format!("intact: entries {first} to {last} of {of} of firm {firm_id}"),
+        format!("        checkpoint {number} of {at}, signed with the key {}", key.id()),
+    ];
+    if !believed {
+        lines.push(format!(
+            "        is that key the service's? compare {} with the published one, \
+             or name those you believe: --public-keys FILE",
+            key.hex()
+        ));
+    }
+    lines
+}
+
+fn keys(path: &Path) -> anyhow::Result<Vec<PublicKey>> {
+    let named = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(named)?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let keys: Option<Vec<PublicKey>> = lines.map(PublicKey::from_hex).collect();
+    match keys {
+        Some(keys) if !keys.is_empty() => Ok(keys),
+        _ => bail!("{}: not public keys, 64 hexadecimal digits on a line each", named()),
+    }
+}

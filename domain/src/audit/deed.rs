@@ -1,0 +1,309 @@
+//! What an entry says: the action, what it was done to, why, and the evidence. One exhaustive look at
+//! every event there is decides which of them have to be answered for.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Party;
+use crate::delivery::DeliveryEvent;
+use crate::event::Event;
+use crate::firm::FirmEvent;
+use crate::key::KeyEvent;
+use crate::person::PersonEvent;
+use crate::reading::ReadingEvent;
+use crate::replay::ReplayEvent;
+use crate::response::ResponseEvent;
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
+use crate::target::shown;
+use crate::trigger::Trigger;
+
+/// Names the actions: the word is the variant's in snake case.
+macro_rules! actions {
+    ($($variant:ident = $name:literal: $what:literal),+ $(,)?) => {
+        /// What was done.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Action {
+            $(#[doc = $what] $variant,)+
+        }
+
+        impl Action {
+            /// All there are.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word for it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    FirmOpened = "firm_opened": "A firm signed up.",
+    FirmChanged = "firm_changed": "Some of its settings changed.",
+    FirmSuspended = "firm_suspended": "It was suspended.",
+    FirmResumed = "firm_resumed": "It is back.",
+    FirmClosed = "firm_closed": "It was closed for good.",
+    MemberJoined = "member_joined": "A member joined.",
+    MemberRoleChanged = "member_role_changed": "A member has another role.",
+    MemberDisabled = "member_disabled": "A member may not sign in.",
+    MemberEnabled = "member_enabled": "A member may sign in again.",
+    MemberLeft = "member_left": "A member left.",
+    SecretRevealed = "secret_revealed": "The signing secret was shown.",
+    SecretRotated = "secret_rotated": "A new signing secret signs.",
+    AuditRead = "audit_read": "The audit log was read.",
+    AuditExported = "audit_exported": "The audit log was exported.",
+    KeyCreated = "key_created": "An API key was made.",
+    KeyRevoked = "key_revoked": "An API key was revoked.",
+    HookCreated = "hook_created": "A subscription was made.",
+    HookWarned = "hook_warned": "A delivery of a subscription ended with 410.",
+    HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
+    HookRemoved = "hook_removed": "A subscription was removed.",
+    WorkflowStepRetried = "workflow_step_retried": "A failed step was tried anew.",
+    ReplayRequested = "replay_requested": "Deliveries that had ended are sent once more.",
+    ReplayPaused = "replay_paused": "A replay was held.",
+    ReplayResumed = "replay_resumed": "A replay goes on.",
+    ReplayStopped = "replay_stopped": "A replay was ended by hand.",
+    ReplayFinished = "replay_finished": "All of a replay was queued or skipped.",
+    PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
+    PersonBounced = "person_bounced": "Mail to a person came back.",
+    PersonRestored = "person_restored": "A person gets mail again.",
+    PersonErased = "person_erased": "A person was erased.",
+    ResponseErased = "response_erased": "A response was erased.",
+}
+
+/// Not an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an action of the audit log")]
+pub struct UnknownAction;
+
+impl FromStr for Action {
+    type Err = UnknownAction;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAction> {
+        Self::ALL.iter().copied().find(|action| action.name() == text).ok_or(UnknownAction)
+    }
+}
+
+/// What was done, to what, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deed {
+    /// What.
+    pub action: Action,
+    /// To what.
+    pub subject: Party,
+    /// Why, if there was a choice of reasons.
+    pub reason: Option<String>,
+    /// What speaks for it.
+    pub evidence: Value,
+}
+
+/// How a subscription was made: what its later events do not repeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribed {
+    /// The key it was made with.
+    pub key_id: Uuid,
+    /// What it listens to.
+    pub trigger: Trigger,
+    /// Where its deliveries go.
+    pub target_url: String,
+    /// Only this form's events, or every form's.
+    pub form_id: Option<Uuid>,
+}
+
+impl Subscribed {
+    /// What the first event of a subscription says.
+    #[must_use]
+    pub fn by(event: &Event) -> Option<Self> {
+        let Event::Subscription(SubscriptionEvent::SubscriptionCreated {
+            key_id,
+            trigger,
+            target_url,
+            form_id,
+        }) = event
+        else {
+            return None;
+        };
+        let target_url = target_url.clone();
+        Some(Self { key_id: *key_id, trigger: *trigger, target_url, form_id: *form_id })
+    }
+
+    fn evidence(&self) -> Value {
+        json!({
+            "key_id": self.key_id, "trigger": self.trigger.key(), "form_id": self.form_id,
+            "target": shown(&self.target_url),
+        })
+    }
+}
+
+/// The subscription an event is about that does not say itself how it was made.
+#[must_use]
+pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a str> {
+    let created = matches!(event.event_type(), "SubscriptionCreated");
+    (matches!(event, Event::Subscription(_)) && !created).then_some(aggregate_id)
+}
+
+impl Deed {
+    /// What an event tells, if it has to be answered for.
+    #[must_use]
+    pub(super) fn of(id: &str, event: &Event, subscribed: Option<&Subscribed>) -> Option<Self> {
+        match event {
+            Event::Firm(event) => Some(of_firm(id, event)),
+            Event::Key(event) => Some(of_key(id, event)),
+            Event::Subscription(told) => {
+                let created = Subscribed::by(event);
+                Some(of_hook(id, told, created.as_ref().or(subscribed)))
+            }
+            Event::Delivery(event) => of_delivery(id, event),
+            Event::Person(event) => Some(of_person(id, event)),
+            Event::Response(ResponseEvent::ResponseErased { response_id }) => {
+                Some(Self::new(Action::ResponseErased, "response", &response_id.to_string()))
+            }
+            Event::Reading(ReadingEvent::AuditRead(look)) => {
+                let exported = look.how.leaves();
+                let action = if exported { Action::AuditExported } else { Action::AuditRead };
+                Some(Self::new(action, "reading", id).with(json!(look)))
+            }
+            Event::Replay(event) => Some(of_replay(id, event)),
+            // What people do with forms and get by mail: history, and not a matter of rights.
+            Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
+        }
+    }
+
+    fn new(action: Action, kind: &'static str, id: &str) -> Self {
+        let subject = Party { kind, id: Some(id.to_owned()) };
+        Self { action, subject, reason: None, evidence: json!({}) }
+    }
+
+    fn why(self, reason: impl Serialize) -> Self {
+        let reason =
+            serde_json::to_value(reason).ok().and_then(|word| word.as_str().map(Into::into));
+        Self { reason, ..self }
+    }
+
+    fn with(self, evidence: Value) -> Self {
+        Self { evidence, ..self }
+    }
+}
+
+fn of_firm(id: &str, event: &FirmEvent) -> Deed {
+    let firm = |action| Deed::new(action, "firm", id);
+    let member = |action, member_id: &Uuid| Deed::new(action, "member", &member_id.to_string());
+    match event {
+        FirmEvent::FirmOpened { plan, .. } => {
+            firm(Action::FirmOpened).with(json!({"leads_in_full": plan.leads_in_full}))
+        }
+        FirmEvent::FirmChanged { name, plan, brand, invites_enabled, .. } => {
+            firm(Action::FirmChanged).with(json!({
+                "name": name.is_some(), "brand": brand.is_some(),
+                "leads_in_full": plan.map(|plan| plan.leads_in_full),
+                "invites_enabled": invites_enabled,
+            }))
+        }
+        FirmEvent::FirmSuspended { .. } => firm(Action::FirmSuspended),
+        FirmEvent::FirmResumed { .. } => firm(Action::FirmResumed),
+        FirmEvent::FirmClosed { .. } => firm(Action::FirmClosed),
+        FirmEvent::MemberJoined { member_id, role, .. } => {
+            member(Action::MemberJoined, member_id).with(json!({"role": role}))
+        }
+        FirmEvent::MemberRoleChanged { member_id, role, .. } => {
+            member(Action::MemberRoleChanged, member_id).with(json!({"role": role}))
+        }
+        FirmEvent::MemberDisabled { member_id, .. } => member(Action::MemberDisabled, member_id),
+        FirmEvent::MemberEnabled { member_id, .. } => member(Action::MemberEnabled, member_id),
+        FirmEvent::MemberLeft { member_id, .. } => member(Action::MemberLeft, member_id),
+        FirmEvent::SecretRevealed {} => firm(Action::SecretRevealed),
+        FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
+    }
+}
+
+fn of_key(id: &str, event: &KeyEvent) -> Deed {
+    match event {
+        KeyEvent::KeyCreated { member_id, name, prefix, .. } => {
+            Deed::new(Action::KeyCreated, "key", id)
+                .with(json!({"member_id": member_id, "name": name, "prefix": prefix}))
+        }
+        KeyEvent::KeyRevoked { reason } => Deed::new(Action::KeyRevoked, "key", id).why(reason),
+    }
+}
+
+fn of_hook(id: &str, event: &SubscriptionEvent, subscribed: Option<&Subscribed>) -> Deed {
+    let hook = |action, answers: Value| {
+        let mut evidence = subscribed.map_or_else(|| json!({}), Subscribed::evidence);
+        if !answers.is_null() {
+            evidence["deliveries"] = answers;
+        }
+        Deed::new(action, "hook", id).with(evidence)
+    };
+    match event {
+        SubscriptionEvent::SubscriptionCreated { .. } => hook(Action::HookCreated, Value::Null),
+        SubscriptionEvent::TargetGone(answer) => hook(Action::HookWarned, json!([gone(answer)])),
+        SubscriptionEvent::TargetAnswered { delivery_id } => {
+            hook(Action::HookRecovered, json!([{"delivery_id": delivery_id}]))
+        }
+        SubscriptionEvent::SubscriptionRemoved { reason, evidence } => {
+            let answers: Vec<Value> = evidence.iter().map(gone).collect();
+            let decided_by_answers = *reason == RemovalReason::TargetGone;
+            let answers = if decided_by_answers { answers.into() } else { Value::Null };
+            hook(Action::HookRemoved, answers).why(reason)
+        }
+    }
+}
+
+fn gone(answer: &GoneAnswer) -> Value {
+    json!({
+        "delivery_id": answer.delivery_id, "status": answer.status,
+        "finished_at": answer.finished_at,
+    })
+}
+
+fn of_delivery(id: &str, event: &DeliveryEvent) -> Option<Deed> {
+    match event {
+        DeliveryEvent::StepRetried(retried) => {
+            let step = retried.order.step;
+            let evidence =
+                json!({"run_id": step.run_id, "step_id": step.step_id, "tries": retried.tries});
+            Some(Deed::new(Action::WorkflowStepRetried, "delivery", id).with(evidence))
+        }
+        // What the service does by itself, by the rules: history has it.
+        DeliveryEvent::DeliveryQueued(_)
+        | DeliveryEvent::StepQueued(_)
+        | DeliveryEvent::DeliveryReplayed(_)
+        | DeliveryEvent::DeliveryAttempted(_)
+        | DeliveryEvent::DeliveryCancelled { .. } => None,
+    }
+}
+
+fn of_replay(id: &str, event: &ReplayEvent) -> Deed {
+    let replay = |action| Deed::new(action, "replay", id);
+    match event {
+        ReplayEvent::ReplayRequested(order) => replay(Action::ReplayRequested)
+            .with(json!({
+                "selection": order.selection, "force": order.force,
+                "rate_per_second": order.rate_per_second, "selected": order.selected,
+            }))
+            .why(&order.reason),
+        ReplayEvent::ReplayPaused {} => replay(Action::ReplayPaused),
+        ReplayEvent::ReplayResumed {} => replay(Action::ReplayResumed),
+        ReplayEvent::ReplayStopped {} => replay(Action::ReplayStopped),
+        ReplayEvent::ReplayFinished { queued, skipped } => {
+            replay(Action::ReplayFinished).with(json!({"queued": queued, "skipped": skipped}))
+        }
+    }
+}
+
+fn of_person(id: &str, event: &PersonEvent) -> Deed {
+    let action = match event {
+        PersonEvent::AddressUnsubscribed { .. } => Action::PersonUnsubscribed,
+        PersonEvent::AddressBounced { .. } => Action::PersonBounced,
+        PersonEvent::AddressRestored { .. } => Action::PersonRestored,
+        PersonEvent::PersonErased { .. } => Action::PersonErased,
+    };
+    Deed::new(action, "person", id)
+}

@@ -1,0 +1,141 @@
+//! What an entry says, its bytes and its hash: held as they are, since a chain that was written once
+//! must verify for good.
+
+use super::*;
+use crate::person::PersonEvent;
+use crate::reading::{Look, Read, ReadAs, ReadingEvent};
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
+use crate::trigger::Trigger;
+
+const HOOK: &str = "00000000-0000-0000-0000-000000000007";
+
+fn at(second: u32) -> Timestamp {
+    format!("2026-11-01T12:00:{second:02}.000Z").parse().unwrap()
+}
+
+fn context(actor: Actor) -> Context {
+    Context {
+        firm_id: Uuid::from_u128(1),
+        recorded_at: at(5),
+        actor,
+        correlation_id: Uuid::from_u128(2),
+        causation_id: Some(Uuid::from_u128(3)),
+        traceparent: None,
+    }
+}
+
+fn stored<'a>(event: &'a Event, context: &'a Context) -> Stored<'a> {
+    let event_id = Uuid::from_u128(9);
+    Stored { position: 42, event_id, digest: [0xab; 32], aggregate_id: HOOK, event, context }
+}
+
+fn created() -> Event {
+    Event::from(SubscriptionEvent::SubscriptionCreated {
+        key_id: Uuid::from_u128(4),
+        trigger: Trigger::FormSubmitted,
+        target_url: "https://hooks.example.com/in/box?token=secret#x".into(),
+        form_id: None,
+    })
+}
+
+fn gone(n: u128) -> GoneAnswer {
+    GoneAnswer { delivery_id: Uuid::from_u128(n), status: 410, finished_at: at(1) }
+}
+
+fn removed(reason: RemovalReason, evidence: Vec<GoneAnswer>) -> Event {
+    Event::from(SubscriptionEvent::SubscriptionRemoved { reason, evidence })
+}
+
+#[test]
+fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
+    let (removal, of) = (removed(RemovalReason::TargetGone, vec![gone(5), gone(6)]), created());
+    let context = context(Actor::Receiver(Uuid::from_u128(7)));
+    assert_eq!(subscription_in(HOOK, &removal), Some(HOOK));
+    assert_eq!(subscription_in(HOOK, &of), None);
+    let entry = Entry::of(stored(&removal, &context), Subscribed::by(&of).as_ref()).unwrap();
+    let text = String::from_utf8(entry.canonical(3)).unwrap();
+    assert_eq!(
+        text,
+        concat!(
+            r#"{"action":"hook_removed","#,
+            r#""actor":{"id":"00000000-0000-0000-0000-000000000007","kind":"receiver"},"#,
+            r#""at":"2026-11-01T12:00:05.000Z","#,
+            r#""caused_by":"00000000-0000-0000-0000-000000000003","#,
+            r#""digest":"abababababababababababababababababababababababababababababababab","#,
+            r#""event_id":"00000000-0000-0000-0000-000000000009","#,
+            r#""evidence":{"deliveries":["#,
+            r#"{"delivery_id":"00000000-0000-0000-0000-000000000005","#,
+            r#""finished_at":"2026-11-01T12:00:01.000Z","status":410},"#,
+            r#"{"delivery_id":"00000000-0000-0000-0000-000000000006","#,
+            r#""finished_at":"2026-11-01T12:00:01.000Z","status":410}],"#,
+            r#""form_id":null,"key_id":"00000000-0000-0000-0000-000000000004","#,
+            r#""target":"https://hooks.example.com/in/box?…","trigger":"form_submitted"},"#,
+            r#""firm_id":"00000000-0000-0000-0000-000000000001","position":42,"#,
+            r#""reason":"target_gone","sequence":3,"#,
+            r#""subject":{"id":"00000000-0000-0000-0000-000000000007","kind":"hook"},"v":1}"#,
+        )
+    );
+    assert_eq!(
+        hex::encode(link(&BEGINNING, text.as_bytes())),
+        "082822219045875d0cdd74885a1ffa93d86716e57a09bd1789948c51c8f3fa8d"
+    );
+}
+
+#[test]
+fn g5_each_reason_of_a_removal_has_its_word() {
+    let context = context(Actor::System);
+    for (reason, word) in [
+        (RemovalReason::DeletedByKey, "deleted_by_key"),
+        (RemovalReason::KeyRevoked, "key_revoked"),
+        (RemovalReason::TargetGone, "target_gone"),
+        (RemovalReason::FirmClosed, "firm_closed"),
+    ] {
+        let event = removed(reason, Vec::new());
+        let entry = Entry::of(stored(&event, &context), None).unwrap();
+        assert_eq!(entry.deed.action, Action::HookRemoved);
+        assert_eq!(entry.deed.reason.as_deref(), Some(word));
+        assert_eq!(entry.actor, Party { kind: "system", id: None });
+    }
+}
+
+#[test]
+fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
+    let context = context(Actor::Auditor(Uuid::nil()));
+    for (how, action) in
+        [(ReadAs::Page, Action::AuditRead), (ReadAs::Bundle, Action::AuditExported)]
+    {
+        let look = Look { what: Read::Audit, how, hook_id: None, since: None, until: None };
+        let event = Event::from(ReadingEvent::AuditRead(look));
+        assert_eq!(Entry::of(stored(&event, &context), None).unwrap().deed.action, action);
+    }
+}
+
+#[test]
+fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
+    let context = context(Actor::System);
+    let event = Event::from(PersonEvent::PersonErased { time: at(1) });
+    let entry = Entry::of(stored(&event, &context), None).unwrap();
+    let mut chain = Chain::default();
+    let links: Vec<Linked> = (0..5).map(|_| chain.add(&entry)).collect();
+    for (place, linked) in (1..).zip(&links) {
+        assert_eq!(linked.sequence, place);
+        assert_eq!(linked.hash, link(&linked.previous, &linked.canonical));
+    }
+    for pair in links.windows(2) {
+        assert_eq!(pair[1].previous, pair[0].hash);
+    }
+    let head = chain.head(context.firm_id);
+    assert_eq!((head.sequence, head.hash), (5, links[4].hash));
+    let leaves: Vec<Hash> = links.iter().map(|linked| merkle::leaf(&linked.hash)).collect();
+    let path = merkle::path(&leaves, 2);
+    assert_eq!(merkle::root_by_path((2, 5), leaves[2], &path), Some(head.root));
+    assert_eq!(Chain::kept(5, *chain.last(), &chain.frontier()), Some(chain));
+}
+
+#[test]
+fn an_action_is_read_by_its_word() {
+    for action in Action::ALL {
+        assert_eq!(action.name().parse(), Ok(*action));
+    }
+    assert_eq!("hook_painted".parse::<Action>(), Err(UnknownAction));
+}

@@ -1,0 +1,210 @@
+//! Merkle trees as RFC 6962 has them: leaves and nodes hashed under prefixes of their own, so that
+//! neither passes for the other. A tree's root stands for its leaves in their order; a path proves
+//! that one leaf is among them.
+//!
+//! Everything here takes hashes of leaves ([`leaf`]), and knows nothing of what they stand for.
+
+use std::ops::Range;
+
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of something.
+pub type Hash = [u8; 32];
+
+/// The hash of a leaf.
+#[must_use]
+pub fn leaf(bytes: &[u8]) -> Hash {
+    Sha256::new().chain_update([0]).chain_update(bytes).finalize().into()
+}
+
+/// The hash of a node above two others.
+#[must_use]
+pub fn node(left: &Hash, right: &Hash) -> Hash {
+    Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
+}
+
+/// The right edge of a tree that grows: the roots of its full subtrees, the largest first, one per
+/// bit of its size. All that is needed to add a leaf, or to tell the root.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Frontier {
+    size: u64,
+    peaks: Vec<Hash>,
+}
+
+impl Frontier {
+    /// How many leaves it has.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Adds a leaf, by its hash.
+    pub fn push(&mut self, leaf: Hash) {
+        let mut peak = leaf;
+        for _ in 0..self.size.trailing_ones() {
+            let left = self.peaks.pop().unwrap_or_default();
+            peak = node(&left, &peak);
+        }
+        self.peaks.push(peak);
+        self.size += 1;
+    }
+
+    /// The root; of no leaves it is SHA-256 of nothing.
+    #[must_use]
+    pub fn root(&self) -> Hash {
+        let mut peaks = self.peaks.iter().rev();
+        let Some(last) = peaks.next() else {
+            return Sha256::digest([]).into();
+        };
+        peaks.fold(*last, |right, left| node(left, &right))
+    }
+
+    /// As it is kept; the size is kept beside it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.peaks.concat()
+    }
+
+    /// What [`Frontier::to_bytes`] made of a tree of this size, if that can be.
+    #[must_use]
+    pub fn from_bytes(size: u64, bytes: &[u8]) -> Option<Self> {
+        let (peaks, []) = bytes.as_chunks::<32>() else {
+            return None;
+        };
+        let fits = u32::try_from(peaks.len()) == Ok(size.count_ones());
+        fits.then(|| Self { size, peaks: peaks.to_vec() })
+    }
+}
+
+impl FromIterator<Hash> for Frontier {
+    fn from_iter<I: IntoIterator<Item = Hash>>(leaves: I) -> Self {
+        let mut frontier = Self::default();
+        leaves.into_iter().for_each(|leaf| frontier.push(leaf));
+        frontier
+    }
+}
+
+/// Which stretches of leaves lie beside the way from a leaf up to the root, the lowest first: their
+/// roots are its path.
+#[must_use]
+pub fn beside(index: u64, size: u64) -> Vec<Range<u64>> {
+    let (mut low, mut high) = (0, size);
+    let mut stretches = Vec::new();
+    while high.saturating_sub(low) > 1 && index < size {
+        let middle = low + left_of(high - low);
+        if index < middle {
+            stretches.push(middle..high);
+            high = middle;
+        } else {
+            stretches.push(low..middle);
+            low = middle;
+        }
+    }
+    stretches.reverse();
+    stretches
+}
+
+/// How many leaves of a tree of two or more are in its left half: the largest power of two that is
+/// less than all.
+const fn left_of(size: u64) -> u64 {
+    1 << (u64::BITS - 1 - (size - 1).leading_zeros())
+}
+
+/// The path of a leaf in a tree that is at hand.
+#[must_use]
+pub fn path(leaves: &[Hash], index: u64) -> Vec<Hash> {
+    let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
+    let size = u64::try_from(leaves.len()).unwrap_or(u64::MAX);
+    let root_of = |Range { start, end }| {
+        leaves[at(start)..at(end)].iter().copied().collect::<Frontier>().root()
+    };
+    beside(index, size).into_iter().map(root_of).collect()
+}
+
+/// The root that a leaf and its path lead to; none if no tree of this size has such a path
+/// (RFC 9162, section 2.1.3.2).
+#[must_use]
+pub fn root_by_path((index, size): (u64, u64), leaf: Hash, path: &[Hash]) -> Option<Hash> {
+    if index >= size {
+        return None;
+    }
+    let stretches = beside(index, size);
+    if stretches.len() != path.len() {
+        return None;
+    }
+    let climb = |below: Hash, (stretch, other): (Range<u64>, &Hash)| {
+        if stretch.start > index { node(&below, other) } else { node(other, &below) }
+    };
+    Some(stretches.into_iter().zip(path).fold(leaf, climb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The leaves of the test vectors of Certificate Transparency (RFC 6962's own implementation).
+    const LEAVES: [&str; 8] = [
+        "",
+        "00",
+        "10",
+        "2021",
+        "3031",
+        "40414243",
+        "5051525354555657",
+        "606162636465666768696a6b6c6d6e6f",
+    ];
+
+    const ROOTS: [&str; 9] = [
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+        "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+        "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+        "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+        "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
+        "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
+        "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
+        "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+    ];
+
+    fn leaves() -> Vec<Hash> {
+        LEAVES.iter().map(|bytes| leaf(&hex::decode(bytes).unwrap())).collect()
+    }
+
+    #[test]
+    fn g3_the_roots_are_those_of_certificate_transparency() {
+        for (size, root) in ROOTS.iter().enumerate() {
+            let tree: Frontier = leaves().into_iter().take(size).collect();
+            assert_eq!(hex::encode(tree.root()), *root, "{size}");
+            let size = u64::try_from(size).unwrap();
+            assert_eq!(Frontier::from_bytes(size, &tree.to_bytes()), Some(tree));
+        }
+    }
+
+    #[test]
+    fn g3_a_path_leads_from_its_leaf_to_the_root_and_no_other_does() {
+        let all: Vec<Hash> = (0..70_u8).map(|n| leaf(&[n])).collect();
+        for size in 1..=70 {
+            let tree = &all[..size];
+            let root = tree.iter().copied().collect::<Frontier>().root();
+            for (index, leaf) in tree.iter().enumerate() {
+                let place = (u64::try_from(index).unwrap(), u64::try_from(size).unwrap());
+                let path = path(tree, place.0);
+                assert_eq!(root_by_path(place, *leaf, &path), Some(root), "{place:?}");
+                let elsewhere = (place.0 + 1, place.1);
+                assert_ne!(root_by_path(elsewhere, *leaf, &path), Some(root), "{place:?}");
+                assert_ne!(root_by_path(place, node(leaf, leaf), &path), Some(root));
+                let longer = [path, vec![root]].concat();
+                assert_eq!(root_by_path(place, *leaf, &longer), None);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_frontier_of_this_size_are_refused() {
+        for (size, bytes) in [(1, 0), (1, 31), (1, 33), (1, 64), (2, 64), (3, 32), (0, 32)] {
+            assert_eq!(Frontier::from_bytes(size, &vec![0; bytes]), None, "{size} {bytes}");
+        }
+        assert_eq!(beside(3, 2), []);
+        assert_eq!(root_by_path((0, 0), [0; 32], &[]), None);
+    }
+}

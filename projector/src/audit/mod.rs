@@ -1,0 +1,193 @@
+//! The audit log: what has to be answered for, in a chain per firm without gaps. It follows the log,
+//! one process at a time, so no two entries ever ask for one place (case G6); what is written is
+//! never changed (case G1).
+
+mod chains;
+mod questions;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
+use domain::audit::{Chain, Entry, Linked, Stored, Subscribed, subscription_in};
+use domain::merkle::Hash;
+use eventstore::tail::TailError;
+use eventstore::{RecordedEvent, Upcasters, load_first};
+use futures::future::BoxFuture;
+use sqlx::types::JsonValue;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::follow::Projection;
+
+pub use chains::{HeadRow, chains, heads_after};
+pub use questions::{
+    Filter, Span, between, find_at, followed_to, hashes, list, of_subject, span, stretch,
+};
+
+/// The writer.
+pub struct AuditLog;
+
+impl Projection for AuditLog {
+    const NAME: &'static str = "audit_log";
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let entries = entries_of(connection, events).await?;
+            if entries.is_empty() {
+                return Ok(());
+            }
+            let firms: BTreeSet<Uuid> = entries.iter().map(|entry| entry.firm_id).collect();
+            let mut chains = chains::load(connection, &firms).await?;
+            let rows = link(&entries, &mut chains);
+            insert(connection, &rows).await?;
+            chains::keep(connection, &chains).await
+        })
+    }
+}
+
+/// A row of the audit log: the bytes that are hashed, and beside them what they say.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+pub struct EntryRow {
+    /// The firm in whose chain it is.
+    pub firm_id: Uuid,
+    /// Its place there, from 1.
+    pub sequence: i64,
+    /// The event's place in the log.
+    pub position: i64,
+    /// When it was recorded.
+    pub at: DateTime<Utc>,
+    /// What was done.
+    pub action: String,
+    /// What the one who did it is.
+    pub actor_kind: String,
+    /// Who did it.
+    pub actor_id: Option<String>,
+    /// What it was done to is.
+    pub subject_kind: String,
+    /// What it was done to.
+    pub subject_id: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// What speaks for it.
+    pub evidence: JsonValue,
+    /// The canonical bytes.
+    pub entry: Vec<u8>,
+    /// The hash before it.
+    pub previous_hash: Hash,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+impl EntryRow {
+    /// The row of an entry at its place.
+    #[must_use]
+    pub fn of(entry: &Entry, linked: Linked) -> Self {
+        let deed = &entry.deed;
+        Self {
+            firm_id: entry.firm_id,
+            sequence: linked.sequence.cast_signed(),
+            position: entry.position,
+            at: entry.at.get(),
+            action: deed.action.name().to_owned(),
+            actor_kind: entry.actor.kind.to_owned(),
+            actor_id: entry.actor.id.clone(),
+            subject_kind: deed.subject.kind.to_owned(),
+            subject_id: deed.subject.id.clone(),
+            reason: deed.reason.clone(),
+            evidence: deed.evidence.clone(),
+            entry: linked.canonical,
+            previous_hash: linked.previous,
+            hash: linked.hash,
+        }
+    }
+}
+
+/// The entries of these events, in order. How subscriptions were made is looked up in the log, once
+/// for all: an entry is made from the log alone.
+///
+/// # Errors
+/// If the database does not answer, or the first event of a subscription cannot be read.
+pub async fn entries_of(
+    connection: &mut PgConnection,
+    events: &[RecordedEvent],
+) -> Result<Vec<Entry>, sqlx::Error> {
+    let about = |recorded: &RecordedEvent| {
+        subscription_in(&recorded.aggregate_id, &recorded.event).map(str::to_owned)
+    };
+    let hooks: BTreeSet<String> = events.iter().filter_map(about).collect();
+    let subscribed = subscribed(connection, &hooks).await?;
+    let entry = |recorded: &RecordedEvent| {
+        let stored = Stored {
+            position: recorded.position,
+            event_id: recorded.event_id,
+            digest: recorded.digest,
+            aggregate_id: &recorded.aggregate_id,
+            event: &recorded.event,
+            context: &recorded.context,
+        };
+        Entry::of(stored, subscribed.get(&recorded.aggregate_id))
+    };
+    Ok(events.iter().filter_map(entry).collect())
+}
+
+async fn subscribed(
+    connection: &mut PgConnection,
+    hooks: &BTreeSet<String>,
+) -> Result<HashMap<String, Subscribed>, sqlx::Error> {
+    if hooks.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<&str> = hooks.iter().map(String::as_str).collect();
+    let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await;
+    let first = first.map_err(|error| match error {
+        TailError::Database(error) => error,
+        unreadable @ TailError::Unreadable { .. } => sqlx::Error::Decode(Box::new(unreadable)),
+    })?;
+    let made = first.into_iter().filter_map(|recorded| {
+        let made = Subscribed::by(&recorded.event)?;
+        Some((recorded.aggregate_id, made))
+    });
+    Ok(made.collect())
+}
+
+/// Gives each entry its place in its firm's chain.
+fn link(entries: &[Entry], chains: &mut BTreeMap<Uuid, Chain>) -> Vec<EntryRow> {
+    let link = |entry: &Entry| {
+        let linked = chains.entry(entry.firm_id).or_default().add(entry);
+        EntryRow::of(entry, linked)
+    };
+    entries.iter().map(link).collect()
+}
+
+async fn insert(connection: &mut PgConnection, rows: &[EntryRow]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into audit_log (firm_id, sequence, position, at, action, actor_kind, actor_id,
+                                subject_kind, subject_id, reason, evidence, entry, previous_hash,
+                                hash)
+         select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::timestamptz[],
+                              $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+                              $10::text[], $11::jsonb[], $12::bytea[], $13::bytea[],
+                              $14::bytea[])",
+    )
+    .bind(rows.iter().map(|row| row.firm_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.sequence).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.position).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.at).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.action.as_str()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.actor_kind.as_str()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.actor_id.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.subject_kind.as_str()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.subject_id.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.reason.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| &row.evidence).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.entry.as_slice()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.previous_hash).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.hash).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! What a removed subscription's deliveries came to.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+/// How many deliveries of a subscription were cancelled, by cause.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn cancelled(pool: &PgPool, hook_id: Uuid) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    sqlx::query_as(
+        "select cause, count(*) from deliveries
+          where hook_id = $1 and state = 'cancelled' group by cause order by cause",
+    )
+    .bind(hook_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// How many deliveries of a subscription arrived after one instant and up to another.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn delivered_between(
+    pool: &PgPool,
+    hook_id: Uuid,
+    (after, through): (DateTime<Utc>, DateTime<Utc>),
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "select count(*) from deliveries
+          where hook_id = $1 and state = 'delivered' and ended_at > $2 and ended_at <= $3",
+    )
+    .bind(hook_id)
+    .bind(after)
+    .bind(through)
+    .fetch_one(pool)
+    .await
+}

@@ -1,0 +1,96 @@
+//! What operators and auditors ask of subscriptions: those that are gone, and those about to go.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgPool};
+use uuid::Uuid;
+
+/// A subscription's life.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct HookLife {
+    /// Its id.
+    pub hook_id: Uuid,
+    /// The key it was made with.
+    pub key_id: Uuid,
+    /// What it listens to.
+    pub trigger: String,
+    /// Where deliveries go, exactly as sent: masked before it is shown.
+    pub target_url: String,
+    /// Only this form's events, or every form's.
+    pub form_id: Option<Uuid>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was removed, if it was.
+    pub removed_at: Option<DateTime<Utc>>,
+    /// Why.
+    pub removal_reason: Option<String>,
+    /// Its first event's place in the log.
+    pub created_position: i64,
+}
+
+/// The removed subscriptions of a firm, last removed first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_removed(
+    pool: &PgPool,
+    firm_id: Uuid,
+    since: Option<DateTime<Utc>>,
+    limit: i64,
+) -> Result<Vec<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
+                removal_reason, created_position
+           from hooks
+          where firm_id = $1 and removed_at is not null
+            and ($2::timestamptz is null or removed_at >= $2)
+          order by removed_position desc limit $3",
+    )
+    .bind(firm_id)
+    .bind(since)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// The live subscriptions of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_live(
+    pool: &PgPool,
+    firm_id: Uuid,
+    limit: i64,
+) -> Result<Vec<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
+                removal_reason, created_position
+           from hooks where firm_id = $1 and removed_at is null
+          order by created_position desc limit $2",
+    )
+    .bind(firm_id)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// The live subscriptions of a firm whose last finished delivery ended with 410: the next 410
+/// removes them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select h.hook_id, h.key_id, h.trigger, h.target_url, h.form_id, h.created_at,
+                h.removed_at, h.removal_reason, h.created_position
+           from hooks h
+           join lateral (select a.action from audit_log a
+                          where a.subject_id = h.hook_id::text
+                            and a.action in ('hook_warned', 'hook_recovered')
+                          order by a.sequence desc limit 1) last on true
+          where h.firm_id = $1 and h.removed_at is null and last.action = 'hook_warned'
+          order by h.created_position desc",
+    )
+    .bind(firm_id)
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,188 @@
+//! Seals over the whole log, a block of positions each: the root over the digests of its events,
+//! chained. A block is sealed once nothing can appear in it any more, and never again.
+
+use domain::audit::{BEGINNING, Seal};
+use domain::merkle::{Frontier, Hash};
+use eventstore::tail::{move_checkpoint, take_checkpoint};
+use eventstore::worker::{Step, Worker};
+use eventstore::{Fence, Store, proof};
+use sqlx::{FromRow, PgConnection};
+
+/// Blocks sealed at a time: a transaction stays well under 100 ms.
+const BLOCKS: i64 = 8;
+
+/// The worker.
+pub struct Seals {
+    store: Store,
+    fence: Fence,
+}
+
+impl Seals {
+    /// Seals this log.
+    #[must_use]
+    pub const fn new(store: Store, fence: Fence) -> Self {
+        Self { store, fence }
+    }
+}
+
+impl Worker for Seals {
+    const NAME: &'static str = "seals";
+    type Error = sqlx::Error;
+
+    async fn step(&mut self) -> Result<Step, sqlx::Error> {
+        let look = self.fence.look().await?;
+        let mut transaction = self.store.pool().begin().await?;
+        let Some(after) = take_checkpoint(&mut transaction, Self::NAME).await? else {
+            return Ok(Step::IDLE);
+        };
+        let blocks = ((look.settled - after) / Seal::BLOCK).min(BLOCKS);
+        if blocks <= 0 {
+            transaction.rollback().await?;
+            return Ok(Step::IDLE);
+        }
+        let through = after + blocks * Seal::BLOCK;
+        let digests = proof::digests(&mut transaction, (after, through)).await?;
+        let last = last(&mut transaction, through).await?;
+        let sealed = seal((after, through), &digests, last.map_or(BEGINNING, |row| row.hash));
+        insert(&mut transaction, &sealed).await?;
+        move_checkpoint(&mut transaction, Self::NAME, through).await?;
+        transaction.commit().await?;
+        Ok(Step::Busy)
+    }
+}
+
+/// A seal as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct SealRow {
+    /// The block, from 1.
+    pub number: i64,
+    /// Its last position.
+    pub last_position: i64,
+    /// How many events it has.
+    pub events: i64,
+    /// The root over them.
+    pub root: Hash,
+    /// The hash of the block before.
+    pub previous_hash: Hash,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+impl SealRow {
+    /// The row of a block that ends there, with this tree.
+    #[must_use]
+    pub fn of(last_position: i64, tree: &Frontier, previous_hash: Hash) -> Self {
+        let number = last_position / Seal::BLOCK;
+        let seal = Seal { number, last_position, events: tree.size(), root: tree.root() };
+        Self {
+            number,
+            last_position,
+            events: tree.size().cast_signed(),
+            root: seal.root,
+            previous_hash,
+            hash: seal.link(&previous_hash),
+        }
+    }
+}
+
+/// The seals of whole blocks.
+fn seal((after, through): (i64, i64), digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
+    let mut digests = digests.iter().peekable();
+    let mut previous = previous;
+    let mut rows = Vec::new();
+    let mut end = after + Seal::BLOCK;
+    while end <= through {
+        let mut tree = Frontier::default();
+        while let Some((position, digest)) = digests.next_if(|(position, _)| *position <= end) {
+            tree.push(Seal::leaf(*position, digest));
+        }
+        let row = SealRow::of(end, &tree, previous);
+        previous = row.hash;
+        rows.push(row);
+        end += Seal::BLOCK;
+    }
+    rows
+}
+
+async fn insert(connection: &mut PgConnection, rows: &[SealRow]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into seals (number, last_position, events, root, previous_hash, hash)
+         select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[],
+                              $6::bytea[])",
+    )
+    .bind(rows.iter().map(|row| row.number).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.last_position).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.events).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.root).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.previous_hash).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.hash).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The last seal that ends at or before this position.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn last(
+    connection: &mut PgConnection,
+    through: i64,
+) -> Result<Option<SealRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select number, last_position, events, root, previous_hash, hash from seals
+          where last_position <= $1 order by number desc limit 1",
+    )
+    .bind(through)
+    .fetch_optional(connection)
+    .await
+}
+
+/// How far the log is sealed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let position = sqlx::query_scalar("select position from checkpoints where name = $1")
+        .bind(Seals::NAME)
+        .fetch_optional(connection)
+        .await?;
+    Ok(position.unwrap_or(0))
+}
+
+/// The seals that end after the first position and at or before the second, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn between(
+    connection: &mut PgConnection,
+    (after, through): (i64, i64),
+) -> Result<Vec<SealRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select number, last_position, events, root, previous_hash, hash from seals
+          where last_position > $1 and last_position <= $2 order by last_position",
+    )
+    .bind(after)
+    .bind(through)
+    .fetch_all(connection)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_seals_the_events_in_it_and_follows_the_one_before() {
+        let digests = [(3, [1; 32]), (1_024, [2; 32]), (1_025, [3; 32])];
+        let sealed = seal((0, 3 * Seal::BLOCK), &digests, BEGINNING);
+        let shape = sealed.iter().map(|row| (row.number, row.last_position, row.events));
+        assert_eq!(shape.collect::<Vec<_>>(), [(1, 1_024, 2), (2, 2_048, 1), (3, 3_072, 0)]);
+        assert_eq!(sealed[0].previous_hash, BEGINNING);
+        assert_eq!(sealed[2].previous_hash, sealed[1].hash);
+        let swapped = seal((0, 1_024), &[(3, [2; 32]), (1_024, [1; 32])], BEGINNING);
+        assert_ne!(swapped[0].hash, sealed[0].hash);
+        let moved = seal((0, 1_024), &[(4, [1; 32]), (1_024, [2; 32])], BEGINNING);
+        assert_ne!(moved[0].hash, sealed[0].hash);
+    }
+}

@@ -1,0 +1,124 @@
+//! The chain as it grows: without gaps, at a fixed cost, and witnessed each hour.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auditor::{Checkpointer, Checkpoints, Keys, Notary, verify};
+use eventstore::worker::Worker;
+use futures::future::join_all;
+use projector::audit::AuditLog;
+use projector::follow::Follower;
+use tests::{World, counting_statements};
+use vault::SystemEntropy;
+
+use super::{audit, read, read_often};
+use crate::process::{crash, firmforms};
+
+fn follower(world: &World) -> Follower<AuditLog> {
+    Follower::new(world.service().store.clone(), world.system.fence.clone(), AuditLog)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g6_fifty_at_once_have_places_without_gaps() {
+    let world = Arc::new(World::new().await);
+    let firm = world.firm().await;
+    let readers = (0..50).map(|_| {
+        let (world, firm) = (Arc::clone(&world), firm.clone());
+        tokio::spawn(async move { read(&world, &firm).await })
+    });
+    let followers = (0..3).map(|_| {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move { world.project().await })
+    });
+    let both: Vec<_> = readers.chain(followers.collect::<Vec<_>>()).collect();
+    join_all(both).await.into_iter().for_each(|done| done.unwrap());
+    world.project().await;
+    let places: (i64, i64, i64) = sqlx::query_as(
+        "select count(*), max(sequence), count(*) filter (where action = 'audit_read')
+           from audit_log where firm_id = $1",
+    )
+    .bind(firm.id)
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    // The firm, its owner and its key, and fifty readings.
+    assert_eq!(places, (53, 53, 50));
+}
+
+#[tokio::test]
+async fn a_batch_of_1_000_takes_as_many_statements_as_one_of_10() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.project().await;
+    let mut counts = Vec::new();
+    for times in [10, 990] {
+        read_often(&world, &firm, times).await;
+        // The fence asks as often as it must.
+        while world.system.fence.look().await.unwrap().more {}
+        let mut follower = follower(&world);
+        let (step, statements) = counting_statements(follower.step()).await;
+        step.map_err(|error| error.to_string()).unwrap();
+        counts.push(statements);
+    }
+    assert_eq!(counts[0], counts[1]);
+}
+
+#[tokio::test]
+async fn g7_an_hour_in_which_nothing_happens_is_witnessed() {
+    let world = World::new().await;
+    world.firm().await;
+    world.project().await;
+    let folder = tempfile::tempdir().unwrap();
+    let notary = Notary {
+        keys: Keys::in_folder(folder.path().join("keys")),
+        checkpoints: Checkpoints::in_folder(folder.path().join("checkpoints")),
+    };
+    let (pool, clock) = (world.pool().clone(), world.clock.clone());
+    let mut hourly = Checkpointer::new(notary.clone(), pool, clock, Arc::new(SystemEntropy));
+    let count = || notary.checkpoints.files().unwrap().len();
+    for expected in [1, 2, 3] {
+        for _ in 0..3 {
+            hourly.step().await.unwrap();
+            world.pass(Duration::from_secs(20 * 60));
+        }
+        assert_eq!(count(), expected);
+    }
+    notary.keys.rotate(&SystemEntropy).unwrap();
+    hourly.step().await.unwrap();
+    assert_eq!(count(), 4);
+    let last = notary.checkpoints.last().unwrap().unwrap();
+    assert_eq!(last.verified(), notary.keys.list().unwrap().pop());
+    let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
+    let verify::Verdict::Intact(report) = verdict else { panic!("{verdict:?}") };
+    assert_eq!((report.checkpoints, report.firms), (4, 1));
+}
+
+#[tokio::test]
+async fn an_empty_log_is_intact() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let notary = Notary {
+        keys: Keys::in_folder(folder.path().join("keys")),
+        checkpoints: Checkpoints::in_folder(folder.path().join("checkpoints")),
+    };
+    notary.take(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
+    let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
+    assert!(matches!(verdict, verify::Verdict::Intact(_)), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn p17_a_checkpoint_that_is_signed_and_not_stored_was_not_taken() {
+    let world = World::new().await;
+    world.firm().await;
+    world.project().await;
+    // The key's two halves are written so too: a crash at each, and at the checkpoint itself.
+    for point in ["checkpointing:1", "checkpointing:2", "checkpointing:2"] {
+        let mut command = firmforms(&world.database);
+        command.args(["audit", "checkpoint"]);
+        crash(command, point).await;
+    }
+    let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
+    assert!(code == 0 && text.starts_with("1 "), "{text}");
+    let (code, text) = audit(&world, &["audit", "verify"]).await;
+    assert!(code == 0 && text.contains("1 checkpoints"), "{text}");
+}

@@ -1,0 +1,167 @@
+//! What auditors and operators ask, by the internal door and at the terminal.
+
+use api::commands::tokens::{self, Role};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, Receiver, Reply, World};
+
+use super::audit;
+
+async fn get(world: &World, role: Role, firm: &Firm, path: &str) -> Answer {
+    let token = tokens::create(world.service(), "reader", role).await.unwrap().token;
+    let request = Request::get(format!("/internal/v1/firms/{}{path}", firm.id))
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::empty())
+        .unwrap();
+    world.internal(request).await
+}
+
+fn actions(answer: &Answer) -> Vec<&str> {
+    let items = answer.body["items"].as_array().unwrap();
+    items.iter().map(|item| item["action"].as_str().unwrap()).collect()
+}
+
+/// A subscription whose target answered two deliveries in a row with 410; four were to follow.
+async fn gone(world: &World, firm: &Firm) -> (uuid::Uuid, Receiver) {
+    let receiver = Receiver::start().await;
+    let hook = world.subscribe(firm, &receiver.url("/box?token=canary")).await;
+    receiver.reply([Reply::status(410).body(b"moved out"), Reply::status(410)]);
+    for _ in 0..2 {
+        world.submit(firm).await;
+        world.deliver().await;
+    }
+    (hook, receiver)
+}
+
+#[tokio::test]
+async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let hook = world.subscribe(&firm, "https://hooks.example.com/box?token=canary").await;
+    let delete = format!("/hooks/{hook}");
+    world.call(&firm.key, "DELETE", &delete, Value::Null).await;
+    world.project().await;
+    let all = get(&world, Role::Auditor, &firm, "/audit").await;
+    assert_eq!(all.status, 200, "{}", all.body);
+    assert_eq!(
+        actions(&all),
+        ["hook_removed", "hook_created", "key_created", "member_joined", "firm_opened"]
+    );
+    let removed = &all.body["items"][0];
+    assert_eq!(removed["reason"], "deleted_by_key");
+    assert_eq!(removed["actor"], json!({"kind": "key", "id": firm.key_id}));
+    assert_eq!(removed["subject"], json!({"kind": "hook", "id": hook}));
+    assert_eq!(removed["evidence"]["target"], "https://hooks.example.com/box?…");
+    assert_eq!(removed["evidence"]["trigger"], "form_submitted");
+    assert_eq!(removed["previous_hash"], all.body["items"][1]["hash"]);
+    assert!(!all.text().contains("canary"));
+
+    let page = get(&world, Role::Operator, &firm, "/audit?limit=2").await;
+    assert_eq!(page.body["next"], "4");
+    let next = get(&world, Role::Operator, &firm, "/audit?limit=2&after=4").await;
+    assert_eq!(actions(&next), ["key_created", "member_joined"]);
+    world.project().await;
+    for (query, expected) in [
+        ("action=hook_created", vec!["hook_created"]),
+        ("actor=key", vec!["hook_removed", "hook_created"]),
+        ("actor=auditor", vec!["audit_read"]),
+        (&format!("subject={hook}"), vec!["hook_removed", "hook_created"]),
+        ("subject=hook&until=2026-11-01T12:00:00Z", vec![]),
+    ] {
+        let found = get(&world, Role::Operator, &firm, &format!("/audit?{query}")).await;
+        assert_eq!(actions(&found), expected, "{query}");
+    }
+    for wrong in ["action=hook_painted", "limit=0", "limit=501", "since=yesterday", "colour=red"] {
+        let refused = get(&world, Role::Auditor, &firm, &format!("/audit?{wrong}")).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
+    }
+    for path in ["/audit", "/audit/export", "/hooks", &format!("/hooks/{hook}/history")] {
+        let refused = get(&world, Role::Product, &firm, path).await;
+        assert_eq!(refused.code(), (403, "forbidden"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_export_has_every_entry_and_is_audited() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    super::read_often(&world, &firm, 1_200).await;
+    world.project().await;
+    let csv = get(&world, Role::Auditor, &firm, "/audit/export?format=csv").await;
+    assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
+    assert_eq!(csv.text().lines().count(), 1 + 1_203);
+    let lines = get(&world, Role::Auditor, &firm, "/audit/export").await;
+    let entries: Vec<Value> =
+        lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(entries.len(), 1_203);
+    assert_eq!(entries[1_202]["sequence"], 1_203);
+    let none = get(&world, Role::Auditor, &firm, "/audit/export?until=2020-01-01T00:00:00Z").await;
+    assert_eq!((none.status.as_u16(), none.text()), (200, ""));
+    world.project().await;
+    let exported = get(&world, Role::Operator, &firm, "/audit?action=audit_exported").await;
+    assert_eq!(exported.body["items"].as_array().unwrap().len(), 3);
+    assert_eq!(exported.body["items"][2]["evidence"]["how"], "csv");
+    assert_eq!(exported.body["items"][2]["actor"]["kind"], "auditor");
+}
+
+#[tokio::test]
+async fn g5_why_a_hook_went_away_is_one_answer() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let (hook, _receiver) = gone(&world, &firm).await;
+    let path = format!("/hooks/{hook}/history");
+    let answer = get(&world, Role::Auditor, &firm, &path).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let (found, removal) = (&answer.body, &answer.body["removal"]);
+    assert_eq!((&found["state"], &removal["reason"]), (&json!("removed"), &json!("target_gone")));
+    assert_eq!(removal["actor"], format!("receiver:{hook}"));
+    assert_eq!(removal["delivered_between"], 0);
+    let deciding = removal["deciding"].as_array().unwrap();
+    assert_eq!(deciding.len(), 2);
+    assert_eq!(deciding[0]["attempts"][0]["status"], 410);
+    assert!(deciding[0]["attempts"][0]["answer_sha256"].is_string());
+    let entries = found["entries"].as_array().unwrap();
+    let said: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(said, ["hook_created", "hook_warned", "hook_warned", "hook_removed"]);
+    let evidence = &entries[3]["evidence"]["deliveries"];
+    assert_eq!(evidence[0]["delivery_id"], deciding[0]["delivery_id"]);
+    assert_eq!(evidence[1]["status"], 410);
+    assert!(!answer.text().contains("canary") && !answer.text().contains("moved out"));
+
+    let listed = get(&world, Role::Auditor, &firm, "/hooks?removed=true").await;
+    assert_eq!(listed.body["items"][0]["reason"], "target_gone");
+    let later = "/hooks?removed=true&since=2026-11-02T00:00:00Z";
+    assert_eq!(get(&world, Role::Auditor, &firm, later).await.body["items"], json!([]));
+
+    let (code, text) = audit(&world, &["hooks", "why", &hook.to_string()]).await;
+    assert_eq!(code, 0, "{text}");
+    for part in ["removed", "because target_gone, by receiver:", "ended", "with 410", "audit"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let other = world.firm().await;
+    assert_eq!(get(&world, Role::Auditor, &other, &path).await.code(), (404, "not_found"));
+    let unknown = audit(&world, &["hooks", "why", &world.id().to_string()]).await;
+    assert_eq!(unknown.0, 1);
+}
+
+#[tokio::test]
+async fn a_hook_is_warned_after_the_first_410_until_something_arrives() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
+    let hook = world.subscribe(&firm, &receiver.url("/box")).await;
+    receiver.reply([Reply::status(410), Reply::status(200)]);
+    let warned = || async { get(&world, Role::Operator, &firm, "/hooks?warned=true").await };
+    world.submit(&firm).await;
+    world.deliver().await;
+    assert_eq!(warned().await.body["items"][0]["id"], json!(hook));
+    let (code, text) =
+        audit(&world, &["hooks", "list", "--firm", &firm.id.to_string(), "--warned"]).await;
+    assert!(code == 0 && text.contains(&hook.to_string()), "{text}");
+    world.submit(&firm).await;
+    world.deliver().await;
+    assert_eq!(warned().await.body["items"], json!([]));
+    let live = get(&world, Role::Operator, &firm, "/hooks").await;
+    assert_eq!(live.body["items"][0]["id"], json!(hook));
+}
