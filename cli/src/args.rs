@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::audit::args::{Audit, Hooks};
 use crate::generate::MadeUp;
+use crate::replays::Replay;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
@@ -78,6 +79,9 @@ pub(crate) enum Command {
     /// List deliveries, and show one with its history.
     #[command(subcommand)]
     Deliveries(Deliveries),
+    /// Send again what has ended, and see how that goes.
+    #[command(subcommand)]
+    Replay(Replay),
     /// List and explain subscriptions, removed ones too.
     #[command(subcommand)]
     Hooks(Hooks),
@@ -104,6 +108,7 @@ impl Command {
             | Self::Secrets(_)
             | Self::Deliveries(_)
             | Self::Hooks(_)
+            | Self::Replay(_)
             | Self::Audit(_)
             | Self::Openapi(_) => "warn",
         }

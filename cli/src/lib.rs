@@ -11,6 +11,7 @@ pub mod generate;
 pub mod ingest;
 mod openapi;
 mod operate;
+mod replays;
 pub mod serve;
 mod setup;
 mod telemetry;
@@ -70,6 +71,7 @@ async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
         Command::Tokens(command) => operate::tokens(place, command).await,
         Command::Secrets(command) => operate::secrets(place, command).await,
         Command::Deliveries(command) => operate::deliveries(place, command).await,
+        Command::Replay(command) => replays::run(place, command).await,
         Command::Openapi(openapi) => openapi::run(&openapi),
     }
 }

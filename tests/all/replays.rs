@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;
 
+use crate::process::firmforms;
+
 /// A world with an operator, a firm with a subscription, and a receiver.
 struct Scene {
     world: World,
@@ -285,4 +287,35 @@ async fn a_replay_needs_a_reason_and_an_operator() {
     assert_eq!(refused.code(), (403, "forbidden"));
     let dry = scene.call("POST", "", with("dry_run", json!(true))).await;
     assert_eq!((dry.status.as_u16(), &dry.body["id"]), (200, &Value::Null));
+}
+
+/// After an outage one command sends everything again that failed, of every firm.
+#[tokio::test]
+async fn an_operator_replays_all_firms_at_the_terminal() {
+    let scene = Scene::new().await;
+    let failed = scene.ended(2, 404).await;
+    let quiet = scene.world.firm().await;
+    let terminal = async |arguments: &[&str]| -> Value {
+        let said = firmforms(&scene.world.database).args(arguments).output().await.unwrap();
+        assert!(said.status.success(), "{said:?}");
+        serde_json::from_slice(&said.stdout).unwrap()
+    };
+    let start = ["replay", "start", "--all-firms", "--reason", "an outage", "--json"];
+    let dry = terminal(&[&start[..], &["--dry-run"]].concat()).await;
+    assert_eq!((&dry[0]["selected"], &dry[0]["id"]), (&json!(2), &Value::Null));
+    let begun = terminal(&start).await;
+    assert_eq!(begun.as_array().unwrap().len(), 1, "{quiet:?} has nothing to send");
+    let id = begun[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(terminal(&["replay", "pause", &id, "--json"]).await[0]["state"], "paused");
+    assert_eq!(scene.send().await, 0);
+    assert_eq!(terminal(&["replay", "resume", &id, "--json"]).await[0]["state"], "running");
+    assert_eq!(scene.send().await, 2);
+    let shown = terminal(&["replay", "show", &id, "--json"]).await;
+    assert_eq!(
+        (&shown[0]["state"], &shown[0]["outcomes"]),
+        (&json!("finished"), &json!({"delivered": 2}))
+    );
+    for id in failed {
+        assert_eq!(scene.world.history(id).await.0, "delivered");
+    }
 }

@@ -1,11 +1,11 @@
 //! `/internal/v1/replays`: sending again what has ended.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use domain::delivery::DeliveryState;
 use domain::replay::{RATE, ReplayCommand, Selection, Skip};
 use domain::time::Timestamp;
 use serde::Serialize;
@@ -122,20 +122,14 @@ async fn change(
 }
 
 fn read(mut fields: Fields) -> Result<(NewReplay, bool), Error> {
-    let named = |name: &'static str, text: Option<String>| {
-        text.map(|text| text.parse().map_err(|_| unknown(name))).transpose()
-    };
-    let at = |name: &'static str, text: Option<String>| {
-        text.map(|text| text.parse().map_err(|_| unknown(name))).transpose()
-    };
     let selection = Selection {
         delivery_ids: fields.ids("delivery_ids")?,
         hook_id: fields.optional_id("hook_id")?,
-        trigger: named("trigger", fields.nullable_string("trigger")?)?,
+        trigger: parsed("trigger", fields.nullable_string("trigger")?)?,
         form_id: fields.optional_id("form_id")?,
-        state: fields.nullable_string("state")?.map(|text| state(&text)).transpose()?,
-        since: at("since", fields.nullable_string("since")?)?,
-        until: at("until", fields.nullable_string("until")?)?,
+        state: parsed("state", fields.nullable_string("state")?)?,
+        since: parsed("since", fields.nullable_string("since")?)?,
+        until: parsed("until", fields.nullable_string("until")?)?,
     };
     let new = NewReplay {
         firm_id: fields.id("firm_id")?,
@@ -149,18 +143,10 @@ fn read(mut fields: Fields) -> Result<(NewReplay, bool), Error> {
     Ok((new, dry_run))
 }
 
-fn state(text: &str) -> Result<DeliveryState, Error> {
-    let all = [
-        DeliveryState::Pending,
-        DeliveryState::Delivered,
-        DeliveryState::Failed,
-        DeliveryState::Cancelled,
-    ];
-    all.into_iter().find(|state| state.name() == text).ok_or_else(|| unknown("state"))
-}
-
-fn unknown(name: &'static str) -> Error {
-    Error::invalid(format!("`{name}` is not one that there is"))
+/// A word, a time: whatever is read from text.
+fn parsed<T: FromStr>(name: &'static str, text: Option<String>) -> Result<Option<T>, Error> {
+    let unknown = |_| Error::invalid(format!("`{name}` is not one that there is"));
+    text.map(|text| text.parse().map_err(unknown)).transpose()
 }
 
 impl Begun {

@@ -227,6 +227,20 @@ impl DeliveryState {
     }
 }
 
+impl std::str::FromStr for DeliveryState {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        let all = [Self::Pending, Self::Delivered, Self::Failed, Self::Cancelled];
+        all.into_iter().find(|state| state.name() == text).ok_or(UnknownState)
+    }
+}
+
+/// Not where a delivery can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a state of a delivery: pending, delivered, failed or cancelled")]
+pub struct UnknownState;
+
 impl Outcome {
     /// The word in the API.
     #[must_use]

@@ -1,0 +1,164 @@
+//! `replay`: sends again what has ended, of one firm or of all (ruling 31).
+
+use api::Service;
+use api::commands::replays::{self, NewReplay, ReplayView, Selected};
+use clap::{Args, Subcommand};
+use domain::delivery::DeliveryState;
+use domain::replay::{RATE, ReplayCommand, Selection};
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use projector::firms;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::args::Json;
+use crate::operate::{OPERATOR, print, refused};
+use crate::wiring::{self, Place};
+
+/// What is asked of replays.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Replay {
+    /// Send again what failed, or what is selected: once, under the same ids and with the same bytes.
+    Start(Start),
+    /// Where a replay stands.
+    Show(One),
+    /// Hold a replay.
+    Pause(One),
+    /// Go on with a replay.
+    Resume(One),
+    /// End a replay by hand.
+    Stop(One),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// The replay.
+    replay: Uuid,
+    #[command(flatten)]
+    json: Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// The firm.
+    #[arg(long, required_unless_present = "all_firms")]
+    firm: Option<Uuid>,
+    /// Every firm that has such deliveries: a replay for each.
+    #[arg(long, conflicts_with = "firm")]
+    all_firms: bool,
+    /// Why; kept in the log.
+    #[arg(long)]
+    reason: String,
+    /// Only these deliveries; may be there several times.
+    #[arg(long)]
+    delivery: Vec<Uuid>,
+    /// Only this subscription's.
+    #[arg(long)]
+    hook: Option<Uuid>,
+    /// Only this trigger's.
+    #[arg(long)]
+    trigger: Option<Trigger>,
+    /// Only those about this form.
+    #[arg(long)]
+    form: Option<Uuid>,
+    /// `failed` (unless said), or `delivered`, which needs `--force`.
+    #[arg(long)]
+    state: Option<DeliveryState>,
+    /// Only those queued then or later.
+    #[arg(long)]
+    since: Option<Timestamp>,
+    /// Only those queued before.
+    #[arg(long)]
+    until: Option<Timestamp>,
+    /// Those that were delivered, too.
+    #[arg(long)]
+    force: bool,
+    /// Deliveries a second.
+    #[arg(long, default_value_t = RATE)]
+    rate: u32,
+    /// Only say what would be sent.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: Json,
+}
+
+pub(crate) async fn run(place: &Place, command: Replay) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    let service = &system.service;
+    match command {
+        Replay::Start(start) => begin(service, start).await?,
+        Replay::Show(one) => {
+            let view = replays::show(service, one.replay).await.map_err(refused)?;
+            show(one.json, &view);
+        }
+        Replay::Pause(one) => change(service, one, ReplayCommand::Pause).await?,
+        Replay::Resume(one) => change(service, one, ReplayCommand::Resume).await?,
+        Replay::Stop(one) => change(service, one, ReplayCommand::Stop).await?,
+    }
+    system.stop().await
+}
+
+async fn begin(service: &Service, start: Start) -> anyhow::Result<()> {
+    let firm_ids = match start.firm {
+        Some(firm_id) => vec![firm_id],
+        None => firms::list(service.store.pool()).await?.iter().map(|row| row.firm_id).collect(),
+    };
+    let mut begun = Vec::new();
+    for firm_id in firm_ids {
+        let new = start.of(firm_id);
+        let selected = replays::select(service, &new).await.map_err(refused)?;
+        if start.all_firms && selected.delivery_ids.is_empty() {
+            continue;
+        }
+        if start.dry_run {
+            begun.push(told(firm_id, None, &selected));
+            continue;
+        }
+        let (id, selected) = replays::start(service, &new, OPERATOR).await.map_err(refused)?;
+        begun.push(told(firm_id, Some(id), &selected));
+    }
+    print(start.json, begun, &["id", "firm_id", "selected", "skipped"]);
+    Ok(())
+}
+
+impl Start {
+    fn of(&self, firm_id: Uuid) -> NewReplay {
+        NewReplay {
+            firm_id,
+            selection: Selection {
+                delivery_ids: self.delivery.clone(),
+                hook_id: self.hook,
+                trigger: self.trigger,
+                form_id: self.form,
+                state: self.state,
+                since: self.since,
+                until: self.until,
+            },
+            reason: self.reason.clone(),
+            force: self.force,
+            rate_per_second: self.rate,
+        }
+    }
+}
+
+fn told(firm_id: Uuid, id: Option<Uuid>, selected: &Selected) -> Value {
+    json!({
+        "id": id, "firm_id": firm_id, "selected": selected.delivery_ids.len(),
+        "skipped": selected.skipped.len(),
+    })
+}
+
+async fn change(service: &Service, one: One, command: ReplayCommand) -> anyhow::Result<()> {
+    let view = replays::change(service, one.replay, command, OPERATOR).await.map_err(refused)?;
+    show(one.json, &view);
+    Ok(())
+}
+
+fn show(how: Json, view: &ReplayView) {
+    let shown = json!({
+        "id": view.row.replay_id, "firm_id": view.row.firm_id, "state": view.row.state,
+        "reason": view.row.reason, "selected": view.row.selected, "outcomes": view.outcomes,
+    });
+    print(how, vec![shown], &["id", "state", "selected", "outcomes"]);
+}
