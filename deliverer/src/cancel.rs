@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use domain::clock::CLOCK_SKEW_MAX;
 use domain::delivery::{Attempt, CancelCause, DeliveryEvent, SUSPENDED_WAIT, UnknownCause, record};
 use domain::time::Timestamp;
@@ -15,6 +15,7 @@ use eventstore::{AppendError, Appending, NewEvent};
 use projector::replays;
 use sqlx::postgres::types::PgInterval;
 use sqlx::{FromRow, PgConnection};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::claim::system;
@@ -24,8 +25,9 @@ use crate::settings::{Courier, DeliveryError};
 /// Lanes taken at a time.
 const LANES: i64 = 50;
 
-/// From one look for what is late by hours to the next: a removal is looked for at every nudge.
-const BETWEEN_LOOKS: TimeDelta = TimeDelta::seconds(1);
+/// From one look for what is late by hours to the next, by a clock that never goes back: a removal is
+/// looked for at every nudge.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// Deliveries cancelled at a time: a transaction stays well under 100 ms.
 const DELIVERIES: i64 = 1_000;
@@ -33,7 +35,7 @@ const DELIVERIES: i64 = 1_000;
 /// The worker.
 pub struct Cancel {
     courier: Courier,
-    next_look: Option<DateTime<Utc>>,
+    next_look: Option<Instant>,
 }
 
 impl Cancel {
@@ -58,7 +60,7 @@ impl Worker for Cancel {
         let connection = appending.connection();
         let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
         if lane_ids.is_empty() {
-            if self.next_look.is_some_and(|next| now.get() < next) {
+            if self.next_look.is_some_and(|next| Instant::now() < next) {
                 appending.leave().await?;
                 return Ok(Step::IDLE);
             }
@@ -66,7 +68,7 @@ impl Worker for Cancel {
             lane_ids = lock_suspended_lanes(connection, now.get(), waited).await?;
         }
         if lane_ids.is_empty() {
-            self.next_look = Some(now.get() + BETWEEN_LOOKS);
+            self.next_look = Some(Instant::now() + BETWEEN_LOOKS);
             return restart_overlong_leases(&self.courier, appending, now.get()).await;
         }
         let mut left = take_left(connection, &lane_ids, now.get()).await?;
