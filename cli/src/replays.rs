@@ -111,12 +111,13 @@ async fn begin(service: &Service, start: Start) -> anyhow::Result<()> {
         if start.all_firms && selected.delivery_ids.is_empty() {
             continue;
         }
-        if start.dry_run {
-            begun.push(told(firm_id, None, &selected));
-            continue;
-        }
-        let (id, selected) = replays::start(service, &new, OPERATOR).await.map_err(refused)?;
-        begun.push(told(firm_id, Some(id), &selected));
+        let id = if start.dry_run {
+            None
+        } else {
+            let begun = replays::start(service, &new, &selected, OPERATOR).await;
+            Some(begun.map_err(refused)?)
+        };
+        begun.push(told(firm_id, id, &selected));
     }
     print(start.json, begun, &["id", "firm_id", "selected", "skipped"]);
     Ok(())

@@ -77,13 +77,13 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<Selected, Erro
 /// sent.
 ///
 /// # Errors
-/// As [`select`].
+/// None but the database's.
 pub async fn start(
     service: &Service,
     new: &NewReplay,
+    selected: &Selected,
     actor: Actor,
-) -> Result<(Uuid, Selected), Error> {
-    let selected = select(service, new).await?;
+) -> Result<Uuid, Error> {
     let replay_id = service.entropy.id();
     let mut place = 1;
     for chunk in selected.delivery_ids.chunks(CHUNK) {
@@ -98,7 +98,7 @@ pub async fn start(
         selected: selected.delivery_ids.len() as u64,
     };
     execute(service, replay_id, (new.firm_id, actor), ReplayCommand::Request(order)).await?;
-    Ok((replay_id, selected))
+    Ok(replay_id)
 }
 
 /// Holds, goes on with or ends a replay.

@@ -66,11 +66,11 @@ pub(super) async fn start(
     let (parts, body) = request.into_parts();
     let fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
     let (new, dry_run) = read(fields)?;
+    let selected = replays::select(&service, &new).await?;
     if dry_run {
-        let selected = replays::select(&service, &new).await?;
         return Ok((StatusCode::OK, Json(Begun::of(None, &selected, new.rate_per_second))));
     }
-    let (id, selected) = replays::start(&service, &new, caller.actor()).await?;
+    let id = replays::start(&service, &new, &selected, caller.actor()).await?;
     Ok((StatusCode::ACCEPTED, Json(Begun::of(Some(id), &selected, new.rate_per_second))))
 }
 
