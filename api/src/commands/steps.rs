@@ -65,11 +65,12 @@ pub(crate) async fn queue(
     new: NewStep,
     actor: Actor,
 ) -> Result<StepView, Error> {
-    if let Some(first) = stream(service, new.name).await?.first() {
+    let told = stream(service, new.name).await?;
+    if let Some(first) = told.first() {
         if first.context.firm_id != new.firm_id {
             return Err(Error::invalid("this step of this run is another firm's"));
         }
-        return show(service, new.name).await;
+        return view(new.name, told);
     }
     check_target(service, &new.url).await?;
     check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
@@ -124,8 +125,11 @@ async fn append(
 /// # Errors
 /// `delivery_not_found`.
 pub(crate) async fn show(service: &Service, name: StepName) -> Result<StepView, Error> {
-    let events = stream(service, name).await?.into_iter();
-    let events = events.filter_map(|recorded| recorded.event.try_into().ok());
+    view(name, stream(service, name).await?)
+}
+
+fn view(name: StepName, events: Vec<RecordedEvent>) -> Result<StepView, Error> {
+    let events = events.into_iter().filter_map(|recorded| recorded.event.try_into().ok());
     StepView::of(name, events).ok_or(Error::DeliveryNotFound)
 }
 
@@ -155,9 +159,7 @@ pub(crate) async fn retry(
     if firms::is_closed(pool, firm_id).await? {
         return Err(Error::FirmInactive);
     }
-    let told = events.into_iter().filter_map(|recorded| recorded.event.try_into().ok());
-    let step = StepView::of(name, told).ok_or(Error::DeliveryNotFound)?;
-    if step.state != DeliveryState::Failed {
+    if view(name, events)?.state != DeliveryState::Failed {
         return Err(Error::NotFailed);
     }
     if deliveries::is_purged(pool, delivery_id).await? {
