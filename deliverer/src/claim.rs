@@ -148,6 +148,7 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     }
     let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
     let chosen = due::chosen(connection, &lane_ids, now.get(), room, caps).await?;
+    let chosen = due::within_memory(connection, chosen).await?;
     let leased = lease(connection, courier, &chosen, now.get()).await?;
     let (leased, erased) = withdrawn::erased(connection, leased).await?;
     let (leased, finished) = withdrawn::finished_later(connection, leased).await?;

@@ -4,10 +4,13 @@
 //! What is in flight is counted in the outbox, so the limits hold over all processes. Two who claim
 //! for one host take turns: they share an advisory lock of the host, as long as a claim lasts.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
-use domain::pressure::{Candidate, Caps, Flight, Room, choose};
+use domain::pressure::{CLAIM_ANY, Candidate, Caps, Flight, Room, choose, within_claim};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
+use vault::{Subject, bodies, responses};
 
 /// Candidates read of a lane, at least: the limits of another lane may leave more places than it
 /// expects.
@@ -84,6 +87,50 @@ pub(crate) async fn chosen(
         .clamp(OF_A_LANE, caps.per_firm_and_host.max(OF_A_LANE));
     let due = candidates(connection, lane_ids, now, per_lane).await?;
     Ok(choose(due, room, flight, caps))
+}
+
+/// As many of what was chosen as a claim can hold in memory (case F9).
+pub(crate) async fn within_memory(
+    connection: &mut PgConnection,
+    mut chosen: Vec<Uuid>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    if chosen.len() > CLAIM_ANY {
+        let sources = sources(connection, &chosen).await?;
+        chosen.truncate(within_claim(sources));
+    }
+    Ok(chosen)
+}
+
+/// What each of these is read from, a frozen body or an occurrence, and its size in bytes.
+async fn sources(
+    connection: &mut PgConnection,
+    chosen: &[Uuid],
+) -> Result<Vec<(Uuid, usize)>, sqlx::Error> {
+    let rows: Vec<(Uuid, Uuid, Uuid, Option<Uuid>)> = sqlx::query_as(
+        "select o.firm_id, o.response_id, o.occurrence_id, o.body_id
+           from unnest($1::uuid[]) with ordinality as c(delivery_id, place)
+           join outbox o using (delivery_id)
+          order by c.place",
+    )
+    .bind(chosen)
+    .fetch_all(&mut *connection)
+    .await?;
+    let frozen: Vec<Uuid> = rows.iter().filter_map(|(.., body_id)| *body_id).collect();
+    let fresh: HashSet<Subject> = rows
+        .iter()
+        .filter(|(.., body_id)| body_id.is_none())
+        .map(|(firm_id, subject_id, ..)| Subject { firm_id: *firm_id, subject_id: *subject_id })
+        .collect();
+    let bodies = bodies::sizes(connection, &frozen).await?;
+    let responses = responses::sizes(connection, &fresh).await?;
+    Ok(rows
+        .into_iter()
+        .map(|(firm_id, subject_id, occurrence_id, body_id)| match body_id {
+            Some(body_id) => (body_id, bodies.get(&body_id)),
+            None => (occurrence_id, responses.get(&Subject { firm_id, subject_id })),
+        })
+        .map(|(source, size)| (source, size.copied().unwrap_or_default()))
+        .collect())
 }
 
 #[derive(FromRow)]

@@ -4,12 +4,14 @@
 //! protects firms from each other, in each process: a firm that has its share of the permits gets
 //! more only while permits are left over, and never the last quarter of them. The share is a quarter,
 //! and less where more than three firms have something under way: there is always one left for a firm
-//! that has nothing.
+//! that has nothing. And a claim takes no more than it can hold in memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use uuid::Uuid;
+
+use crate::document::DOCUMENT_MAX_BYTES;
 
 /// The limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,26 @@ impl Default for Caps {
     fn default() -> Self {
         Self { per_firm_and_host: 32, per_host: 256 }
     }
+}
+
+/// How many bytes of answers one claim holds at a time (case F9).
+const CLAIM_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// So many deliveries are claimed whatever their size is.
+pub const CLAIM_ANY: usize = CLAIM_MAX_BYTES / DOCUMENT_MAX_BYTES;
+
+/// How many of these a claim takes, in their order, as far as the bytes of their sources go; what has
+/// the same source is held once.
+pub fn within_claim<S: Eq + Hash>(sources: impl IntoIterator<Item = (S, usize)>) -> usize {
+    let (mut held, mut bytes, mut taken) = (HashSet::new(), 0_usize, 0);
+    for (source, size) in sources {
+        bytes += if held.insert(source) { size } else { 0 };
+        if taken > 0 && bytes > CLAIM_MAX_BYTES {
+            break;
+        }
+        taken += 1;
+    }
+    taken
 }
 
 /// The part of a process's permits that is never lent.
@@ -237,6 +259,18 @@ mod tests {
         let chosen = choose(all, &Room::of(64), Flight::default(), caps);
         assert_eq!(firms(&chosen)[..4], [1, 2, 1, 2]);
         assert_eq!(chosen.len(), 11);
+    }
+
+    #[test]
+    fn f9_a_claim_takes_as_many_as_their_bytes_allow_and_holds_a_source_once() {
+        let great = |count: usize| (0..count).map(|source| (source, DOCUMENT_MAX_BYTES));
+        assert_eq!(within_claim(great(CLAIM_ANY)), CLAIM_ANY);
+        assert_eq!(within_claim(great(CLAIM_ANY + 1)), CLAIM_ANY);
+        assert_eq!(within_claim((0..900).map(|_| ("one", DOCUMENT_MAX_BYTES))), 900);
+        assert_eq!(within_claim((0..900).map(|source| (source, 1_000))), 900);
+        let beyond = [("a", 2 * CLAIM_MAX_BYTES), ("b", 1)];
+        assert_eq!(within_claim(beyond), 1, "what is too great alone goes alone");
+        assert_eq!(within_claim::<u8>([]), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use deliverer::Courier;
 use deliverer::claim::{Claimed, claim, next_due};
 use deliverer::engine::{deliver, turn};
+use deliverer::give_back::give_back;
 use domain::pressure::{Caps, Room};
 use serde_json::json;
 use tests::{Receiver, Reply, World, activity};
@@ -203,4 +204,34 @@ async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() 
     let stored: i64 =
         sqlx::query_scalar("select count(*) from bodies").fetch_one(world.pool()).await.unwrap();
     assert_eq!(stored, 1);
+}
+
+/// F9: many great responses at once; what does not fit is claimed next.
+#[tokio::test]
+async fn f9_a_claim_holds_no_more_than_sixteen_mebibytes_of_answers() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
+    let answer = "a".repeat(500_000);
+    for _response in 0..40 {
+        let data = json!({
+            "response_id": world.id(), "form_id": firm.form,
+            "submitted_at": "2026-11-01T12:00:00Z",
+            "answers": [{"id": "q", "question": "Q?", "type": "long_text", "answer": answer}],
+        });
+        let event = activity(firm.id, "response.submitted", data);
+        assert_eq!(world.report(&[event]).await.status, 202);
+    }
+    world.fan_out().await;
+    let wide = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+    let courier = courier(&world, 512, wide);
+    let mut claims = Vec::new();
+    let first = claim(&courier, &Room::of(512)).await.unwrap();
+    claims.push(first.len());
+    give_back(&courier, &first).await.unwrap();
+    world.pass(Duration::from_millis(1));
+    let again = claim(&courier, &Room::of(512)).await.unwrap();
+    claims.push(again.len());
+    claims.push(claim(&courier, &Room::of(512)).await.unwrap().len());
+    assert_eq!(claims, [33, 16, 24], "documents, then bodies of twice their size, then the rest");
 }

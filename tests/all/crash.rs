@@ -1,9 +1,10 @@
 //! Real processes, really killed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use eventstore::{Clock, connect};
+use nix::sys::signal::Signal;
 use tests::invariants::{Acknowledged, Request, Run};
 use tests::{Receiver, TestDatabase, World, activity, place_witness, settles};
 use tokio::process::{Child, Command};
@@ -91,31 +92,35 @@ async fn e5_a_killed_service_loses_nothing_and_repeats_only_the_same_bytes() {
     );
 }
 
-/// E25, the foundation's part: a signal ends the process with 0 and repeats nothing.
+/// E25: a signal ends the process with 0 and repeats nothing. Two hundred are with a receiver that says
+/// nothing until then; a hundred wait for a place, and use up no try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e25_a_stopped_service_finishes_what_is_out() {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
     let receiver = Receiver::start().await;
-    let world = submitted(&receiver, DELIVERIES).await;
-    let mut first = serve(&world.database).await;
-    receiver.wait_for(100).await;
-    let pid = i32::try_from(first.id().unwrap()).unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    receiver.hold();
+    let world = submitted(&receiver, 300).await;
+    let caps = ["--permits", "400", "--per-firm-and-host", "200", "--time-scale", "60"];
+    let mut first = process::serve(&world.database, &caps).await.child;
+    receiver.wait_for(200).await;
+    process::signal(&first, Signal::SIGTERM);
+    receiver.release();
     assert!(first.wait().await.unwrap().success());
-    let leased: i64 = sqlx::query_scalar("select count(*) from outbox where leased_at is not null")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(leased, 0, "everything that was claimed was recorded");
+    let (sent, left) = (receiver.received().len(), "select count(*) from outbox");
+    assert_eq!((sent, count(&world, left).await), (200, 100));
+    let claimed = "select count(*) from outbox where leased_at is not null or tries > 0";
+    assert_eq!(count(&world, claimed).await, 0);
     let _second = serve(&world.database).await;
     assert_held(&world, &receiver).await;
-    let ids: std::collections::BTreeSet<Uuid> = receiver
+    let ids: BTreeSet<Uuid> = receiver
         .received()
         .iter()
         .map(|request| request.header("x-service-delivery").parse().unwrap())
         .collect();
-    assert_eq!((receiver.received().len(), ids.len()), (DELIVERIES, DELIVERIES));
+    assert_eq!((receiver.received().len(), ids.len()), (300, 300));
+}
+
+async fn count(world: &World, question: &'static str) -> i64 {
+    sqlx::query_scalar(question).fetch_one(world.pool()).await.unwrap()
 }
 
 /// With another keyring everybody would be somebody else, and every mailed link dead.

@@ -113,8 +113,7 @@ impl Listening {
 
     /// Asks it to stop, and waits until it has.
     pub(crate) async fn stopped(mut self) -> ExitStatus {
-        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        signal(&self.child, Signal::SIGTERM);
         self.child.wait().await.unwrap()
     }
 }
@@ -172,6 +171,12 @@ pub(crate) fn serving(
         .envs(environment.iter().copied())
         .stderr(Stdio::piped());
     command
+}
+
+/// Sends a signal to a process that runs.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), signal).unwrap();
 }
 
 /// Waits until a service, or another command, has killed itself at this crash point.

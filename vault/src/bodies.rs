@@ -1,5 +1,7 @@
 //! Bodies: what was sent, frozen at the first try (ruling 21).
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -86,6 +88,23 @@ pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Resul
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// How many bytes these bodies have.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sizes(
+    connection: &mut PgConnection,
+    body_ids: &[Uuid],
+) -> Result<HashMap<Uuid, usize>, sqlx::Error> {
+    let rows: Vec<(Uuid, i32)> = sqlx::query_as(
+        "select body_id, octet_length(ciphertext) from bodies where body_id = any($1)",
+    )
+    .bind(body_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(id, size)| (id, size.try_into().unwrap_or_default())).collect())
 }
 
 #[derive(FromRow)]

@@ -1,6 +1,6 @@
 //! Responses: what people answered, saved on the way and submitted once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::document::ResponseDocument;
@@ -127,6 +127,32 @@ pub async fn read(
     .fetch_all(connection)
     .await?;
     Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.response_id)).collect())
+}
+
+/// How many bytes these responses have.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sizes(
+    connection: &mut PgConnection,
+    subjects: &HashSet<Subject>,
+) -> Result<HashMap<Subject, usize>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
+        subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
+    let rows: Vec<(Uuid, Uuid, i32)> = sqlx::query_as(
+        "select firm_id, response_id, octet_length(document) from responses
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(firm_id, subject_id, size)| {
+            (Subject { firm_id, subject_id }, size.try_into().unwrap_or_default())
+        })
+        .collect())
 }
 
 /// Which of these responses are submitted; nobody submits one of the others before the transaction
