@@ -30,6 +30,17 @@ pub enum AuditError {
     /// The kept end of a chain is not one.
     #[error("the kept end of the chain of firm {0} is not one: run `firmforms audit verify`")]
     BrokenHead(Uuid),
+    /// The log does not say any more what was signed last.
+    #[error(
+        "the log up to position {position} is not what checkpoint {number} has signed: its end is \
+         lost, or it is another log. Nothing is signed; see \"Restore from backup\" in docs/operations.md"
+    )]
+    Lost {
+        /// The last checkpoint.
+        number: u64,
+        /// How far the log had been followed then.
+        position: i64,
+    },
     /// There is nothing to export.
     #[error("the audit log has no entries of this firm in this time")]
     Nothing,

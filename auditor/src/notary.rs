@@ -2,7 +2,7 @@
 
 use domain::audit::{BEGINNING, Checkpoint, VERSION};
 use domain::time::Timestamp;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use vault::Entropy;
 
 use crate::error::AuditError;
@@ -23,7 +23,8 @@ impl Notary {
     /// Takes a checkpoint of how everything stands now, and keeps it.
     ///
     /// # Errors
-    /// If the database does not answer, or a file cannot be read or written.
+    /// If the database does not answer, a file cannot be read or written, or the log is not what was
+    /// signed last.
     pub async fn take(
         &self,
         pool: &PgPool,
@@ -31,9 +32,20 @@ impl Notary {
         at: Timestamp,
     ) -> Result<Signed, AuditError> {
         let mut transaction = snapshot::begin(pool).await?;
-        let standing = Standing::read(&mut transaction).await?;
+        let standing = self.standing(&mut transaction).await?;
         transaction.rollback().await?;
         self.sign(&standing, entropy, at)
+    }
+
+    /// How everything stands, if the log still says what was signed last.
+    pub(crate) async fn standing(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Standing, AuditError> {
+        if let Some(last) = self.checkpoints.last()? {
+            snapshot::goes_on_from(connection, &last.checkpoint).await?;
+        }
+        Standing::read(connection).await
     }
 
     /// Signs a standing, and keeps it at the next free place.

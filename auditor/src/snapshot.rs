@@ -1,7 +1,7 @@
 //! One look at the database, at one moment: how far the log was followed, where every chain ends, and
 //! what seals the log up to there.
 
-use domain::audit::{BEGINNING, Open, Seal};
+use domain::audit::{BEGINNING, Checkpoint, Open, Seal};
 use domain::merkle::{Frontier, Hash};
 use eventstore::proof;
 use projector::audit::{HeadRow, followed_to, heads_after};
@@ -40,6 +40,26 @@ impl Standing {
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self, AuditError> {
         let position = followed_to(connection).await?;
         let heads = heads(connection).await?;
+        let Sealed { seals, sealed, open } = Sealed::up_to(connection, position).await?;
+        Ok(Self { position, heads, seals, sealed, open })
+    }
+
+    /// The root over all heads.
+    pub(crate) fn root(&self) -> Hash {
+        self.heads.iter().copied().collect::<Frontier>().root()
+    }
+}
+
+/// What seals the log up to a position.
+#[derive(PartialEq)]
+struct Sealed {
+    seals: i64,
+    sealed: Hash,
+    open: Open,
+}
+
+impl Sealed {
+    async fn up_to(connection: &mut PgConnection, position: i64) -> Result<Self, AuditError> {
         let last = seals::last(connection, position).await?;
         let (mut sealed, mut after) =
             last.map_or((BEGINNING, 0), |row| (row.hash, row.last_position));
@@ -51,13 +71,21 @@ impl Standing {
         }
         let open = tree(connection, (after, position)).await?;
         let open = Open { events: open.size(), root: open.root() };
-        Ok(Self { position, heads, seals: after / Seal::BLOCK, sealed, open })
+        Ok(Self { seals: after / Seal::BLOCK, sealed, open })
     }
+}
 
-    /// The root over all heads.
-    pub(crate) fn root(&self) -> Hash {
-        self.heads.iter().copied().collect::<Frontier>().root()
+/// Refuses a log that does not say any more what was signed last: its end is lost, as with a replica
+/// that was behind (case E17), or it is another one.
+pub(crate) async fn goes_on_from(
+    connection: &mut PgConnection,
+    last: &Checkpoint,
+) -> Result<(), AuditError> {
+    let signed = Sealed { seals: last.seals, sealed: last.sealed, open: last.open };
+    if Sealed::up_to(connection, last.position).await? == signed {
+        return Ok(());
     }
+    Err(AuditError::Lost { number: last.number, position: last.position })
 }
 
 async fn tree(connection: &mut PgConnection, between: (i64, i64)) -> Result<Frontier, sqlx::Error> {

@@ -15,7 +15,7 @@ use super::{Header, KIND, Line, Proof};
 use crate::error::AuditError;
 use crate::files::Signed;
 use crate::notary::Notary;
-use crate::snapshot::{self, Standing};
+use crate::snapshot;
 
 /// Entries read at a time.
 const PAGE: i64 = 1_000;
@@ -55,7 +55,7 @@ pub async fn export(
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<Signed, AuditError> {
     let mut transaction = snapshot::begin(pool).await?;
-    let standing = Standing::read(&mut transaction).await?;
+    let standing = notary.standing(&mut transaction).await?;
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;
     let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;

@@ -180,6 +180,7 @@ async fn g2_a_cut_tail_is_found_by_the_checkpoint_alone() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("checkpoint 1: the log reached position"), "{text}");
     assert!(text.contains("ends at 1050 now"), "{text}");
+    nothing_more_is_signed(&world).await;
     without_checkpoints_it_cannot_be_told(&world).await;
 }
 
@@ -205,7 +206,21 @@ async fn g2_a_history_that_is_written_anew_is_found_by_the_checkpoint_alone() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("checkpoint 1: the log up to position"), "{text}");
     assert!(text.contains("is not what was signed at"), "{text}");
+    nothing_more_is_signed(&world).await;
     without_checkpoints_it_cannot_be_told(&world).await;
+}
+
+/// E17: as it is with a replica that has lost the end of the log.
+async fn nothing_more_is_signed(world: &World) {
+    let firm = "select firm_id::text from firms";
+    let firm: String = sqlx::query_scalar(firm).fetch_one(world.pool()).await.unwrap();
+    let bundle = data_dir(&world.database).join("bundle.ndjson");
+    let export = ["audit", "export", "--firm", &firm, "--out", bundle.to_str().unwrap()];
+    for signs in [&["audit", "checkpoint"][..], &export] {
+        let (code, text) = audit(world, signs).await;
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("is not what checkpoint 1 has signed"), "{text}");
+    }
 }
 
 /// The forged history agrees with itself: only what is kept elsewhere tells.
