@@ -95,7 +95,8 @@ impl Posts {
                     if number >= count {
                         return anyhow::Ok(());
                     }
-                    posts.send_one(number).await?;
+                    let body = posts.bodies[number % posts.bodies.len()].clone();
+                    posts.post(number % posts.targets(), SystemEntropy.id(), body).await?;
                 }
             });
         }
@@ -105,13 +106,32 @@ impl Posts {
         Ok(())
     }
 
+    /// Different bodies.
+    pub(crate) fn bodies(&self) -> &[Bytes] {
+        &self.bodies
+    }
+
+    /// Different targets.
+    pub(crate) fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Each body to each target.
+    pub(crate) fn all(&self) -> usize {
+        self.bodies.len() * self.targets.len()
+    }
+
     /// The headers are those of `deliverer::send`.
-    async fn send_one(&self, number: usize) -> anyhow::Result<()> {
-        let body = &self.bodies[number % self.bodies.len()];
-        let (target, hook_id) = &self.targets[number % self.targets.len()];
-        let delivery_id = HeaderValue::try_from(SystemEntropy.id().to_string())?;
+    pub(crate) async fn post(
+        &self,
+        target: usize,
+        delivery_id: Uuid,
+        body: Bytes,
+    ) -> anyhow::Result<()> {
+        let (target, hook_id) = &self.targets[target];
+        let delivery_id = HeaderValue::try_from(delivery_id.to_string())?;
         let at = self.clock.now().get().timestamp();
-        let signature = sign(self.secret.as_str(), at, body);
+        let signature = sign(self.secret.as_str(), at, &body);
         let named = HeaderName::from_static;
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -125,7 +145,7 @@ impl Posts {
             target: target.clone(),
             method: Method::POST,
             headers,
-            body: body.clone(),
+            body,
             connect_by: Some(tokio::time::Instant::now() + Duration::from_secs(5)),
         };
         let exchange = self.outgoing.send(request).await;

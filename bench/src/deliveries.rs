@@ -1,18 +1,19 @@
-//! `deliveries`: events reported in batches, and every delivery of them, at several numbers of
-//! subscriptions; beside each the ceiling, in the same run.
+//! `deliveries`: events reported, and every delivery of them, at several numbers of subscriptions, each
+//! to a host of its own; beside each the ceiling and the bare sender, in the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
+use crate::bare;
 use crate::ceiling::Posts;
 use crate::peer::Peer;
 use crate::report::{Figure, Report};
-use crate::service::Load;
+use crate::service::{Load, cluster};
 use crate::submissions::Submissions;
 
 /// Events reported at a time.
@@ -27,6 +28,10 @@ pub(crate) struct Deliveries {
     /// Events that are reported.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     events: u32,
+    /// How events are reported: in batches of 100, four at a time, or by an HTTP call each, on 32
+    /// connections.
+    #[arg(long, value_enum, default_value = "batches")]
+    feed: Feed,
     /// Numbers of subscriptions, each measured by itself.
     #[arg(long, default_value = "1,10", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=100))]
     subscriptions: Vec<u8>,
@@ -39,6 +44,13 @@ pub(crate) struct Deliveries {
     /// The folder of PostgreSQL's programs, if they are not where they usually are.
     #[arg(long, env = "FIRMFORMS_PG_BIN")]
     pg_bin: Option<PathBuf>,
+}
+
+/// How events are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Feed {
+    Batches,
+    Calls,
 }
 
 /// Measures, prints, and fails if anything was lost.
@@ -70,6 +82,7 @@ impl Deliveries {
             batches: submissions.batches(BATCH),
             founding: submissions.founding,
             events: bodies.len(),
+            feed: self.feed,
             subscriptions,
             pg_bin: self.pg_bin.clone(),
             statements: self.statements,
@@ -80,8 +93,13 @@ impl Deliveries {
             let sent = tokio::time::timeout_at(deadline, posts.send(in_flight, peer)).await;
             ceilings.push(sent.context("the run took too long")??);
         }
+        let cluster = cluster(self.pg_bin.clone(), false).await?;
+        let sent = bare::run(&cluster, (&posts, self.feed), peer);
+        let bare = tokio::time::timeout_at(deadline, sent).await;
+        cluster.stop().await?;
+        let bare = bare.context("the run took too long")??;
         drop(posts);
         let delivered = load.run(peer, deadline).await?;
-        Ok(Figure::new(&load, &ceilings, &delivered))
+        Ok(Figure::new(&load, (&ceilings, &bare), &delivered))
     }
 }

@@ -5,6 +5,7 @@
 //! It must not be part of the test run, and must leave nothing behind.
 
 mod activity;
+mod bare;
 mod ceiling;
 mod child;
 mod connection;

@@ -1,6 +1,6 @@
 //! The receiver as the run sees it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 
 use crate::child::Child;
 use crate::receiver::{RESET, Tally};
@@ -8,7 +8,7 @@ use crate::receiver::{RESET, Tally};
 /// A running receiver.
 pub(crate) struct Peer {
     pub(crate) pid: u32,
-    address: SocketAddr,
+    port: u16,
     process: Child,
 }
 
@@ -16,12 +16,13 @@ impl Peer {
     pub(crate) async fn start() -> anyhow::Result<Self> {
         let mut process = Child::start("receiver")?;
         let port = process.line().await?.parse()?;
-        Ok(Self { pid: process.pid, address: (Ipv4Addr::LOCALHOST, port).into(), process })
+        Ok(Self { pid: process.pid, port, process })
     }
 
-    /// The target of one subscription.
+    /// The target of one subscription, on a host of its own.
     pub(crate) fn target(&self, subscription: usize) -> String {
-        format!("http://{}/hooks/{subscription}", self.address)
+        let host = u32::from(Ipv4Addr::LOCALHOST) + u32::try_from(subscription).unwrap_or_default();
+        format!("http://{}:{}/hooks/{subscription}", Ipv4Addr::from(host), self.port)
     }
 
     /// Begins a new tally.

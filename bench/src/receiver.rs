@@ -74,7 +74,8 @@ pub(crate) fn say(line: &str) -> std::io::Result<()> {
 }
 
 async fn listen(shared: Shared) -> anyhow::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    // All of 127.0.0.0/8: each subscription has a host of its own.
+    let listener = TcpListener::bind("0.0.0.0:0").await?;
     say(&listener.local_addr()?.port().to_string())?;
     loop {
         let (stream, _) = listener.accept().await?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::bare::Sent;
 use crate::ceiling::Ceiling;
 use crate::service::{Delivered, Load};
 use crate::statements::Statement;
@@ -23,9 +24,14 @@ pub(crate) struct Figure {
     events: usize,
     postgres: String,
     ceilings: Vec<Row>,
+    bare: Row,
     service: Row,
     /// Of the better ceiling's rate.
     ratio_to_ceiling: f64,
+    /// Of the bare sender's rate.
+    ratio_to_bare: f64,
+    /// CPU of service and PostgreSQL, of the bare sender's.
+    cpu_to_bare: f64,
     /// From the first report to the end of the last.
     intake_seconds: f64,
     /// From the first report to the last arrival.
@@ -68,6 +74,10 @@ impl Row {
         }
     }
 
+    fn cpu_us(&self) -> f64 {
+        self.service_cpu_us + self.postgres_cpu_us
+    }
+
     fn of_ceiling(ceiling: &Ceiling) -> Self {
         let name = format!("ceiling, {} in flight", ceiling.in_flight);
         let spent = (ceiling.took, ceiling.cpu);
@@ -90,18 +100,27 @@ impl Row {
 }
 
 impl Figure {
-    pub(crate) fn new(load: &Load, ceilings: &[Ceiling], delivered: &Delivered) -> Self {
+    pub(crate) fn new(
+        load: &Load,
+        (ceilings, bare): (&[Ceiling], &Sent),
+        delivered: &Delivered,
+    ) -> Self {
         let expected = load.deliveries() as u64;
         let arrived = delivered.arrived;
         let spent = (delivered.took, delivered.cpu);
         let name = "service".to_owned();
         let service = Row::new(name, load.deliveries(), spent, arrived.body_bytes);
         let ceilings: Vec<Row> = ceilings.iter().map(Row::of_ceiling).collect();
+        let spent = (bare.took, bare.cpu);
+        let bare = Row::new("bare sender".to_owned(), bare.posts, spent, bare.arrived.body_bytes);
         Self {
             subscriptions: load.subscriptions,
             events: load.events,
             postgres: delivered.postgres.clone(),
             ratio_to_ceiling: service.per_second / best(&ceilings),
+            ratio_to_bare: service.per_second / bare.per_second,
+            cpu_to_bare: service.cpu_us() / bare.cpu_us(),
+            bare,
             ceilings,
             service,
             intake_seconds: delivered.taken_in_after.as_secs_f64(),
@@ -119,7 +138,13 @@ impl Figure {
         for row in &self.ceilings {
             row.print(self.subscriptions, row.per_second / best(&self.ceilings));
         }
+        self.bare.print(self.subscriptions, self.bare.per_second / best(&self.ceilings));
         self.service.print(self.subscriptions, self.ratio_to_ceiling);
+        println!(
+            "      {:.1}% of the bare sender's rate, at {:.2} times its CPU",
+            self.ratio_to_bare * 100.0,
+            self.cpu_to_bare,
+        );
         println!(
             "      in {:.2} s: reported by {:.2} s, arrived by {:.2} s; {} twice, {} lost, {} not \
              recorded; peak {:.0} MiB, {:.0} before",

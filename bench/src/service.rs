@@ -1,7 +1,8 @@
 //! The service under load: a new cluster, the doors' commands and the workers in this process, one
 //! firm with its subscriptions, and the clock from the first report to the last delivery recorded.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,12 @@ use tokio_util::sync::CancellationToken;
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::activity::Founding;
+use crate::child::Child;
+use crate::deliveries::Feed;
+use crate::intake;
+use crate::intake::product::{Job, Order};
 use crate::peer::Peer;
+use crate::reads::doors;
 use crate::receiver::Tally;
 use crate::statements::{self, Statement};
 use crate::subscribing::{make_key, subscribe};
@@ -33,6 +39,9 @@ pub(crate) const SETTINGS: [(&str, &str); 5] = [
     ("max_connections", "100"),
     ("shared_buffers", "1GB"),
 ];
+
+/// Connections that report an event a call.
+const CALLERS: usize = 32;
 
 /// How often to look whether all is recorded.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -49,6 +58,7 @@ pub(crate) struct Load {
     pub(crate) founding: Founding,
     pub(crate) batches: Arc<[Vec<u8>]>,
     pub(crate) events: usize,
+    pub(crate) feed: Feed,
     pub(crate) subscriptions: usize,
     pub(crate) pg_bin: Option<PathBuf>,
     /// Ask PostgreSQL what its statements cost.
@@ -96,8 +106,16 @@ impl Load {
         // The cluster was made without care; none of that is to be paid for in the run.
         nix::unistd::sync();
         let stop = CancellationToken::new();
-        let workers = start_workers(&system, Role::All, &stop);
-        let measured = self.measure(&system, peer, processes).await;
+        let mut workers = start_workers(&system, Role::All, &stop);
+        let calls = match self.feed {
+            Feed::Batches => None,
+            Feed::Calls => {
+                let door = api::internal::router(system.service.clone());
+                let door = doors::open(door, &mut workers, &stop).await?;
+                Some(Calls::prepare(&system, door, (cluster.data_dir(), &self.batches)).await?)
+            }
+        };
+        let measured = self.measure((&system, calls), peer, processes).await;
         end(system, workers, &stop).await?;
         measured
     }
@@ -116,7 +134,7 @@ impl Load {
 
     async fn measure(
         &self,
-        system: &System,
+        (system, calls): (&System, Option<Calls>),
         peer: &mut Peer,
         processes: Processes,
     ) -> anyhow::Result<Delivered> {
@@ -128,7 +146,10 @@ impl Load {
         let (before, memory) = (processes.look()?, Memory::look()?);
         let started = Instant::now();
         let reported = async {
-            take_in_all(&system.service, &self.batches).await?;
+            match calls {
+                None => take_in_all(&system.service, &self.batches).await?,
+                Some(calls) => calls.report().await?,
+            }
             anyhow::Ok(started.elapsed())
         };
         let (taken_in_after, recorded) = tokio::try_join!(reported, self.recorded(system, peer))?;
@@ -171,6 +192,29 @@ impl Load {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+/// The product, which is about to report every event by a call of its own.
+struct Calls(Child);
+
+impl Calls {
+    async fn prepare(
+        system: &System,
+        address: SocketAddr,
+        (folder, batches): (&Path, &[Vec<u8>]),
+    ) -> anyhow::Result<Self> {
+        let file = folder.join("activity.ndjson");
+        std::fs::write(&file, batches.concat())?;
+        let token = intake::token(system).await?;
+        let job = Job { address, token, file, connections: CALLERS, per_batch: 1 };
+        let mut product = Child::start("product")?;
+        product.ask(&serde_json::to_string(&Order::Report(job))?).await?;
+        Ok(Self(product))
+    }
+
+    async fn report(mut self) -> anyhow::Result<()> {
+        self.0.ask("report").await.map(drop)
     }
 }
 

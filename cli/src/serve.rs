@@ -133,7 +133,7 @@ fn spawn_workers(
         let partials = Partials::new(store.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(partials, Nudge::default().subscribe(), stop.clone()));
         let housekeeping = Housekeeping::new(pool.clone(), system.service.clock.clone());
-        tasks.spawn(run_worker(housekeeping, store.nudge().subscribe(), stop.clone()));
+        tasks.spawn(run_worker(housekeeping, Nudge::default().subscribe(), stop.clone()));
     }
     // Where invites are reserved: a process without doors is told of no mail server.
     if matches!(role, Role::All | Role::Api) {

@@ -38,6 +38,7 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
             },
             scale,
             retention: retention(serve),
+            ..Settings::default()
         },
         mailer: mailer(place, serve, &roots)?,
         sender: sender(serve)?,

@@ -13,7 +13,6 @@ use domain::time::Timestamp;
 use eventstore::worker::{Step, Worker};
 use eventstore::{AppendError, Appending, NewEvent};
 use projector::replays;
-use sqlx::postgres::types::PgInterval;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -32,6 +31,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// Deliveries cancelled at a time: a transaction stays well under 100 ms.
 const DELIVERIES: i64 = 1_000;
 
+/// From one look to the next: nothing of a closed lane is claimed meanwhile.
+const PACE: Duration = Duration::from_millis(20);
+
 /// The worker.
 pub struct Cancel {
     courier: Courier,
@@ -48,6 +50,7 @@ impl Cancel {
 
 impl Worker for Cancel {
     const NAME: &'static str = "cancel";
+    const PACE: Duration = PACE;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
@@ -95,12 +98,13 @@ async fn restart_overlong_leases(
     mut appending: Appending<'_>,
     now: DateTime<Utc>,
 ) -> Result<Step, DeliveryError> {
+    let skew = CLOCK_SKEW_MAX.to_std().unwrap_or_default();
     let connection = appending.connection();
     let lane_ids: Vec<Uuid> = sqlx::query_scalar(
-        "select distinct lane_id from outbox
-          where leased_at is not null and leased_at > clock_timestamp() + $1",
+        "select lane_id from lanes
+          where running > 0 and running_until > clock_timestamp() + make_interval(secs => $1)",
     )
-    .bind(PgInterval::try_from(CLOCK_SKEW_MAX).unwrap_or_default())
+    .bind((courier.settings.scale.lease() + skew).as_secs_f64())
     .fetch_all(&mut *connection)
     .await?;
     if lane_ids.is_empty() {
@@ -110,12 +114,13 @@ async fn restart_overlong_leases(
     lanes::lock(connection, &lane_ids).await?;
     sqlx::query(
         "update outbox set leased_at = $2, due_at = $3
-          where lane_id = any($1) and leased_at is not null and leased_at > clock_timestamp() + $4",
+          where lane_id = any($1) and leased_at is not null
+            and leased_at > clock_timestamp() + make_interval(secs => $4)",
     )
     .bind(&lane_ids)
     .bind(now)
     .bind(now + courier.settings.scale.lease())
-    .bind(PgInterval::try_from(CLOCK_SKEW_MAX).unwrap_or_default())
+    .bind(skew.as_secs_f64())
     .execute(&mut *connection)
     .await?;
     lanes::reschedule(connection, &lane_ids, now).await?;

@@ -103,7 +103,7 @@ pub struct FrozenBody {
     pub bytes: Bytes,
 }
 
-/// A leased row of the outbox.
+/// A row of the outbox, as it is once it is leased.
 #[derive(Debug, Clone, FromRow)]
 pub(crate) struct Leased {
     pub(crate) delivery_id: Uuid,
@@ -148,12 +148,13 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     }
     let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
     let chosen = due::chosen(connection, &lane_ids, now.get(), room, caps).await?;
-    let chosen = due::within_memory(connection, chosen).await?;
-    let leased = lease(connection, courier, &chosen, now.get()).await?;
+    let chosen = due::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
+    let leased = as_leased(connection, &chosen).await?;
     let (leased, erased) = withdrawn::erased(connection, leased).await?;
     let (leased, finished) = withdrawn::finished_later(connection, leased).await?;
-    lanes::reschedule(connection, &lane_ids, now.get()).await?;
     let mut composed = compose(courier, connection, &leased, now).await?;
+    lease((connection, courier), &leased, &composed, now.get()).await?;
+    lanes::reschedule(connection, &lane_ids, now.get()).await?;
     let tried_before = over.iter().chain(&leased).chain(&erased);
     append_interrupted(&mut appending, tried_before, now).await?;
     let interrupted: Vec<_> = over
@@ -217,31 +218,48 @@ async fn take_out_of_tries(
     .await
 }
 
-/// Leases these deliveries of locked lanes.
-async fn lease(
+/// These deliveries of locked lanes, as they are once they are leased.
+async fn as_leased(
     connection: &mut PgConnection,
-    courier: &Courier,
     chosen: &[Uuid],
-    now: DateTime<Utc>,
 ) -> Result<Vec<Leased>, sqlx::Error> {
-    let ends = now + courier.settings.scale.lease();
     sqlx::query_as(
-        "with due as materialized (
-             select delivery_id, leased_at from outbox where delivery_id = any($1))
-         update outbox o
-            set lease = o.lease + 1, tries = o.tries + 1, leased_at = $2, due_at = $3,
-                sequence = o.sequence + (due.leased_at is not null)::int
-           from due where o.delivery_id = due.delivery_id
-         returning o.delivery_id, o.lane_id, o.firm_id, o.occurrence_id, o.trigger, o.form_id,
-                   o.response_id, o.report_id, o.booking_id, o.sequence, o.tries, o.tries_max,
-                   o.step, o.replay_id, o.lease, o.body_id, o.body_sha256,
-                   due.leased_at as interrupted_at",
+        "select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                report_id, booking_id, sequence + (leased_at is not null)::int as sequence,
+                tries + 1 as tries, tries_max, step, replay_id, lease + 1 as lease, body_id,
+                body_sha256, leased_at as interrupted_at
+           from outbox where delivery_id = any($1)",
     )
     .bind(chosen)
-    .bind(now)
-    .bind(ends)
     .fetch_all(connection)
     .await
+}
+
+/// Leases these, each with its body.
+async fn lease(
+    (connection, courier): (&mut PgConnection, &Courier),
+    leased: &[Leased],
+    composed: &Composed,
+    now: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    let bodies = || leased.iter().map(|row| composed.bodies.get(&row.delivery_id));
+    sqlx::query(
+        "update outbox o
+            set lease = o.lease + 1, tries = o.tries + 1, leased_at = $4, due_at = $5,
+                sequence = o.sequence + (o.leased_at is not null)::int,
+                body_id = coalesce(t.body_id, o.body_id),
+                body_sha256 = coalesce(t.sha256, o.body_sha256)
+           from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as t(delivery_id, body_id, sha256)
+          where o.delivery_id = t.delivery_id",
+    )
+    .bind(leased.iter().map(|row| row.delivery_id).collect::<Vec<_>>())
+    .bind(bodies().map(|body| body.map(|body| body.body_id)).collect::<Vec<_>>())
+    .bind(bodies().map(|body| body.map(|body| body.sha256.to_vec())).collect::<Vec<_>>())
+    .bind(now)
+    .bind(now + courier.settings.scale.lease())
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Writes down the tries before these that nobody recorded.

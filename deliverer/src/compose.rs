@@ -107,29 +107,10 @@ async fn freeze(
     bodies::put(connection, keys, &bodies, now.get(), &*courier.entropy).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         built.into_iter().map(|(occurrence_id, body)| (occurrence_id, to_frozen(body))).collect();
-    let of_deliveries: HashMap<Uuid, FrozenBody> = first
+    Ok(first
         .iter()
         .filter_map(|row| Some((row.delivery_id, frozen.get(&row.occurrence_id)?.clone())))
-        .collect();
-    note_bodies(connection, &of_deliveries).await?;
-    Ok(of_deliveries)
-}
-
-async fn note_bodies(
-    connection: &mut PgConnection,
-    frozen: &HashMap<Uuid, FrozenBody>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "update outbox o set body_id = t.body_id, body_sha256 = t.sha256
-           from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as t(delivery_id, body_id, sha256)
-          where o.delivery_id = t.delivery_id",
-    )
-    .bind(frozen.keys().copied().collect::<Vec<_>>())
-    .bind(frozen.values().map(|body| body.body_id).collect::<Vec<_>>())
-    .bind(frozen.values().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+        .collect())
 }
 
 /// Builds a body; one that cannot be built, or panics, costs its own delivery a try and no other

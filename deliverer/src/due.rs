@@ -1,13 +1,13 @@
 //! What is due, and what of it is sent now: the lanes to take from, and the deliveries that fit the
 //! limits of ruling 34.
 //!
-//! What is in flight is counted in the outbox, so the limits hold over all processes. Two who claim
-//! for one host take turns: they share an advisory lock of the host, as long as a claim lasts.
+//! Lanes say what of them is in flight, so the limits hold over all processes. Two who claim for one
+//! host take turns: they share an advisory lock of the host, as long as a claim lasts.
 
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
-use domain::pressure::{CLAIM_ANY, Candidate, Caps, Flight, Room, choose, within_claim};
+use domain::pressure::{Candidate, Caps, Flight, Room, always_within, choose, within};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 use vault::{Subject, bodies, responses};
@@ -21,10 +21,9 @@ macro_rules! open_lanes {
     ($select:literal) => {
         concat!(
             "with flight as materialized (
-                 select l.firm_id, l.host, count(*) as running
-                   from outbox o join lanes l on l.lane_id = o.lane_id
-                  where o.leased_at is not null and o.due_at > $1
-                  group by l.firm_id, l.host),
+                 select firm_id, host, sum(running) as running from lanes
+                  where running > 0 and running_until > $1
+                  group by firm_id, host),
              open as materialized (
                  select lane_id, host, due_at from lanes
                   where due_at is not null and cancel_cause is null and paused_at is null
@@ -93,10 +92,11 @@ pub(crate) async fn chosen(
 pub(crate) async fn within_memory(
     connection: &mut PgConnection,
     mut chosen: Vec<Uuid>,
+    max_bytes: usize,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    if chosen.len() > CLAIM_ANY {
+    if chosen.len() > always_within(max_bytes) {
         let sources = sources(connection, &chosen).await?;
-        chosen.truncate(within_claim(sources));
+        chosen.truncate(within(max_bytes, sources));
     }
     Ok(chosen)
 }
@@ -138,15 +138,13 @@ struct Running {
     lane_id: Uuid,
     firm_id: Uuid,
     host: String,
-    running: i64,
+    running: i32,
 }
 
 async fn flight(connection: &mut PgConnection, now: DateTime<Utc>) -> Result<Flight, sqlx::Error> {
     let rows: Vec<Running> = sqlx::query_as(
-        "select l.lane_id, l.firm_id, l.host, count(*) as running
-           from outbox o join lanes l on l.lane_id = o.lane_id
-          where o.leased_at is not null and o.due_at > $1
-          group by l.lane_id",
+        "select lane_id, firm_id, host, running from lanes
+          where running > 0 and running_until > $1",
     )
     .bind(now)
     .fetch_all(connection)

@@ -28,6 +28,9 @@ const READ: i64 = 1_000;
 /// The wait for appends that are under way.
 const UNSETTLED: Duration = Duration::from_millis(5);
 
+/// From one look to the next: what is erased is sent by nobody meanwhile.
+const PACE: Duration = Duration::from_millis(50);
+
 /// The worker.
 pub struct Erase {
     courier: Courier,
@@ -44,6 +47,7 @@ impl Erase {
 
 impl Worker for Erase {
     const NAME: &'static str = "erase";
+    const PACE: Duration = PACE;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {

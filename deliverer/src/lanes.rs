@@ -66,11 +66,12 @@ pub(crate) async fn wake(
     Ok(())
 }
 
-/// Sets when these locked lanes are next due. An open lane: at its earliest work, or when its first
-/// lease ends. A closed one: now while anything is queued that must be cancelled, otherwise when its
-/// first lease ends.
+/// Sets when these locked lanes are next due, and how much of them is in flight. An open lane is due at
+/// its earliest work, or when its first lease ends. A closed one: now while anything is queued that must
+/// be cancelled, otherwise when its first lease ends.
 ///
-/// Each look is at the edge of an index: a lane with 100,000 rows costs what one with ten does.
+/// Each look is at the edge of an index, or at what is in flight: a lane with 100,000 rows costs what
+/// one with ten does.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -85,7 +86,10 @@ pub(crate) async fn reschedule(
                 (select $2 from outbox o
                   where l.cancel_cause is not null
                     and o.lane_id = l.lane_id and o.leased_at is null limit 1),
-                (select min(o.due_at) from outbox o where o.lane_id = l.lane_id))
+                (select min(o.due_at) from outbox o where o.lane_id = l.lane_id)),
+                (running, running_until) = (
+                    select count(*), max(o.due_at) from outbox o
+                     where o.lane_id = l.lane_id and o.leased_at is not null and o.due_at > $2)
           where l.lane_id = any($1)",
     )
     .bind(lane_ids)

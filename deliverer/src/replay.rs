@@ -26,6 +26,9 @@ const BATCH: i32 = 500;
 /// The most that a replay catches up with at once, when it could not be fed in time.
 const CATCH_UP: TimeDelta = TimeDelta::seconds(1);
 
+/// From one look to the next.
+const PACE: Duration = Duration::from_millis(20);
+
 /// The worker.
 pub struct Replay {
     courier: Courier,
@@ -41,6 +44,7 @@ impl Replay {
 
 impl Worker for Replay {
     const NAME: &'static str = "replay";
+    const PACE: Duration = PACE;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::LEASE;
-use domain::pressure::Caps;
+use domain::pressure::{CLAIM_MAX_BYTES, Caps};
 use eventstore::{AppendError, Clock, Store};
 use vault::responses::VaultError;
 use vault::{Entropy, Keyring};
@@ -34,6 +34,8 @@ pub struct Courier {
 pub struct Settings {
     /// Deliveries in flight per process.
     pub permits: usize,
+    /// Bytes of answers that one claim holds (case F9).
+    pub claim_bytes: usize,
     /// Deliveries in flight over all processes (ruling 34).
     pub caps: Caps,
     /// How much faster waits pass than they should; 1 outside tests and drills.
@@ -46,6 +48,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             permits: 256,
+            claim_bytes: CLAIM_MAX_BYTES,
             caps: Caps::default(),
             scale: TimeScale::REAL,
             retention: Retention::default(),

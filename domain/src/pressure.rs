@@ -29,18 +29,24 @@ impl Default for Caps {
 }
 
 /// How many bytes of answers one claim holds at a time (case F9).
-const CLAIM_MAX_BYTES: usize = 16 * 1024 * 1024;
+pub const CLAIM_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// So many deliveries are claimed whatever their size is.
-pub const CLAIM_ANY: usize = CLAIM_MAX_BYTES / DOCUMENT_MAX_BYTES;
+/// So many deliveries are within these bytes, whatever their size is.
+#[must_use]
+pub const fn always_within(max_bytes: usize) -> usize {
+    max_bytes / DOCUMENT_MAX_BYTES
+}
 
 /// How many of these a claim takes, in their order, as far as the bytes of their sources go; what has
 /// the same source is held once.
-pub fn within_claim<S: Eq + Hash>(sources: impl IntoIterator<Item = (S, usize)>) -> usize {
+pub fn within<S: Eq + Hash>(
+    max_bytes: usize,
+    sources: impl IntoIterator<Item = (S, usize)>,
+) -> usize {
     let (mut held, mut bytes, mut taken) = (HashSet::new(), 0_usize, 0);
     for (source, size) in sources {
         bytes += if held.insert(source) { size } else { 0 };
-        if taken > 0 && bytes > CLAIM_MAX_BYTES {
+        if taken > 0 && bytes > max_bytes {
             break;
         }
         taken += 1;
@@ -264,13 +270,13 @@ mod tests {
     #[test]
     fn f9_a_claim_takes_as_many_as_their_bytes_allow_and_holds_a_source_once() {
         let great = |count: usize| (0..count).map(|source| (source, DOCUMENT_MAX_BYTES));
-        assert_eq!(within_claim(great(CLAIM_ANY)), CLAIM_ANY);
-        assert_eq!(within_claim(great(CLAIM_ANY + 1)), CLAIM_ANY);
-        assert_eq!(within_claim((0..900).map(|_| ("one", DOCUMENT_MAX_BYTES))), 900);
-        assert_eq!(within_claim((0..900).map(|source| (source, 1_000))), 900);
-        let beyond = [("a", 2 * CLAIM_MAX_BYTES), ("b", 1)];
-        assert_eq!(within_claim(beyond), 1, "what is too great alone goes alone");
-        assert_eq!(within_claim::<u8>([]), 0);
+        assert_eq!(always_within(CLAIM_MAX_BYTES), 32);
+        assert_eq!(within(CLAIM_MAX_BYTES, great(32)), 32);
+        assert_eq!(within(CLAIM_MAX_BYTES, great(33)), 32);
+        assert_eq!(within(CLAIM_MAX_BYTES, (0..900).map(|_| ("one", DOCUMENT_MAX_BYTES))), 900);
+        assert_eq!(within(900, (0..900).map(|source| (source, 1))), 900);
+        assert_eq!(within(10, [("a", 11), ("b", 1)]), 1, "what is too great alone goes alone");
+        assert_eq!(within::<u8>(10, []), 0);
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Store {
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.pool.begin().await?;
-        Ok(Appending { store: self, transaction })
+        Ok(Appending { store: self, transaction, appended: false })
     }
 
     /// Appends in a transaction of its own: all of it or nothing.
@@ -122,6 +122,7 @@ impl Store {
 pub struct Appending<'a> {
     store: &'a Store,
     transaction: Transaction<'a, Postgres>,
+    appended: bool,
 }
 
 impl Appending<'_> {
@@ -161,6 +162,7 @@ impl Appending<'_> {
             table.before(&mut self.transaction, &events).await?;
         }
         let recorded = insert(&mut self.transaction, events, taken).await?;
+        self.appended |= !recorded.is_empty();
         crash::point("inserted");
         for table in self.store.with_append.iter() {
             table.after(&mut self.transaction, &recorded).await?;
@@ -177,7 +179,7 @@ impl Appending<'_> {
         Ok(self.transaction.rollback().await?)
     }
 
-    /// Makes it so, and tells the followers.
+    /// Makes it so, and tells the followers if there is something to follow.
     ///
     /// # Errors
     /// [`AppendError`]; whether it happened is then not known if the connection was lost.
@@ -185,7 +187,9 @@ impl Appending<'_> {
         crash::point("committing");
         self.transaction.commit().await?;
         crash::point("committed");
-        self.store.nudge.signal();
+        if self.appended {
+            self.store.nudge.signal();
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// The longest a worker waits when nobody nudges it: the net under lost nudges.
@@ -37,6 +37,10 @@ pub trait Worker: Send {
     /// Its name in the log of the process.
     const NAME: &'static str;
 
+    /// From the start of a step to the next one that a nudge asks for, at least. Who need not be there
+    /// at once looks less often while much happens, and takes more at a time.
+    const PACE: Duration = Duration::ZERO;
+
     /// What can go wrong in a step.
     type Error: Error + Send;
 
@@ -52,6 +56,7 @@ pub async fn run<W: Worker>(
 ) {
     while !stop.is_cancelled() {
         nudge.mark_unchanged();
+        let next = Instant::now() + W::PACE;
         let wait = match timeout(STEP, worker.step()).await {
             Ok(Ok(Step::Busy)) => continue,
             Ok(Ok(Step::IdleFor(time))) => time.min(POLL),
@@ -69,7 +74,10 @@ pub async fn run<W: Worker>(
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
-            changed = nudge.changed() => if changed.is_err() { pause(wait, &stop).await },
+            changed = nudge.changed() => {
+                let until = if changed.is_err() { Instant::now() + wait } else { next };
+                pause(until.saturating_duration_since(Instant::now()), &stop).await;
+            }
         }
     }
 }
@@ -102,6 +110,36 @@ mod tests {
             self.stepped.send_replace(self.steps);
             if self.steps == 1 { pending().await } else { Ok(Step::IDLE) }
         }
+    }
+
+    /// Says when it steps, and nudges itself each time.
+    struct Nudged {
+        nudges: watch::Sender<u64>,
+        stepped: watch::Sender<Vec<Instant>>,
+    }
+
+    impl Worker for Nudged {
+        const NAME: &'static str = "nudged";
+        const PACE: Duration = Duration::from_millis(25);
+        type Error = Infallible;
+
+        async fn step(&mut self) -> Result<Step, Infallible> {
+            self.stepped.send_modify(|steps| steps.push(Instant::now()));
+            self.nudges.send_modify(|count| *count += 1);
+            Ok(Step::IDLE)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_is_nudged_all_the_time_keeps_its_pace() {
+        let (stepped, mut seen) = watch::channel(Vec::new());
+        let (nudges, stop) = (watch::Sender::new(0), CancellationToken::new());
+        let nudge = nudges.subscribe();
+        let running = tokio::spawn(run(Nudged { nudges, stepped }, nudge, stop.clone()));
+        let steps = seen.wait_for(|steps| steps.len() == 3).await.unwrap().clone();
+        assert!(steps.windows(2).all(|two| two[1] - two[0] == Nudged::PACE), "{steps:?}");
+        stop.cancel();
+        running.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,8 @@ create table lanes (
     host         text        not null,
     due_at       timestamptz,
     paused_at    timestamptz,
+    running      integer     not null default 0,
+    running_until timestamptz,
     cancel_cause text,
     gone         jsonb,
     constraint lanes_pkey primary key (lane_id),
@@ -15,10 +17,13 @@ comment on table lanes is 'One per subscription, and one per firm and host for w
 comment on column lanes.host is 'Where its work goes; what is in flight there has limits over all lanes.';
 comment on column lanes.due_at is 'When its next work is due; null when there is none.';
 comment on column lanes.paused_at is 'Since when its firm is suspended: nothing is claimed.';
+comment on column lanes.running is 'How many of its deliveries are in flight; counted whenever their rows change, so that nobody has to count them all.';
+comment on column lanes.running_until is 'When the last of their leases ends: none is in flight after that.';
 comment on column lanes.cancel_cause is 'Set when its subscription was removed: what is left is cancelled with this cause.';
 comment on column lanes.gone is 'The last delivery that ended with 410, if none succeeded since.';
 create index lanes_due_idx on lanes (due_at)
     where due_at is not null and cancel_cause is null and paused_at is null;
+create index lanes_running_idx on lanes (host) where running > 0;
 create index lanes_firm_idx on lanes (firm_id);
 create index lanes_closed_idx on lanes (due_at) where due_at is not null and cancel_cause is not null;
 create index lanes_paused_idx on lanes (paused_at) where due_at is not null and paused_at is not null;

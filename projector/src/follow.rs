@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Events taken in at a time: a transaction stays well under 100 ms.
 const BATCH: i64 = 1_000;
 
+/// From one look to the next: who asks a read model is told the truth of a moment ago.
+const PACE: Duration = Duration::from_millis(25);
+
 /// The wait for appends that are under way.
 const UNSETTLED: Duration = Duration::from_millis(5);
 
@@ -43,6 +46,7 @@ impl<P: Projection> Follower<P> {
 
 impl<P: Projection> Worker for Follower<P> {
     const NAME: &'static str = P::NAME;
+    const PACE: Duration = PACE;
     type Error = TailError;
 
     async fn step(&mut self) -> Result<Step, TailError> {
@@ -54,6 +58,7 @@ impl<P: Projection> Worker for Follower<P> {
         let upcasters = self.store.upcasters();
         let stretch = Stretch { after, settled: look.settled, limit: BATCH };
         let events = tail::read(&mut transaction, &upcasters, stretch).await?;
+        let whole = events.len() < usize::try_from(BATCH).unwrap_or(usize::MAX);
         let Some(last) = events.last() else {
             // Dropped, it would hold the checkpoint until some time later: the next look would skip it.
             transaction.rollback().await?;
@@ -63,6 +68,10 @@ impl<P: Projection> Worker for Follower<P> {
         crash::point("following");
         tail::move_checkpoint(&mut transaction, P::NAME, last.position).await?;
         transaction.commit().await?;
-        Ok(Step::Busy)
+        Ok(match (whole, look.more) {
+            (false, _) => Step::Busy,
+            (true, true) => Step::IdleFor(UNSETTLED),
+            (true, false) => Step::IDLE,
+        })
     }
 }

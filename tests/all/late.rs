@@ -150,8 +150,9 @@ async fn e19_a_lease_from_the_future_begins_anew() {
     world.fan_out().await;
     one_claim(&world).await;
     for ahead in [
-        "update outbox set leased_at = now() + interval '1 h', due_at = now() + interval '1 h'",
-        "update lanes set due_at = now() + interval '1 h'",
+        "update outbox set leased_at = now() + interval '1 h', due_at = now() + interval '62 min'",
+        "update lanes set due_at = now() + interval '62 min',
+                          running_until = now() + interval '62 min'",
     ] {
         sqlx::query(ahead).execute(world.pool()).await.unwrap();
     }

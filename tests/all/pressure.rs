@@ -77,10 +77,7 @@ async fn what_is_in_flight_to_a_host_has_limits_that_racing_processes_keep() {
         assert!(firms[..3].iter().all(|firm| of(firm) <= CAPS.per_firm_and_host));
         assert_eq!(of(&firms[3]), if round < 2 { 5 } else { 2 * usize::from(round == 2) });
         // Nobody records them: when their leases end, there is room again.
-        sqlx::query("delete from outbox where leased_at is not null")
-            .execute(world.pool())
-            .await
-            .unwrap();
+        world.drop_in_flight().await;
     }
 }
 

@@ -274,6 +274,15 @@ impl World {
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == Step::Busy {}
     }
 
+    /// What is in flight is gone, and leaves its places.
+    pub async fn drop_in_flight(&self) {
+        for statement in
+            ["delete from outbox where leased_at is not null", "update lanes set running = 0"]
+        {
+            sqlx::query(statement).execute(self.pool()).await.unwrap();
+        }
+    }
+
     /// Finishes invites that nobody finished in time.
     pub async fn take_over(&self) {
         let mut worker = TakeOver::new(self.service().inviter.clone());

@@ -136,7 +136,7 @@ impl Intake {
     }
 }
 
-async fn token(system: &System) -> anyhow::Result<String> {
+pub(crate) async fn token(system: &System) -> anyhow::Result<String> {
     let created = tokens::create(&system.service, "Bench", TokenRole::Product).await;
     Ok(created.map_err(|error| anyhow::anyhow!("making a token: {error}"))?.token)
 }

@@ -23,7 +23,7 @@ use crate::receiver::say;
 
 /// What it is to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Write the next so many activities to a file.
     Write { activities: usize, file: PathBuf },
     /// Report them.
@@ -32,12 +32,12 @@ pub(super) enum Order {
 
 /// What is to be reported, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Job {
-    pub(super) address: SocketAddr,
-    pub(super) token: String,
-    pub(super) file: PathBuf,
-    pub(super) connections: usize,
-    pub(super) per_batch: usize,
+pub(crate) struct Job {
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) file: PathBuf,
+    pub(crate) connections: usize,
+    pub(crate) per_batch: usize,
 }
 
 /// What the service said to it.

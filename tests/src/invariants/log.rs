@@ -6,7 +6,12 @@ use uuid::Uuid;
 use super::Acknowledged;
 
 /// A rule, and the statement that counts what breaks it.
-const RULES: [(&str, &str); 14] = [
+const RULES: [(&str, &str); 15] = [
+    (
+        "a lane says of something that it is in flight which is not",
+        "select count(*) from lanes l where running <> (
+             select count(*) from outbox o where o.lane_id = l.lane_id and o.leased_at is not null)",
+    ),
     ("I1: an occurrence has no delivery for a subscription of its time", MISSING),
     ("I1: a delivery has no occurrence in its subscription's life", SURPLUS),
     (

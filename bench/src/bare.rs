@@ -1,0 +1,191 @@
+//! The bare batched sender: the least that sends from a queue in PostgreSQL. It claims a batch, POSTs it,
+//! and deletes it. No log, no history, no read models, no limits, no second try; its bodies lie in the
+//! queue as they are sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use cluster::Cluster;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{Executor, PgPool};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::ceiling::Posts;
+use crate::deliveries::Feed;
+use crate::peer::Peer;
+use crate::receiver::Tally;
+use crate::service::postmaster;
+use crate::usage::{Cpu, Processes};
+
+/// POSTs in flight, and the most that one claim takes: the permits of `serve`.
+const PERMITS: u32 = 256;
+
+/// Events that one commit of a batch brings, and how many bring them; the same as of the service.
+const BATCHES: (usize, usize) = (100, 4);
+
+/// Who bring an event each, by a commit each.
+const CALLERS: usize = 32;
+
+/// The wait for more while nothing is queued.
+const POLL: Duration = Duration::from_millis(5);
+
+const SCHEMA: &str = "
+    create table happened (event_id bigint primary key, body bytea not null);
+    create table queue (
+        place bigint generated always as identity primary key, event_id bigint not null,
+        target int not null, leased_at timestamptz
+    ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+    create index queue_free_idx on queue (place) where leased_at is null;";
+
+/// What it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) took: Duration,
+    pub(crate) cpu: Cpu,
+    pub(crate) arrived: Tally,
+    pub(crate) posts: usize,
+}
+
+struct Sender {
+    pool: PgPool,
+    posts: Arc<Posts>,
+    fed: Notify,
+    permits: Arc<Semaphore>,
+}
+
+/// Sends all of it, as it is fed, on a cluster of its own.
+pub(crate) async fn run(
+    cluster: &Cluster,
+    (posts, feed): (&Arc<Posts>, Feed),
+    peer: &mut Peer,
+) -> anyhow::Result<Sent> {
+    cluster.ensure_database("bare").await?;
+    let pool = PgPoolOptions::new().max_connections(40).connect_with(cluster.connect("bare"));
+    let pool = pool.await?;
+    pool.execute(SCHEMA).await?;
+    nix::unistd::sync();
+    let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: peer.pid };
+    peer.reset().await?;
+    let sender = Arc::new(Sender {
+        pool,
+        posts: Arc::clone(posts),
+        fed: Notify::new(),
+        permits: Arc::new(Semaphore::new(PERMITS as usize)),
+    });
+    let (before, started) = (processes.look()?, Instant::now());
+    let feeding = tokio::spawn(Arc::clone(&sender).feed(feed));
+    sender.send_all().await?;
+    let (took, cpu) = (started.elapsed(), processes.look()?.since(before));
+    feeding.await??;
+    sender.pool.close().await;
+    Ok(Sent { took, cpu, arrived: peer.tally().await?, posts: posts.all() })
+}
+
+impl Sender {
+    async fn feed(self: Arc<Self>, feed: Feed) -> anyhow::Result<()> {
+        let (size, feeders) = match feed {
+            Feed::Batches => BATCHES,
+            Feed::Calls => (1, CALLERS),
+        };
+        let (next, mut tasks) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+        for _ in 0..feeders {
+            let (sender, next) = (Arc::clone(&self), Arc::clone(&next));
+            tasks.spawn(async move {
+                loop {
+                    let first = next.fetch_add(1, Ordering::Relaxed) * size;
+                    let bodies: Vec<_> =
+                        sender.posts.bodies().iter().skip(first).take(size).collect();
+                    if bodies.is_empty() {
+                        return anyhow::Ok(());
+                    }
+                    sender.queue(first, &bodies).await?;
+                    sender.fed.notify_one();
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    async fn queue(&self, first: usize, bodies: &[&Bytes]) -> anyhow::Result<()> {
+        let ids: Vec<i64> =
+            (first..first + bodies.len()).map(i64::try_from).collect::<Result<_, _>>()?;
+        sqlx::query(
+            "with new as (
+                 insert into happened select * from unnest($1::bigint[], $2::bytea[])
+                 returning event_id)
+             insert into queue (event_id, target)
+             select event_id, target from new, generate_series(0, $3 - 1) as target",
+        )
+        .bind(ids)
+        .bind(bodies.iter().map(|body| body.to_vec()).collect::<Vec<_>>())
+        .bind(i32::try_from(self.posts.targets())?)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    async fn send_all(self: &Arc<Self>) -> anyhow::Result<()> {
+        let (sent, inbox) = mpsc::channel(PERMITS as usize);
+        let deleting = tokio::spawn(delete_all(self.pool.clone(), inbox));
+        let (mut left, mut tasks) = (self.posts.all(), JoinSet::new());
+        while left > 0 {
+            drop(self.permits.acquire().await?);
+            let claimed = self.claim(self.permits.available_permits()).await?;
+            if claimed.is_empty() {
+                tokio::time::timeout(POLL, self.fed.notified()).await.ok();
+            }
+            left -= claimed.len();
+            for (place, target, body) in claimed {
+                let permit = Arc::clone(&self.permits).acquire_owned().await?;
+                let (posts, sent) = (Arc::clone(&self.posts), sent.clone());
+                tasks.spawn(async move {
+                    let target = usize::try_from(target)?;
+                    posts
+                        .post(target, Uuid::from_u128(place.cast_unsigned().into()), body.into())
+                        .await?;
+                    drop(permit);
+                    sent.send(place).await.context("nobody deletes")
+                });
+            }
+            while let Some(ended) = tasks.try_join_next() {
+                ended??;
+            }
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        drop(sent);
+        deleting.await?
+    }
+
+    async fn claim(&self, most: usize) -> anyhow::Result<Vec<(i64, i32, Vec<u8>)>> {
+        Ok(sqlx::query_as(
+            "with free as (
+                 select place from queue where leased_at is null
+                  order by place limit $1 for update skip locked)
+             update queue q set leased_at = now() from free, happened h
+              where q.place = free.place and h.event_id = q.event_id
+             returning q.place, q.target, h.body",
+        )
+        .bind(i64::try_from(most)?)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+}
+
+async fn delete_all(pool: PgPool, mut inbox: mpsc::Receiver<i64>) -> anyhow::Result<()> {
+    let mut batch = Vec::new();
+    while inbox.recv_many(&mut batch, PERMITS as usize).await > 0 {
+        sqlx::query("delete from queue where place = any($1)").bind(&batch).execute(&pool).await?;
+        batch.clear();
+    }
+    Ok(())
+}
