@@ -97,6 +97,15 @@ impl Setup {
     }
 }
 
+/// How workers' statements are planned. A plan made for empty queues would be kept when they are full;
+/// figures of when they were empty speak for reading them whole; and rows that are gone are left out by
+/// who comes next only where they are looked up one by one.
+const PLANNED: [(&str, &str); 3] = [
+    ("plan_cache_mode", "force_custom_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+];
+
 impl System {
     /// Connects, brings the databases to this version's schema, and puts everything together.
     ///
@@ -108,9 +117,7 @@ impl System {
         setup: Setup,
     ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone(), CALLERS);
-        // A plan made for empty queues would be kept when they are full.
-        let planned_anew = [("plan_cache_mode", "force_custom_plan")];
-        let workers = connect(databases.main.clone().options(planned_anew), WORKERS);
+        let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool, wrapping);
