@@ -51,6 +51,9 @@ async fn not_queued(
     connection: &mut PgConnection,
     body_ids: &[Uuid],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
+    if body_ids.is_empty() {
+        return Ok(Vec::new());
+    }
     sqlx::query_scalar(
         "select body_id from unnest($1::uuid[]) as t(body_id)
           where not exists (select 1 from outbox o where o.body_id = t.body_id)",
