@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::audit::args::{Audit, Hooks};
 use crate::generate::MadeUp;
+use crate::keyring::Keyring;
 use crate::replays::Replay;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
@@ -76,6 +77,9 @@ pub(crate) enum Command {
     /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
     Secrets(Secrets),
+    /// Put everything under another wrapping key.
+    #[command(subcommand)]
+    Keyring(Keyring),
     /// List deliveries, and show one with its history.
     #[command(subcommand)]
     Deliveries(Deliveries),
@@ -106,6 +110,7 @@ impl Command {
             | Self::Keys(_)
             | Self::Tokens(_)
             | Self::Secrets(_)
+            | Self::Keyring(_)
             | Self::Deliveries(_)
             | Self::Hooks(_)
             | Self::Replay(_)

@@ -205,6 +205,12 @@ fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
     if !path.exists() {
         make_key_file(path).with_context(named)?;
     }
+    key_of_file(path)
+}
+
+/// The key in a file.
+pub(crate) fn key_of_file(path: &Path) -> anyhow::Result<WrappingKey> {
+    let named = || path.display().to_string();
     parse_key(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
 }
 

@@ -9,6 +9,7 @@ mod doors;
 pub mod expected;
 pub mod generate;
 pub mod ingest;
+mod keyring;
 mod openapi;
 mod operate;
 mod replays;
@@ -70,6 +71,7 @@ async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
         Command::Keys(command) => operate::keys(place, command).await,
         Command::Tokens(command) => operate::tokens(place, command).await,
         Command::Secrets(command) => operate::secrets(place, command).await,
+        Command::Keyring(command) => keyring::run(place, &command).await,
         Command::Deliveries(command) => operate::deliveries(place, command).await,
         Command::Replay(command) => replays::run(place, command).await,
         Command::Openapi(openapi) => openapi::run(&openapi),

@@ -123,9 +123,7 @@ impl System {
         let keyring = Keyring::new(keyring_pool, wrapping);
         migrate(&pool).await.context("the main database")?;
         keyring.migrate().await.context("the keyring")?;
-        keyring.check_wrapping_key(&SystemEntropy).await.context(
-            "the keyring was made with another wrapping key: every process needs the same one",
-        )?;
+        keyring.check_wrapping_key(&SystemEntropy).await?;
         let clock = Clock::of_database(&health).await.context("the main database")?;
         let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
         system.service.health = health;

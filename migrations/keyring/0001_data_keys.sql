@@ -10,10 +10,12 @@ comment on table data_keys is 'One data key per subject (a response or an invite
 create table wrapping_check (
     single boolean not null default true,
     sealed bytea   not null,
+    rewrapping boolean not null default false,
     constraint wrapping_check_pkey primary key (single),
     constraint wrapping_check_single_check check (single)
 );
 comment on table wrapping_check is 'A word sealed by the wrapping key this keyring was made with.';
+comment on column wrapping_check.rewrapping is 'Whether a part is under one key and the rest under another.';
 
 create table identity_key (
     single boolean not null default true,

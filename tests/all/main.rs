@@ -32,6 +32,7 @@ mod rates;
 mod receivers;
 mod replays;
 mod retries;
+mod rewrap;
 mod rotation;
 mod samples;
 mod secrets;

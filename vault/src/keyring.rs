@@ -24,10 +24,29 @@ pub struct Subject {
 type Row = (Uuid, Uuid, Vec<u8>);
 
 /// What the identity key is sealed as.
-const IDENTITY: &[u8] = b"identity key";
+pub(crate) const IDENTITY: &[u8] = b"identity key";
 
 /// What is sealed to tell one wrapping key from another.
-const CHECK: &[u8] = b"wrapping key";
+pub(crate) const CHECK: &[u8] = b"wrapping key";
+
+/// Why a keyring is not used with a wrapping key.
+#[derive(Debug, thiserror::Error)]
+pub enum WrongKey {
+    /// It is another one; or the database did not answer.
+    #[error(
+        "the keyring was made with another wrapping key: every process needs the same one ({0})"
+    )]
+    Another(#[from] VaultError),
+    /// Rewrapping was begun and not ended.
+    #[error("the keyring is between two wrapping keys: run `firmforms keyring rewrap` to its end")]
+    Rewrapping,
+}
+
+impl From<sqlx::Error> for WrongKey {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Another(error.into())
+    }
+}
 
 /// The data keys of some subjects.
 pub type DataKeys = HashMap<Subject, DataKey>;
@@ -169,8 +188,20 @@ impl Keyring {
     /// and a sealed word, written once.
     ///
     /// # Errors
-    /// [`VaultError::Broken`] for another key.
-    pub async fn check_wrapping_key(&self, entropy: &dyn Entropy) -> Result<(), VaultError> {
+    /// [`WrongKey`].
+    pub async fn check_wrapping_key(&self, entropy: &dyn Entropy) -> Result<(), WrongKey> {
+        let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy).map_err(VaultError::from)?;
+        sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
+            .bind(sealed)
+            .execute(&self.pool)
+            .await?;
+        let (sealed, rewrapping): (Vec<u8>, bool) =
+            sqlx::query_as("select sealed, rewrapping from wrapping_check")
+                .fetch_one(&self.pool)
+                .await?;
+        if rewrapping {
+            return Err(WrongKey::Rewrapping);
+        }
         let some: Option<Row> =
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit 1")
                 .fetch_optional(&self.pool)
@@ -178,14 +209,7 @@ impl Keyring {
         if let Some((firm_id, subject_id, wrapped)) = some {
             self.open(&Subject { firm_id, subject_id }, &wrapped)?;
         }
-        let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy)?;
-        sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
-            .bind(sealed)
-            .execute(&self.pool)
-            .await?;
-        let sealed: Vec<u8> =
-            sqlx::query_scalar("select sealed from wrapping_check").fetch_one(&self.pool).await?;
-        self.wrapping.0.open(CHECK, &sealed)?;
+        self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
         Ok(())
     }
 }
@@ -194,6 +218,6 @@ fn columns(subjects: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
     subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
 }
 
-fn purpose(subject: &Subject) -> Vec<u8> {
+pub(crate) fn purpose(subject: &Subject) -> Vec<u8> {
     [b"data key", subject.firm_id.as_bytes().as_slice(), subject.subject_id.as_bytes()].concat()
 }

@@ -16,11 +16,12 @@ pub mod mails;
 pub mod people;
 pub mod reports;
 pub mod responses;
+pub mod rewrap;
 mod seal;
 pub mod secrets;
 pub mod step_headers;
 
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{Identity, Recipient};
-pub use keyring::{DataKeys, Keyring, Subject};
+pub use keyring::{DataKeys, Keyring, Subject, WrongKey};
 pub use seal::{Broken, DataKey, WrappingKey};

@@ -198,6 +198,6 @@ fn open_contact(
     Ok(String::from_utf8(bytes).map_err(|_| Broken)?)
 }
 
-fn purpose(what: &[u8], firm_id: Uuid) -> Vec<u8> {
+pub(crate) fn purpose(what: &[u8], firm_id: Uuid) -> Vec<u8> {
     [what, firm_id.as_bytes().as_slice()].concat()
 }

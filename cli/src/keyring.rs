@@ -1,0 +1,60 @@
+//! `keyring`: another wrapping key, while the service is stopped.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use clap::Subcommand;
+use serde_json::json;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+use vault::SystemEntropy;
+use vault::rewrap::Rewrap;
+
+use crate::args::Json;
+use crate::databases::key_of_file;
+use crate::operate::print;
+use crate::wiring::{Databases, Place, SERVICE};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keyring {
+    /// Seal all data keys, signing secrets and reply addresses under another wrapping key. Every process
+    /// must be stopped; if this is cut off, run it again.
+    Rewrap {
+        /// A file with the new key: 64 hexadecimal digits. The old one is the one that is set.
+        #[arg(long)]
+        new_key_file: PathBuf,
+        #[command(flatten)]
+        json: Json,
+    },
+}
+
+pub(crate) async fn run(place: &Place, command: &Keyring) -> anyhow::Result<()> {
+    let Keyring::Rewrap { new_key_file, json } = command;
+    let (from, to) = (place.wrapping_key()?, key_of_file(new_key_file)?);
+    let databases = Databases::open(place, SERVICE).await?;
+    databases.require().await?;
+    let mut main = databases.main.connect().await?;
+    let mut keyring = databases.keyring.connect().await?;
+    nobody_is_at_work(&mut main).await?;
+    nobody_is_at_work(&mut keyring).await?;
+    let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
+    let done = rewrap.run(&mut main, &mut keyring).await.context("rewrapping")?;
+    main.close().await?;
+    keyring.close().await?;
+    databases.stop().await?;
+    let done = json!({"data_keys": done.data_keys, "of_firms": done.of_firms});
+    print(*json, vec![done], &["data_keys", "of_firms"]);
+    eprintln!("from now on the new key is the wrapping key: set it wherever the old one was");
+    Ok(())
+}
+
+/// A process with the old key in memory would write what nobody can read.
+async fn nobody_is_at_work(connection: &mut PgConnection) -> anyhow::Result<()> {
+    let connections: i64 = sqlx::query_scalar(
+        "select count(*) from pg_stat_activity
+          where datname = current_database() and application_name = 'firmforms'",
+    )
+    .fetch_one(connection)
+    .await?;
+    ensure!(connections == 0, "stop the service first: it has {connections} connections open");
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Another wrapping key: everything can be read under it, and nothing under the old one.
+
+use std::fs;
+
+use tests::{Receiver, World};
+use tokio::process::Command;
+
+use crate::process::{self, data_dir, firmforms};
+
+const NEW: &str = "08";
+
+/// A world with something under every kind of key, and the file of another wrapping key.
+async fn world(receiver: &Receiver) -> (World, uuid::Uuid, String) {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 1);
+    let folder = data_dir(&world.database);
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("new.key");
+    fs::write(&file, NEW.repeat(32)).unwrap();
+    (world, firm.id, file.to_str().unwrap().to_owned())
+}
+
+/// Exit code, and all that was said.
+async fn said(command: &mut Command) -> (i32, String) {
+    let output = command.output().await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
+}
+
+async fn rewrap(world: &World, file: &str) -> (i32, String) {
+    // The world itself is a process at work.
+    world.pool().close().await;
+    world.courier().store.pool().close().await;
+    world.service().health.close().await;
+    world.courier().keyring.close().await;
+    let arguments = ["keyring", "rewrap", "--new-key-file", file];
+    said(firmforms(&world.database).args(arguments)).await
+}
+
+fn with_new_key(world: &World) -> Command {
+    let mut command = firmforms(&world.database);
+    command.env("FIRMFORMS_WRAPPING_KEY", NEW.repeat(32));
+    command
+}
+
+#[tokio::test]
+async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
+    let receiver = Receiver::start().await;
+    let (world, firm, file) = world(&receiver).await;
+    let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
+    let before = said(firmforms(&world.database).args(reveal)).await;
+    let (code, text) = rewrap(&world, &file).await;
+    assert_eq!(code, 0, "{text}");
+
+    let old = said(firmforms(&world.database).args(reveal)).await;
+    assert!(old.0 != 0 && old.1.contains("made with another wrapping key"), "{old:?}");
+    assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
+    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
+    let (code, text) = said(with_new_key(&world).args(again)).await;
+    assert_eq!(code, 0, "{text}");
+    let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
+    let _service = process::serve_with(&world.database, &[], &key).await;
+    let received = receiver.wait_for(2).await;
+    assert_eq!(received[0].body, received[1].body, "what was sealed once is sent once more");
+}
+
+#[tokio::test]
+async fn rewrapping_that_was_cut_off_lets_nobody_work_and_is_run_to_its_end() {
+    let receiver = Receiver::start().await;
+    let (world, firm, file) = world(&receiver).await;
+    let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
+    let before = said(firmforms(&world.database).args(reveal)).await;
+    let cut_off = "update wrapping_check set rewrapping = true";
+    let mut keyring = {
+        use sqlx::ConnectOptions;
+        world.database.keyring.connect().await.unwrap()
+    };
+    sqlx::query(cut_off).execute(&mut keyring).await.unwrap();
+    for mut command in [firmforms(&world.database), with_new_key(&world)] {
+        let (code, text) = said(command.args(reveal)).await;
+        assert!(code != 0 && text.contains("between two wrapping keys"), "{text}");
+    }
+    assert_eq!(rewrap(&world, &file).await.0, 0);
+    assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
+    let (code, text) = rewrap(&world, &file).await;
+    assert_eq!(code, 0, "done again it finds nothing to do: {text}");
+}
+
+#[tokio::test]
+async fn rewrapping_beside_a_service_or_from_a_wrong_key_changes_nothing() {
+    let receiver = Receiver::start().await;
+    let (world, firm, file) = world(&receiver).await;
+    let reveal = ["secrets", "reveal", "--firm", &firm.to_string()];
+    assert_eq!(said(firmforms(&world.database).args(reveal)).await.0, 0);
+    let arguments = ["keyring", "rewrap", "--new-key-file", &file];
+    let (code, text) = said(firmforms(&world.database).args(arguments)).await;
+    assert!(code != 0 && text.contains("stop the service first"), "{text}");
+    let (code, text) = rewrap(&world, "/nowhere").await;
+    assert!(code != 0 && text.contains("/nowhere"), "{text}");
+    let mut wrong = firmforms(&world.database);
+    wrong.env("FIRMFORMS_WRAPPING_KEY", "09".repeat(32)).args(arguments);
+    let (code, text) = said(&mut wrong).await;
+    assert!(code != 0 && text.contains("this key does not open"), "{text}");
+    assert_eq!(said(firmforms(&world.database).args(reveal)).await.0, 0);
+}
