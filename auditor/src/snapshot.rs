@@ -19,6 +19,8 @@ const HEADS: i64 = 5_000;
 pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut transaction = pool.begin().await?;
     transaction.execute("set transaction isolation level repeatable read, read only").await?;
+    // Before it first looks: a rebuilt table that is swapped in later has no rows of that moment.
+    transaction.execute("lock table audit_log, audit_heads, seals in access share mode").await?;
     Ok(transaction)
 }
 

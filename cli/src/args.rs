@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::audit::args::{Audit, Hooks};
 use crate::generate::MadeUp;
 use crate::keyring::Keyring;
+use crate::projections::Projections;
 use crate::replays::Replay;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
@@ -92,6 +93,9 @@ pub(crate) enum Command {
     /// List, export, sign and verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
+    /// Look at read models, make them anew from the log, or compare them with it.
+    #[command(subcommand)]
+    Projections(Projections),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(Openapi),
 }
@@ -115,6 +119,7 @@ impl Command {
             | Self::Hooks(_)
             | Self::Replay(_)
             | Self::Audit(_)
+            | Self::Projections(_)
             | Self::Openapi(_) => "warn",
         }
     }

@@ -12,6 +12,7 @@ pub mod ingest;
 mod keyring;
 mod openapi;
 mod operate;
+mod projections;
 mod replays;
 pub mod serve;
 mod setup;
@@ -53,6 +54,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let place = &arguments.place;
     match arguments.command {
         Command::Audit(command) => audit::run(place, command).await,
+        Command::Projections(command) => Ok(projections::run(place, command).await),
         command => run_plain(place, command).await.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -61,6 +63,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Audit(command) => audit::run(place, command).await.map(drop),
+        Command::Projections(command) => {
+            projections::run(place, command).await;
+            Ok(())
+        }
         Command::Hooks(command) => audit::hooks(place, command).await,
         Command::Demo(demo) => demo::run(place, &demo).await,
         Command::Serve(serve) => serve::run(place, &serve).await,

@@ -39,13 +39,6 @@ impl Default for Retention {
     }
 }
 
-/// Two who sweep at once would each leave a body to the other.
-async fn is_only_sweeper(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("select pg_try_advisory_xact_lock(hashtext('firmforms purge'))")
-        .fetch_one(connection)
-        .await
-}
-
 /// Those of these bodies that nothing queued will send: history knows a body once a try is recorded.
 async fn not_queued(
     connection: &mut PgConnection,
@@ -105,7 +98,7 @@ impl Worker for Purge {
         }
         let kept = self.courier.settings.retention;
         let mut transaction = self.courier.store.pool().begin().await?;
-        if !is_only_sweeper(&mut transaction).await? {
+        if !deliveries::is_only_purger(&mut transaction).await? {
             return Ok(Step::IDLE);
         }
         let over = (now - kept.delivered, now - kept.failed);

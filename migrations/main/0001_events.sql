@@ -52,3 +52,12 @@ create table checkpoints (
     constraint checkpoints_pkey primary key (name)
 );
 comment on table checkpoints is 'One row per follower; locked while it works, so that one process follows at a time.';
+
+create table rebuilds (
+    model      text        not null,
+    rebuilt_at timestamptz not null,
+    position   bigint      not null,
+    digest     text        not null,
+    constraint rebuilds_pkey primary key (model)
+);
+comment on table rebuilds is 'When each read model was last made anew from the log, up to where, and what its rows came to.';

@@ -238,6 +238,17 @@ async fn update_states(
     Ok(())
 }
 
+/// Whether nobody else marks what is purged, until the transaction ends: two who swept at once would
+/// each leave a body to the other, and a rebuild takes the marks over.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_only_purger(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select pg_try_advisory_xact_lock(hashtext('firmforms purge'))")
+        .fetch_one(connection)
+        .await
+}
+
 /// Deliveries whose body was kept long enough.
 #[derive(Debug, Default)]
 pub struct Purged {

@@ -21,6 +21,7 @@ pub mod members;
 pub mod partials;
 pub mod people;
 pub mod quotas;
+pub mod rebuild;
 pub mod replays;
 pub mod reports;
 pub mod seals;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
+use domain::event::Event;
 use domain::quota::Quota;
-use eventstore::{AppendError, NewEvent, WithAppend};
+use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -21,24 +22,48 @@ impl WithAppend for Quotas {
         events: &'a [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let mut changes: BTreeMap<Count, i32> = BTreeMap::new();
-            for event in events {
-                if let Some(change) = Quota::change(&event.event) {
-                    let count = (event.context.firm_id, change.quota, change.day);
-                    *changes.entry(count).or_default() += change.by;
-                }
-            }
-            let (given, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, by)| *by < 0);
-            for (count, by) in taken {
-                if !take(connection, count, by).await? {
-                    return Err(AppendError::QuotaFull(count.1));
-                }
-            }
-            // A count that would fall below nothing gives back what somebody else just gave back.
-            let all = given.is_empty() || give_back(connection, &given).await?;
-            if all { Ok(()) } else { Err(AppendError::Conflict) }
+            let events = events.iter().map(|event| (event.context.firm_id, &event.event));
+            count(connection, changes(events)).await
         })
     }
+}
+
+/// Counts again what the log says, but for days before one that are forgotten.
+pub(crate) async fn recount(
+    connection: &mut PgConnection,
+    events: &[RecordedEvent],
+    first_day: NaiveDate,
+) -> Result<(), AppendError> {
+    let events = events.iter().map(|event| (event.context.firm_id, &event.event));
+    let mut changes = changes(events);
+    changes.retain(|(.., day), _| day.is_none_or(|day| day >= first_day));
+    count(connection, changes).await
+}
+
+/// What events, in order, come to for each count.
+fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<Count, i32> {
+    let mut changes = BTreeMap::new();
+    for (firm_id, event) in events {
+        if let Some(change) = Quota::change(event) {
+            *changes.entry((firm_id, change.quota, change.day)).or_default() += change.by;
+        }
+    }
+    changes
+}
+
+async fn count(
+    connection: &mut PgConnection,
+    changes: BTreeMap<Count, i32>,
+) -> Result<(), AppendError> {
+    let (given, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, by)| *by < 0);
+    for (count, by) in taken {
+        if !take(connection, count, by).await? {
+            return Err(AppendError::QuotaFull(count.1));
+        }
+    }
+    // A count that would fall below nothing gives back what somebody else just gave back.
+    let all = given.is_empty() || give_back(connection, &given).await?;
+    if all { Ok(()) } else { Err(AppendError::Conflict) }
 }
 
 /// Takes of a count, up to its limit. A command does so for one firm, and no batch does.

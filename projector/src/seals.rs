@@ -9,7 +9,7 @@ use eventstore::{Fence, Store, proof};
 use sqlx::{FromRow, PgConnection};
 
 /// Blocks sealed at a time: a transaction stays well under 100 ms.
-const BLOCKS: i64 = 8;
+pub(crate) const BLOCKS: i64 = 8;
 
 /// The worker.
 pub struct Seals {
@@ -41,14 +41,22 @@ impl Worker for Seals {
             return Ok(Step::IDLE);
         }
         let through = after + blocks * Seal::BLOCK;
-        let digests = proof::digests(&mut transaction, (after, through)).await?;
-        let last = last(&mut transaction, through).await?;
-        let sealed = seal((after, through), &digests, last.map_or(BEGINNING, |row| row.hash));
-        insert(&mut transaction, &sealed).await?;
+        seal_between(&mut transaction, (after, through)).await?;
         move_checkpoint(&mut transaction, Self::NAME, through).await?;
         transaction.commit().await?;
         Ok(Step::Busy)
     }
+}
+
+/// Seals the blocks between two of their ends.
+pub(crate) async fn seal_between(
+    connection: &mut PgConnection,
+    (after, through): (i64, i64),
+) -> Result<(), sqlx::Error> {
+    let digests = proof::digests(connection, (after, through)).await?;
+    let last = last(connection, through).await?;
+    let sealed = seal((after, through), &digests, last.map_or(BEGINNING, |row| row.hash));
+    insert(connection, &sealed).await
 }
 
 /// A seal as it is kept.

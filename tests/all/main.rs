@@ -29,6 +29,7 @@ mod process;
 mod public;
 mod races;
 mod rates;
+mod rebuild;
 mod receivers;
 mod replays;
 mod retries;

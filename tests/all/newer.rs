@@ -8,7 +8,7 @@ use serde_json::json;
 use tests::{Receiver, World};
 
 /// An occurrence of a kind this build does not know, at the end of the log.
-async fn write_news(world: &World) -> i64 {
+pub(crate) async fn write_news(world: &World) -> i64 {
     sqlx::query_scalar(
         "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
                              payload, metadata, firm_id, event_id, recorded_at, digest)

@@ -1,0 +1,192 @@
+//! Filling the shadow: from zero below the fence, a batch of the log at a time; then what has
+//! happened since, as one look at the database shows it.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use chrono::NaiveDate;
+use domain::audit::Seal;
+use eventstore::tail::{self, Stretch, TailError};
+use eventstore::{Fence, RecordedEvent, Upcasters, crash};
+use sqlx::{Connection, PgConnection};
+
+use super::model::Model;
+use super::{Progress, RebuildError};
+use crate::seals;
+
+/// Events taken in at a time: two blocks, so that one is whole wherever the batch begins. None changes
+/// more than two rows of a model, so a transaction writes fewer than 5,000: the fence, which sees them
+/// all, is not held up for long.
+const BATCH: i64 = 2 * Seal::BLOCK;
+
+/// Events that are taken in at once, while the live tables are looked at or held.
+const REST: i64 = 5_000;
+
+/// A read model that is made anew, and how far that is.
+#[derive(Debug)]
+pub(super) struct Filling {
+    pub(super) model: Model,
+    /// Everything at or below is taken in.
+    at: i64,
+    /// What is taken in above it: it was there, and the log not settled so far.
+    beyond: BTreeSet<i64>,
+    /// Days before are not counted.
+    first_day: NaiveDate,
+    /// Positions read for it.
+    pub(super) events: u64,
+    /// Time spent writing it.
+    pub(super) spent: Duration,
+}
+
+impl Filling {
+    pub(super) const fn of(model: Model, first_day: NaiveDate) -> Self {
+        let (at, events, spent) = (0, 0, Duration::ZERO);
+        Self { model, at, beyond: BTreeSet::new(), first_day, events, spent }
+    }
+
+    /// The last position it has taken in.
+    pub(super) fn position(&self) -> i64 {
+        self.beyond.last().map_or(self.at, |last| self.at.max(*last))
+    }
+
+    /// How far it can be filled: not beyond its live follower, with which it is compared.
+    async fn goal(&self, reader: &mut PgConnection, settled: i64) -> Result<i64, sqlx::Error> {
+        Ok(checkpoint(reader, self.model).await?.map_or(settled, |at| at.min(settled)))
+    }
+
+    /// What is there, and not taken in: for a follower up to its checkpoint, otherwise all that the
+    /// reader sees, settled or not. Who appends at the same time writes to the table when the reader
+    /// is done with it. None if it is too much to be taken in at once.
+    pub(super) async fn rest(&self, reader: &mut PgConnection) -> Result<Option<Rest<'static>>, TailError> {
+        let through = checkpoint(reader, self.model).await?;
+        if let (Model::Seals, Some(through)) = (self.model, through) {
+            let near = through - self.at <= seals::BLOCKS * Seal::BLOCK;
+            return Ok(near.then(|| Rest { events: Cow::default(), through: Some(through) }));
+        }
+        let settled = through.unwrap_or(i64::MAX);
+        let stretch = Stretch { after: self.at, settled, limit: REST + 1 };
+        let events = tail::read(reader, &Upcasters::current(), stretch).await?;
+        if events.len() as u64 > REST.cast_unsigned() {
+            return Ok(None);
+        }
+        let events = self.unseen(&events, i64::MAX).into_owned();
+        Ok(Some(Rest { events: events.into(), through }))
+    }
+
+    fn unseen<'a>(&self, events: &'a [RecordedEvent], through: i64) -> Cow<'a, [RecordedEvent]> {
+        let from = events.partition_point(|event| event.position <= self.at);
+        let to = events.partition_point(|event| event.position <= through).max(from);
+        let new = &events[from..to];
+        if self.beyond.is_empty() {
+            return Cow::Borrowed(new);
+        }
+        new.iter().filter(|event| !self.beyond.contains(&event.position)).cloned().collect()
+    }
+
+    /// Takes in what is new to it.
+    pub(super) async fn take(
+        &mut self,
+        connection: &mut PgConnection,
+        Rest { events, through }: &Rest<'_>,
+    ) -> Result<(), RebuildError> {
+        self.apply(connection, events).await?;
+        let Some(through) = *through else {
+            self.beyond.extend(events.iter().map(|event| event.position));
+            return Ok(());
+        };
+        if self.model == Model::Seals && through > self.at {
+            seals::seal_between(connection, (self.at, through)).await?;
+            self.events += (through - self.at).cast_unsigned();
+        }
+        self.reached(through);
+        Ok(())
+    }
+
+    async fn apply(
+        &mut self,
+        connection: &mut PgConnection,
+        events: &[RecordedEvent],
+    ) -> Result<(), RebuildError> {
+        let (model, began) = (self.model, Instant::now());
+        let applied = model.apply(connection, events, self.first_day).await;
+        applied.map_err(|error| RebuildError::Writer { model, error })?;
+        self.events += events.len() as u64;
+        self.spent += began.elapsed();
+        Ok(())
+    }
+
+    fn reached(&mut self, position: i64) {
+        self.at = self.at.max(position);
+        self.beyond = self.beyond.split_off(&(self.at + 1));
+    }
+}
+
+/// What was not taken in when it was looked for.
+pub(super) struct Rest<'a> {
+    events: Cow<'a, [RecordedEvent]>,
+    /// Up to there it is all there is, for a follower.
+    through: Option<i64>,
+}
+
+/// How far the live follower of a model is; none for what is written with the append.
+async fn checkpoint(
+    connection: &mut PgConnection,
+    model: Model,
+) -> Result<Option<i64>, sqlx::Error> {
+    let Some(follower) = model.follower() else {
+        return Ok(None);
+    };
+    let at = sqlx::query_scalar("select position from public.checkpoints where name = $1")
+        .bind(follower)
+        .fetch_optional(connection)
+        .await?;
+    Ok(Some(at.unwrap_or(0)))
+}
+
+/// Brings these read models to where the log is settled; it is read once for all of them.
+pub(super) async fn fill(
+    (connection, fence): (&mut PgConnection, &Fence),
+    fillings: &mut [Filling],
+    progress: &Progress<'_>,
+) -> Result<(), RebuildError> {
+    let settled = fence.look_patiently().await?.settled;
+    let mut goals = Vec::with_capacity(fillings.len());
+    for filling in &*fillings {
+        goals.push(filling.goal(connection, settled).await?);
+    }
+    let goal = goals.iter().copied().max().unwrap_or(0);
+    loop {
+        let behind = fillings.iter().zip(&goals).filter(|(filling, goal)| filling.at < **goal);
+        let Some(after) = behind.map(|(filling, _)| filling.at).min() else {
+            return Ok(());
+        };
+        let stretch = Stretch { after, settled: goal, limit: BATCH };
+        let events = tail::read(connection, &Upcasters::current(), stretch).await?;
+        let is_last = (events.len() as u64) < BATCH.cast_unsigned();
+        let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
+        for (filling, goal) in fillings.iter_mut().zip(&goals) {
+            batch(connection, filling, (&events, end.min(*goal))).await?;
+        }
+        progress(end, goal);
+        crash::point("rebuilding");
+    }
+}
+
+async fn batch(
+    connection: &mut PgConnection,
+    filling: &mut Filling,
+    (events, through): (&[RecordedEvent], i64),
+) -> Result<(), RebuildError> {
+    // A block is sealed when it is whole, from the digests that are stored.
+    let (events, through) = match filling.model {
+        Model::Seals => (Cow::default(), through / Seal::BLOCK * Seal::BLOCK),
+        _ => (filling.unseen(events, through), through),
+    };
+    if through <= filling.at {
+        return Ok(());
+    }
+    let mut transaction = connection.begin().await?;
+    filling.take(&mut transaction, &Rest { events, through: Some(through) }).await?;
+    Ok(transaction.commit().await?)
+}

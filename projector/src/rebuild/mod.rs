@@ -1,0 +1,301 @@
+//! Making read models anew from the log, beside live traffic: proof that they say what the log says,
+//! and the repair when one does not (invariant I7; cases F10, E9 and G12).
+//!
+//! 1. *Fill* ([`fill`]): the same writers as ever, on a connection that sees shadow tables instead of
+//!    the live ones, take in the log from zero, below the fence.
+//! 2. *Compare* ([`compare`]): the live tables, as they are at one moment, against the shadow, brought to
+//!    that same moment. Nobody waits for it.
+//! 3. *Swap* ([`shadow::replace`]): in one short transaction the live tables are held, the shadow takes in
+//!    what has happened since, and takes their place. Statements that were prepared before find it by its
+//!    name; whoever waited to write writes into it.
+//!
+//! Nothing is sent and no work queue is touched: what writes read models does neither. What is in a read
+//! model and not in the log is taken over ([`kept`]).
+
+mod compare;
+mod fill;
+mod kept;
+mod model;
+mod shadow;
+mod status;
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use eventstore::tail::TailError;
+use eventstore::{AppendError, Fence, crash};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
+
+pub use compare::{Difference, Digest};
+pub use model::{Model, UnknownModel};
+pub use status::{Standing, status};
+
+use compare::Compared;
+use fill::Filling;
+use shadow::Shadow;
+
+/// How long nobody is held up between two tries.
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// Told how far the log is read, and how far it will be.
+pub type Progress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Which read models.
+    pub models: Vec<Model>,
+    /// What to do with them.
+    pub act: Act,
+    /// Now.
+    pub now: DateTime<Utc>,
+    /// How often the end of the log is looked for, and the live tables are asked for, when somebody's
+    /// long transaction is in the way.
+    pub tries: u32,
+}
+
+/// As often as an operator may wait for: half a minute.
+pub const TRIES: u32 = 60;
+
+/// What to do when a read model was made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Compare it with the one that is there.
+    Verify,
+    /// Put it in that one's place, too.
+    Replace,
+}
+
+/// What came of a read model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Which.
+    pub model: Model,
+    /// What its rows came to when they were compared.
+    pub digest: Digest,
+    /// Up to where the log was read by then.
+    pub position: i64,
+    /// How many events that were.
+    pub events: u64,
+    /// The first row that was not what the log says.
+    pub difference: Option<Difference>,
+    /// What was done.
+    pub outcome: Outcome,
+    /// How long writing, comparing and swapping took.
+    pub took: Duration,
+    /// How long the live tables were held.
+    pub held: Duration,
+}
+
+/// What was done about a read model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing: that was not asked for.
+    Compared,
+    /// It has another's place now.
+    Replaced,
+    /// Nothing: a row that must never change would have.
+    Refused,
+}
+
+impl Report {
+    /// Whether it is not what the log says, even now.
+    #[must_use]
+    pub const fn differs(&self) -> bool {
+        self.difference.is_some() && !matches!(self.outcome, Outcome::Replaced)
+    }
+}
+
+/// Why it could not be done. The live tables are as they were, but for those reported before.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    /// Somebody else does.
+    #[error("another rebuild or verification is running")]
+    Another,
+    /// The log has an event that cannot be read, or did not answer.
+    #[error("the log: {0}")]
+    Log(#[from] TailError),
+    /// The database could not do it.
+    #[error("the database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The writer of a read model could not take an event in.
+    #[error("{model}: {error}")]
+    Writer {
+        /// Which.
+        model: Model,
+        /// What it said.
+        error: AppendError,
+    },
+    /// A transaction somewhere in the cluster has been running all the time.
+    #[error("the end of the log did not settle: a long transaction is running in this cluster")]
+    Unsettled,
+    /// Somebody has been using the live tables all the time.
+    #[error("{0} is in use by a long transaction; nothing was changed")]
+    InUse(Model),
+}
+
+/// Makes read models anew, compares them, and puts them in their place if that is asked for. Each is
+/// reported when it is done.
+///
+/// # Errors
+/// [`RebuildError`].
+pub async fn run(
+    pool: &PgPool,
+    order: &Order,
+    progress: &Progress<'_>,
+) -> Result<Vec<Report>, RebuildError> {
+    let shadow = Shadow::open(pool, &order.models).await?;
+    let fence = Fence::new(pool.clone());
+    let mut rebuild = Rebuild { shadow, fence, order, progress };
+    let reports = rebuild.all().await;
+    let closed = rebuild.shadow.close().await;
+    let reports = reports?;
+    closed?;
+    Ok(reports)
+}
+
+struct Rebuild<'a> {
+    shadow: Shadow,
+    fence: Fence,
+    order: &'a Order,
+    progress: &'a Progress<'a>,
+}
+
+impl Rebuild<'_> {
+    async fn all(&mut self) -> Result<Vec<Report>, RebuildError> {
+        let first_day = self.first_day();
+        let mut fillings: Vec<Filling> =
+            self.order.models.iter().map(|model| Filling::of(*model, first_day)).collect();
+        self.fill(&mut fillings).await?;
+        let mut reports = Vec::new();
+        for filling in &mut fillings {
+            reports.push(self.one(filling).await?);
+        }
+        Ok(reports)
+    }
+
+    /// Counts of earlier days may be forgotten by now: nobody asks for them any more.
+    fn first_day(&self) -> NaiveDate {
+        self.order.now.date_naive() - TimeDelta::days(1)
+    }
+
+    async fn fill(&mut self, fillings: &mut [Filling]) -> Result<(), RebuildError> {
+        fill::fill((&mut self.shadow.connection, &self.fence), fillings, self.progress).await
+    }
+
+    async fn one(&mut self, filling: &mut Filling) -> Result<Report, RebuildError> {
+        let began = Instant::now();
+        let written = filling.spent;
+        let compared = self.compare(filling).await?;
+        let position = filling.position();
+        let (mut outcome, mut held) = (Outcome::Compared, Duration::ZERO);
+        if self.order.act == Act::Replace {
+            outcome = Outcome::Refused;
+            if !compared.rewrites_proof {
+                held = self.swap(filling, (position, compared.digest)).await?;
+                outcome = Outcome::Replaced;
+            }
+        }
+        Ok(Report {
+            model: filling.model,
+            digest: compared.digest,
+            position,
+            events: filling.events,
+            difference: compared.difference,
+            outcome,
+            took: written + began.elapsed(),
+            held,
+        })
+    }
+
+    /// Brings the shadow to one moment, and compares it with the live tables of that moment.
+    async fn compare(&mut self, filling: &mut Filling) -> Result<Compared, RebuildError> {
+        let mut connection = self.shadow.beside().await?;
+        for _ in 0..self.order.tries {
+            self.fill(std::slice::from_mut(filling)).await?;
+            let mut live = connection.begin().await?;
+            live.execute("set transaction isolation level repeatable read, read only").await?;
+            let Some(rest) = filling.rest(&mut live).await? else {
+                live.rollback().await?;
+                tokio::time::sleep(BETWEEN_TRIES).await;
+                continue;
+            };
+            let mut taken = self.shadow.connection.begin().await?;
+            filling.take(&mut taken, &rest).await?;
+            taken.commit().await?;
+            let first_day = self.first_day();
+            let both = (&mut *live, &mut self.shadow.connection);
+            let compared = compare::compare(both, filling.model, first_day).await?;
+            live.rollback().await?;
+            connection.close().await?;
+            return Ok(compared);
+        }
+        Err(RebuildError::Unsettled)
+    }
+
+    /// Puts the shadow's tables in the place of the live ones; how long those were held.
+    async fn swap(
+        &mut self,
+        filling: &mut Filling,
+        compared: (i64, Digest),
+    ) -> Result<Duration, RebuildError> {
+        let model = filling.model;
+        kept::prepare(&mut self.shadow.connection, model).await?;
+        shadow::analyze(&mut self.shadow.connection, model).await?;
+        for _ in 0..self.order.tries {
+            self.fill(std::slice::from_mut(filling)).await?;
+            if let Some(held) = self.try_swap(filling, compared).await? {
+                kept::done(&mut self.shadow.connection, model).await?;
+                return Ok(held);
+            }
+            tokio::time::sleep(BETWEEN_TRIES).await;
+        }
+        Err(RebuildError::InUse(model))
+    }
+
+    /// All of it or nothing, unless somebody uses the tables or there is too much to catch up with.
+    async fn try_swap(
+        &mut self,
+        filling: &mut Filling,
+        (position, digest): (i64, Digest),
+    ) -> Result<Option<Duration>, RebuildError> {
+        let model = filling.model;
+        let mut transaction = self.shadow.connection.begin().await?;
+        if !shadow::hold(&mut transaction, model).await? {
+            transaction.rollback().await?;
+            return Ok(None);
+        }
+        let began = Instant::now();
+        let Some(rest) = filling.rest(&mut transaction).await? else {
+            transaction.rollback().await?;
+            return Ok(None);
+        };
+        filling.take(&mut transaction, &rest).await?;
+        kept::take_over(&mut transaction, model).await?;
+        shadow::replace(&mut transaction, model).await?;
+        note(&mut transaction, (model, self.order.now), (position, digest)).await?;
+        crash::point("swapping");
+        transaction.commit().await?;
+        Ok(Some(began.elapsed()))
+    }
+}
+
+async fn note(
+    connection: &mut PgConnection,
+    (model, at): (Model, DateTime<Utc>),
+    (position, digest): (i64, Digest),
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into public.rebuilds (model, rebuilt_at, position, digest) values ($1, $2, $3, $4)
+             on conflict (model) do update
+            set rebuilt_at = excluded.rebuilt_at, position = excluded.position,
+                digest = excluded.digest",
+    )
+    .bind(model.name())
+    .bind(at)
+    .bind(position)
+    .bind(digest.hex())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

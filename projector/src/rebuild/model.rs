@@ -1,0 +1,188 @@
+//! Which read models there are, what their tables are, and who writes them: the same writers as ever.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::NaiveDate;
+use eventstore::worker::Worker;
+use eventstore::{AppendError, RecordedEvent, WithAppend};
+use sqlx::PgConnection;
+
+use crate::audit::AuditLog;
+use crate::deliveries::Deliveries;
+use crate::firms::Firms;
+use crate::follow::Projection;
+use crate::forms::Forms;
+use crate::hooks::Hooks;
+use crate::keys::Keys;
+use crate::members::Members;
+use crate::people::People;
+use crate::quotas;
+use crate::replays::Replays;
+use crate::seals::Seals;
+
+/// A read model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Model {
+    /// Firms as last reported.
+    Firms,
+    /// Who may make keys.
+    Members,
+    /// Forms as last reported.
+    Forms,
+    /// Who a key is.
+    Keys,
+    /// Subscriptions.
+    Hooks,
+    /// How much of its limits each firm has used.
+    Quotas,
+    /// Who gets no mail.
+    People,
+    /// Where each replay stands.
+    Replays,
+    /// Deliveries and their tries.
+    Deliveries,
+    /// The chain of each firm.
+    AuditLog,
+    /// The log in sealed blocks.
+    Seals,
+}
+
+/// One table of a read model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    /// What is no part of the log: taken over from the live table, and not compared.
+    pub(super) beside_the_log: &'static [&'static str],
+    /// Whether no row may ever come out otherwise than it is there.
+    pub(super) proof: bool,
+}
+
+impl Table {
+    const fn plain(name: &'static str) -> Self {
+        Self { name, beside_the_log: &[], proof: false }
+    }
+
+    const fn proof(name: &'static str) -> Self {
+        Self { proof: true, ..Self::plain(name) }
+    }
+
+    const fn beside(name: &'static str, columns: &'static [&'static str]) -> Self {
+        Self { beside_the_log: columns, ..Self::plain(name) }
+    }
+}
+
+/// Not a read model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a read model: {}", Model::ALL.map(Model::name).join(", "))]
+pub struct UnknownModel;
+
+impl Model {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Firms,
+        Self::Members,
+        Self::Forms,
+        Self::Keys,
+        Self::Hooks,
+        Self::Quotas,
+        Self::People,
+        Self::Replays,
+        Self::Deliveries,
+        Self::AuditLog,
+        Self::Seals,
+    ];
+
+    /// Its name: that of its first table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.tables()[0].name
+    }
+
+    /// The follower whose checkpoint says how far it is; none for what is written with the append.
+    #[must_use]
+    pub const fn follower(self) -> Option<&'static str> {
+        match self {
+            Self::Deliveries => Some(<Deliveries as Projection>::NAME),
+            Self::AuditLog => Some(<AuditLog as Projection>::NAME),
+            Self::Seals => Some(<Seals as Worker>::NAME),
+            Self::Firms
+            | Self::Members
+            | Self::Forms
+            | Self::Keys
+            | Self::Hooks
+            | Self::Quotas
+            | Self::People
+            | Self::Replays => None,
+        }
+    }
+
+    /// Its tables.
+    pub(super) const fn tables(self) -> &'static [Table] {
+        match self {
+            Self::Firms => const { &[Table::plain("firms")] },
+            Self::Members => const { &[Table::plain("members")] },
+            Self::Forms => const { &[Table::plain("forms")] },
+            Self::Keys => const { &[Table::plain("key_auth")] },
+            Self::Hooks => const { &[Table::plain("hooks")] },
+            Self::Quotas => const { &[Table::plain("quotas")] },
+            Self::People => const { &[Table::plain("people")] },
+            Self::Replays => const { &[Table::beside("replays", &["fed_until"])] },
+            Self::Deliveries => {
+                const { &[Table::beside("deliveries", &["purged"]), Table::plain("attempts")] }
+            }
+            Self::AuditLog => const { &[Table::proof("audit_log"), Table::plain("audit_heads")] },
+            Self::Seals => const { &[Table::proof("seals")] },
+        }
+    }
+
+    /// Takes in events, in order, as when they were appended. Seals take in whole blocks instead.
+    pub(super) async fn apply(
+        self,
+        connection: &mut PgConnection,
+        events: &[RecordedEvent],
+        first_day: NaiveDate,
+    ) -> Result<(), AppendError> {
+        match self {
+            Self::Firms => Firms.after(connection, events).await,
+            Self::Members => Members.after(connection, events).await,
+            Self::Forms => Forms.after(connection, events).await,
+            Self::Keys => Keys.after(connection, events).await,
+            Self::Hooks => Hooks.after(connection, events).await,
+            Self::Quotas => quotas::recount(connection, events, first_day).await,
+            Self::People => People.after(connection, events).await,
+            Self::Replays => Replays.after(connection, events).await,
+            Self::Deliveries => Ok(Deliveries.apply(connection, events).await?),
+            Self::AuditLog => Ok(AuditLog.apply(connection, events).await?),
+            Self::Seals => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Model {
+    type Err = UnknownModel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownModel> {
+        Self::ALL.into_iter().find(|model| model.name() == text).ok_or(UnknownModel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_found_by_its_name() {
+        for model in Model::ALL {
+            assert_eq!(model.name().parse(), Ok(model));
+        }
+        assert_eq!("outbox".parse::<Model>(), Err(UnknownModel));
+        assert!(UnknownModel.to_string().starts_with("not a read model: firms, members, forms"));
+    }
+}
