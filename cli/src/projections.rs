@@ -77,11 +77,8 @@ async fn make(system: &System, which: Which, act: Act) -> anyhow::Result<ExitCod
     let models = which.name.map_or_else(|| Model::ALL.to_vec(), |model| vec![model]);
     let now = system.service.clock.now().get();
     let order = Order { models, act, now, tries: TRIES };
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new(0)
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar =
+        if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
     let progress = |done: i64, all: i64| {
         bar.set_length(all.cast_unsigned());
         bar.set_position(done.cast_unsigned());

@@ -189,7 +189,8 @@ async fn difference(
     let mut first = None;
     while live.is_some() || log.is_some() {
         let order = order(log.as_ref(), live.as_ref());
-        if let Some((differs, rewrites)) = differ(rows.table, (order, log.as_ref(), live.as_ref())) {
+        if let Some((differs, rewrites)) = differ(rows.table, (order, log.as_ref(), live.as_ref()))
+        {
             first = first.or(Some(differs));
             if rewrites || !rows.table.proof {
                 return Ok((first, rewrites));

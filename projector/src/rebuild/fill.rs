@@ -58,7 +58,10 @@ impl Filling {
     /// What is there, and not taken in: for a follower up to its checkpoint, otherwise all that the
     /// reader sees, settled or not. Who appends at the same time writes to the table when the reader
     /// is done with it. None if it is too much to be taken in at once.
-    pub(super) async fn rest(&self, reader: &mut PgConnection) -> Result<Option<Rest<'static>>, TailError> {
+    pub(super) async fn rest(
+        &self,
+        reader: &mut PgConnection,
+    ) -> Result<Option<Rest<'static>>, TailError> {
         let through = checkpoint(reader, self.model).await?;
         if let (Model::Seals, Some(through)) = (self.model, through) {
             let near = through - self.at <= seals::BLOCKS * Seal::BLOCK;

@@ -13,7 +13,10 @@ use super::model::Model;
 const BATCH: i64 = 5_000;
 
 /// Takes over, a batch at a time, what there may be much of.
-pub(super) async fn prepare(connection: &mut PgConnection, model: Model) -> Result<(), sqlx::Error> {
+pub(super) async fn prepare(
+    connection: &mut PgConnection,
+    model: Model,
+) -> Result<(), sqlx::Error> {
     if model != Model::Deliveries {
         return Ok(());
     }

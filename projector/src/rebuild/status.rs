@@ -1,7 +1,7 @@
 //! How the read models stand.
 
 use chrono::{DateTime, Utc};
-use eventstore::Fence;
+use eventstore::proof;
 use sqlx::{FromRow, PgPool};
 
 use super::model::Model;
@@ -38,7 +38,7 @@ pub struct Rebuilt {
 /// # Errors
 /// If the database does not answer.
 pub async fn status(pool: &PgPool) -> Result<Vec<Standing>, sqlx::Error> {
-    let settled = Fence::new(pool.clone()).look_patiently().await?.settled;
+    let height = proof::height(&mut *pool.acquire().await?).await?;
     let mut all = Vec::new();
     for model in Model::ALL {
         let mut rows = Vec::new();
@@ -49,7 +49,7 @@ pub async fn status(pool: &PgPool) -> Result<Vec<Standing>, sqlx::Error> {
             Some(follower) => Some(checkpoint(pool, follower).await?),
             None => None,
         };
-        let lag = checkpoint.map(|at| (settled - at).max(0));
+        let lag = checkpoint.map(|at| (height - at).max(0));
         all.push(Standing { model, rows, checkpoint, lag, rebuilt: rebuilt(pool, model).await? });
     }
     Ok(all)

@@ -110,6 +110,25 @@ async fn what_breaks_i5_i6_and_i7_is_found() {
     assert_found(scene, "a revoked key", revoked).await;
 }
 
+/// What is made anew is compared with what is committed.
+#[tokio::test]
+async fn what_breaks_i7_in_any_read_model_is_found() {
+    let scene = &good_run().await;
+    scene.world.project().await;
+    let requests = scene.requests();
+    for (model, forged) in [
+        ("firms", "update firms set invites_enabled = not invites_enabled"),
+        ("hooks", "update hooks set removed_position = removed_position + 1"),
+        ("deliveries", "update attempts set error = 'timeout'"),
+        ("quotas", "update quotas set used = used + 1"),
+    ] {
+        scene.world.pool().execute(forged).await.unwrap();
+        let found = scene.run(&requests).violations().await;
+        let rule = format!("I7: {model} is not what the log says");
+        assert!(found.iter().any(|violation| violation.starts_with(&rule)), "{rule}: {found:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_breaks_i1_i2_i3_and_i9_at_receivers_is_found() {
     let scene = good_run().await;

@@ -31,7 +31,8 @@ async fn traffic(world: &World, served: &Served, (firm, stop): (&Firm, &AtomicBo
     while !stop.load(Ordering::Relaxed) {
         // A key has 120 calls a minute.
         if rounds % 35 == 34 {
-            let another = keys::create(world.service(), firm.id, firm.owner, "another").await.unwrap();
+            let another =
+                keys::create(world.service(), firm.id, firm.owner, "another").await.unwrap();
             key = another.key.as_str().to_owned();
         }
         let made = call(served.public, ("POST", "/hooks"), &key, &hook.to_string()).await;
@@ -169,7 +170,10 @@ async fn e9_an_event_that_cannot_be_read_stops_a_rebuild() {
         let stopped = projections(&world, &command).await;
         let why = text(&stopped.stderr);
         assert_eq!(stopped.status.code(), Some(2), "{why}");
-        assert!(why.contains(&format!("position {news}")) && why.contains("OccurrenceSold"), "{why}");
+        assert!(
+            why.contains(&format!("position {news}")) && why.contains("OccurrenceSold"),
+            "{why}"
+        );
     }
     assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
 }

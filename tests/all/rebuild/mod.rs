@@ -44,8 +44,6 @@ async fn count(world: &World, statement: &str) -> i64 {
 
 /// Changes something behind the service's back, as a superuser can.
 async fn tamper(world: &World, statement: &str) {
-    let forge = format!(
-        "begin; set local session_replication_role = replica; {statement}; commit"
-    );
+    let forge = format!("begin; set local session_replication_role = replica; {statement}; commit");
     sqlx::raw_sql(&forge).execute(world.pool()).await.unwrap();
 }

@@ -27,8 +27,8 @@ pub(super) async fn told() -> (World, Firm) {
     settings(&world, &firm).await;
     deliveries(&world, &firm, &receiver).await;
     steps(&world, &firm, &receiver).await;
-    people(&world, &firm).await;
     replayed(&world, &firm, &receiver).await;
+    people(&world, &firm).await;
     ends(&world).await;
     world.pass(8 * DAY);
     world.purge().await;
@@ -51,26 +51,32 @@ async fn settings(world: &World, firm: &Firm) {
         "form_id": form, "title": "Old", "slug": "old", "url": "https://forms.test/f/old",
         "status": "draft", "hidden_fields": [], "created_at": "2026-10-01T09:30:00.000Z",
     });
-    report(world, &[
-        of("firm.changed", json!({"name": "Harrow & Lane", "invites_enabled": true}), 1),
-        of("member.joined", json!({"member_id": admin, "role": "admin"}), 1),
-        of("member.joined", json!({"member_id": world.id(), "role": "member"}), 1),
-        of("form.created", made, 1),
-        of("form.published", json!({"form_id": form}), 2),
-        of("form.changed", json!({"form_id": form, "title": "New"}), 3),
-        of("form.unpublished", json!({"form_id": form}), 4),
-        of("form.deleted", json!({"form_id": form}), 5),
-    ])
+    report(
+        world,
+        &[
+            of("firm.changed", json!({"name": "Harrow & Lane", "invites_enabled": true}), 1),
+            of("member.joined", json!({"member_id": admin, "role": "admin"}), 1),
+            of("member.joined", json!({"member_id": world.id(), "role": "member"}), 1),
+            of("form.created", made, 1),
+            of("form.published", json!({"form_id": form}), 2),
+            of("form.changed", json!({"form_id": form, "title": "New"}), 3),
+            of("form.unpublished", json!({"form_id": form}), 4),
+            of("form.deleted", json!({"form_id": form}), 5),
+        ],
+    )
     .await;
     let key = keys::create(world.service(), firm.id, admin, "gone soon").await.unwrap();
     let hook = json!({"trigger": "form_submitted", "target_url": "https://example.com/"});
     assert_eq!(world.call(key.key.as_str(), "POST", "/hooks", hook).await.status, 201);
-    report(world, &[
-        of("member.role_changed", json!({"member_id": admin, "role": "owner"}), 6),
-        of("member.disabled", json!({"member_id": admin}), 7),
-        of("member.enabled", json!({"member_id": admin}), 8),
-        of("member.left", json!({"member_id": admin}), 9),
-    ])
+    report(
+        world,
+        &[
+            of("member.role_changed", json!({"member_id": admin, "role": "owner"}), 6),
+            of("member.disabled", json!({"member_id": admin}), 7),
+            of("member.enabled", json!({"member_id": admin}), 8),
+            of("member.left", json!({"member_id": admin}), 9),
+        ],
+    )
     .await;
     let operator = Actor::Operator(Uuid::nil());
     let (what, how) = (Read::Audit, ReadAs::Page);
@@ -132,13 +138,16 @@ async fn people(world: &World, firm: &Firm) {
     for name in ["ann", "bob", "zoe"] {
         assert_eq!(world.call(&firm.key, "POST", &path, email(name)).await.status, 202);
     }
-    report(world, &[
-        of("address.unsubscribed", email("ann"), 1),
-        of("address.bounced", email("bob"), 1),
-        of("address.restored", email("bob"), 2),
-        of("person.erased", email("zoe"), 3),
-        of("response.erased", json!({"response_id": world.submit(firm).await}), 3),
-    ])
+    report(
+        world,
+        &[
+            of("address.unsubscribed", email("ann"), 1),
+            of("address.bounced", email("bob"), 1),
+            of("address.restored", email("bob"), 2),
+            of("person.erased", email("zoe"), 3),
+            of("response.erased", json!({"response_id": world.submit(firm).await}), 3),
+        ],
+    )
     .await;
     world.erase().await;
     world.deliver().await;
@@ -154,10 +163,7 @@ async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
         rate_per_second: 100,
     };
     let operator = Actor::Operator(Uuid::nil());
-    for commands in [
-        vec![ReplayCommand::Pause, ReplayCommand::Resume],
-        vec![ReplayCommand::Stop],
-    ] {
+    for commands in [vec![ReplayCommand::Pause, ReplayCommand::Resume], vec![ReplayCommand::Stop]] {
         receiver.reply([Reply::status(500)]);
         let selected = replays::select(world.service(), &order).await.unwrap();
         let id = replays::start(world.service(), &order, &selected, operator).await.unwrap();

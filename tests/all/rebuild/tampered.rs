@@ -11,25 +11,46 @@ async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
     let (world, firm) = story::told().await;
     let id = firm.id;
     for (model, forged, expected) in [
-        (Model::Firms, format!("update firms set name = 'Mallory' where firm_id = '{id}'"),
-         ["firms", "name", "Harrow & Lane", "Mallory"]),
-        (Model::Forms, "update forms set deleted = false where deleted".into(),
-         ["forms", "deleted", "true", "false"]),
-        (Model::Keys, "update key_auth set revoked_at = null where name = 'gone soon'".into(),
-         ["key_auth", "revoked_at", "2026-11-01T12:00:00+00:00", "null"]),
-        (Model::Quotas,
-         format!("update quotas set used = 1 where kind = 'hooks' and firm_id = '{id}'"),
-         ["quotas", "used", "10", "1"]),
-        (Model::Deliveries, "update attempts set status = 200 where status = 400".into(),
-         ["attempts", "status", "400", "200"]),
-        (Model::AuditLog, "update audit_heads set sequence = 1 where sequence > 50".into(),
-         ["audit_heads", "sequence", "", "1"]),
+        (
+            Model::Firms,
+            format!("update firms set name = 'Mallory' where firm_id = '{id}'"),
+            ["firms", "name", "Harrow & Lane", "Mallory"],
+        ),
+        (
+            Model::Forms,
+            "update forms set deleted = false where deleted".into(),
+            ["forms", "deleted", "true", "false"],
+        ),
+        (
+            Model::Keys,
+            "update key_auth set revoked_at = null where name = 'gone soon'".into(),
+            ["key_auth", "revoked_at", "2026-11-01T12:00:00+00:00", "null"],
+        ),
+        (
+            Model::Quotas,
+            format!("update quotas set used = 1 where kind = 'hooks' and firm_id = '{id}'"),
+            ["quotas", "used", "10", "1"],
+        ),
+        (
+            Model::Deliveries,
+            "update attempts set status = 200 where status = 400".into(),
+            ["attempts", "status", "400", "200"],
+        ),
+        (
+            Model::AuditLog,
+            "update audit_heads set sequence = 1 where sequence > 50".into(),
+            ["audit_heads", "sequence", "", "1"],
+        ),
     ] {
         tamper(&world, &forged).await;
         let found = make(&world, &[model], Act::Verify).await.unwrap().remove(0);
         let Difference { table, column, log, live, .. } = found.difference.clone().unwrap();
-        let found_is = [table, column.as_deref().unwrap_or_default(),
-                        log.as_deref().unwrap_or_default(), live.as_deref().unwrap_or_default()];
+        let found_is = [
+            table,
+            column.as_deref().unwrap_or_default(),
+            log.as_deref().unwrap_or_default(),
+            live.as_deref().unwrap_or_default(),
+        ];
         let expected = expected.map(|word| if word.is_empty() { found_is[2] } else { word });
         assert_eq!(found_is, expected);
         assert!(found.differs());
@@ -44,8 +65,11 @@ async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
 #[tokio::test]
 async fn e9_a_row_that_is_lost_or_made_up_is_named_and_repaired() {
     let (world, firm) = story::told().await;
-    tamper(&world, "delete from hooks where hook_id = (select min(hook_id::text)::uuid from hooks)")
-        .await;
+    tamper(
+        &world,
+        "delete from hooks where hook_id = (select min(hook_id::text)::uuid from hooks)",
+    )
+    .await;
     let made_up = format!(
         "insert into members values ('{}', '00000000-0000-0000-0000-000000000001', 'owner', true)",
         firm.id

@@ -1,0 +1,16 @@
+//! What the read models must say: what the log does (I7).
+
+use projector::rebuild::{Act, Model, Order, TRIES, run};
+use sqlx::PgPool;
+
+/// Every read model that is not what it is when it is made anew from the log.
+pub(super) async fn violations(pool: &PgPool) -> Vec<String> {
+    let now = sqlx::query_scalar("select now()").fetch_one(pool).await.unwrap();
+    let order = Order { models: Model::ALL.to_vec(), act: Act::Verify, now, tries: TRIES };
+    let reports = run(pool, &order, &|_, _| {}).await.unwrap();
+    let differing =
+        reports.into_iter().filter_map(|report| Some((report.model, report.difference?)));
+    differing
+        .map(|(model, first)| format!("I7: {model} is not what the log says: {first:?}"))
+        .collect()
+}
