@@ -5,6 +5,7 @@
 //! It must not be part of the test run, and must leave nothing behind.
 
 mod activity;
+mod audit;
 mod bare;
 mod ceiling;
 mod child;
@@ -16,8 +17,10 @@ mod faults;
 mod hosts;
 mod intake;
 mod latency;
+mod pace;
 mod peer;
 mod reads;
+mod rebuild;
 mod receiver;
 mod report;
 mod service;
@@ -35,12 +38,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::audit::Audit;
 use crate::deliveries::Deliveries;
 use crate::endless::Endless;
 use crate::fairness::Fairness;
 use crate::faults::Faults;
 use crate::intake::Intake;
 use crate::reads::Reads;
+use crate::rebuild::Rebuild;
 
 /// Measures the service.
 #[derive(Debug, Parser)]
@@ -52,6 +57,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Entries per second and memory of `audit verify`, over one firm's chain.
+    Audit(Audit),
     /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
     Deliveries(Deliveries),
     /// Memory while receivers begin an answer, or none, and never end it.
@@ -64,6 +71,8 @@ enum Command {
     Intake(Intake),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
     Reads(Reads),
+    /// How long it takes to make each read model anew from the log, and what traffic notices of it.
+    Rebuild(Rebuild),
     /// The caller, in a process of its own; started by `reads`.
     #[command(hide = true)]
     Caller,
@@ -84,12 +93,14 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
+        Command::Audit(command) => start(audit::run(&command)),
         Command::Deliveries(command) => start(deliveries::run(&command)),
         Command::Endless(command) => start(endless::run(&command)),
         Command::Fairness(command) => start(fairness::run(&command)),
         Command::Faults(command) => start(faults::run(&command)),
         Command::Intake(command) => start(intake::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
+        Command::Rebuild(command) => start(rebuild::run(&command)),
         Command::Caller => reads::caller::run(),
         Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),

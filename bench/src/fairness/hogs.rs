@@ -9,8 +9,8 @@ use tests::{Firm, World, activity, later};
 use tokio::time::{interval, sleep};
 use uuid::Uuid;
 
-use super::pace::{Pace, Reported, Reporter};
 use crate::hosts::{Hosts, Manner};
+use crate::pace::{Pace, Reported, Reporter};
 
 /// Subscriptions of all of them: what one firm may have.
 const HOOKS: usize = 100;

@@ -6,7 +6,6 @@
 //! there is one clock. An event is reported at its time whether or not those before it were answered.
 
 mod hogs;
-mod pace;
 mod report;
 
 use std::collections::HashMap;
@@ -21,9 +20,9 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use self::hogs::{Hogs, Kind};
-use self::pace::{Pace, Reported, Reporter};
 use self::report::{Phase, Report};
 use crate::hosts::{Hosts, Manner};
+use crate::pace::{Pace, Reported, Reporter};
 use crate::service::{SETTINGS, described};
 use crate::serving::{Serving, stop};
 use crate::statements::{self, Statement};

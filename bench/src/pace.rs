@@ -16,30 +16,30 @@ const CONNECTIONS: usize = 16;
 
 /// How many reports, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    pub(super) per_second: f64,
-    pub(super) time: Duration,
+pub(crate) struct Pace {
+    pub(crate) per_second: f64,
+    pub(crate) time: Duration,
 }
 
 /// An event that was reported.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reported {
-    pub(super) firm_id: Uuid,
-    pub(super) response_id: Uuid,
+pub(crate) struct Reported {
+    pub(crate) firm_id: Uuid,
+    pub(crate) response_id: Uuid,
     /// When it should have been.
-    pub(super) due: Instant,
+    pub(crate) due: Instant,
 }
 
 /// Who reports.
 #[derive(Clone)]
-pub(super) struct Reporter {
-    pub(super) door: SocketAddr,
-    pub(super) token: String,
+pub(crate) struct Reporter {
+    pub(crate) door: SocketAddr,
+    pub(crate) token: String,
 }
 
 impl Reporter {
     /// Reports responses of these firms in turn.
-    pub(super) async fn steadily(
+    pub(crate) async fn steadily(
         &self,
         firms: &[Firm],
         pace: Pace,

@@ -1,0 +1,150 @@
+//! A log to rebuild from: occurrences that were delivered, and now and then a form, a member or a person,
+//! appended in batches by the store that the service appends with.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use domain::context::{Actor, Context};
+use domain::delivery::{Attempt, Consignment, DeliveryEvent, Hop, Outcome};
+use domain::event::Event;
+use domain::occurrence::{Happening, OccurrenceEvent, delivery_id, occurrence_id};
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use eventstore::NewEvent;
+use eventstore::worker::{Step, Worker};
+use projector::audit::AuditLog;
+use projector::deliveries::Deliveries;
+use projector::follow::Follower;
+use projector::seals::Seals;
+use serde_json::json;
+use tests::{Firm, World, activity};
+use uuid::Uuid;
+use vault::{Entropy, SystemEntropy};
+
+/// Deliveries of a batch; each is three events.
+const BATCH: usize = 300;
+
+/// Of so many batches one is followed by a batch of settings.
+const SETTINGS_EVERY: usize = 30;
+
+/// A log of so many events, all of these firms; how long that took.
+pub(super) async fn fill(
+    world: &World,
+    firms: &[(Firm, Uuid)],
+    events: u64,
+) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    let mut batch = 0;
+    while height(world).await?.cast_unsigned() < events {
+        let (firm, hook) = &firms[batch % firms.len()];
+        let now = world.clock.now();
+        let delivered = (0..BATCH).flat_map(|_| delivered(firm, *hook, now)).collect();
+        world.service().store.append(delivered).await?;
+        if batch % SETTINGS_EVERY == 0 {
+            settings(world, firm).await?;
+        }
+        batch += 1;
+    }
+    Ok(began.elapsed())
+}
+
+pub(super) async fn height(world: &World) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select coalesce(max(position), 0) from events")
+        .fetch_one(world.pool())
+        .await
+}
+
+/// A response that was submitted, queued and delivered.
+fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 3] {
+    let (trigger, response_id) = (Trigger::FormSubmitted, SystemEntropy.id());
+    let occurrence_id = occurrence_id(firm.id, trigger, &response_id.to_string());
+    let delivery_id = delivery_id(occurrence_id, hook_id);
+    let happening = Happening {
+        trigger,
+        form_id: firm.form,
+        response_id,
+        report_id: None,
+        booking_id: None,
+        silent: false,
+        happened_at: now,
+    };
+    let queued = Consignment { occurrence_id, hook_id, trigger, form_id: firm.form, response_id };
+    let event = |aggregate_id: Uuid, sequence, event: Event| NewEvent {
+        aggregate_id: aggregate_id.to_string(),
+        sequence,
+        event,
+        context: Context {
+            firm_id: firm.id,
+            recorded_at: now,
+            actor: Actor::System,
+            correlation_id: occurrence_id,
+            causation_id: None,
+            traceparent: None,
+        },
+    };
+    [
+        event(occurrence_id, 1, OccurrenceEvent::OccurrenceRecorded(happening).into()),
+        event(delivery_id, 1, DeliveryEvent::DeliveryQueued(queued).into()),
+        event(delivery_id, 2, DeliveryEvent::DeliveryAttempted(arrived(now)).into()),
+    ]
+}
+
+fn arrived(now: Timestamp) -> Attempt {
+    let hop = Hop {
+        url: "https://hooks.example.com/firm-forms/a-target-as-they-are".to_owned(),
+        address: Some("192.0.2.1".to_owned()),
+        status: Some(200),
+    };
+    Attempt {
+        outcome: Outcome::Delivered,
+        status: Some(200),
+        error: None,
+        hops: vec![hop],
+        body_id: Some(SystemEntropy.id()),
+        body_sha256: Some("a".repeat(64)),
+        answer_sha256: Some("b".repeat(64)),
+        ..Attempt::interrupted(1, now, now)
+    }
+}
+
+/// Forms, members and people: reported by the door, as the product does.
+async fn settings(world: &World, firm: &Firm) -> anyhow::Result<()> {
+    let mut reports = Vec::new();
+    for _ in 0..BATCH / 3 {
+        let (form, member) = (world.id(), world.id());
+        let made = json!({
+            "form_id": form, "title": "A form", "slug": form, "url": "https://forms.test/f",
+            "status": "draft", "hidden_fields": [], "created_at": "2026-10-01T09:30:00.000Z",
+        });
+        let joined = json!({"member_id": member, "role": "admin"});
+        let email = json!({"email": format!("{member}@example.com")});
+        reports.push(activity(firm.id, "form.created", made));
+        reports.push(activity(firm.id, "member.joined", joined));
+        reports.push(activity(firm.id, "address.unsubscribed", email));
+    }
+    let answer = world.report(&reports).await;
+    ensure!(answer.status == 202, "settings were refused: {}", answer.body);
+    Ok(())
+}
+
+/// Brings everything that follows to the end of the log; how long that took. Fan-out has nothing to do
+/// there: it goes on from the end.
+pub(super) async fn follow(world: &World) -> anyhow::Result<Duration> {
+    let end = "insert into checkpoints select 'fan_out', max(position) from events
+                   on conflict (name) do update set position = excluded.position";
+    sqlx::query(end).execute(world.pool()).await?;
+    let began = Instant::now();
+    let (store, fence) = (world.service().store.clone(), world.system.fence.clone());
+    to_the_end(Follower::new(store.clone(), fence.clone(), Deliveries)).await?;
+    to_the_end(Follower::new(store.clone(), fence.clone(), AuditLog)).await?;
+    to_the_end(Seals::new(store, fence)).await?;
+    Ok(began.elapsed())
+}
+
+pub(crate) async fn to_the_end<W: Worker>(mut worker: W) -> anyhow::Result<()>
+where
+    W::Error: Send + Sync + 'static,
+{
+    while worker.step().await? != Step::IDLE {}
+    Ok(())
+}
