@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use domain::as_of::AsOf;
 use ipnet::IpNet;
 use mailer::{Sender, SmtpUrl};
 use uuid::Uuid;
@@ -345,6 +346,9 @@ pub(crate) enum Deliveries {
         /// How many.
         #[arg(long, default_value_t = 50)]
         limit: i64,
+        /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z).
+        #[arg(long)]
+        as_of: Option<AsOf>,
         #[command(flatten)]
         json: Json,
     },
@@ -355,6 +359,9 @@ pub(crate) enum Deliveries {
         firm: Uuid,
         /// The delivery.
         delivery: Uuid,
+        /// As it was at a position of the log, or at an instant.
+        #[arg(long)]
+        as_of: Option<AsOf>,
         #[command(flatten)]
         json: Json,
     },

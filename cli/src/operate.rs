@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use api::Service;
-use api::commands::{keys, secrets, tokens};
+use api::commands::{as_of, keys, secrets, tokens};
 use domain::context::Actor;
 use domain::time::Timestamp;
 use projector::{deliveries, firms};
@@ -129,27 +129,51 @@ pub(crate) async fn deliveries(place: &Place, command: Deliveries) -> anyhow::Re
 
 async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<()> {
     match command {
-        Deliveries::List { firm, limit, json } => {
+        Deliveries::List { firm, limit, as_of: Some(as_of), json } => {
+            let (service, limit) = (&system.service, usize::try_from(limit)?);
+            let as_of = as_of::check(service, as_of).await.map_err(refused)?;
+            let found = as_of::deliveries(service, (firm, as_of), limit).await.map_err(refused)?;
+            let items = found.0.iter().map(|row| then(row, found.1.contains(&row.response_id)));
+            let fields = ["created_at", "id", "state", "trigger", "hook_id", "erased"];
+            print(json, items.collect(), &fields);
+        }
+        Deliveries::List { firm, limit, as_of: None, json } => {
             let found = deliveries::list(system.pool(), firm, limit).await?;
             let items = found.iter().map(delivery).collect();
             print(json, items, &["created_at", "id", "state", "trigger", "hook_id"]);
         }
-        Deliveries::Show { firm, delivery: id, json } => {
+        Deliveries::Show { firm, delivery: id, as_of: Some(as_of), json } => {
+            let as_of = as_of::check(&system.service, as_of).await.map_err(refused)?;
+            let found = as_of::delivery(&system.service, (firm, id), as_of).await;
+            let (found, erased) = found.map_err(refused)?;
+            show_delivery(json, then(&found.row, erased), &found.attempts);
+        }
+        Deliveries::Show { firm, delivery: id, as_of: None, json } => {
             let found = deliveries::find(system.pool(), firm, id).await?;
             let found = found.context("no delivery of this firm has this id")?;
             let attempts = deliveries::attempts(system.pool(), id).await?;
-            let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
-            if json.json {
-                let mut shown = delivery(&found);
-                shown["attempts"] = attempts.into();
-                println!("{shown:#}");
-            } else {
-                print(json, vec![delivery(&found)], &["id", "state", "cause", "next_try_at"]);
-                print(json, attempts, &["number", "outcome", "status", "error", "started_at"]);
-            }
+            show_delivery(json, delivery(&found), &attempts);
         }
     }
     Ok(())
+}
+
+fn show_delivery(json: Json, mut shown: Value, attempts: &[deliveries::AttemptRow]) {
+    let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
+    if json.json {
+        shown["attempts"] = attempts.into();
+        println!("{shown:#}");
+    } else {
+        print(json, vec![shown], &["id", "state", "cause", "next_try_at"]);
+        print(json, attempts, &["number", "outcome", "status", "error", "started_at"]);
+    }
+}
+
+/// As it was; what is erased by now is so whenever it is asked for.
+fn then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
+    let mut shown = delivery(row);
+    shown["erased"] = erased.into();
+    shown
 }
 
 fn delivery(row: &deliveries::DeliveryRow) -> Value {

@@ -7,6 +7,7 @@ pub mod activity;
 pub mod address;
 pub mod answer;
 pub mod api_key;
+pub mod as_of;
 pub mod audit;
 pub mod clock;
 pub mod context;

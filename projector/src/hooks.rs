@@ -119,7 +119,7 @@ async fn write(
     Ok(())
 }
 
-const fn reason_name(reason: RemovalReason) -> &'static str {
+pub(crate) const fn reason_name(reason: RemovalReason) -> &'static str {
     match reason {
         RemovalReason::DeletedByKey => "deleted_by_key",
         RemovalReason::KeyRevoked => "key_revoked",

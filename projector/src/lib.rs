@@ -3,10 +3,12 @@
 //! Those in [`guards`] and [`tables`] change in the transaction of the append: the very next request
 //! must see them. [`deliveries`] and [`audit`] follow a moment later, by [`follow::Follower`];
 //! [`seals`] are laid over the log itself.
+//! [`rebuild`] makes them anew from the log; [`as_of`] asks the log how things were.
 //! Nothing here sends anything, and no read model reads the clock: time is the event's. What is
 //! kept for a time only, which is no read model, goes by [`housekeeping`].
 
 mod actors;
+pub mod as_of;
 pub mod audit;
 pub mod calls;
 pub mod deliveries;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod as_of;
 mod audit;
 mod backlog;
 mod batches;

@@ -2,6 +2,7 @@
 //! any read model; and beside it the entries of the audit log, which can be proved.
 
 use auditor::lines;
+use domain::as_of::AsOf;
 use domain::delivery::{Attempt, DeliveryEvent};
 use domain::event::Event;
 use domain::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::as_of::unread;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -49,8 +51,8 @@ struct Removal {
     deciding: Vec<Deciding>,
     /// How many deliveries arrived between them: none.
     delivered_between: Option<i64>,
-    /// How many deliveries were cancelled, so far.
-    cancelled: i64,
+    /// How many deliveries were cancelled, so far; not told of a time gone by.
+    cancelled: Option<i64>,
 }
 
 /// A delivery that ended with 410.
@@ -73,14 +75,22 @@ struct Try {
     answer_sha256: Option<String>,
 }
 
-/// The history of any subscription there ever was.
+/// The history of any subscription there ever was, as it is told now, or was then.
 ///
 /// # Errors
 /// `not_found`.
-pub async fn of_hook(service: &Service, hook_id: Uuid) -> Result<History, Error> {
-    let life = stream(service, &[("Subscription", hook_id)]).await?;
+pub async fn of_hook(
+    service: &Service,
+    hook_id: Uuid,
+    as_of: Option<AsOf>,
+) -> Result<History, Error> {
+    let had = |position, at: Timestamp| as_of.is_none_or(|as_of| as_of.includes(position, at));
+    let mut life = stream(service, &[("Subscription", hook_id)]).await?;
+    let later = |event: &RecordedEvent| !had(event.position, event.context.recorded_at);
+    life.truncate(life.iter().position(later).unwrap_or(life.len()));
     let first = life.first().ok_or(Error::NotFound)?;
-    let entries = audit::of_subject(service.store.pool(), hook_id).await?;
+    let mut entries = audit::of_subject(service.store.pool(), hook_id).await?;
+    entries.retain(|entry| had(entry.position, entry.at.into()));
     let mut history = History {
         id: hook_id,
         firm_id: first.context.firm_id,
@@ -97,7 +107,9 @@ pub async fn of_hook(service: &Service, hook_id: Uuid) -> Result<History, Error>
         history.follow(recorded);
     }
     if let Some((removed, reason, evidence)) = life.iter().find_map(removal) {
-        history.removal = Some(end(service, hook_id, (removed, reason, evidence)).await?);
+        let mut end = end(service, hook_id, (removed, reason, evidence)).await?;
+        end.cancelled = end.cancelled.filter(|_| as_of.is_none());
+        history.removal = Some(end);
     }
     Ok(history)
 }
@@ -153,7 +165,7 @@ async fn end(
         position: removed.position,
         deciding: deciding(service, evidence).await?,
         delivered_between: between,
-        cancelled: cancelled.iter().map(|(_, count)| count).sum(),
+        cancelled: Some(cancelled.iter().map(|(_, count)| count).sum()),
     })
 }
 
@@ -202,8 +214,5 @@ async fn stream(
     let streams: Vec<StreamName> = names.iter().map(name).collect();
     let mut connection = service.store.pool().acquire().await?;
     let events = load_many(&mut connection, &service.store.upcasters(), &streams).await;
-    events.map_err(|error| match error {
-        eventstore::tail::TailError::Database(error) => error.into(),
-        unreadable => Error::Internal(unreadable.to_string()),
-    })
+    events.map_err(unread)
 }

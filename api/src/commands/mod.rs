@@ -1,5 +1,6 @@
 //! Commands: what a call changes, by appending to the log. Handlers of both doors come here.
 
+pub mod as_of;
 pub mod history;
 pub(crate) mod hooks;
 pub(crate) mod invites;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use domain::as_of::AsOf;
 use domain::delivery::{Hop, Outcome};
 use domain::time::Timestamp;
 use projector::deliveries::{self, AttemptRow, DeliveryRow};
@@ -16,6 +17,7 @@ use vault::{Subject, answers};
 use super::List;
 use super::caller::Reader;
 use super::path::{Firm, PathId};
+use crate::commands::as_of;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -29,6 +31,13 @@ const LIMIT_MAX: i64 = 500;
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Page {
     limit: Option<i64>,
+    as_of: Option<String>,
+}
+
+/// Up to when one is asked for.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Then {
+    as_of: Option<String>,
 }
 
 /// A delivery, in this door's shape.
@@ -52,6 +61,9 @@ pub(super) struct Delivery {
     /// Only where one delivery is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<Vec<Attempt>>,
+    /// Whether its response is erased by now; only where a time gone by is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erased: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,29 +89,61 @@ pub(super) async fn list(
     State(service): State<Service>,
     page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<List<Delivery>>, Error> {
-    let limit = page.ok().and_then(|Query(page)| page.limit()).ok_or_else(Page::invalid)?;
+    let Query(page) = page.map_err(|_| Page::invalid())?;
+    let limit = page.limit().ok_or_else(Page::invalid)?;
     let pool = service.store.pool();
     firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
+    if let Some(text) = &page.as_of {
+        let as_of = as_of::read(&service, text).await?;
+        return list_then(&service, (firm_id, as_of), limit).await;
+    }
     Ok(Json(List::of(deliveries::list(pool, firm_id, limit).await?)))
 }
 
-/// Shows one with all its attempts; what receivers said only to operators.
+async fn list_then(
+    service: &Service,
+    then: (Uuid, AsOf),
+    limit: i64,
+) -> Result<Json<List<Delivery>>, Error> {
+    let limit = usize::try_from(limit).map_err(|_| Page::invalid())?;
+    let (rows, erased) = as_of::deliveries(service, then, limit).await?;
+    let shown = |row: DeliveryRow| {
+        let erased = Some(erased.contains(&row.response_id));
+        Delivery { erased, ..row.into() }
+    };
+    Ok(Json(List::of(rows.into_iter().map(shown).collect::<Vec<_>>())))
+}
+
+/// Shows one with all its attempts, as it is or as it was; what receivers said only to operators.
 pub(super) async fn show(
     reader: Reader,
     Firm(firm_id): Firm,
     delivery_id: PathId,
     State(service): State<Service>,
+    then: Result<Query<Then>, QueryRejection>,
 ) -> Result<Json<Delivery>, Error> {
+    let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
-    let pool = service.store.pool();
-    let row = deliveries::find(pool, firm_id, delivery_id).await?.ok_or(Error::DeliveryNotFound)?;
-    let attempts = deliveries::attempts(pool, delivery_id).await?;
+    let (row, attempts, erased) = match &then.as_of {
+        Some(text) => {
+            let as_of = as_of::read(&service, text).await?;
+            let (then, erased) = as_of::delivery(&service, (firm_id, delivery_id), as_of).await?;
+            (then.row, then.attempts, Some(erased))
+        }
+        None => {
+            let pool = service.store.pool();
+            let row = deliveries::find(pool, firm_id, delivery_id).await?;
+            let row = row.ok_or(Error::DeliveryNotFound)?;
+            (row, deliveries::attempts(pool, delivery_id).await?, None)
+        }
+    };
     let answers = if reader.sees_answers() {
         answers_to(&service, firm_id, &row).await?
     } else {
         HashMap::new()
     };
-    Ok(Json(Delivery { attempts: Some(with_answers(attempts, answers)), ..row.into() }))
+    let attempts = Some(with_answers(attempts, answers));
+    Ok(Json(Delivery { attempts, erased, ..row.into() }))
 }
 
 impl Page {
@@ -167,6 +211,7 @@ impl From<DeliveryRow> for Delivery {
             next_try_at: row.next_try_at.map(Timestamp::from),
             body_sha256: row.body_sha256,
             attempts: None,
+            erased: None,
         }
     }
 }
@@ -182,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_50_and_500_at_most() {
-        let limit = |limit| Page { limit }.limit();
+        let limit = |limit| Page { limit, as_of: None }.limit();
         assert_eq!(limit(None), Some(50));
         assert_eq!(limit(Some(500)), Some(500));
         for wrong in [0, -1, 501] {

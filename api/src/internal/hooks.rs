@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::List;
 use super::caller::Reader;
 use super::path::{Firm, PathId};
+use crate::commands::as_of::{self, Which};
 use crate::commands::history::{self, History};
 use crate::commands::readings;
 use crate::error::Error;
@@ -28,6 +29,14 @@ pub(super) struct Asked {
     removed: Option<bool>,
     warned: Option<bool>,
     since: Option<Timestamp>,
+    as_of: Option<String>,
+}
+
+/// Up to when a history is asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Then {
+    as_of: Option<String>,
 }
 
 /// A subscription, in this door's shape.
@@ -43,7 +52,8 @@ pub(super) struct Hook {
     reason: Option<String>,
 }
 
-/// Lists those that live, those that were removed, or those that the next 410 removes.
+/// Lists those that live, those that were removed, or those that the next 410 removes; as they are, or
+/// as they were.
 pub(super) async fn list(
     reader: Reader,
     Firm(firm_id): Firm,
@@ -51,19 +61,34 @@ pub(super) async fn list(
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Hook>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
-    let since = asked.since;
+    let (since, which) = (asked.since, asked.which()?);
+    let as_of = match &asked.as_of {
+        Some(text) => Some(as_of::read(&service, text).await?),
+        None => None,
+    };
     let look = Look { what: Read::Hooks, how: ReadAs::Page, hook_id: None, since, until: None };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let pool = service.store.pool();
-    let lives = match (asked.removed, asked.warned) {
-        (Some(true), Some(true)) => return Err(invalid()),
-        (Some(true), _) => {
-            hooks::list_removed(pool, firm_id, since.map(Timestamp::get), LIMIT).await?
+    let lives = match (as_of, which) {
+        (Some(as_of), _) => {
+            as_of::hooks(&service, (firm_id, as_of), (which, LIMIT as usize)).await?
         }
-        (_, Some(true)) => hooks::list_warned(pool, firm_id).await?,
-        (_, _) => hooks::list_live(pool, firm_id, LIMIT).await?,
+        (None, Which::Removed(since)) => hooks::list_removed(pool, firm_id, since, LIMIT).await?,
+        (None, Which::Warned) => hooks::list_warned(pool, firm_id).await?,
+        (None, Which::Live) => hooks::list_live(pool, firm_id, LIMIT).await?,
     };
     Ok(Json(List::of(lives)))
+}
+
+impl Asked {
+    fn which(&self) -> Result<Which, Error> {
+        match (self.removed, self.warned) {
+            (Some(true), Some(true)) => Err(invalid()),
+            (Some(true), _) => Ok(Which::Removed(self.since.map(Timestamp::get))),
+            (_, Some(true)) => Ok(Which::Warned),
+            (_, _) => Ok(Which::Live),
+        }
+    }
 }
 
 /// Shows what became of one, and why.
@@ -72,9 +97,15 @@ pub(super) async fn history(
     Firm(firm_id): Firm,
     hook_id: PathId,
     State(service): State<Service>,
+    then: Result<Query<Then>, QueryRejection>,
 ) -> Result<Json<History>, Error> {
+    let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
+    let as_of = match &then.as_of {
+        Some(text) => Some(as_of::read(&service, text).await?),
+        None => None,
+    };
     let hook_id = hook_id.or(Error::NotFound)?;
-    let found = history::of_hook(&service, hook_id).await?;
+    let found = history::of_hook(&service, hook_id, as_of).await?;
     if found.firm_id != firm_id {
         return Err(Error::NotFound);
     }
@@ -85,7 +116,7 @@ pub(super) async fn history(
 }
 
 fn invalid() -> Error {
-    Error::invalid("the query may hold removed=true with since, or warned=true")
+    Error::invalid("the query may hold removed=true with since, or warned=true, and as_of")
 }
 
 impl From<HookLife> for Hook {

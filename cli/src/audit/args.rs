@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use domain::as_of::AsOf;
 use domain::audit::Action;
 use domain::time::Timestamp;
 use uuid::Uuid;
@@ -131,6 +132,9 @@ pub(crate) enum Hooks {
         /// Removed from then on.
         #[arg(long, requires = "removed")]
         since: Option<Timestamp>,
+        /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z).
+        #[arg(long)]
+        as_of: Option<AsOf>,
         #[command(flatten)]
         json: Json,
     },

@@ -1,5 +1,6 @@
 //! `hooks`: which subscriptions went away, and why.
 
+use api::commands::as_of::{self, Which};
 use api::commands::{history, readings};
 use domain::reading::{Look, Read, ReadAs};
 use domain::target::shown;
@@ -30,6 +31,18 @@ async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
         recorded.map_err(refused)?;
     }
     match command {
+        Hooks::List { firm, removed, warned, since, as_of: Some(as_of), json } => {
+            let which = match (removed, warned) {
+                (true, _) => Which::Removed(since.map(Timestamp::get)),
+                (_, true) => Which::Warned,
+                (_, _) => Which::Live,
+            };
+            let service = &system.service;
+            let as_of = as_of::check(service, as_of).await.map_err(refused)?;
+            let lives = as_of::hooks(service, (firm, as_of), (which, LIMIT as usize)).await;
+            let items = items(&lives.map_err(refused)?);
+            print(json, items, &["created_at", "removed_at", "reason", "id", "trigger", "target"]);
+        }
         Hooks::List { firm, removed: true, since, json, .. } => {
             let since = since.map(Timestamp::get);
             let lives = hooks::list_removed(pool, firm, since, LIMIT).await?;
@@ -44,7 +57,7 @@ async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
             print(json, items(&lives), &["created_at", "id", "trigger", "target"]);
         }
         Hooks::Why { hook, json } => {
-            let found = history::of_hook(&system.service, hook).await.map_err(refused)?;
+            let found = history::of_hook(&system.service, hook, None).await.map_err(refused)?;
             let (what, how) = (Read::Hook, ReadAs::Page);
             let look = Look { what, how, hook_id: Some(hook), since: None, until: None };
             let recorded = readings::record(&system.service, found.firm_id, OPERATOR, look).await;

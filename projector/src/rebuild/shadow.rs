@@ -28,6 +28,7 @@ impl Shadow {
             // Comparing all rows takes its time, and no lock.
             ("statement_timeout", "0"),
             ("idle_in_transaction_session_timeout", "0"),
+            ("client_min_messages", "warning"),
             // A plan made for empty tables would be kept when they are full.
             ("plan_cache_mode", "force_custom_plan"),
         ]);

@@ -1,0 +1,132 @@
+//! How subscriptions and deliveries were: for the internal door and for operators.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use domain::as_of::AsOf;
+use eventstore::tail::TailError;
+use projector::as_of::{self, DeliveryThen, HookThen};
+use projector::deliveries::DeliveryRow;
+use projector::hooks::HookLife;
+use projector::subjects;
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::service::Service;
+
+/// Which subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those that lived, last made first.
+    Live,
+    /// Those of them whose last finished delivery had ended with 410.
+    Warned,
+    /// Those that had been removed, last removed first; from then on, if that is said.
+    Removed(Option<DateTime<Utc>>),
+}
+
+impl Which {
+    fn has(self, hook: &HookThen) -> bool {
+        match (self, hook.life.removed_at) {
+            (Self::Live, removed) => removed.is_none(),
+            (Self::Warned, removed) => removed.is_none() && hook.warned,
+            (Self::Removed(since), Some(at)) => since.is_none_or(|since| at >= since),
+            (Self::Removed(_), None) => false,
+        }
+    }
+}
+
+/// Reads up to when it is asked for.
+///
+/// # Errors
+/// `invalid_request`: it is neither a position nor an instant, or it has not come.
+pub async fn read(service: &Service, text: &str) -> Result<AsOf, Error> {
+    let parsed = text.parse().map_err(|_| {
+        Error::invalid("`as_of` must be a position of the log, from 1, or an instant in RFC 3339")
+    });
+    check(service, parsed?).await
+}
+
+/// What has not come yet is not known.
+///
+/// # Errors
+/// `invalid_request`.
+pub async fn check(service: &Service, as_of: AsOf) -> Result<AsOf, Error> {
+    match as_of {
+        AsOf::Position(position) => {
+            let end = as_of::end(service.store.pool()).await?;
+            if position > end {
+                let beyond = format!("`as_of` lies beyond the end of the log, which is at {end}");
+                return Err(Error::invalid(beyond));
+            }
+        }
+        AsOf::Instant(at) => {
+            if at > service.clock.now() {
+                return Err(Error::invalid("`as_of` lies in the future"));
+            }
+        }
+    }
+    Ok(as_of)
+}
+
+/// The subscriptions of a firm as they were, at most so many.
+///
+/// # Errors
+/// The database's, and an event that cannot be read.
+pub async fn hooks(
+    service: &Service,
+    (firm_id, as_of): (Uuid, AsOf),
+    (which, limit): (Which, usize),
+) -> Result<Vec<HookLife>, Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let then = as_of::list_hooks(&mut connection, firm_id, as_of).await.map_err(unread)?;
+    let mut lives: Vec<HookLife> =
+        then.into_iter().filter(|hook| which.has(hook)).map(|hook| hook.life).collect();
+    if matches!(which, Which::Removed(_)) {
+        lives.sort_by_key(|life| std::cmp::Reverse(life.removed_at));
+    }
+    lives.truncate(limit);
+    Ok(lives)
+}
+
+/// The newest deliveries of a firm as they were, at most so many; and the responses among theirs that
+/// are erased by now.
+///
+/// # Errors
+/// The database's, and an event that cannot be read.
+pub async fn deliveries(
+    service: &Service,
+    (firm_id, as_of): (Uuid, AsOf),
+    limit: usize,
+) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let rows = as_of::list_deliveries(&mut connection, firm_id, (as_of, limit)).await;
+    let rows = rows.map_err(unread)?;
+    let responses: Vec<_> = rows.iter().map(|row| (firm_id, row.response_id)).collect();
+    let erased = subjects::erased(&mut connection, &responses).await?;
+    Ok((rows, erased.into_iter().map(|(_, response_id)| response_id).collect()))
+}
+
+/// A delivery of a firm as it was; and whether its response is erased by now.
+///
+/// # Errors
+/// `delivery_not_found`: none was queued by then.
+pub async fn delivery(
+    service: &Service,
+    (firm_id, delivery_id): (Uuid, Uuid),
+    as_of: AsOf,
+) -> Result<(DeliveryThen, bool), Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let then = as_of::delivery(&mut connection, (firm_id, delivery_id), as_of).await;
+    let then = then.map_err(unread)?.ok_or(Error::DeliveryNotFound)?;
+    let response = (firm_id, then.row.response_id);
+    let erased = subjects::erased(&mut connection, &[response]).await?;
+    Ok((then, !erased.is_empty()))
+}
+
+pub(super) fn unread(error: TailError) -> Error {
+    match error {
+        TailError::Database(error) => error.into(),
+        unreadable @ TailError::Unreadable { .. } => Error::Internal(unreadable.to_string()),
+    }
+}

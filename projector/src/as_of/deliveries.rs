@@ -1,0 +1,173 @@
+//! Deliveries as they were.
+
+use chrono::{DateTime, Utc};
+use cqrs_es::Aggregate;
+use domain::as_of::AsOf;
+use domain::delivery::{Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryState};
+use domain::event::Event;
+use domain::time::Timestamp;
+use eventstore::RecordedEvent;
+use eventstore::tail::TailError;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{STREAMS, had_happened, latest};
+use crate::deliveries::{AttemptRow, DeliveryRow};
+
+/// A delivery as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryThen {
+    /// Where it stood.
+    pub row: DeliveryRow,
+    /// Its tries by then, first to last.
+    pub attempts: Vec<AttemptRow>,
+}
+
+/// The newest deliveries that a firm had by then, newest first, at most so many.
+///
+/// # Errors
+/// [`TailError`].
+pub async fn list(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    (as_of, limit): (AsOf, usize),
+) -> Result<Vec<DeliveryRow>, TailError> {
+    let mut before = (latest(connection, as_of).await?, Uuid::max());
+    let mut found = Vec::new();
+    loop {
+        let page = page(connection, firm_id, before).await?;
+        let Some(last) = page.last() else { break };
+        before = *last;
+        let ids: Vec<Uuid> = page.iter().map(|(_, id)| *id).collect();
+        let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
+        let mut rows: Vec<_> = streams.iter().filter_map(|stream| fold(stream)).collect();
+        rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
+        found.extend(rows.into_iter().map(|then| then.row));
+        if found.len() >= limit || page.len() < STREAMS {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// One delivery of a firm, if it was queued by then.
+///
+/// # Errors
+/// [`TailError`].
+pub async fn delivery(
+    connection: &mut PgConnection,
+    (firm_id, delivery_id): (Uuid, Uuid),
+    as_of: AsOf,
+) -> Result<Option<DeliveryThen>, TailError> {
+    let streams = had_happened(connection, ("Delivery", &[delivery_id]), as_of).await?;
+    let of_firm = |stream: &&Vec<RecordedEvent>| {
+        stream.first().is_some_and(|first| first.context.firm_id == firm_id)
+    };
+    Ok(streams.first().filter(of_firm).and_then(|stream| fold(stream)))
+}
+
+/// The deliveries of a firm that were queued at or before a time, newest first: those that the read model
+/// knows, and those it has not followed to.
+async fn page(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    (at, delivery_id): (DateTime<Utc>, Uuid),
+) -> Result<Vec<(DateTime<Utc>, Uuid)>, sqlx::Error> {
+    sqlx::query_as(
+        "select created_at, delivery_id from deliveries
+          where firm_id = $1 and (created_at, delivery_id) < ($2, $3)
+          union
+         select recorded_at, aggregate_id::uuid from events
+          where position > coalesce(
+                    (select position from checkpoints where name = 'deliveries'), 0)
+            and aggregate_type = 'Delivery' and sequence = 1 and firm_id = $1
+            and (recorded_at, aggregate_id::uuid) < ($2, $3)
+          order by 1 desc, 2 desc limit $4",
+    )
+    .bind(firm_id)
+    .bind(at)
+    .bind(delivery_id)
+    .bind(i64::try_from(STREAMS).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await
+}
+
+/// Where it stands is the aggregate's word; what else is shown comes with the events.
+fn fold(stream: &[RecordedEvent]) -> Option<DeliveryThen> {
+    let mut then = DeliveryThen { row: queued(stream.first()?)?, attempts: Vec::new() };
+    let mut delivery = Delivery::default();
+    for recorded in stream {
+        let Event::Delivery(event) = &recorded.event else { continue };
+        delivery.apply(event.clone());
+        then.follow(event, recorded.context.recorded_at);
+    }
+    then.row.state = delivery.state()?.name().to_owned();
+    then.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
+    then.attempts.sort_by_key(|attempt| (attempt.number, attempt.late));
+    Some(then)
+}
+
+fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
+    let (hook_id, step, trigger, form_id, response_id) = match &recorded.event {
+        Event::Delivery(DeliveryEvent::DeliveryQueued(of)) => {
+            (Some(of.hook_id), None, of.trigger, of.form_id, of.response_id)
+        }
+        Event::Delivery(DeliveryEvent::StepQueued(of)) => {
+            (None, Some(of.step), of.trigger, of.form_id, of.response_id)
+        }
+        _ => return None,
+    };
+    let created_at = recorded.context.recorded_at.get();
+    Some(DeliveryRow {
+        delivery_id: recorded.aggregate_id.parse().ok()?,
+        hook_id,
+        run_id: step.map(|step| step.run_id),
+        step_id: step.map(|step| step.step_id),
+        trigger: trigger.key().to_owned(),
+        form_id,
+        response_id,
+        state: DeliveryState::Pending.name().to_owned(),
+        cause: None,
+        created_at,
+        next_try_at: Some(created_at),
+        body_sha256: None,
+    })
+}
+
+impl DeliveryThen {
+    fn follow(&mut self, event: &DeliveryEvent, at: Timestamp) {
+        match event {
+            DeliveryEvent::DeliveryQueued(_)
+            | DeliveryEvent::StepQueued(_)
+            | DeliveryEvent::DeliveryReplayed(_) => {}
+            DeliveryEvent::StepRetried(_) => self.row.next_try_at = Some(at.get()),
+            DeliveryEvent::DeliveryCancelled { cause } => {
+                self.row.cause = Some(cause.name().to_owned());
+                self.row.next_try_at = None;
+            }
+            DeliveryEvent::DeliveryAttempted(attempt) => {
+                self.attempts.push(row(attempt));
+                if attempt.state_after().is_some() {
+                    self.row.cause = attempt.cancelled.map(CancelCause::name).map(str::to_owned);
+                    self.row.next_try_at = attempt.next_try_at.map(Timestamp::get);
+                }
+            }
+        }
+    }
+}
+
+fn row(attempt: &Attempt) -> AttemptRow {
+    AttemptRow {
+        number: i32::try_from(attempt.number).unwrap_or(i32::MAX),
+        started_at: attempt.started_at.get(),
+        finished_at: attempt.finished_at.get(),
+        outcome: attempt.outcome.name().to_owned(),
+        status: attempt.status.map(i32::from),
+        error: attempt.error.clone(),
+        retry_after_seconds: attempt.retry_after_seconds.map(u64::cast_signed),
+        hops: Json(attempt.hops.clone()),
+        late: attempt.late.is_some(),
+    }
+}

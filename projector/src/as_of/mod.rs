@@ -1,0 +1,66 @@
+//! How subscriptions and deliveries were, up to a place in the log or an instant: their streams, folded
+//! up to there. Which there are is found by the read models, and by the log where those have not
+//! followed; how they stood is the log's word alone.
+
+mod deliveries;
+mod hooks;
+
+use chrono::{DateTime, Utc};
+use domain::as_of::AsOf;
+use eventstore::tail::TailError;
+use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+pub use deliveries::{DeliveryThen, delivery, list as list_deliveries};
+pub use hooks::{HookThen, list as list_hooks};
+
+/// Streams read at a time.
+const STREAMS: usize = 200;
+
+/// Where the log ends now.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn end(pool: &PgPool) -> Result<i64, sqlx::Error> {
+    eventstore::proof::height(&mut *pool.acquire().await?).await
+}
+
+/// The events of these streams that had happened, each stream's in order; of a stream, nothing after the
+/// first that had not.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn had_happened(
+    connection: &mut PgConnection,
+    (aggregate_type, ids): (&'static str, &[Uuid]),
+    as_of: AsOf,
+) -> Result<Vec<Vec<RecordedEvent>>, TailError> {
+    let name = |id: &Uuid| StreamName { aggregate_type, aggregate_id: id.to_string() };
+    let streams: Vec<StreamName> = ids.iter().map(name).collect();
+    let events = load_many(connection, &Upcasters::current(), &streams).await?;
+    let same = |one: &RecordedEvent, other: &RecordedEvent| one.aggregate_id == other.aggregate_id;
+    let then = |stream: &[RecordedEvent]| {
+        let had =
+            |event: &&RecordedEvent| as_of.includes(event.position, event.context.recorded_at);
+        stream.iter().take_while(had).cloned().collect::<Vec<_>>()
+    };
+    Ok(events.chunk_by(same).map(then).filter(|stream| !stream.is_empty()).collect())
+}
+
+/// No event that had happened was recorded later than this. Positions and times part by moments only:
+/// those of the last thousand positions tell.
+async fn latest(connection: &mut PgConnection, as_of: AsOf) -> Result<DateTime<Utc>, sqlx::Error> {
+    match as_of {
+        AsOf::Instant(at) => Ok(at.get()),
+        AsOf::Position(last) => {
+            sqlx::query_scalar(
+                "select coalesce(max(recorded_at), '-infinity') from events
+                  where position > $1 - 1000 and position <= $1",
+            )
+            .bind(last)
+            .fetch_one(connection)
+            .await
+        }
+    }
+}
