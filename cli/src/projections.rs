@@ -85,7 +85,13 @@ async fn make(system: &System, which: Which, act: Act) -> anyhow::Result<ExitCod
     };
     let made = rebuild::run(system.pool(), &order, &progress).await;
     bar.finish_and_clear();
-    Ok(told(which.json, &made?))
+    match made {
+        Ok(reports) => Ok(told(which.json, &reports)),
+        Err(unfinished) => {
+            told(which.json, &unfinished.done);
+            Err(unfinished.into())
+        }
+    }
 }
 
 fn told(how: Json, reports: &[Report]) -> ExitCode {

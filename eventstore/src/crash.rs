@@ -19,6 +19,7 @@
 //! | P13, P14 | `lane_changed` | in the transaction of a second 410, or of a revocation |
 //! | P15 | `reserved`, `mailed` | an invite before and after its mail is handed over |
 //! | P16 | `following` | in a batch of a read model |
+//! | F10 | `rebuilding`, `swapping` | a read model is made anew: between two batches, before COMMIT |
 //! | P17 | `checkpointing` | a checkpoint is signed, and not in its place |
 
 /// Whether this build has crash points.

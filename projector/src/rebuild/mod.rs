@@ -16,18 +16,19 @@ mod compare;
 mod fill;
 mod kept;
 mod model;
+mod order;
 mod shadow;
 mod status;
 
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
-use eventstore::tail::TailError;
-use eventstore::{AppendError, Fence, crash};
+use eventstore::{Fence, crash};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 
 pub use compare::{Difference, Digest};
 pub use model::{Model, UnknownModel};
+pub use order::{Act, Order, Outcome, Progress, RebuildError, Report, TRIES, Unfinished};
 pub use status::{Standing, status};
 
 use compare::Compared;
@@ -35,115 +36,18 @@ use fill::Filling;
 use shadow::Shadow;
 
 /// How long nobody is held up between two tries.
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+const BETWEEN_TRIES: Duration = Duration::from_millis(400);
 
-/// Told how far the log is read, and how far it will be.
-pub type Progress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
-
-/// What is asked for.
-#[derive(Debug, Clone)]
-pub struct Order {
-    /// Which read models.
-    pub models: Vec<Model>,
-    /// What to do with them.
-    pub act: Act,
-    /// Now.
-    pub now: DateTime<Utc>,
-    /// How often the end of the log is looked for, and the live tables are asked for, when somebody's
-    /// long transaction is in the way.
-    pub tries: u32,
-}
-
-/// As often as an operator may wait for: half a minute.
-pub const TRIES: u32 = 60;
-
-/// What to do when a read model was made anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    /// Compare it with the one that is there.
-    Verify,
-    /// Put it in that one's place, too.
-    Replace,
-}
-
-/// What came of a read model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// Which.
-    pub model: Model,
-    /// What its rows came to when they were compared.
-    pub digest: Digest,
-    /// Up to where the log was read by then.
-    pub position: i64,
-    /// How many events that were.
-    pub events: u64,
-    /// The first row that was not what the log says.
-    pub difference: Option<Difference>,
-    /// What was done.
-    pub outcome: Outcome,
-    /// How long writing, comparing and swapping took.
-    pub took: Duration,
-    /// How long the live tables were held.
-    pub held: Duration,
-}
-
-/// What was done about a read model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing: that was not asked for.
-    Compared,
-    /// It has another's place now.
-    Replaced,
-    /// Nothing: a row that must never change would have.
-    Refused,
-}
-
-impl Report {
-    /// Whether it is not what the log says, even now.
-    #[must_use]
-    pub const fn differs(&self) -> bool {
-        self.difference.is_some() && !matches!(self.outcome, Outcome::Replaced)
-    }
-}
-
-/// Why it could not be done. The live tables are as they were, but for those reported before.
-#[derive(Debug, thiserror::Error)]
-pub enum RebuildError {
-    /// Somebody else does.
-    #[error("another rebuild or verification is running")]
-    Another,
-    /// The log has an event that cannot be read, or did not answer.
-    #[error("the log: {0}")]
-    Log(#[from] TailError),
-    /// The database could not do it.
-    #[error("the database: {0}")]
-    Database(#[from] sqlx::Error),
-    /// The writer of a read model could not take an event in.
-    #[error("{model}: {error}")]
-    Writer {
-        /// Which.
-        model: Model,
-        /// What it said.
-        error: AppendError,
-    },
-    /// A transaction somewhere in the cluster has been running all the time.
-    #[error("the end of the log did not settle: a long transaction is running in this cluster")]
-    Unsettled,
-    /// Somebody has been using the live tables all the time.
-    #[error("{0} is in use by a long transaction; nothing was changed")]
-    InUse(Model),
-}
-
-/// Makes read models anew, compares them, and puts them in their place if that is asked for. Each is
-/// reported when it is done.
+/// Makes read models anew, compares them, and puts them in their place if that is asked for, one after
+/// the other.
 ///
 /// # Errors
-/// [`RebuildError`].
+/// [`Unfinished`], with what was done before.
 pub async fn run(
     pool: &PgPool,
     order: &Order,
     progress: &Progress<'_>,
-) -> Result<Vec<Report>, RebuildError> {
+) -> Result<Vec<Report>, Unfinished> {
     let shadow = Shadow::open(pool, &order.models).await?;
     let fence = Fence::new(pool.clone());
     let mut rebuild = Rebuild { shadow, fence, order, progress };
@@ -162,16 +66,19 @@ struct Rebuild<'a> {
 }
 
 impl Rebuild<'_> {
-    async fn all(&mut self) -> Result<Vec<Report>, RebuildError> {
+    async fn all(&mut self) -> Result<Vec<Report>, Unfinished> {
         let first_day = self.first_day();
         let mut fillings: Vec<Filling> =
             self.order.models.iter().map(|model| Filling::of(*model, first_day)).collect();
         self.fill(&mut fillings).await?;
-        let mut reports = Vec::new();
+        let mut done = Vec::new();
         for filling in &mut fillings {
-            reports.push(self.one(filling).await?);
+            match self.one(filling).await {
+                Ok(report) => done.push(report),
+                Err(why) => return Err(Unfinished { done, why }),
+            }
         }
-        Ok(reports)
+        Ok(done)
     }
 
     /// Counts of earlier days may be forgotten by now: nobody asks for them any more.

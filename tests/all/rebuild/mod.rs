@@ -5,11 +5,11 @@ mod live;
 mod story;
 mod tampered;
 
-use projector::rebuild::{Act, Model, Order, RebuildError, Report, run};
+use projector::rebuild::{Act, Model, Order, Report, Unfinished, run};
 use tests::World;
 
 /// These read models made anew, and what came of each.
-async fn make(world: &World, models: &[Model], act: Act) -> Result<Vec<Report>, RebuildError> {
+async fn make(world: &World, models: &[Model], act: Act) -> Result<Vec<Report>, Unfinished> {
     let now = world.clock.now().get();
     let order = Order { models: models.to_vec(), act, now, tries: 2 };
     run(world.pool(), &order, &|_, _| {}).await

@@ -1,0 +1,122 @@
+//! What is asked for when read models are made anew, and what comes of it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use eventstore::AppendError;
+use eventstore::tail::TailError;
+
+use super::{Difference, Digest, Model};
+
+/// Told how far the log is read, and how far it will be.
+pub type Progress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Which read models.
+    pub models: Vec<Model>,
+    /// What to do with them.
+    pub act: Act,
+    /// Now.
+    pub now: DateTime<Utc>,
+    /// How often the end of the log is looked for, and the live tables are asked for, when somebody's
+    /// long transaction is in the way.
+    pub tries: u32,
+}
+
+/// As often as an operator may wait for: half a minute or so.
+pub const TRIES: u32 = 60;
+
+/// What to do when a read model was made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Compare it with the one that is there.
+    Verify,
+    /// Put it in that one's place, too.
+    Replace,
+}
+
+/// What came of a read model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Which.
+    pub model: Model,
+    /// What its rows came to when they were compared.
+    pub digest: Digest,
+    /// Up to where the log was read by then.
+    pub position: i64,
+    /// How many events that were.
+    pub events: u64,
+    /// The first row that was not what the log says.
+    pub difference: Option<Difference>,
+    /// What was done.
+    pub outcome: Outcome,
+    /// How long writing, comparing and swapping took.
+    pub took: Duration,
+    /// How long the live tables were held.
+    pub held: Duration,
+}
+
+/// What was done about a read model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing: that was not asked for.
+    Compared,
+    /// It has another's place now.
+    Replaced,
+    /// Nothing: a row that must never change would have.
+    Refused,
+}
+
+impl Report {
+    /// Whether it is not what the log says, even now.
+    #[must_use]
+    pub const fn differs(&self) -> bool {
+        self.difference.is_some() && !matches!(self.outcome, Outcome::Replaced)
+    }
+}
+
+/// It could not be done for all. The live tables are as they were, but for those that were done before.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unfinished {
+    /// What was done before.
+    pub done: Vec<Report>,
+    /// Why the next one could not.
+    pub why: RebuildError,
+}
+
+impl<E: Into<RebuildError>> From<E> for Unfinished {
+    fn from(why: E) -> Self {
+        Self { done: Vec::new(), why: why.into() }
+    }
+}
+
+/// Why it could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    /// Somebody else does.
+    #[error("another rebuild or verification is running")]
+    Another,
+    /// The log has an event that cannot be read, or did not answer.
+    #[error("the log: {0}")]
+    Log(#[from] TailError),
+    /// The database could not do it.
+    #[error("the database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The writer of a read model could not take an event in.
+    #[error("{model}: {error}")]
+    Writer {
+        /// Which.
+        model: Model,
+        /// What it said.
+        error: AppendError,
+    },
+    /// A transaction somewhere in the cluster has been running all the time.
+    #[error("the end of the log did not settle: a long transaction is running in this cluster")]
+    Unsettled,
+    /// Somebody has been using the live tables all the time.
+    #[error("{0} is in use by a long transaction; nothing was changed")]
+    InUse(Model),
+}
