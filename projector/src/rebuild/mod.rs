@@ -149,9 +149,9 @@ impl Rebuild<'_> {
         let model = filling.model;
         kept::prepare(&mut self.shadow.connection, model).await?;
         shadow::analyze(&mut self.shadow.connection, model).await?;
-        for _ in 0..self.order.tries {
+        for number in 1..=self.order.tries {
             self.fill(std::slice::from_mut(filling)).await?;
-            if let Some(held) = self.try_swap(filling, compared).await? {
+            if let Some(held) = self.try_swap(filling, number, compared).await? {
                 kept::done(&mut self.shadow.connection, model).await?;
                 return Ok(held);
             }
@@ -164,11 +164,12 @@ impl Rebuild<'_> {
     async fn try_swap(
         &mut self,
         filling: &mut Filling,
+        number: u32,
         (position, digest): (i64, Digest),
     ) -> Result<Option<Duration>, RebuildError> {
         let model = filling.model;
         let mut transaction = self.shadow.connection.begin().await?;
-        if !shadow::hold(&mut transaction, model).await? {
+        if !shadow::hold(&mut transaction, (model, number)).await? {
             transaction.rollback().await?;
             return Ok(None);
         }

@@ -12,8 +12,12 @@ use super::model::{Model, Table};
 /// What the tables are made and kept in.
 pub(super) const SCHEMA: &str = "shadow";
 
-/// How long the live tables are waited for at a time: meanwhile everybody else waits behind.
+/// How long the live tables are waited for at a time: meanwhile everybody else waits behind. Deadlocks,
+/// which PostgreSQL looks for after a second, end before that.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// And each tenth time: after its second, PostgreSQL ends an autovacuum that is in the way.
+const LONG_LOCK_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// The connection on which read models are made anew.
 pub(super) struct Shadow {
@@ -145,9 +149,13 @@ select statement from (
 ) s order by step, statement";
 
 /// Holds the live tables of a model, so that nobody writes or reads them until the transaction ends.
-/// Whether they could be held in time.
-pub(super) async fn hold(connection: &mut PgConnection, model: Model) -> Result<bool, sqlx::Error> {
-    let timeout = format!("set local lock_timeout = {}", LOCK_TIMEOUT.as_millis());
+/// Whether they could be held in time; tries are counted from 1.
+pub(super) async fn hold(
+    connection: &mut PgConnection,
+    (model, number): (Model, u32),
+) -> Result<bool, sqlx::Error> {
+    let timeout = if number.is_multiple_of(10) { LONG_LOCK_TIMEOUT } else { LOCK_TIMEOUT };
+    let timeout = format!("set local lock_timeout = {}", timeout.as_millis());
     connection.execute(&*timeout).await?;
     let names: Vec<String> =
         model.tables().iter().map(|table| format!("public.{}", table.name)).collect();

@@ -225,6 +225,24 @@ async fn a_table_that_is_used_all_the_time_is_left_as_it_is() {
     make(&world, &[Model::Firms], Act::Replace).await.unwrap();
 }
 
+/// What cannot be swapped is not swapped in half.
+#[tokio::test]
+async fn a_swap_that_fails_changes_nothing() {
+    let world = World::new().await;
+    world.firm().await;
+    super::tamper(&world, "update firms set name = 'Mallory'").await;
+    world.pool().execute("create view somebodys as select name from firms").await.unwrap();
+    let before = tables(&world).await;
+    let failed = projections(&world, &["rebuild", "firms"]).await;
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(text(&failed.stderr).contains("cannot drop table firms"), "{}", text(&failed.stderr));
+    assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
+    let kept = "select count(*) from somebodys where name = 'Mallory'";
+    assert_eq!(count(&world, kept).await, 1);
+    world.pool().execute("drop view somebodys").await.unwrap();
+    assert_eq!(projections(&world, &["rebuild", "firms"]).await.status.code(), Some(0));
+}
+
 /// What was appended while somebody's long transaction runs is not settled: a little of it is taken in
 /// all the same, and too much of it is not waited for without end.
 #[tokio::test]
