@@ -78,12 +78,12 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
         Verdict::Broken(flaw) => bail!("broken: {flaw}"),
         Verdict::Incomplete(why) => bail!("incomplete: {why}"),
     };
-    let entries = u64::try_from(found.entries)?;
+    let entries = found.entries;
     ensure!(entries >= command.entries, "entries are missing");
     print(&Report {
         bench: "audit",
         entries,
-        events: u64::try_from(found.events)?,
+        events: found.events,
         postgres: described(&world.system).await?,
         appended_seconds,
         followed_seconds,
