@@ -1,16 +1,16 @@
 //! Making read models anew from the log, beside live traffic: proof that they say what the log says,
 //! and the repair when one does not (invariant I7; cases F10, E9 and G12).
 //!
-//! 1. *Fill* ([`fill`]): the same writers as ever, on a connection that sees shadow tables instead of
+//! 1. *Fill* (`fill`): the same writers as ever, on a connection that sees shadow tables instead of
 //!    the live ones, take in the log from zero, below the fence.
-//! 2. *Compare* ([`compare`]): the live tables, as they are at one moment, against the shadow, brought to
+//! 2. *Compare* (`compare`): the live tables, as they are at one moment, against the shadow, brought to
 //!    that same moment. Nobody waits for it.
-//! 3. *Swap* ([`shadow::replace`]): in one short transaction the live tables are held, the shadow takes in
+//! 3. *Swap* (`shadow::replace`): in one short transaction the live tables are held, the shadow takes in
 //!    what has happened since, and takes their place. Statements that were prepared before find it by its
 //!    name; whoever waited to write writes into it.
 //!
 //! Nothing is sent and no work queue is touched: what writes read models does neither. What is in a read
-//! model and not in the log is taken over ([`kept`]).
+//! model and not in the log is taken over (`kept`).
 
 mod compare;
 mod fill;
