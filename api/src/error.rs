@@ -11,6 +11,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::activity::BATCH_MAX_EVENTS;
 use domain::clock::ClockFault;
+use domain::delivery::NotReissued;
 use domain::quota::Quota;
 use domain::target::TargetRefusal;
 use eventstore::{AppendError, may_pass};
@@ -90,12 +91,18 @@ pub enum Error {
     /// What was sent was kept long enough, and is gone.
     #[error("what this step sent is not kept any more")]
     BodyPurged,
+    /// A delivery that is not made anew.
+    #[error("{0}")]
+    NotReissued(NotReissued),
     /// No replay with that id.
     #[error("there is no replay with this id")]
     ReplayNotFound,
     /// A replay that was stopped, or is done.
     #[error("this replay has ended")]
     ReplayEnded,
+    /// Nothing is held by a pause with that id.
+    #[error("nothing is paused by this")]
+    PauseNotFound,
     /// The firm has 100 subscriptions.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
@@ -181,7 +188,9 @@ impl Error {
             Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
             Self::ResponseNotFound => (StatusCode::NOT_FOUND, "response_not_found"),
             Self::ReplayNotFound => (StatusCode::NOT_FOUND, "replay_not_found"),
+            Self::PauseNotFound => (StatusCode::NOT_FOUND, "pause_not_found"),
             Self::ReplayEnded => (StatusCode::CONFLICT, "replay_ended"),
+            Self::NotReissued(_) => (StatusCode::CONFLICT, "not_reissued"),
             Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
             Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
@@ -346,6 +355,8 @@ mod tests {
     #[case(Error::NotAManager, 403, "not_a_manager")]
     #[case(Error::FirmNotFound, 404, "firm_not_found")]
     #[case(Error::DeliveryNotFound, 404, "delivery_not_found")]
+    #[case(Error::NotReissued(NotReissued::Pending), 409, "not_reissued")]
+    #[case(Error::PauseNotFound, 404, "pause_not_found")]
     #[case(Error::TooManyKeys, 409, "too_many_keys")]
     #[case(Error::NoSuchTrigger, 404, "unknown_trigger")]
     #[case(Error::FormNotPublished, 409, "form_not_published")]

@@ -16,4 +16,4 @@ mod service;
 
 pub use error::Error;
 pub use opening::Opening;
-pub use service::{Names, Service};
+pub use service::{Names, Sending, Service};

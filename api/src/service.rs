@@ -45,6 +45,18 @@ pub struct Service {
     pub wrong_keys: Arc<WrongKeys>,
     /// Where the public API is reached, ending in `/api/v1`.
     pub base_url: Arc<str>,
+    /// Whether anything leaves this process.
+    pub sending: Sending,
+}
+
+/// Whether deliveries, replays and mails leave a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// They do.
+    On,
+    /// It takes in, fans out and shows, and sends nothing as long as it runs: for the time after a
+    /// restore (case G14). Other processes are not bound by it.
+    Held,
 }
 
 /// What DNS says of a target when a subscription is made (ruling 17).
@@ -122,6 +134,7 @@ pub(crate) mod tests {
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
             base_url: "https://forms.example/api/v1".into(),
+            sending: Sending::On,
         }
     }
 }

@@ -61,6 +61,17 @@ impl Checkpoints {
         &self.folder
     }
 
+    /// Whether a checkpoint could be kept here; a folder that is not there would be made.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        if !self.folder.exists() {
+            return true;
+        }
+        let probe = self.folder.join(format!(".probe-{}", std::process::id()));
+        let made = OpenOptions::new().write(true).create_new(true).open(&probe).is_ok();
+        made && fs::remove_file(probe).is_ok()
+    }
+
     /// Their numbers, in order, each with its file.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ mod peer;
 mod reads;
 mod rebuild;
 mod receiver;
+mod replay;
 mod report;
 mod service;
 mod serving;
@@ -46,6 +47,7 @@ use crate::faults::Faults;
 use crate::intake::Intake;
 use crate::reads::Reads;
 use crate::rebuild::Rebuild;
+use crate::replay::Replay;
 
 /// Measures the service.
 #[derive(Debug, Parser)]
@@ -73,6 +75,8 @@ enum Command {
     Reads(Reads),
     /// How long it takes to make each read model anew from the log, and what traffic notices of it.
     Rebuild(Rebuild),
+    /// Failed deliveries sent again at a rate, with the service killed in the middle.
+    Replay(Replay),
     /// The caller, in a process of its own; started by `reads`.
     #[command(hide = true)]
     Caller,
@@ -82,7 +86,8 @@ enum Command {
     /// The receiver, in a process of its own; started by `deliveries`.
     #[command(hide = true)]
     Receiver,
-    /// The service, in a process of its own; started by `endless`, `fairness` and `faults`.
+    /// The service, in a process of its own; started by `endless`, `fairness`, `faults` and
+    /// `replay`.
     #[command(hide = true)]
     Service {
         /// What `firmforms` is told.
@@ -101,6 +106,7 @@ fn main() -> ExitCode {
         Command::Intake(command) => start(intake::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Rebuild(command) => start(rebuild::run(&command)),
+        Command::Replay(command) => start(replay::run(&command)),
         Command::Caller => reads::caller::run(),
         Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),

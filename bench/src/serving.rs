@@ -35,11 +35,8 @@ impl Serving {
 
     /// A process with these arguments.
     pub(crate) fn process(&self, arguments: &[&str]) -> anyhow::Result<Child> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = self.firmforms(&["serve"])?;
         command
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .args(["service", "serve"])
             .args(["--addr", &self.public.to_string()])
             .args(["--internal-addr", &self.internal.to_string()])
             .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
@@ -47,6 +44,17 @@ impl Serving {
             .stderr(Stdio::null())
             .kill_on_drop(true);
         command.spawn().context("starting the service")
+    }
+
+    /// A command of `firmforms` on its databases.
+    pub(crate) fn firmforms(&self, arguments: &[&str]) -> anyhow::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .arg("service")
+            .args(arguments);
+        Ok(command)
     }
 
     /// Waits until it says that it is ready.

@@ -82,12 +82,20 @@ pub(crate) enum Command {
     /// Put everything under another wrapping key.
     #[command(subcommand)]
     Keyring(Keyring),
-    /// List deliveries, and show one with its history.
+    /// List, show, hold and resume deliveries.
     #[command(subcommand)]
     Deliveries(Deliveries),
     /// Send again what has ended, and see how that goes.
     #[command(subcommand)]
     Replay(Replay),
+    /// Make a delivery that has ended anew: read anew, under an id of its own.
+    Reissue(crate::reissue::Reissue),
+    /// Show what waits where, and why.
+    #[command(subcommand)]
+    Lanes(crate::lanes::Lanes),
+    /// List what workflow steps sent.
+    #[command(subcommand)]
+    Workflows(crate::deliveries::Workflows),
     /// List and explain subscriptions, removed ones too.
     #[command(subcommand)]
     Hooks(Hooks),
@@ -97,6 +105,9 @@ pub(crate) enum Command {
     /// Look at read models, make them anew from the log, or compare them with it.
     #[command(subcommand)]
     Projections(Projections),
+    /// Look at an installation, and say what is wrong and what to do. Exit code 0: nothing is wrong;
+    /// 1: something is; 2: it could not look.
+    Doctor(crate::doctor::Doctor),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(Openapi),
 }
@@ -119,6 +130,10 @@ impl Command {
             | Self::Deliveries(_)
             | Self::Hooks(_)
             | Self::Replay(_)
+            | Self::Reissue(_)
+            | Self::Doctor(_)
+            | Self::Lanes(_)
+            | Self::Workflows(_)
             | Self::Audit(_)
             | Self::Projections(_)
             | Self::Openapi(_) => "warn",
@@ -151,6 +166,10 @@ pub struct Serve {
     /// What this process does; any number of each against one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: Role,
+    /// Send nothing as long as this process runs: take in, fan out and show only. For the time after
+    /// a restore; started again without it, everything goes on. See also `deliveries pause`.
+    #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
+    pub paused: bool,
     /// The public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
     pub addr: SocketAddr,
@@ -339,19 +358,13 @@ pub(crate) enum Secrets {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deliveries {
     /// The newest deliveries of a firm.
-    List {
-        /// The firm.
-        #[arg(long)]
-        firm: Uuid,
-        /// How many.
-        #[arg(long, default_value_t = 50)]
-        limit: i64,
-        /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z).
-        #[arg(long)]
-        as_of: Option<AsOf>,
-        #[command(flatten)]
-        json: Json,
-    },
+    List(crate::deliveries::List),
+    /// Hold deliveries, in every process, until they are resumed; they wait and do not age.
+    Pause(crate::pauses::Pause),
+    /// Let go of what is held; it goes on where it was.
+    Resume(crate::pauses::Resume),
+    /// What is held.
+    Paused(Json),
     /// One delivery, try by try.
     Show {
         /// The firm.

@@ -4,15 +4,20 @@
 mod args;
 mod audit;
 mod databases;
+mod deliveries;
 mod demo;
+mod doctor;
 mod doors;
 pub mod expected;
 pub mod generate;
 pub mod ingest;
 mod keyring;
+mod lanes;
 mod openapi;
 mod operate;
+mod pauses;
 mod projections;
+mod reissue;
 mod replays;
 pub mod serve;
 mod setup;
@@ -55,6 +60,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Audit(command) => audit::run(place, command).await,
         Command::Projections(command) => Ok(projections::run(place, command).await),
+        Command::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
+            fail(&error);
+            ExitCode::from(2)
+        })),
         command => run_plain(place, command).await.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -80,6 +89,10 @@ async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
         Command::Keyring(command) => keyring::run(place, &command).await,
         Command::Deliveries(command) => operate::deliveries(place, command).await,
         Command::Replay(command) => replays::run(place, command).await,
+        Command::Lanes(command) => lanes::run(place, command).await,
+        Command::Workflows(command) => deliveries::workflows(place, command).await,
+        Command::Doctor(asked) => doctor::run(place, asked).await.map(drop),
+        Command::Reissue(asked) => reissue::run(place, asked).await,
         Command::Openapi(openapi) => openapi::run(&openapi),
     }
 }

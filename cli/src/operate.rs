@@ -1,11 +1,12 @@
 //! The operators' commands: one each, on the databases themselves; they work beside a running
 //! service.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Context;
 use api::Service;
-use api::commands::{as_of, keys, secrets, tokens};
+use api::commands::{self, as_of, keys, secrets, tokens};
 use domain::context::Actor;
 use domain::time::Timestamp;
 use projector::{deliveries, firms};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{Deliveries, Firms, Json, Keys, Secrets, TokenRole, Tokens};
+use crate::pauses;
 use crate::wiring::{self, Place, System};
 
 /// Who the command line acts as.
@@ -129,19 +131,10 @@ pub(crate) async fn deliveries(place: &Place, command: Deliveries) -> anyhow::Re
 
 async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<()> {
     match command {
-        Deliveries::List { firm, limit, as_of: Some(as_of), json } => {
-            let (service, limit) = (&system.service, usize::try_from(limit)?);
-            let as_of = as_of::check(service, as_of).await.map_err(refused)?;
-            let found = as_of::deliveries(service, (firm, as_of), limit).await.map_err(refused)?;
-            let items = found.0.iter().map(|row| then(row, found.1.contains(&row.response_id)));
-            let fields = ["created_at", "id", "state", "trigger", "hook_id", "erased"];
-            print(json, items.collect(), &fields);
-        }
-        Deliveries::List { firm, limit, as_of: None, json } => {
-            let found = deliveries::list(system.pool(), firm, limit).await?;
-            let items = found.iter().map(delivery).collect();
-            print(json, items, &["created_at", "id", "state", "trigger", "hook_id"]);
-        }
+        Deliveries::List(asked) => crate::deliveries::list(system, asked).await?,
+        Deliveries::Pause(asked) => pauses::pause(&system.service, asked).await?,
+        Deliveries::Resume(asked) => pauses::resume(&system.service, asked).await?,
+        Deliveries::Paused(json) => pauses::list(&system.service, json).await?,
         Deliveries::Show { firm, delivery: id, as_of: Some(as_of), json } => {
             let as_of = as_of::check(&system.service, as_of).await.map_err(refused)?;
             let found = as_of::delivery(&system.service, (firm, id), as_of).await;
@@ -152,7 +145,8 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
             let found = deliveries::find(system.pool(), firm, id).await?;
             let found = found.context("no delivery of this firm has this id")?;
             let attempts = deliveries::attempts(system.pool(), id).await?;
-            show_delivery(json, delivery(&found), &attempts);
+            let holding = held(&system.service, firm, std::slice::from_ref(&found)).await?;
+            show_delivery(json, delivery(&found, &holding), &attempts);
         }
     }
     Ok(())
@@ -170,18 +164,29 @@ fn show_delivery(json: Json, mut shown: Value, attempts: &[deliveries::AttemptRo
 }
 
 /// As it was; what is erased by now is so whenever it is asked for.
-fn then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
-    let mut shown = delivery(row);
+pub(crate) fn then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
+    let mut shown = delivery(row, &HashMap::new());
     shown["erased"] = erased.into();
     shown
 }
 
-fn delivery(row: &deliveries::DeliveryRow) -> Value {
+/// By which pause those of these are held that are.
+pub(crate) async fn held(
+    service: &Service,
+    firm_id: Uuid,
+    rows: &[deliveries::DeliveryRow],
+) -> anyhow::Result<HashMap<Uuid, Uuid>> {
+    commands::pauses::holding(service, firm_id, rows).await.map_err(refused)
+}
+
+pub(crate) fn delivery(row: &deliveries::DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
     json!({
-        "id": row.delivery_id, "hook_id": row.hook_id, "trigger": row.trigger,
+        "id": row.delivery_id, "hook_id": row.hook_id, "run_id": row.run_id,
+        "step_id": row.step_id, "trigger": row.trigger,
         "form_id": row.form_id, "response_id": row.response_id, "state": row.state,
         "cause": row.cause, "created_at": Timestamp::from(row.created_at),
         "next_try_at": row.next_try_at.map(Timestamp::from), "body_sha256": row.body_sha256,
+        "reissue_of": row.reissue_of, "paused": holding.get(&row.delivery_id),
     })
 }
 

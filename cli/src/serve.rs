@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use api::Sending;
 use auditor::Checkpointer;
 use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
@@ -11,6 +12,7 @@ use deliverer::erase::{self, Erase};
 use deliverer::fan_out::FanOut;
 use deliverer::purge::Purge;
 use deliverer::replay::Replay;
+use domain::time::Timestamp;
 use door::Tls;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, crash, relay};
@@ -20,6 +22,7 @@ use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use projector::housekeeping::Housekeeping;
 use projector::partials::Partials;
+use projector::pauses;
 use projector::seals::Seals;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +60,7 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
             return Ok(());
         }
     };
+    warn_of_pauses(&system).await?;
     spawn_workers(&system, serve.role, (&stop, &mut tasks));
     if let Some(doors) = doors {
         doors.open(&system.service);
@@ -136,7 +140,8 @@ fn spawn_workers(
         tasks.spawn(run_worker(housekeeping, Nudge::default().subscribe(), stop.clone()));
     }
     // Where invites are reserved: a process without doors is told of no mail server.
-    if matches!(role, Role::All | Role::Api) {
+    let sends = system.service.sending == Sending::On;
+    if sends && matches!(role, Role::All | Role::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
         let by_time_alone = Nudge::default().subscribe();
         tasks.spawn(run_worker(TakeOver::new(inviter), by_time_alone, stop.clone()));
@@ -149,11 +154,14 @@ fn spawn_workers(
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
         let erase = Erase::new(courier.clone(), system.fence.clone());
         tasks.spawn(run_worker(erase, store.nudge().subscribe(), stop.clone()));
-        let replay = Replay::new(courier.clone());
-        tasks.spawn(run_worker(replay, store.nudge().subscribe(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
         tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
-        let (courier, nudge, stop) = (courier.clone(), store.nudge().clone(), stop.clone());
+    }
+    if sends && matches!(role, Role::All | Role::Deliverer) {
+        let replay = Replay::new(system.courier.clone());
+        tasks.spawn(run_worker(replay, store.nudge().subscribe(), stop.clone()));
+        let (courier, nudge) = (system.courier.clone(), store.nudge().clone());
+        let stop = stop.clone();
         tasks.spawn(async move { deliver(courier, &nudge, stop).await });
     }
 }
@@ -211,6 +219,20 @@ async fn reload(tls: Tls, stop: CancellationToken) {
             },
         }
     }
+}
+
+/// Says what will not be sent: nobody should have to find out from receivers.
+async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
+    if system.service.sending == Sending::Held {
+        tracing::warn!(
+            "PAUSED: this process claims and sends nothing until it is started without --paused"
+        );
+    }
+    for pause in pauses::list(system.pool()).await? {
+        let (scope, since) = (pause.scope(), Timestamp::from(pause.paused_at));
+        tracing::warn!(%scope, %since, reason = pause.reason, "deliveries are paused");
+    }
+    Ok(())
 }
 
 fn warn_of_development(serve: &Serve) {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use api::Sending;
 use deliverer::purge::Retention;
 use deliverer::{Settings, TimeScale};
 use domain::address::AllowedTargets;
@@ -46,6 +47,7 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: Patience::default(),
         notary: Some(place.notary()),
+        sending: if serve.paused { Sending::Held } else { Sending::On },
     })
 }
 
@@ -91,6 +93,9 @@ impl Roots {
 }
 
 fn mailer(place: &Place, serve: &Serve, roots: &Roots) -> anyhow::Result<Mailer> {
+    if serve.paused {
+        return Ok(Mailer::held());
+    }
     let Some(url) = &serve.smtp_url else {
         let folder = place.mails();
         tracing::warn!(folder = %folder.display(), "no mail server: mails are written as files");

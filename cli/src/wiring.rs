@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use api::{Names, Service};
+use api::{Names, Sending, Service};
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
@@ -74,6 +74,8 @@ pub struct Setup {
     pub patience: Patience,
     /// Who takes checkpoints, if this process does.
     pub notary: Option<Notary>,
+    /// Whether anything leaves this process.
+    pub sending: Sending,
 }
 
 impl Setup {
@@ -93,14 +95,17 @@ impl Setup {
             sender: SENDER.parse().context("the sender of mails")?,
             patience: Patience::default(),
             notary: None,
+            sending: Sending::On,
         })
     }
 }
 
 /// How workers' statements are planned. A plan made for empty queues would be kept when they are full;
 /// figures of when they were empty speak for reading them whole; and rows that are gone are left out by
-/// who comes next only where they are looked up one by one.
-const PLANNED: [(&str, &str); 3] = [
+/// who comes next only where they are looked up one by one. A table without an index then costs more
+/// than anything in the planner's eyes, and nothing is worth being compiled for it.
+const PLANNED: [(&str, &str); 4] = [
+    ("jit", "off"),
     ("plan_cache_mode", "force_custom_plan"),
     ("enable_seqscan", "off"),
     ("enable_bitmapscan", "off"),
@@ -179,6 +184,7 @@ impl System {
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(HOUR))?,
             wrong_keys: Arc::default(),
             base_url: setup.base_url.into(),
+            sending: setup.sending,
         };
         Ok(Self { service, courier, fence, notary: setup.notary, cluster: None })
     }

@@ -16,7 +16,8 @@ use vault::{Subject, bodies, responses};
 /// expects.
 const OF_A_LANE: usize = 2;
 
-/// `$1` now, `$2` firms that get nothing, `$3` and `$4` the limits.
+/// `$1` now, `$2` firms that get nothing, `$3` and `$4` the limits. Pauses are read here and not
+/// before: a statement of its own would cost each claim a way to the database.
 macro_rules! open_lanes {
     ($select:literal) => {
         concat!(
@@ -31,7 +32,11 @@ macro_rules! open_lanes {
                     and (firm_id, host) not in (select firm_id, host from flight
                                                  where running >= $3)
                     and host not in (select host from flight
-                                      group by host having sum(running) >= $4) ",
+                                      group by host having sum(running) >= $4)
+                    and not exists (select from pauses where kind = 'all')
+                    and firm_id not in (select firm_id from pauses where kind = 'firm')
+                    and lane_id not in (select hook_id from pauses where kind = 'hook')
+                    and host not in (select host from pauses where kind = 'host') ",
             $select
         )
     };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{CancelCause, DeliveryEvent, Retried};
+use domain::delivery::{CancelCause, DeliveryEvent, Reissued, Retried};
 use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::subscription::{GoneAnswer, SubscriptionEvent};
@@ -15,7 +15,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::steps;
+use crate::{reissue, steps};
 
 /// The lanes, kept in step with the life of their subscriptions.
 pub struct Lanes;
@@ -27,11 +27,14 @@ impl WithAppend for Lanes {
         events: &'a [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let (mut closing, mut firms) = (Vec::<Uuid>::new(), Vec::new());
+            let (mut changing, mut firms) = (Vec::<Uuid>::new(), Vec::new());
             for new in events {
                 match &new.event {
                     Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
-                        closing.extend(new.aggregate_id.parse::<Uuid>());
+                        changing.extend(new.aggregate_id.parse::<Uuid>());
+                    }
+                    Event::Delivery(DeliveryEvent::DeliveryReissued(reissued)) => {
+                        changing.push(reissued.consignment.hook_id);
                     }
                     Event::Firm(
                         FirmEvent::FirmSuspended { .. }
@@ -41,8 +44,8 @@ impl WithAppend for Lanes {
                     _ => {}
                 }
             }
-            if !closing.is_empty() || !firms.is_empty() {
-                lock(connection, &closing, &firms).await?;
+            if !changing.is_empty() || !firms.is_empty() {
+                lock(connection, &changing, &firms).await?;
             }
             Ok(())
         })
@@ -70,6 +73,9 @@ impl WithAppend for Lanes {
             for (recorded, retried) in changes.steps {
                 steps::queue(connection, recorded, &retried).await?;
             }
+            for (recorded, reissued) in changes.reissued {
+                reissue::queue(connection, recorded, reissued).await?;
+            }
             Ok(())
         })
     }
@@ -87,6 +93,8 @@ struct Changes<'a> {
     lanes: BTreeMap<Uuid, Change<'a>>,
     /// A command queues one, and no batch does.
     steps: Vec<(&'a RecordedEvent, Cow<'a, Retried>)>,
+    /// A command makes one, and no batch does.
+    reissued: Vec<(&'a RecordedEvent, &'a Reissued)>,
 }
 
 /// What is new of a lane; what is none stays.
@@ -127,6 +135,9 @@ impl<'a> Changes<'a> {
                 Event::Delivery(DeliveryEvent::StepRetried(retried)) => {
                     changes.steps.push((recorded, Cow::Borrowed(retried)));
                 }
+                Event::Delivery(DeliveryEvent::DeliveryReissued(reissued)) => {
+                    changes.reissued.push((recorded, reissued));
+                }
                 Event::Firm(_)
                 | Event::Form(_)
                 | Event::Key(_)
@@ -136,7 +147,8 @@ impl<'a> Changes<'a> {
                 | Event::Person(_)
                 | Event::Response(_)
                 | Event::Reading(_)
-                | Event::Replay(_) => {}
+                | Event::Replay(_)
+                | Event::Pause(_) => {}
             }
         }
         Ok(changes)

@@ -10,6 +10,7 @@
 //! opens outgoing HTTP.
 
 pub mod cancel;
+pub mod checkup;
 pub mod claim;
 mod compose;
 mod due;
@@ -18,11 +19,13 @@ pub mod erase;
 pub mod fan_out;
 pub mod give_back;
 mod lane_life;
+pub mod lane_list;
 mod lanes;
 pub mod outgoing;
 mod permits;
 pub mod purge;
 pub mod record;
+mod reissue;
 pub mod replay;
 mod send;
 mod settings;

@@ -1,5 +1,6 @@
 //! How things were: up to a place in the log, or up to an instant.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::time::Timestamp;
@@ -43,6 +44,15 @@ impl FromStr for AsOf {
     }
 }
 
+impl fmt::Display for AsOf {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Position(last) => last.fmt(formatter),
+            Self::Instant(last) => last.fmt(formatter),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +62,9 @@ mod tests {
         let instant: Timestamp = "2026-11-01T12:00:00Z".parse().unwrap();
         assert_eq!("17".parse(), Ok(AsOf::Position(17)));
         assert_eq!("2026-11-01T13:00:00+01:00".parse(), Ok(AsOf::Instant(instant)));
+        for one in [AsOf::Position(17), AsOf::Instant(instant)] {
+            assert_eq!(one.to_string().parse(), Ok(one));
+        }
         for nonsense in ["", "0", "-1", "1.5", "99999999999999999999", "yesterday", "2026-11-01"] {
             assert_eq!(nonsense.parse::<AsOf>(), Err(NeitherPositionNorInstant), "{nonsense}");
         }

@@ -12,6 +12,7 @@ use crate::form::{Form, FormEvent};
 use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
 use crate::occurrence::{Occurrence, OccurrenceEvent};
+use crate::pause::{Pause, PauseEvent};
 use crate::person::{Person, PersonEvent};
 use crate::reading::{Reading, ReadingEvent};
 use crate::replay::{Replay, ReplayEvent};
@@ -183,6 +184,7 @@ all_events!(
     Response(ResponseEvent),
     Reading(ReadingEvent),
     Replay(ReplayEvent),
+    Pause(PauseEvent),
 );
 
 /// A stored event this build cannot read.

@@ -23,6 +23,12 @@ pub fn delivery_id(occurrence_id: Uuid, hook_id: Uuid) -> Uuid {
     Uuid::new_v5(&occurrence_id, hook_id.as_bytes())
 }
 
+/// The id of a delivery that is made anew from another, once per request.
+#[must_use]
+pub fn reissue_id(delivery_id: Uuid, request_id: Uuid) -> Uuid {
+    Uuid::new_v5(&delivery_id, request_id.as_bytes())
+}
+
 /// The id of an event: its place in its stream.
 #[must_use]
 pub fn event_id(aggregate_type: &str, aggregate_id: &str, sequence: i64) -> Uuid {

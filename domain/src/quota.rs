@@ -81,7 +81,8 @@ impl Quota {
             | Event::Person(_)
             | Event::Response(_)
             | Event::Reading(_)
-            | Event::Replay(_) => None,
+            | Event::Replay(_)
+            | Event::Pause(_) => None,
         }
     }
 

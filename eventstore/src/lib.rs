@@ -6,6 +6,7 @@
 //! [`crash`] names where tests kill the process.
 
 mod append;
+pub mod checkup;
 mod clock;
 mod command;
 pub mod crash;

@@ -61,7 +61,7 @@ async fn is_outside_a_transaction(connection: &mut PgConnection) -> Result<bool,
     }
 }
 
-static MAIN: Migrator = sqlx::migrate!("../migrations/main");
+pub(crate) static MAIN: Migrator = sqlx::migrate!("../migrations/main");
 
 /// Brings the main database to this build's schema.
 ///

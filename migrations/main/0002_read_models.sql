@@ -119,6 +119,8 @@ create table deliveries (
     body_sha256   text,
     ended_at      timestamptz,
     purged        boolean     not null default false,
+    host          text,
+    reissue_of    uuid,
     constraint deliveries_pkey primary key (delivery_id),
     constraint deliveries_state_check check (state in ('pending', 'delivered', 'failed', 'cancelled')),
     constraint deliveries_cause_check check ((state = 'cancelled') = (cause is not null)),
@@ -127,11 +129,16 @@ create table deliveries (
         and (run_id is null) = (step_id is null))
 );
 comment on table deliveries is 'Where each delivery stands: an occurrence''s to a subscription, or a workflow step''s.';
+comment on column deliveries.host is 'Where a workflow step''s goes; a subscription''s goes where its subscription says.';
+comment on column deliveries.reissue_of is 'The delivery it was made anew from, by hand.';
 comment on column deliveries.purged is 'Whether what it sent was kept long enough, and is gone.';
 create index deliveries_ended_idx on deliveries (ended_at)
     where (body_id is not null or run_id is not null) and not purged;
 create index deliveries_body_idx on deliveries (body_id) where body_id is not null and not purged;
 create index deliveries_hook_idx on deliveries (hook_id, created_at desc, delivery_id desc);
+create index deliveries_failed_idx on deliveries (firm_id, created_at desc, delivery_id desc) where state = 'failed';
+create index deliveries_cancelled_idx on deliveries (firm_id, created_at desc, delivery_id desc) where state = 'cancelled';
+create index deliveries_steps_idx on deliveries (firm_id, created_at desc, delivery_id desc) where run_id is not null;
 create index deliveries_firm_idx on deliveries (firm_id, created_at desc, delivery_id desc);
 
 create table attempts (

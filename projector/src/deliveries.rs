@@ -1,12 +1,17 @@
 //! Deliveries and their history, try by try.
 
+mod destinations;
+mod list;
 mod of_hook;
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryState, Hop};
+use domain::delivery::{
+    Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryState, Hop, Reissued,
+};
 use domain::event::Event;
+use domain::target::host_of;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use domain::workflow::{StepName, StepOrder};
@@ -18,6 +23,8 @@ use uuid::Uuid;
 
 use crate::follow::Projection;
 
+pub use destinations::{Destination, destinations};
+pub use list::{Wanted, list, list_steps};
 pub use of_hook::{cancelled, delivered_between};
 
 /// The writer.
@@ -53,28 +60,48 @@ struct Batch<'a> {
 enum Queued<'a> {
     Hook(&'a Consignment),
     Step(&'a StepOrder),
+    Anew(&'a Reissued),
 }
 
 impl<'a> Queued<'a> {
     const fn hook(self) -> Option<&'a Consignment> {
         match self {
             Self::Hook(consignment) => Some(consignment),
+            Self::Anew(reissued) => Some(&reissued.consignment),
             Self::Step(_) => None,
         }
     }
 
     const fn step(self) -> Option<StepName> {
         match self {
-            Self::Hook(_) => None,
+            Self::Hook(_) | Self::Anew(_) => None,
             Self::Step(order) => Some(order.step),
         }
     }
 
-    /// Trigger, form and response.
-    const fn about(self) -> (Trigger, Uuid, Uuid) {
+    /// Where a step's goes.
+    fn host(self) -> Option<String> {
         match self {
-            Self::Hook(sent) => (sent.trigger, sent.form_id, sent.response_id),
+            Self::Hook(_) | Self::Anew(_) => None,
+            Self::Step(order) => Some(host_of(&order.url)),
+        }
+    }
+
+    /// Trigger, form and response.
+    fn about(self) -> (Trigger, Uuid, Uuid) {
+        let of = |sent: &Consignment| (sent.trigger, sent.form_id, sent.response_id);
+        match self {
+            Self::Hook(sent) => of(sent),
+            Self::Anew(reissued) => of(&reissued.consignment),
             Self::Step(sent) => (sent.trigger, sent.form_id, sent.response_id),
+        }
+    }
+
+    /// What it was made anew from.
+    const fn reissue_of(self) -> Option<Uuid> {
+        match self {
+            Self::Hook(_) | Self::Step(_) => None,
+            Self::Anew(reissued) => Some(reissued.reissue_of),
         }
     }
 }
@@ -122,6 +149,9 @@ impl<'a> Batch<'a> {
             DeliveryEvent::StepQueued(order) => {
                 self.queued.push((id, recorded, Queued::Step(order)));
             }
+            DeliveryEvent::DeliveryReissued(reissued) => {
+                self.queued.push((id, recorded, Queued::Anew(reissued)));
+            }
             DeliveryEvent::StepRetried(_) => {
                 let state = self.states.entry(id).or_default();
                 state.state = DeliveryState::Pending.name();
@@ -155,12 +185,13 @@ async fn insert_queued(
     }
     sqlx::query(
         "insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, run_id, step_id,
-                                 trigger, form_id, response_id, created_at, next_try_at, state)
+                                 trigger, form_id, response_id, created_at, host,
+                                 reissue_of, next_try_at, state)
          select t.*, t.created_at, 'pending'
            from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[],
-                       $7::text[], $8::uuid[], $9::uuid[], $10::timestamptz[])
+                       $7::text[], $8::uuid[], $9::uuid[], $10::timestamptz[], $11::text[], $12::uuid[])
                 as t(delivery_id, firm_id, hook_id, occurrence_id, run_id, step_id, trigger,
-                     form_id, response_id, created_at)",
+                     form_id, response_id, created_at, host, reissue_of)",
     )
     .bind(queued.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(queued.iter().map(|(_, recorded, _)| recorded.context.firm_id).collect::<Vec<_>>())
@@ -172,6 +203,8 @@ async fn insert_queued(
     .bind(queued.iter().map(|(.., q)| q.about().1).collect::<Vec<_>>())
     .bind(queued.iter().map(|(.., q)| q.about().2).collect::<Vec<_>>())
     .bind(queued.iter().map(|(_, r, _)| r.context.recorded_at.get()).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.host()).collect::<Vec<_>>())
+    .bind(queued.iter().map(|(.., q)| q.reissue_of()).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -322,6 +355,8 @@ pub struct DeliveryRow {
     pub next_try_at: Option<DateTime<Utc>>,
     /// SHA-256 of what was sent, lower-case hex.
     pub body_sha256: Option<String>,
+    /// The delivery it was made anew from, if it was.
+    pub reissue_of: Option<Uuid>,
 }
 
 /// A try as it is read.
@@ -347,27 +382,6 @@ pub struct AttemptRow {
     pub late: bool,
 }
 
-/// The newest deliveries of a firm, newest first.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn list(
-    pool: &PgPool,
-    firm_id: Uuid,
-    limit: i64,
-) -> Result<Vec<DeliveryRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
-                created_at, next_try_at, body_sha256
-           from deliveries where firm_id = $1
-          order by created_at desc, delivery_id desc limit $2",
-    )
-    .bind(firm_id)
-    .bind(limit)
-    .fetch_all(pool)
-    .await
-}
-
 /// One delivery.
 ///
 /// # Errors
@@ -379,7 +393,7 @@ pub async fn find(
 ) -> Result<Option<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
-                created_at, next_try_at, body_sha256
+                created_at, next_try_at, body_sha256, reissue_of
            from deliveries where delivery_id = $1 and firm_id = $2",
     )
     .bind(delivery_id)

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-pub use lives::{HookLife, list_live, list_removed, list_warned};
+pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned};
 
 /// The writer.
 pub(crate) struct Hooks;

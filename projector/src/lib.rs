@@ -21,6 +21,7 @@ pub mod invites;
 pub mod keys;
 pub mod members;
 pub mod partials;
+pub mod pauses;
 pub mod people;
 pub mod quotas;
 pub mod rebuild;
@@ -50,5 +51,6 @@ pub fn tables() -> Vec<Box<dyn WithAppend>> {
         Box::new(people::People),
         Box::new(invites::Invites),
         Box::new(replays::Replays),
+        Box::new(pauses::Pauses),
     ]
 }

@@ -133,6 +133,25 @@ pub async fn find(pool: &PgPool, replay_id: Uuid) -> Result<Option<ReplayRow>, s
     .await
 }
 
+/// How many run, how many are held, and how many run and have queued nothing since then.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn under_way(
+    pool: &PgPool,
+    since: DateTime<Utc>,
+) -> Result<(i64, i64, i64), sqlx::Error> {
+    sqlx::query_as(
+        "select count(*) filter (where state = 'running'), count(*) filter (where state = 'paused'),
+                count(*) filter (where state = 'running'
+                                   and greatest(fed_until, requested_at) < $1)
+           from replays where state in ('running', 'paused')",
+    )
+    .bind(since)
+    .fetch_one(pool)
+    .await
+}
+
 /// How many of its deliveries came to what; `waiting` are those whose turn has not come.
 ///
 /// # Errors

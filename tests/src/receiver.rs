@@ -98,7 +98,12 @@ pub struct Receiver {
 impl Receiver {
     /// Listens on a free port of the loopback.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1").await
+    }
+
+    /// Listens on a free port of this address, which is a host of its own.
+    pub async fn start_at(host: &str) -> Self {
+        let listener = TcpListener::bind((host, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (count, held) = (watch::Sender::new(0), watch::Sender::new(false));
         let shared = Shared { script: Arc::default(), count, held };

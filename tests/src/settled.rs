@@ -12,7 +12,7 @@ const SETTLED: &str = "
 select not exists (select from outbox)
    and coalesce((select max(position) from events where aggregate_type = 'Occurrence'), 0)
        <= coalesce((select position from checkpoints where name = 'fan_out'), 0)
-   and (select count(*) from events where event_type = 'DeliveryQueued')
+   and (select count(*) from events where event_type in ('DeliveryQueued', 'DeliveryReissued'))
        = (select count(*) from deliveries where state <> 'pending')";
 
 /// Waits until everything has come to its end, in the outbox and in history; whether it did in time.

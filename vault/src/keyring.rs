@@ -75,6 +75,12 @@ impl Keyring {
         KEYRING.run(&self.pool).await
     }
 
+    /// Its database, and the migrations that this build knows of it.
+    #[must_use]
+    pub fn schema(&self) -> (&PgPool, &'static Migrator) {
+        (&self.pool, &KEYRING)
+    }
+
     /// Closes its connections.
     pub async fn close(&self) {
         self.pool.close().await;

@@ -5,12 +5,16 @@ pub mod history;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
+pub mod listing;
+pub mod pauses;
 pub mod readings;
+pub mod reissue;
 pub mod replays;
 pub mod secrets;
 pub(crate) mod steps;
 pub mod tokens;
 
+use domain::replay::REASON_MAX;
 use projector::firms;
 use uuid::Uuid;
 
@@ -25,4 +29,13 @@ async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
         Ok(Some(true) | None) => Error::Unauthorized,
         Err(error) => error.into(),
     }
+}
+
+/// Why an operator does something, as the log keeps it.
+fn reason(text: &str) -> Result<String, Error> {
+    let reason = text.trim();
+    if (1..=REASON_MAX).contains(&reason.chars().count()) {
+        return Ok(reason.to_owned());
+    }
+    Err(Error::invalid("`reason` must have 1 to 200 characters"))
 }

@@ -1,6 +1,7 @@
 //! Recording that somebody reads what a firm has to answer for: before anything is shown.
 
 use domain::context::Actor;
+use domain::pause::INSTALLATION;
 use domain::reading::{Look, ReadingEvent};
 use eventstore::NewEvent;
 use projector::firms;
@@ -19,7 +20,10 @@ pub async fn record(
     actor: Actor,
     look: Look,
 ) -> Result<(), Error> {
-    firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
+    // What concerns all firms is in a chain of its own.
+    if firm_id != INSTALLATION {
+        firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
+    }
     let context = service.context(firm_id, actor);
     let stream = service.entropy.id().to_string();
     let events = NewEvent::after(0, &stream, &context, [ReadingEvent::AuditRead(look)]);

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use domain::context::Actor;
 use domain::delivery::DeliveryState;
 use domain::replay::{
-    RATE_MAX, REASON_MAX, Replay, ReplayCommand, ReplayOrder, ReplayRejection, Selection, Skip,
-    skip,
+    RATE_MAX, Replay, ReplayCommand, ReplayOrder, ReplayRejection, Selection, Skip, skip,
 };
 use eventstore::CommandError;
 use projector::firms;
@@ -159,9 +158,7 @@ fn wanted(new: &NewReplay) -> Selection {
 }
 
 fn check(new: &NewReplay) -> Result<(), Error> {
-    if !(1..=REASON_MAX).contains(&new.reason.trim().chars().count()) {
-        return Err(Error::invalid("`reason` must have 1 to 200 characters"));
-    }
+    super::reason(&new.reason)?;
     if !(1..=RATE_MAX).contains(&new.rate_per_second) {
         return Err(Error::invalid("`rate_per_second` must be a whole number from 1 to 5000"));
     }

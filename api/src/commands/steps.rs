@@ -203,6 +203,7 @@ impl StepView {
                 DeliveryEvent::DeliveryQueued(_)
                 | DeliveryEvent::StepQueued(_)
                 | DeliveryEvent::StepRetried(_)
+                | DeliveryEvent::DeliveryReissued(_)
                 | DeliveryEvent::DeliveryReplayed(_) => {}
             }
         }

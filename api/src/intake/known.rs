@@ -67,7 +67,8 @@ impl Known {
                 | Event::Invite(_)
                 | Event::Response(_)
                 | Event::Reading(_)
-                | Event::Replay(_) => {}
+                | Event::Replay(_)
+                | Event::Pause(_) => {}
             }
         }
         known

@@ -1,15 +1,15 @@
 //! `/internal/v1/firms/{firm}/deliveries`: what was sent, and what came of it.
 
 use std::collections::HashMap;
+use std::slice;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use domain::as_of::AsOf;
 use domain::delivery::{Hop, Outcome};
 use domain::time::Timestamp;
 use projector::deliveries::{self, AttemptRow, DeliveryRow};
-use projector::{firms, subjects};
+use projector::subjects;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use vault::{Subject, answers};
@@ -17,22 +17,10 @@ use vault::{Subject, answers};
 use super::List;
 use super::caller::Reader;
 use super::path::{Firm, PathId};
-use crate::commands::as_of;
+use crate::commands::listing::{self, Asked};
+use crate::commands::{as_of, pauses};
 use crate::error::Error;
 use crate::service::Service;
-
-/// How many are listed when nothing is said.
-const LIMIT: i64 = 50;
-
-/// How many are listed at most.
-const LIMIT_MAX: i64 = 500;
-
-/// What of the list is asked for.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Page {
-    limit: Option<i64>,
-    as_of: Option<String>,
-}
 
 /// Up to when one is asked for.
 #[derive(Debug, Default, Deserialize)]
@@ -58,6 +46,12 @@ pub(super) struct Delivery {
     created_at: Timestamp,
     next_try_at: Option<Timestamp>,
     body_sha256: Option<String>,
+    /// Only of one that was made anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reissue_of: Option<Uuid>,
+    /// The pause that holds it, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<Uuid>,
     /// Only where one delivery is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<Vec<Attempt>>,
@@ -87,26 +81,28 @@ pub(super) async fn list(
     _: Reader,
     Firm(firm_id): Firm,
     State(service): State<Service>,
-    page: Result<Query<Page>, QueryRejection>,
+    asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Delivery>>, Error> {
-    let Query(page) = page.map_err(|_| Page::invalid())?;
-    let limit = page.limit().ok_or_else(Page::invalid)?;
-    let pool = service.store.pool();
-    firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
-    if let Some(text) = &page.as_of {
-        let as_of = as_of::read(&service, text).await?;
-        return list_then(&service, (firm_id, as_of), limit).await;
+    let Query(asked) = asked.map_err(|_| invalid())?;
+    if asked.as_of.is_some() {
+        return list_then(&service, firm_id, &asked).await;
     }
-    Ok(Json(List::of(deliveries::list(pool, firm_id, limit).await?)))
+    let page = listing::deliveries(&service, firm_id, &asked).await?;
+    let holding = pauses::holding(&service, firm_id, &page.rows).await?;
+    let held = |row: DeliveryRow| {
+        let paused = holding.get(&row.delivery_id).copied();
+        Delivery { paused, ..row.into() }
+    };
+    let next = page.next.map(|id| id.to_string());
+    Ok(Json(List { items: page.rows.into_iter().map(held).collect(), next }))
 }
 
 async fn list_then(
     service: &Service,
-    then: (Uuid, AsOf),
-    limit: i64,
+    firm_id: Uuid,
+    asked: &Asked,
 ) -> Result<Json<List<Delivery>>, Error> {
-    let limit = usize::try_from(limit).map_err(|_| Page::invalid())?;
-    let (rows, erased) = as_of::deliveries(service, then, limit).await?;
+    let (rows, erased) = listing::deliveries_then(service, firm_id, asked).await?;
     let shown = |row: DeliveryRow| {
         let erased = Some(erased.contains(&row.response_id));
         Delivery { erased, ..row.into() }
@@ -143,17 +139,18 @@ pub(super) async fn show(
         HashMap::new()
     };
     let attempts = Some(with_answers(attempts, answers));
-    Ok(Json(Delivery { attempts, erased, ..row.into() }))
+    let holding = match erased {
+        Some(_) => HashMap::new(),
+        None => pauses::holding(&service, firm_id, slice::from_ref(&row)).await?,
+    };
+    let paused = holding.get(&row.delivery_id).copied();
+    Ok(Json(Delivery { attempts, erased, paused, ..row.into() }))
 }
 
-impl Page {
-    fn limit(&self) -> Option<i64> {
-        Some(self.limit.unwrap_or(LIMIT)).filter(|limit| (1..=LIMIT_MAX).contains(limit))
-    }
-
-    fn invalid() -> Error {
-        Error::invalid("`limit` must be a whole number from 1 to 500")
-    }
+fn invalid() -> Error {
+    Error::invalid(
+        "the query may hold hook_id, trigger, state, since, until, after, limit (1 to 500), as_of",
+    )
 }
 
 /// What receivers said, as far as it can be read. To an erased response, nothing: its key is gone, or
@@ -210,6 +207,8 @@ impl From<DeliveryRow> for Delivery {
             created_at: row.created_at.into(),
             next_try_at: row.next_try_at.map(Timestamp::from),
             body_sha256: row.body_sha256,
+            reissue_of: row.reissue_of,
+            paused: None,
             attempts: None,
             erased: None,
         }
@@ -223,16 +222,6 @@ mod tests {
 
     fn at(second: u32) -> Timestamp {
         format!("2026-11-01T10:00:{second:02}Z").parse().unwrap()
-    }
-
-    #[test]
-    fn a_limit_is_50_and_500_at_most() {
-        let limit = |limit| Page { limit, as_of: None }.limit();
-        assert_eq!(limit(None), Some(50));
-        assert_eq!(limit(Some(500)), Some(500));
-        for wrong in [0, -1, 501] {
-            assert_eq!(limit(Some(wrong)), None);
-        }
     }
 
     #[test]
@@ -269,6 +258,7 @@ mod tests {
             created_at: at(0).get(),
             next_try_at: Some(at(9).get()),
             body_sha256: None,
+            reissue_of: None,
         };
         assert_eq!(
             serde_json::to_string(&Delivery::from(row)).unwrap(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use sqlx::{Connection, PgPool};
 
 use crate::error::Error;
-use crate::service::Service;
+use crate::service::{Sending, Service};
 
 /// Whoever asks waits no longer than this for the database.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -17,17 +17,21 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     ok: bool,
+    /// Only of a process that sends nothing: it serves all the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    paused: bool,
 }
 
 /// The process answers.
 pub(crate) async fn live() -> Json<Health> {
-    Json(Health { ok: true })
+    Json(Health { ok: true, paused: false })
 }
 
 /// The database answers too, and its time can be trusted.
 pub(super) async fn ready(State(service): State<Service>) -> Result<Json<Health>, Error> {
     answers(&service.health).await?;
-    service.clock.fault().map_or(Ok(Json(Health { ok: true })), |fault| Err(fault.into()))
+    let paused = service.sending == Sending::Held;
+    service.clock.fault().map_or(Ok(Json(Health { ok: true, paused })), |fault| Err(fault.into()))
 }
 
 async fn answers(pool: &PgPool) -> Result<(), Error> {

@@ -11,6 +11,8 @@ pub(crate) mod health;
 mod hooks;
 mod keys;
 mod path;
+mod pauses;
+mod reissue;
 mod replays;
 mod secrets;
 mod workflow_steps;
@@ -35,7 +37,8 @@ pub fn router(service: Service) -> Router {
         .route("/hooks", get(hooks::list))
         .route("/hooks/{id}/history", get(hooks::history))
         .route("/deliveries", get(deliveries::list))
-        .route("/deliveries/{id}", get(deliveries::show));
+        .route("/deliveries/{id}", get(deliveries::show))
+        .route("/deliveries/{id}/reissue", post(reissue::reissue));
     let steps = Router::new()
         .route("/", post(workflow_steps::queue))
         .route("/{run_id}/{step_id}", get(workflow_steps::show))
@@ -45,10 +48,14 @@ pub fn router(service: Service) -> Router {
         .route("/{id}", get(replays::show).delete(replays::stop))
         .route("/{id}/pause", post(replays::pause))
         .route("/{id}/resume", post(replays::resume));
+    let pauses = Router::new()
+        .route("/", get(pauses::list).post(pauses::pause))
+        .route("/{id}", delete(pauses::resume));
     let v1 = Router::new()
         .route("/activity", post(activity::report))
         .nest("/workflow-steps", steps)
         .nest("/replays", replays)
+        .nest("/pauses", pauses)
         .nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)

@@ -10,7 +10,7 @@ use crate::service::tests::nowhere;
 
 const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-const ROUTES: [(Method, &str); 12] = [
+const ROUTES: [(Method, &str); 16] = [
     (Method::POST, "/internal/v1/activity"),
     (Method::GET, "/internal/v1/firms/abc/keys"),
     (Method::POST, "/internal/v1/firms/abc/keys"),
@@ -23,6 +23,10 @@ const ROUTES: [(Method, &str); 12] = [
     (Method::GET, "/internal/v1/firms/abc/hooks/abc/history"),
     (Method::GET, "/internal/v1/firms/abc/deliveries"),
     (Method::GET, "/internal/v1/firms/abc/deliveries/abc"),
+    (Method::POST, "/internal/v1/firms/abc/deliveries/abc/reissue"),
+    (Method::GET, "/internal/v1/pauses"),
+    (Method::POST, "/internal/v1/pauses"),
+    (Method::DELETE, "/internal/v1/pauses/abc"),
 ];
 
 fn door() -> Router {

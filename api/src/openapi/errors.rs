@@ -51,7 +51,9 @@ fn when(error: &Error) -> &'static str {
         | Error::ResponseNotFound
         | Error::NotFailed
         | Error::ReplayNotFound
+        | Error::NotReissued(_)
         | Error::ReplayEnded
+        | Error::PauseNotFound
         | Error::BodyPurged
         | Error::ClockOff(_) => "The internal door answers so.",
     }

@@ -12,6 +12,7 @@ use crate::delivery::DeliveryEvent;
 use crate::event::Event;
 use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
+use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
 use crate::reading::ReadingEvent;
 use crate::replay::ReplayEvent;
@@ -66,11 +67,14 @@ actions! {
     HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
     HookRemoved = "hook_removed": "A subscription was removed.",
     WorkflowStepRetried = "workflow_step_retried": "A failed step was tried anew.",
+    DeliveryReissued = "delivery_reissued": "A delivery that had ended was made anew.",
     ReplayRequested = "replay_requested": "Deliveries that had ended are sent once more.",
     ReplayPaused = "replay_paused": "A replay was held.",
     ReplayResumed = "replay_resumed": "A replay goes on.",
     ReplayStopped = "replay_stopped": "A replay was ended by hand.",
     ReplayFinished = "replay_finished": "All of a replay was queued or skipped.",
+    DeliveriesPaused = "deliveries_paused": "Deliveries are held.",
+    DeliveriesResumed = "deliveries_resumed": "Deliveries that were held go on.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -171,6 +175,7 @@ impl Deed {
                 Some(Self::new(action, "reading", id).with(json!(look)))
             }
             Event::Replay(event) => Some(of_replay(id, event)),
+            Event::Pause(event) => Some(of_pause(id, event)),
             // What people do with forms and get by mail: history, and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
@@ -271,6 +276,15 @@ fn of_delivery(id: &str, event: &DeliveryEvent) -> Option<Deed> {
                 json!({"run_id": step.run_id, "step_id": step.step_id, "tries": retried.tries});
             Some(Deed::new(Action::WorkflowStepRetried, "delivery", id).with(evidence))
         }
+        DeliveryEvent::DeliveryReissued(reissued) => {
+            let evidence = json!({
+                "reissue_of": reissued.reissue_of, "request_id": reissued.request_id,
+                "hook_id": reissued.consignment.hook_id,
+                "occurrence_id": reissued.consignment.occurrence_id,
+            });
+            let deed = Deed::new(Action::DeliveryReissued, "delivery", id).with(evidence);
+            Some(deed.why(&reissued.reason))
+        }
         // What the service does by itself, by the rules: history has it.
         DeliveryEvent::DeliveryQueued(_)
         | DeliveryEvent::StepQueued(_)
@@ -296,6 +310,18 @@ fn of_replay(id: &str, event: &ReplayEvent) -> Deed {
             replay(Action::ReplayFinished).with(json!({"queued": queued, "skipped": skipped}))
         }
     }
+}
+
+fn of_pause(id: &str, event: &PauseEvent) -> Deed {
+    let (action, scope, reason) = match event {
+        PauseEvent::DeliveriesPaused { scope, reason } => {
+            (Action::DeliveriesPaused, scope, Some(reason))
+        }
+        PauseEvent::DeliveriesResumed { scope, reason } => {
+            (Action::DeliveriesResumed, scope, reason.as_ref())
+        }
+    };
+    Deed::new(action, "pause", id).with(json!({"scope": scope})).why(reason)
 }
 
 fn of_person(id: &str, event: &PersonEvent) -> Deed {

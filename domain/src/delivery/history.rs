@@ -96,6 +96,42 @@ pub struct Replayed {
     pub body: SentBody,
 }
 
+/// A delivery made anew by hand from one that has ended: with a body that is read anew, under an id of
+/// its own (ruling 31).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reissued {
+    /// The delivery that had ended.
+    pub reissue_of: Uuid,
+    /// Chosen by whoever asked: asked again, nothing is made again.
+    pub request_id: Uuid,
+    /// Why.
+    pub reason: String,
+    /// What is sent, to whom, as before.
+    pub consignment: Consignment,
+    /// The report it is about, if it is about one.
+    pub report_id: Option<Uuid>,
+    /// The booking it is about, if it is about one.
+    pub booking_id: Option<Uuid>,
+}
+
+/// Why a delivery is not made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotReissued {
+    /// It is a workflow step's: the workflow tries it anew.
+    #[error("only a subscription's delivery can be reissued")]
+    NoHook,
+    /// It has not ended: it is sent anyway.
+    #[error("this delivery has not ended")]
+    Pending,
+    /// Its subscription was removed.
+    #[error("the subscription of this delivery was removed")]
+    HookRemoved,
+    /// What it told of was erased.
+    #[error("what this delivery told of was erased")]
+    SourceErased,
+}
+
 /// Bytes that were frozen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

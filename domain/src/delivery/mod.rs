@@ -22,8 +22,8 @@ use crate::retry::Schedule;
 use crate::workflow::StepOrder;
 
 pub use history::{
-    Attempt, CancelCause, Consignment, DeliveryState, Hop, Late, Outcome, Replayed, Retried,
-    SentBody, UnknownCause,
+    Attempt, CancelCause, Consignment, DeliveryState, Hop, Late, NotReissued, Outcome, Reissued,
+    Replayed, Retried, SentBody, UnknownCause,
 };
 
 /// How long a claimed try belongs to the process that claimed it (contract: a server that stops
@@ -41,6 +41,8 @@ pub struct Delivery {
     /// The tries whose answers are in history.
     answered: BTreeSet<u32>,
     step: Option<StepOrder>,
+    /// What it sends, if it is a subscription's.
+    consignment: Option<Consignment>,
     body: Option<SentBody>,
 }
 
@@ -51,6 +53,8 @@ pub enum DeliveryCommand {
     Queue(Consignment),
     /// Queue a workflow step's.
     QueueStep(StepOrder),
+    /// Queue one that is made anew from another.
+    Reissue(Reissued),
     /// Try a workflow step's anew.
     RetryStep,
     /// Record a try.
@@ -77,6 +81,8 @@ pub enum DeliveryEvent {
     StepQueued(StepOrder),
     /// A workflow step's that had failed is tried anew.
     StepRetried(Retried),
+    /// It was made anew from one that had ended.
+    DeliveryReissued(Reissued),
     /// It had ended, and is sent once more.
     DeliveryReplayed(Replayed),
     /// A try was made.
@@ -92,6 +98,7 @@ domain_event!(DeliveryEvent {
     DeliveryQueued,
     StepQueued,
     StepRetried,
+    DeliveryReissued,
     DeliveryReplayed,
     DeliveryAttempted,
     DeliveryCancelled,
@@ -174,7 +181,15 @@ impl Delivery {
             (DeliveryCommand::QueueStep(order), None) => {
                 Ok(vec![DeliveryEvent::StepQueued(order.clone())])
             }
-            (DeliveryCommand::Queue(_) | DeliveryCommand::QueueStep(_), Some(_)) => Ok(Vec::new()),
+            (DeliveryCommand::Reissue(reissued), None) => {
+                Ok(vec![DeliveryEvent::DeliveryReissued(reissued.clone())])
+            }
+            (
+                DeliveryCommand::Queue(_)
+                | DeliveryCommand::QueueStep(_)
+                | DeliveryCommand::Reissue(_),
+                Some(_),
+            ) => Ok(Vec::new()),
             (DeliveryCommand::RetryStep, state) => self.retried(state),
             (DeliveryCommand::Record { attempt, withdrawn }, Some(DeliveryState::Pending)) => {
                 if attempt.number != self.tries + 1 {
@@ -216,6 +231,18 @@ impl Delivery {
         self.body.as_ref()
     }
 
+    /// What it sends again when it is made anew, if that can be (ruling 31).
+    ///
+    /// # Errors
+    /// [`NotReissued`] says why not.
+    pub fn reissue(&self) -> Result<&Consignment, NotReissued> {
+        match (&self.consignment, self.state) {
+            (None, _) => Err(NotReissued::NoHook),
+            (Some(_), None | Some(DeliveryState::Pending)) => Err(NotReissued::Pending),
+            (Some(consignment), Some(_)) => Ok(consignment),
+        }
+    }
+
     /// What it sends, if it is a workflow step's.
     #[must_use]
     pub const fn step(&self) -> Option<&StepOrder> {
@@ -243,9 +270,15 @@ impl Delivery {
         self.state
     }
 
+    fn begin(&mut self, consignment: &Consignment) {
+        self.state = Some(DeliveryState::Pending);
+        self.consignment = Some(consignment.clone());
+    }
+
     fn absorb(&mut self, event: &DeliveryEvent) {
         match event {
-            DeliveryEvent::DeliveryQueued(_) => self.state = Some(DeliveryState::Pending),
+            DeliveryEvent::DeliveryQueued(consignment) => self.begin(consignment),
+            DeliveryEvent::DeliveryReissued(reissued) => self.begin(&reissued.consignment),
             DeliveryEvent::StepQueued(order) => {
                 self.state = Some(DeliveryState::Pending);
                 self.step = Some(order.clone());

@@ -203,6 +203,41 @@ fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
 }
 
 #[test]
+fn what_has_ended_is_made_anew_once_per_request() {
+    let ended = |end: DeliveryEvent| {
+        let mut delivery = Delivery::default();
+        delivery.absorb(&queued());
+        delivery.absorb(&end);
+        delivery
+    };
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmSuspended };
+    for end in [attempted(1, Outcome::Delivered), attempted(1, Outcome::Failed), cancelled] {
+        let delivery = ended(end);
+        let reissued = Reissued {
+            reissue_of: Uuid::from_u128(5),
+            request_id: Uuid::from_u128(6),
+            reason: "the form was mended".into(),
+            consignment: delivery.reissue().unwrap().clone(),
+            report_id: None,
+            booking_id: None,
+        };
+        let anew = DeliveryEvent::DeliveryReissued(reissued.clone());
+        let again = DeliveryCommand::Reissue(reissued);
+        given(vec![]).when(again.clone()).then_expect_events(vec![anew.clone()]);
+        given(vec![anew.clone()]).when(again).then_expect_events(vec![]);
+        given(vec![anew])
+            .when(try_of(attempt(1, Outcome::Delivered)))
+            .then_expect_events(vec![attempted(1, Outcome::Delivered)]);
+    }
+    assert_eq!(ended(attempted(1, Outcome::Retry)).reissue(), Err(NotReissued::Pending));
+    let mut step = Delivery::default();
+    assert_eq!(step.reissue(), Err(NotReissued::NoHook));
+    step.absorb(&DeliveryEvent::StepQueued(order()));
+    step.absorb(&attempted(1, Outcome::Failed));
+    assert_eq!(step.reissue(), Err(NotReissued::NoHook));
+}
+
+#[test]
 fn of_a_replay_only_a_success_counts() {
     let replayed = |outcome| {
         let replay_id = Some(Uuid::from_u128(7));

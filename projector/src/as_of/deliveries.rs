@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use cqrs_es::Aggregate;
 use domain::as_of::AsOf;
-use domain::delivery::{Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryState};
+use domain::delivery::{Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryState, Reissued};
 use domain::event::Event;
 use domain::time::Timestamp;
 use eventstore::RecordedEvent;
@@ -110,14 +110,20 @@ fn fold(stream: &[RecordedEvent]) -> Option<DeliveryThen> {
 }
 
 fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
-    let (hook_id, step, trigger, form_id, response_id) = match &recorded.event {
-        Event::Delivery(DeliveryEvent::DeliveryQueued(of)) => {
+    let Event::Delivery(event) = &recorded.event else { return None };
+    let (hook_id, step, trigger, form_id, response_id) = match event {
+        DeliveryEvent::DeliveryQueued(of)
+        | DeliveryEvent::DeliveryReissued(Reissued { consignment: of, .. }) => {
             (Some(of.hook_id), None, of.trigger, of.form_id, of.response_id)
         }
-        Event::Delivery(DeliveryEvent::StepQueued(of)) => {
+        DeliveryEvent::StepQueued(of) => {
             (None, Some(of.step), of.trigger, of.form_id, of.response_id)
         }
         _ => return None,
+    };
+    let reissue_of = match event {
+        DeliveryEvent::DeliveryReissued(reissued) => Some(reissued.reissue_of),
+        _ => None,
     };
     let created_at = recorded.context.recorded_at.get();
     Some(DeliveryRow {
@@ -133,6 +139,7 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
         created_at,
         next_try_at: Some(created_at),
         body_sha256: None,
+        reissue_of,
     })
 }
 
@@ -141,6 +148,7 @@ impl DeliveryThen {
         match event {
             DeliveryEvent::DeliveryQueued(_)
             | DeliveryEvent::StepQueued(_)
+            | DeliveryEvent::DeliveryReissued(_)
             | DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::StepRetried(_) => self.row.next_try_at = Some(at.get()),
             DeliveryEvent::DeliveryCancelled { cause } => {

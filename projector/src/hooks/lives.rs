@@ -1,7 +1,7 @@
 //! What operators and auditors ask of subscriptions: those that are gone, and those about to go.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// A subscription's life.
@@ -92,5 +92,29 @@ pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, 
     )
     .bind(firm_id)
     .fetch_all(pool)
+    .await
+}
+
+/// The firm of a live subscription.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn firm_of_live(pool: &PgPool, hook_id: Uuid) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select firm_id from hooks where hook_id = $1 and removed_at is null")
+        .bind(hook_id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Whether a subscription lives.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_live(connection: &mut PgConnection, hook_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (select from hooks where hook_id = $1 and removed_at is null)",
+    )
+    .bind(hook_id)
+    .fetch_one(connection)
     .await
 }

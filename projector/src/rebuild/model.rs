@@ -16,6 +16,7 @@ use crate::forms::Forms;
 use crate::hooks::Hooks;
 use crate::keys::Keys;
 use crate::members::Members;
+use crate::pauses::Pauses;
 use crate::people::People;
 use crate::quotas;
 use crate::replays::Replays;
@@ -38,6 +39,8 @@ pub enum Model {
     Quotas,
     /// Who gets no mail.
     People,
+    /// What operators hold.
+    Pauses,
     /// Where each replay stands.
     Replays,
     /// Deliveries and their tries.
@@ -79,7 +82,7 @@ pub struct UnknownModel;
 
 impl Model {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Firms,
         Self::Members,
         Self::Forms,
@@ -87,6 +90,7 @@ impl Model {
         Self::Hooks,
         Self::Quotas,
         Self::People,
+        Self::Pauses,
         Self::Replays,
         Self::Deliveries,
         Self::AuditLog,
@@ -113,6 +117,7 @@ impl Model {
             | Self::Hooks
             | Self::Quotas
             | Self::People
+            | Self::Pauses
             | Self::Replays => None,
         }
     }
@@ -127,6 +132,7 @@ impl Model {
             Self::Hooks => const { &[Table::plain("hooks")] },
             Self::Quotas => const { &[Table::plain("quotas")] },
             Self::People => const { &[Table::plain("people")] },
+            Self::Pauses => const { &[Table::plain("pauses")] },
             Self::Replays => const { &[Table::beside("replays", &["fed_until"])] },
             Self::Deliveries => {
                 const { &[Table::beside("deliveries", &["purged"]), Table::plain("attempts")] }
@@ -151,6 +157,7 @@ impl Model {
             Self::Hooks => Hooks.after(connection, events).await,
             Self::Quotas => quotas::recount(connection, events, first_day).await,
             Self::People => People.after(connection, events).await,
+            Self::Pauses => Pauses.after(connection, events).await,
             Self::Replays => Replays.after(connection, events).await,
             Self::Deliveries => Ok(Deliveries.apply(connection, events).await?),
             Self::AuditLog => Ok(AuditLog.apply(connection, events).await?),

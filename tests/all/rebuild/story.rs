@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use api::commands::pauses::{self, Which};
+use api::commands::reissue::{NewReissue, reissue};
 use api::commands::replays::{self, NewReplay};
 use api::commands::{keys, readings, secrets};
 use axum::body::Body;
@@ -28,6 +30,7 @@ pub(super) async fn told() -> (World, Firm) {
     deliveries(&world, &firm, &receiver).await;
     steps(&world, &firm, &receiver).await;
     replayed(&world, &firm, &receiver).await;
+    held(&world, &firm).await;
     people(&world, &firm).await;
     ends(&world).await;
     world.pass(8 * DAY);
@@ -176,6 +179,23 @@ async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
             world.pass(Duration::from_secs(1));
         }
     }
+}
+
+/// What operators hold, and let go; and a delivery that they have made anew.
+async fn held(world: &World, firm: &Firm) {
+    let (service, operator) = (world.service(), Actor::Operator(Uuid::nil()));
+    let host = Which::Host("held.example.com".to_owned());
+    pauses::pause(service, &host, "drill", operator).await.unwrap();
+    let of_firm = pauses::pause(service, &Which::Firm(firm.id), "drill", operator).await.unwrap();
+    pauses::resume(service, of_firm.pause_id, None, operator).await.unwrap();
+    let ended =
+        "select delivery_id from deliveries where state = 'delivered' and hook_id is not null
+                  order by created_at desc limit 1";
+    let delivery_id = sqlx::query_scalar(ended).fetch_one(world.pool()).await.unwrap();
+    let (firm_id, request_id, reason) = (firm.id, world.id(), "drill".to_owned());
+    let new = NewReissue { firm_id, delivery_id, request_id, reason };
+    reissue(service, &new, operator).await.unwrap();
+    world.deliver().await;
 }
 
 /// A firm that is suspended and comes back, and one that closes.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Acknowledged;
 
 /// A rule, and the statement that counts what breaks it.
-const RULES: [(&str, &str); 15] = [
+const RULES: [(&str, &str); 16] = [
     (
         "a lane says of something that it is in flight which is not",
         "select count(*) from lanes l where running <> (
@@ -14,6 +14,7 @@ const RULES: [(&str, &str); 15] = [
     ),
     ("I1: an occurrence has no delivery for a subscription of its time", MISSING),
     ("I1: a delivery has no occurrence in its subscription's life", SURPLUS),
+    ("I1: what was made anew is of no delivery, or of another subscription's", STRAY_REISSUE),
     (
         "I3: tries are not 1, 2, 3, and so on, to eight at most",
         "select count(*) from (
@@ -110,6 +111,19 @@ const MISSING: &str =
 const SURPLUS: &str =
     expected_and_queued!("select * from queued except all select * from expected");
 
+/// What was made anew by hand is beside the one delivery per subscription, and names it.
+const STRAY_REISSUE: &str = "
+with made as (
+  select payload->'DeliveryReissued'->>'reissue_of' as of,
+         payload->'DeliveryReissued'->'consignment' as sent
+    from events where event_type = 'DeliveryReissued')
+select count(*) from made
+ where not exists (
+       select from events e where e.aggregate_type = 'Delivery' and e.aggregate_id = made.of
+          and e.sequence = 1
+          and coalesce(e.payload->'DeliveryQueued', e.payload->'DeliveryReissued'->'consignment')::jsonb
+              = made.sent::jsonb)";
+
 const AFTER_THE_END: &str = "
 select count(*) from (
   select sum(case when event_type = 'DeliveryCancelled' then 1
@@ -134,7 +148,7 @@ with last as (
 told as (
   select aggregate_id as delivery_id,
          case when event_type = 'DeliveryCancelled' or try->>'cancelled' is not null then 'cancelled'
-              when event_type = 'DeliveryQueued' or try->>'next_try_at' is not null then 'pending'
+              when event_type in ('DeliveryQueued', 'DeliveryReissued') or try->>'next_try_at' is not null then 'pending'
               when try->>'outcome' = 'delivered' then 'delivered'
               else 'failed' end as state
     from last)

@@ -1,0 +1,129 @@
+//! Listing deliveries: the same filters by the internal door and at the terminal.
+
+use std::collections::HashSet;
+
+use domain::delivery::DeliveryState;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use projector::deliveries::{self, DeliveryRow, Wanted};
+use projector::firms;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::commands::as_of;
+use crate::error::Error;
+use crate::service::Service;
+
+/// How many are listed when nothing is said.
+pub const LIMIT: i64 = 50;
+
+/// How many are listed at most.
+pub const LIMIT_MAX: i64 = 500;
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// Only this subscription's.
+    pub hook_id: Option<Uuid>,
+    /// Only this trigger's.
+    pub trigger: Option<String>,
+    /// Only those that stand so.
+    pub state: Option<DeliveryState>,
+    /// Only those queued then or later.
+    pub since: Option<Timestamp>,
+    /// Only those queued before.
+    pub until: Option<Timestamp>,
+    /// Only those after this one of the list.
+    pub after: Option<Uuid>,
+    /// How many; 50 unless it is said.
+    pub limit: Option<i64>,
+    /// As it was at this position or instant; with `limit` alone.
+    pub as_of: Option<String>,
+}
+
+/// A page, and where the next one begins, if there may be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The deliveries, newest first.
+    pub rows: Vec<DeliveryRow>,
+    /// The last of them.
+    pub next: Option<Uuid>,
+}
+
+/// A page of a firm's deliveries.
+///
+/// # Errors
+/// `firm_not_found`; `invalid_request`.
+pub async fn deliveries(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Page, Error> {
+    let wanted = wanted(service, firm_id, asked).await?;
+    let rows = deliveries::list(service.store.pool(), firm_id, &wanted).await?;
+    Ok(Page::of(rows, wanted.limit))
+}
+
+/// A firm's newest deliveries as they were, and which of their responses are erased by now.
+///
+/// # Errors
+/// `firm_not_found`; `invalid_request`.
+pub async fn deliveries_then(
+    service: &Service,
+    firm_id: Uuid,
+    asked: &Asked,
+) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
+    let alone = Asked { limit: asked.limit, as_of: asked.as_of.clone(), ..Asked::default() };
+    if *asked != alone {
+        return Err(Error::invalid("beside `as_of` there may be `limit`, and nothing else"));
+    }
+    let wanted = wanted(service, firm_id, asked).await?;
+    let as_of = as_of::read(service, asked.as_of.as_deref().unwrap_or_default()).await?;
+    let limit = usize::try_from(wanted.limit).unwrap_or_default();
+    as_of::deliveries(service, (firm_id, as_of), limit).await
+}
+
+/// A page of what a firm's workflow steps send.
+///
+/// # Errors
+/// `firm_not_found`; `invalid_request`.
+pub async fn steps(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Page, Error> {
+    let wanted = wanted(service, firm_id, asked).await?;
+    let rows = deliveries::list_steps(service.store.pool(), firm_id, &wanted).await?;
+    Ok(Page::of(rows, wanted.limit))
+}
+
+impl Page {
+    fn of(rows: Vec<DeliveryRow>, limit: i64) -> Self {
+        let full = i64::try_from(rows.len()) == Ok(limit);
+        let next = rows.last().filter(|_| full).map(|row| row.delivery_id);
+        Self { rows, next }
+    }
+}
+
+async fn wanted(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Wanted, Error> {
+    let pool = service.store.pool();
+    let limit = asked.limit.unwrap_or(LIMIT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Error::invalid("`limit` must be a whole number from 1 to 500"));
+    }
+    let trigger: Option<Trigger> = match &asked.trigger {
+        Some(key) => Some(key.parse().map_err(|_| Error::invalid("`trigger` is not one"))?),
+        None => None,
+    };
+    firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
+    let after = match asked.after {
+        Some(id) => {
+            let last = deliveries::find(pool, firm_id, id).await?;
+            let last = last.ok_or_else(|| Error::invalid("`after` is no delivery of this firm"))?;
+            Some((last.created_at, id))
+        }
+        None => None,
+    };
+    Ok(Wanted {
+        hook_id: asked.hook_id,
+        trigger,
+        state: asked.state,
+        since: asked.since.map(Timestamp::get),
+        until: asked.until.map(Timestamp::get),
+        after,
+        limit,
+    })
+}

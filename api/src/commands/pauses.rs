@@ -1,0 +1,144 @@
+//! Pauses: what operators hold, see and let go (architecture, section 4).
+
+use std::collections::HashMap;
+
+use domain::context::Actor;
+use domain::pause::{Held, Pause, PauseCommand, PauseRejection, Scope};
+use domain::target::host_of;
+use eventstore::CommandError;
+use projector::deliveries::{self, DeliveryRow};
+use projector::pauses::{self, PauseRow};
+use projector::{firms, hooks};
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::service::Service;
+
+/// What is to be held, as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// Everything.
+    All,
+    /// A firm's.
+    Firm(Uuid),
+    /// A subscription's.
+    Hook(Uuid),
+    /// What goes to a host.
+    Host(String),
+}
+
+/// Holds deliveries, from the next claim of any process on; what is held already stays as it is.
+///
+/// # Errors
+/// `invalid_request`; `firm_not_found`; `not_found` for a subscription that is not live.
+pub async fn pause(
+    service: &Service,
+    which: &Which,
+    reason: &str,
+    actor: Actor,
+) -> Result<PauseRow, Error> {
+    let reason = super::reason(reason)?;
+    let scope = scope(service, which).await?;
+    let pause_id = scope.pause_id();
+    execute(service, &scope.clone(), actor, PauseCommand::Pause { scope, reason }).await?;
+    pauses::find(service.store.pool(), pause_id).await?.ok_or(Error::PauseNotFound)
+}
+
+/// Lets go of what is held; it goes on where it was.
+///
+/// # Errors
+/// `pause_not_found`; `invalid_request`.
+pub async fn resume(
+    service: &Service,
+    pause_id: Uuid,
+    reason: Option<&str>,
+    actor: Actor,
+) -> Result<PauseRow, Error> {
+    let reason = reason.map(super::reason).transpose()?;
+    let row = pauses::find(service.store.pool(), pause_id).await?.ok_or(Error::PauseNotFound)?;
+    execute(service, &row.scope(), actor, PauseCommand::Resume { reason }).await?;
+    Ok(row)
+}
+
+/// The pause of what is asked for, on or not. A subscription needs no look-up: only its id counts.
+#[must_use]
+pub fn id_of(which: &Which) -> Option<Uuid> {
+    let scope = match which {
+        Which::All => Scope::All,
+        Which::Firm(firm_id) => Scope::Firm { firm_id: *firm_id },
+        Which::Hook(hook_id) => Scope::Hook { firm_id: Uuid::nil(), hook_id: *hook_id },
+        Which::Host(name) => Scope::host(name)?,
+    };
+    Some(scope.pause_id())
+}
+
+/// What is held now, longest first.
+///
+/// # Errors
+/// None but the database's.
+pub async fn list(service: &Service) -> Result<Vec<PauseRow>, Error> {
+    Ok(pauses::list(service.store.pool()).await?)
+}
+
+/// By which pause those of these deliveries are held that are.
+///
+/// # Errors
+/// None but the database's.
+pub async fn holding(
+    service: &Service,
+    firm_id: Uuid,
+    rows: &[DeliveryRow],
+) -> Result<HashMap<Uuid, Uuid>, Error> {
+    let pool = service.store.pool();
+    let pauses = pauses::list(pool).await?;
+    if pauses.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let pending = rows.iter().filter(|row| row.state == "pending");
+    let pending: Vec<Uuid> = pending.map(|row| row.delivery_id).collect();
+    let mut holding = HashMap::new();
+    for one in deliveries::destinations(pool, &pending).await? {
+        let host = one.host.or_else(|| one.target_url.as_deref().map(host_of));
+        let held = Held { firm_id, hook_id: one.hook_id, host: host.as_deref() };
+        if let Some(pause) = pauses.iter().find(|pause| pause.scope().holds(held)) {
+            holding.insert(one.delivery_id, pause.pause_id);
+        }
+    }
+    Ok(holding)
+}
+
+async fn scope(service: &Service, which: &Which) -> Result<Scope, Error> {
+    let pool = service.store.pool();
+    match which {
+        Which::All => Ok(Scope::All),
+        Which::Firm(firm_id) => {
+            firms::is_active(pool, *firm_id).await?.ok_or(Error::FirmNotFound)?;
+            Ok(Scope::Firm { firm_id: *firm_id })
+        }
+        Which::Hook(hook_id) => {
+            let firm_id = hooks::firm_of_live(pool, *hook_id).await?.ok_or(Error::NotFound)?;
+            Ok(Scope::Hook { firm_id, hook_id: *hook_id })
+        }
+        Which::Host(name) => {
+            Scope::host(name).ok_or_else(|| Error::invalid("`host` must be the name of a host"))
+        }
+    }
+}
+
+async fn execute(
+    service: &Service,
+    scope: &Scope,
+    actor: Actor,
+    command: PauseCommand,
+) -> Result<(), Error> {
+    let context = service.context(scope.chain(), actor);
+    let stream = scope.pause_id().to_string();
+    service.store.execute::<Pause>(&stream, command, &context).await.map_err(refused)
+}
+
+fn refused(error: CommandError<PauseRejection>) -> Error {
+    match error {
+        CommandError::Rejected(PauseRejection::NotPaused) => Error::PauseNotFound,
+        CommandError::Append(error) => error.into(),
+    }
+}

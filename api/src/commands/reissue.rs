@@ -1,0 +1,136 @@
+//! Reissuing: a delivery that has ended is made anew, under an id of its own and with a body that is
+//! read anew (ruling 31).
+
+use domain::context::Actor;
+use domain::delivery::{
+    Consignment, Delivery, DeliveryCommand, DeliveryEvent, NotReissued, Reissued,
+};
+use domain::event::Event;
+use domain::occurrence::{Happening, OccurrenceEvent, reissue_id};
+use eventstore::{AppendError, Appending, NewEvent, StreamName, load_many};
+use projector::firms::{self, Standing};
+use projector::{hooks, subjects};
+use uuid::Uuid;
+
+use super::reason;
+use crate::error::Error;
+use crate::service::Service;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewReissue {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The delivery that has ended.
+    pub delivery_id: Uuid,
+    /// Chosen by whoever asks: the same again makes nothing again.
+    pub request_id: Uuid,
+    /// Why.
+    pub reason: String,
+}
+
+/// Makes it anew; answers with the new delivery's id, the same for the same request.
+///
+/// # Errors
+/// `invalid_request`, `delivery_not_found`, `not_reissued`; `firm_inactive` (it is closed).
+pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Result<Uuid, Error> {
+    let reason = reason(&new.reason)?;
+    let delivery_id = reissue_id(new.delivery_id, new.request_id);
+    let mut appending = service.store.begin().await?;
+    let standing = firms::hold_open(appending.connection(), new.firm_id).await?;
+    let standing = standing.ok_or(Error::DeliveryNotFound)?;
+    let events = told(service, &mut appending, "Delivery", delivery_id).await?;
+    if !events.is_empty() {
+        appending.leave().await?;
+        return Ok(delivery_id);
+    }
+    let consignment = ended(service, &mut appending, new).await?;
+    if standing == Standing::Closed {
+        return Err(Error::FirmInactive);
+    }
+    check(&mut appending, new.firm_id, &consignment).await?;
+    let happening = happening(service, &mut appending, consignment.occurrence_id).await?;
+    let reissued = Reissued {
+        reissue_of: new.delivery_id,
+        request_id: new.request_id,
+        reason,
+        consignment,
+        report_id: happening.report_id,
+        booking_id: happening.booking_id,
+    };
+    let queued = Delivery::default().decide(&DeliveryCommand::Reissue(reissued));
+    let context = service.context(new.firm_id, actor);
+    let stream = delivery_id.to_string();
+    let queued = NewEvent::after(0, &stream, &context, queued.unwrap_or_default());
+    // Of two at once with one request the later finds its place taken.
+    appending.append_new(queued).await?;
+    appending.commit().await?;
+    Ok(delivery_id)
+}
+
+/// What a delivery of this firm sent that has ended.
+async fn ended(
+    service: &Service,
+    appending: &mut Appending<'_>,
+    new: &NewReissue,
+) -> Result<Consignment, Error> {
+    let events = told(service, appending, "Delivery", new.delivery_id).await?;
+    let of_firm = events.first().is_some_and(|(firm_id, _)| *firm_id == new.firm_id);
+    if !of_firm {
+        return Err(Error::DeliveryNotFound);
+    }
+    let mut delivery = Delivery::default();
+    for (_, event) in events {
+        if let Ok(event) = DeliveryEvent::try_from(event) {
+            cqrs_es::Aggregate::apply(&mut delivery, event);
+        }
+    }
+    Ok(delivery.reissue().map_err(Error::NotReissued)?.clone())
+}
+
+/// Whether there is somebody to send it to, and something to send. Both may end a moment later: then
+/// it is cancelled, like any other.
+async fn check(
+    appending: &mut Appending<'_>,
+    firm_id: Uuid,
+    consignment: &Consignment,
+) -> Result<(), Error> {
+    let connection = appending.connection();
+    if !hooks::is_live(connection, consignment.hook_id).await? {
+        return Err(Error::NotReissued(NotReissued::HookRemoved));
+    }
+    let response = [(firm_id, consignment.response_id)];
+    if !subjects::erased(connection, &response).await?.is_empty() {
+        return Err(Error::NotReissued(NotReissued::SourceErased));
+    }
+    Ok(())
+}
+
+/// What happened, as the log has it: the outbox, which knew, has forgotten it.
+async fn happening(
+    service: &Service,
+    appending: &mut Appending<'_>,
+    occurrence_id: Uuid,
+) -> Result<Happening, Error> {
+    let events = told(service, appending, "Occurrence", occurrence_id).await?;
+    match events.into_iter().next() {
+        Some((_, Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)))) => {
+            Ok(happening)
+        }
+        _ => Err(Error::Internal(format!("occurrence {occurrence_id} is not in the log"))),
+    }
+}
+
+/// A stream's events, each with its firm.
+async fn told(
+    service: &Service,
+    appending: &mut Appending<'_>,
+    aggregate_type: &'static str,
+    id: Uuid,
+) -> Result<Vec<(Uuid, Event)>, Error> {
+    let stream = StreamName { aggregate_type, aggregate_id: id.to_string() };
+    let upcasters = service.store.upcasters();
+    let events = load_many(appending.connection(), &upcasters, &[stream]).await;
+    let events = events.map_err(AppendError::from)?;
+    Ok(events.into_iter().map(|event| (event.context.firm_id, event.event)).collect())
+}

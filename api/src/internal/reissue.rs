@@ -1,0 +1,42 @@
+//! `/internal/v1/firms/{firm}/deliveries/{id}/reissue`: making anew what has ended.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::caller::Operator;
+use super::path::{Firm, PathId};
+use crate::body::{self, Limit, json};
+use crate::commands::reissue::{self, NewReissue};
+use crate::error::Error;
+use crate::service::Service;
+
+/// What was made anew.
+#[derive(Debug, Serialize)]
+pub(super) struct Reissue {
+    /// The new delivery.
+    id: Uuid,
+    reissue_of: Uuid,
+    request_id: Uuid,
+}
+
+/// Makes one anew; the same request again is answered in the same way.
+pub(super) async fn reissue(
+    caller: Operator,
+    Firm(firm_id): Firm,
+    delivery_id: PathId,
+    State(service): State<Service>,
+    request: Request,
+) -> Result<(StatusCode, Json<Reissue>), Error> {
+    let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
+    let (parts, body) = request.into_parts();
+    let mut fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let reason = fields.string("reason")?;
+    let request_id = fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.id());
+    fields.end()?;
+    let new = NewReissue { firm_id, delivery_id, request_id, reason };
+    let id = reissue::reissue(&service, &new, caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(Reissue { id, reissue_of: delivery_id, request_id })))
+}

@@ -1,0 +1,147 @@
+//! `doctor`: looks at an installation, and says what is wrong and what to do. It changes no schema and
+//! starts nothing. Exit code 0: nothing is wrong; 1: something is; 2: it could not look.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Args;
+use deliverer::checkup as queue;
+use domain::checkup::{Finding, Verdict};
+use eventstore::{Clock, checkup, connect};
+use projector::{firms, pauses, replays};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use uuid::Uuid;
+use vault::{Keyring, SystemEntropy, secrets};
+
+use crate::args::Json;
+use crate::operate::print;
+use crate::wiring::{Databases, Place, SERVICE};
+
+/// Who follows the log.
+const FOLLOWERS: [&str; 4] = ["deliveries", "audit_log", "fan_out", "erase"];
+
+/// What has not moved for so long does not move.
+const STANDSTILL: TimeDelta = TimeDelta::minutes(5);
+
+/// Connections: it looks at one thing after the other.
+const CONNECTIONS: u32 = 2;
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    json: Json,
+}
+
+pub(crate) async fn run(place: &Place, Doctor { json }: Doctor) -> anyhow::Result<ExitCode> {
+    let findings = look(place).await.context("it could not be looked at")?;
+    print(json, findings.iter().map(told).collect(), &["verdict", "check", "says", "do"]);
+    let wrong = findings.iter().any(|finding| finding.verdict == Verdict::Wrong);
+    Ok(ExitCode::from(u8::from(wrong)))
+}
+
+fn told(finding: &Finding) -> Value {
+    json!({
+        "check": finding.check, "verdict": finding.verdict.name(), "says": finding.says,
+        "do": finding.advice,
+    })
+}
+
+async fn look(place: &Place) -> anyhow::Result<Vec<Finding>> {
+    let databases = Databases::open(place, SERVICE).await?;
+    let wrapping = place.wrapping_key()?;
+    databases.require().await?;
+    let pool = connect(databases.main.clone(), CONNECTIONS);
+    let keyring = Keyring::new(connect(databases.keyring.clone(), CONNECTIONS), wrapping);
+    let (keys, known) = keyring.schema();
+    let mut findings = vec![
+        Finding::server(checkup::server_version(&pool).await?),
+        Finding::schema("schema", checkup::main_migrations(&pool).await?),
+        Finding::schema("keyring_schema", checkup::migrations(keys, known).await?),
+    ];
+    // What is not there cannot be asked.
+    if findings.iter().all(|finding| finding.verdict == Verdict::Fine) {
+        findings.extend(look_inside(place, &pool, &keyring).await?);
+    }
+    pool.close().await;
+    keyring.close().await;
+    databases.stop().await?;
+    Ok(findings)
+}
+
+async fn look_inside(
+    place: &Place,
+    pool: &PgPool,
+    keyring: &Keyring,
+) -> anyhow::Result<Vec<Finding>> {
+    let clock = Clock::of_database(pool).await?;
+    let now = clock.now().get();
+    let mut findings = keys(pool, keyring).await;
+    findings.push(Finding::clock(clock.fault()));
+    findings.push(Finding::fence(checkup::oldest_writer(pool).await?));
+    for name in FOLLOWERS {
+        let (behind, oldest) = checkup::unread(pool, name).await?;
+        findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));
+    }
+    findings.extend(queued(pool, now).await?);
+    findings.push(paused(pool).await?);
+    let (running, held, stalled) = replays::under_way(pool, now - STANDSTILL).await?;
+    findings.push(Finding::replays(running, held, stalled));
+    findings.push(checkpoints(place, now)?);
+    findings.push(missing_secrets(pool, keyring).await?);
+    Ok(findings)
+}
+
+/// Whether these keys are those that this main database was used with.
+async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
+    let wrapping = keyring.check_wrapping_key(&SystemEntropy).await.err();
+    let identity = match keyring.identity(&SystemEntropy).await {
+        Ok(identity) => identity.check(pool).await.err(),
+        Err(error) => Some(error),
+    };
+    vec![
+        Finding::key("wrapping_key", wrapping.map(|error| error.to_string())),
+        Finding::key("identity_key", identity.map(|error| error.to_string())),
+    ]
+}
+
+async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 4]> {
+    let found = queue::queue(pool, now, now - STANDSTILL).await?;
+    let (live, dead) = queue::rows(pool).await?;
+    let oldest = found.oldest_due_at.map(|at| since(now, at));
+    Ok([
+        Finding::backlog((found.queued, found.due_lanes), oldest),
+        Finding::stuck(found.stuck_lanes),
+        Finding::leases(found.ended_leases),
+        Finding::bloat(live, dead),
+    ])
+}
+
+async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
+    let held = pauses::list(pool).await?;
+    let held: Vec<String> =
+        held.iter().map(|pause| format!("{} ({})", pause.scope(), pause.reason)).collect();
+    Ok(Finding::pauses(&held))
+}
+
+fn checkpoints(place: &Place, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let checkpoints = place.notary().checkpoints;
+    let last = checkpoints.last()?;
+    let age = last.map(|signed| since(now, signed.checkpoint.at.get()));
+    Ok(Finding::checkpoints(checkpoints.is_writable(), age))
+}
+
+async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {
+    let firms = firms::list(pool).await?;
+    let open: Vec<Uuid> =
+        firms.iter().filter(|firm| firm.status != "closed").map(|firm| firm.firm_id).collect();
+    let mut connection = pool.acquire().await?;
+    let found = secrets::read(&mut connection, keyring.wrapping(), &open).await?;
+    Ok(Finding::secrets(open.len() - found.len()))
+}
+
+fn since(now: DateTime<Utc>, at: DateTime<Utc>) -> Duration {
+    (now - at).to_std().unwrap_or_default()
+}

@@ -1,0 +1,79 @@
+//! `lanes list`: what waits where, and why.
+
+use clap::{Args, Subcommand};
+use deliverer::lane_list::{self, LaneRow, Wanted};
+use domain::pause::{Held, Scope};
+use domain::time::Timestamp;
+use projector::pauses::{self, PauseRow};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::args::Json;
+use crate::operate::print;
+use crate::wiring::{self, Place};
+
+/// What is asked of lanes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lanes {
+    /// Those that have work, longest due first.
+    List(List),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only this firm's.
+    #[arg(long)]
+    firm: Option<Uuid>,
+    /// Only those to this host.
+    #[arg(long)]
+    host: Option<String>,
+    /// How many.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    limit: i64,
+    #[command(flatten)]
+    json: Json,
+}
+
+pub(crate) async fn run(place: &Place, Lanes::List(list): Lanes) -> anyhow::Result<()> {
+    let host = list.host.as_deref().map(host).transpose()?;
+    let system = wiring::open(place).await?;
+    let wanted = Wanted { firm_id: list.firm, host, limit: list.limit };
+    let rows = lane_list::list(system.pool(), system.service.clock.now().get(), &wanted).await?;
+    let pauses = pauses::list(system.pool()).await?;
+    let items = rows.iter().map(|row| told(row, &pauses)).collect();
+    let fields =
+        ["lane_id", "firm_id", "host", "due_at", "waiting", "in_flight", "state", "paused"];
+    print(list.json, items, &fields);
+    system.stop().await
+}
+
+fn host(name: &str) -> anyhow::Result<String> {
+    match Scope::host(name) {
+        Some(Scope::Host { host }) => Ok(host),
+        _ => anyhow::bail!("--host: that is no host"),
+    }
+}
+
+fn told(row: &LaneRow, pauses: &[PauseRow]) -> Value {
+    let hook_id = (row.kind == "hook").then_some(row.lane_id);
+    let held = Held { firm_id: row.firm_id, hook_id, host: Some(&row.host) };
+    let pause = pauses.iter().find(|pause| pause.scope().holds(held));
+    json!({
+        "lane_id": row.lane_id, "firm_id": row.firm_id, "kind": row.kind, "host": row.host,
+        "due_at": Timestamp::from(row.due_at), "waiting": row.waiting, "in_flight": row.in_flight,
+        "oldest_due_at": row.oldest_due_at.map(Timestamp::from),
+        "state": state(row, pause.is_some()), "cause": row.cancel_cause,
+        "suspended_at": row.suspended_at.map(Timestamp::from),
+        "paused": pause.map(|pause| pause.pause_id), "reason": pause.map(|pause| &pause.reason),
+    })
+}
+
+/// What keeps it from being sent, the strongest first.
+const fn state(row: &LaneRow, paused: bool) -> &'static str {
+    match (&row.cancel_cause, &row.suspended_at, paused) {
+        (Some(_), _, _) => "closed",
+        (None, Some(_), _) => "suspended",
+        (None, None, true) => "paused",
+        (None, None, false) => "open",
+    }
+}

@@ -1,0 +1,40 @@
+//! `reissue`: makes a delivery that has ended anew (ruling 31).
+
+use api::commands::reissue::{self, NewReissue};
+use clap::Args;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::args::Json;
+use crate::operate::{OPERATOR, print, refused};
+use crate::wiring::{self, Place};
+
+/// What is made anew, and why.
+#[derive(Debug, Args)]
+pub(crate) struct Reissue {
+    /// The firm.
+    #[arg(long)]
+    firm: Uuid,
+    /// The delivery that has ended.
+    delivery: Uuid,
+    /// Why; kept in the log.
+    #[arg(long)]
+    reason: String,
+    /// An id of your own: the same again makes nothing again.
+    #[arg(long)]
+    request_id: Option<Uuid>,
+    #[command(flatten)]
+    json: Json,
+}
+
+pub(crate) async fn run(place: &Place, asked: Reissue) -> anyhow::Result<()> {
+    let system = wiring::open(place).await?;
+    let service = &system.service;
+    let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
+    let (firm_id, delivery_id, reason) = (asked.firm, asked.delivery, asked.reason);
+    let new = NewReissue { firm_id, delivery_id, request_id, reason };
+    let id = reissue::reissue(service, &new, OPERATOR).await.map_err(refused)?;
+    let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
+    print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);
+    system.stop().await
+}

@@ -1,0 +1,46 @@
+//! What is made anew by hand: queued in the transaction of the command, in its subscription's lane
+//! (ruling 31). Its body is read when its first try is claimed, like any other's.
+
+use domain::delivery::Reissued;
+use domain::retry::Schedule;
+use eventstore::{AppendError, RecordedEvent};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::lanes;
+
+/// Queues it; its lane is locked. Of a subscription that is being removed it is cancelled.
+pub(crate) async fn queue(
+    connection: &mut PgConnection,
+    recorded: &RecordedEvent,
+    Reissued { consignment, report_id, booking_id, .. }: &Reissued,
+) -> Result<(), AppendError> {
+    let now = recorded.context.recorded_at.get();
+    sqlx::query(
+        "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                             response_id, report_id, booking_id, position, due_at, sequence,
+                             tries_max)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    )
+    .bind(stream_id(recorded)?)
+    .bind(consignment.hook_id)
+    .bind(recorded.context.firm_id)
+    .bind(consignment.occurrence_id)
+    .bind(consignment.trigger.key())
+    .bind(consignment.form_id)
+    .bind(consignment.response_id)
+    .bind(report_id)
+    .bind(booking_id)
+    .bind(recorded.position)
+    .bind(now)
+    .bind(recorded.sequence)
+    .bind(Schedule::RestHook.tries().cast_signed())
+    .execute(&mut *connection)
+    .await?;
+    Ok(lanes::wake(connection, &[consignment.hook_id], now).await?)
+}
+
+fn stream_id(recorded: &RecordedEvent) -> Result<Uuid, AppendError> {
+    let id = &recorded.aggregate_id;
+    id.parse().map_err(|_| AppendError::Unreadable(id.clone()))
+}

@@ -1,0 +1,338 @@
+//! What `doctor` makes of figures: each judgement is a pure function that says what is so, and what to
+//! do about it. Nothing here is a limit of the service: these are the points at which somebody should
+//! look.
+
+use std::time::Duration;
+
+use crate::clock::ClockFault;
+
+/// The oldest PostgreSQL that has what the statements use, as the server counts.
+pub const POSTGRES_MIN: i32 = 140_000;
+
+/// Our own transactions stay under 100 ms: what writes for so long is a neighbour.
+const WRITES_FOR: Duration = Duration::from_secs(60);
+
+/// A follower that is a minute behind does not run, or is stopped by an event it cannot read.
+const BEHIND_FOR: Duration = Duration::from_secs(60);
+
+/// What is due is sent within seconds, unless limits hold it up.
+const DUE_FOR: Duration = Duration::from_secs(300);
+
+/// Checkpoints are signed each hour.
+const SIGNED_WITHIN: Duration = Duration::from_secs(2 * 3_600);
+
+/// Dead rows of the queue that are worth a word, beside so many times more than there are live ones.
+const DEAD_ROWS: (i64, i64) = (100_000, 5);
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Fine,
+    /// Somebody wants it so, and should know that it is.
+    Notice,
+    /// Something is wrong.
+    Wrong,
+}
+
+/// What one check found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: &'static str,
+    /// How much it matters.
+    pub verdict: Verdict,
+    /// What is so.
+    pub says: String,
+    /// What to do, if anything is to be done.
+    pub advice: Option<&'static str>,
+}
+
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Notice => "notice",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+impl Finding {
+    const fn fine(check: &'static str, says: String) -> Self {
+        Self { check, verdict: Verdict::Fine, says, advice: None }
+    }
+
+    const fn notice(check: &'static str, says: String, advice: &'static str) -> Self {
+        Self { check, verdict: Verdict::Notice, says, advice: Some(advice) }
+    }
+
+    const fn wrong(check: &'static str, says: String, advice: &'static str) -> Self {
+        Self { check, verdict: Verdict::Wrong, says, advice: Some(advice) }
+    }
+
+    /// The database server, by its version's number.
+    #[must_use]
+    pub fn server(version: i32) -> Self {
+        let says = format!("PostgreSQL {}.{}", version / 10_000, version % 10_000);
+        if version >= POSTGRES_MIN {
+            return Self::fine("server", says);
+        }
+        Self::wrong("server", says, "move to PostgreSQL 14 or newer")
+    }
+
+    /// A schema: migrations that are missing, and migrations that this build does not know.
+    #[must_use]
+    pub fn schema(check: &'static str, (missing, unknown): (usize, usize)) -> Self {
+        match (missing, unknown) {
+            (0, 0) => Self::fine(check, "at this version's".into()),
+            (_, 0) => Self::wrong(
+                check,
+                format!("{missing} migrations are missing"),
+                "run `firmforms migrate`, or start `serve` of this version",
+            ),
+            (_, _) => Self::wrong(
+                check,
+                format!("{unknown} migrations are of a newer version"),
+                "run the newer version of firmforms",
+            ),
+        }
+    }
+
+    /// A key, if it is the right one.
+    #[must_use]
+    pub fn key(check: &'static str, refused: Option<String>) -> Self {
+        match refused {
+            None => Self::fine(check, "the right one".into()),
+            Some(why) => Self::wrong(
+                check,
+                why,
+                "use the wrapping key and the keyring this main database was used with",
+            ),
+        }
+    }
+
+    /// The clocks.
+    #[must_use]
+    pub fn clock(fault: Option<ClockFault>) -> Self {
+        match fault {
+            None => Self::fine("clock", "the database's and this machine's agree".into()),
+            Some(fault) => Self::wrong("clock", fault.to_string(), "set the clocks right (NTP)"),
+        }
+    }
+
+    /// The longest writing transaction of the whole server: followers wait for it.
+    #[must_use]
+    pub fn fence(oldest: Option<(Duration, String)>) -> Self {
+        match oldest {
+            Some((age, who)) if age > WRITES_FOR => Self::wrong(
+                "fence",
+                format!("a transaction of {who} has been writing for {}", spoken(age)),
+                "end that transaction: fan-out, history and audit log wait for it",
+            ),
+            _ => Self::fine("fence", "no transaction writes for long".into()),
+        }
+    }
+
+    /// A follower of the log: how many events it has not read, and since when the oldest waits.
+    #[must_use]
+    pub fn follower(check: &'static str, behind: i64, oldest: Option<Duration>) -> Self {
+        match oldest {
+            Some(age) if age > BEHIND_FOR => Self::wrong(
+                check,
+                format!("{behind} events behind, the oldest by {}", spoken(age)),
+                "is `serve` running in this role? its log says if an event cannot be read",
+            ),
+            _ => Self::fine(check, format!("{behind} events behind")),
+        }
+    }
+
+    /// What is due and not held: how many lanes, and since when the first is.
+    #[must_use]
+    pub fn backlog((queued, due_lanes): (i64, i64), oldest: Option<Duration>) -> Self {
+        let depth = format!("{queued} deliveries are queued, {due_lanes} lanes are due");
+        match oldest {
+            Some(age) if age > DUE_FOR => Self::wrong(
+                "backlog",
+                format!("{depth}, the first for {}", spoken(age)),
+                "is a deliverer running? `firmforms lanes list` says where it waits",
+            ),
+            _ => Self::fine("backlog", depth),
+        }
+    }
+
+    /// Lanes that have work and will not wake.
+    #[must_use]
+    pub fn stuck(lanes: i64) -> Self {
+        if lanes == 0 {
+            return Self::fine("lanes", "all lanes with work will wake".into());
+        }
+        Self::wrong(
+            "lanes",
+            format!("{lanes} lanes have work and no due time"),
+            "this is a defect: report it; any new delivery to such a subscription wakes its lane",
+        )
+    }
+
+    /// Leases that ended long ago, in lanes that are not held.
+    #[must_use]
+    pub fn leases(ended: i64) -> Self {
+        if ended == 0 {
+            return Self::fine("leases", "none is over".into());
+        }
+        Self::wrong(
+            "leases",
+            format!("{ended} leases ended more than five minutes ago"),
+            "start a deliverer: it sends those tries again",
+        )
+    }
+
+    /// What operators hold.
+    #[must_use]
+    pub fn pauses(held: &[String]) -> Self {
+        if held.is_empty() {
+            return Self::fine("pauses", "nothing is paused".into());
+        }
+        let says = format!("paused: {}", held.join("; "));
+        Self::notice("pauses", says, "`firmforms deliveries resume` when it may go on")
+    }
+
+    /// Replays: those that run, those that are held, and those that run and do not get on.
+    #[must_use]
+    pub fn replays(running: i64, paused: i64, stalled: i64) -> Self {
+        let says = format!("{running} run, {paused} are held");
+        match (running + paused, stalled) {
+            (_, 1..) => Self::wrong(
+                "replays",
+                format!("{says}, {stalled} do not get on"),
+                "is a deliverer running, and not with --paused?",
+            ),
+            (0, _) => Self::fine("replays", "none is under way".into()),
+            (_, _) => Self::notice("replays", says, "`firmforms replay show` says how they go"),
+        }
+    }
+
+    /// Live and dead rows of the queue's table.
+    #[must_use]
+    pub fn bloat(live: i64, dead: i64) -> Self {
+        let says = format!("{live} live rows, {dead} dead");
+        let (many, times) = DEAD_ROWS;
+        if dead < many || dead < live.saturating_mul(times) {
+            return Self::fine("outbox", says);
+        }
+        Self::wrong("outbox", says, "let autovacuum run: a long transaction or slot may hold it up")
+    }
+
+    /// The folder of signed checkpoints: whether it can be written to, and how old the last one is.
+    #[must_use]
+    pub fn checkpoints(writable: bool, age: Option<Duration>) -> Self {
+        match (writable, age) {
+            (false, _) => Self::wrong(
+                "checkpoints",
+                "their folder cannot be written to".into(),
+                "let the service's account write to it, or set --checkpoints-dir",
+            ),
+            (true, None) => Self::notice(
+                "checkpoints",
+                "none has been signed".into(),
+                "`firmforms audit checkpoint` signs one; `serve` does each hour",
+            ),
+            (true, Some(age)) if age > SIGNED_WITHIN => Self::wrong(
+                "checkpoints",
+                format!("the last was signed {} ago", spoken(age)),
+                "is a projector running, with this --checkpoints-dir?",
+            ),
+            (true, Some(age)) => {
+                Self::fine("checkpoints", format!("the last was signed {} ago", spoken(age)))
+            }
+        }
+    }
+
+    /// Firms whose signing secret is missing or cannot be read.
+    #[must_use]
+    pub fn secrets(missing: usize) -> Self {
+        if missing == 0 {
+            return Self::fine("secrets", "every firm has a signing secret".into());
+        }
+        Self::wrong(
+            "secrets",
+            format!("{missing} firms have no signing secret that can be read"),
+            "`firmforms secrets rotate` makes a new one; nothing is sent unsigned",
+        )
+    }
+}
+
+/// A time as people say it.
+fn spoken(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn each_figure_is_judged_at_its_border() {
+        use Verdict::{Fine, Notice, Wrong};
+        let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
+        for (finding, verdict) in [
+            (Finding::server(140_000), Fine),
+            (Finding::server(130_022), Wrong),
+            (Finding::schema("schema", (0, 0)), Fine),
+            (Finding::schema("schema", (1, 0)), Wrong),
+            (Finding::schema("schema", (0, 1)), Wrong),
+            (Finding::key("keyring", None), Fine),
+            (Finding::key("keyring", Some("another key".into())), Wrong),
+            (Finding::clock(None), Fine),
+            (Finding::clock(Some(ClockFault::Apart { seconds: 31 })), Wrong),
+            (Finding::fence(None), Fine),
+            (Finding::fence(writer(60)), Fine),
+            (Finding::fence(writer(61)), Wrong),
+            (Finding::follower("deliveries", 0, None), Fine),
+            (Finding::follower("deliveries", 9, seconds(60)), Fine),
+            (Finding::follower("deliveries", 9, seconds(61)), Wrong),
+            (Finding::backlog((0, 0), None), Fine),
+            (Finding::backlog((9, 1), seconds(300)), Fine),
+            (Finding::backlog((9, 1), seconds(301)), Wrong),
+            (Finding::stuck(0), Fine),
+            (Finding::stuck(1), Wrong),
+            (Finding::leases(0), Fine),
+            (Finding::leases(1), Wrong),
+            (Finding::pauses(&[]), Fine),
+            (Finding::pauses(&["everything (maintenance)".into()]), Notice),
+            (Finding::replays(0, 0, 0), Fine),
+            (Finding::replays(1, 0, 0), Notice),
+            (Finding::replays(0, 1, 0), Notice),
+            (Finding::replays(1, 0, 1), Wrong),
+            (Finding::bloat(0, 99_999), Fine),
+            (Finding::bloat(30_000, 100_000), Fine),
+            (Finding::bloat(20_000, 100_000), Wrong),
+            (Finding::checkpoints(true, seconds(7_200)), Fine),
+            (Finding::checkpoints(true, seconds(7_201)), Wrong),
+            (Finding::checkpoints(true, None), Notice),
+            (Finding::checkpoints(false, seconds(1)), Wrong),
+            (Finding::secrets(0), Fine),
+            (Finding::secrets(1), Wrong),
+        ] {
+            assert_eq!(finding.verdict, verdict, "{finding:?}");
+            assert_eq!(finding.advice.is_some(), verdict != Fine, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_said_in_the_unit_people_use() {
+        let said = [119, 120, 7_199, 7_200, 172_799, 172_800].map(Duration::from_secs).map(spoken);
+        assert_eq!(said, ["119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
+    }
+}

@@ -1,0 +1,285 @@
+//! Pauses: an operator holds deliveries, of all firms, of one, of one subscription or to one host. What
+//! is queued waits and does not age; what was claimed before is still sent. One stream per scope, so
+//! that nothing is paused twice, and one end ends it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{aggregate, domain_event};
+use crate::occurrence::id_of_rule;
+use crate::target::host_of;
+
+/// The firm in whose chain what concerns all firms is written: none has this id.
+pub const INSTALLATION: Uuid = Uuid::nil();
+
+/// What is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// A firm's, workflow steps too.
+    Firm {
+        /// It.
+        firm_id: Uuid,
+    },
+    /// A subscription's.
+    Hook {
+        /// Its firm.
+        firm_id: Uuid,
+        /// It.
+        hook_id: Uuid,
+    },
+    /// What goes to a host, of all firms.
+    Host {
+        /// It, as [`host_of`] writes it.
+        host: String,
+    },
+}
+
+/// A delivery, as far as pauses ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held<'a> {
+    /// Its firm.
+    pub firm_id: Uuid,
+    /// Its subscription; none of a workflow step's.
+    pub hook_id: Option<Uuid>,
+    /// The host it goes to, if that is known.
+    pub host: Option<&'a str>,
+}
+
+impl Scope {
+    /// A host, however its name is written; none if it is no host.
+    #[must_use]
+    pub fn host(name: &str) -> Option<Self> {
+        let url = url::Url::parse(&format!("https://{name}/")).ok()?;
+        let plain = url.username().is_empty() && url.password().is_none() && url.port().is_none();
+        let whole = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+        (plain && whole).then(|| Self::Host { host: host_of(url.as_str()) })
+    }
+
+    /// The id of its pause: the same each time it is paused.
+    #[must_use]
+    pub fn pause_id(&self) -> Uuid {
+        id_of_rule(&match self {
+            Self::All => "pause|all".to_owned(),
+            Self::Firm { firm_id } => format!("pause|firm|{firm_id}"),
+            Self::Hook { hook_id, .. } => format!("pause|hook|{hook_id}"),
+            Self::Host { host } => format!("pause|host|{host}"),
+        })
+    }
+
+    /// In whose chain it is written.
+    #[must_use]
+    pub const fn chain(&self) -> Uuid {
+        match self {
+            Self::Firm { firm_id } | Self::Hook { firm_id, .. } => *firm_id,
+            Self::All | Self::Host { .. } => INSTALLATION,
+        }
+    }
+
+    /// The word for what it is.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Firm { .. } => "firm",
+            Self::Hook { .. } => "hook",
+            Self::Host { .. } => "host",
+        }
+    }
+
+    /// Whether it holds this delivery.
+    #[must_use]
+    pub fn holds(&self, held: Held<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Firm { firm_id } => held.firm_id == *firm_id,
+            Self::Hook { hook_id, .. } => held.hook_id == Some(*hook_id),
+            Self::Host { host } => held.host == Some(host),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("everything"),
+            Self::Firm { firm_id } => write!(f, "firm {firm_id}"),
+            Self::Hook { hook_id, .. } => write!(f, "subscription {hook_id}"),
+            Self::Host { host } => write!(f, "host {host}"),
+        }
+    }
+}
+
+/// One stream per scope.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    held: Option<Scope>,
+}
+
+/// What can be asked of a pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PauseCommand {
+    /// Hold.
+    Pause {
+        /// What.
+        scope: Scope,
+        /// Why.
+        reason: String,
+    },
+    /// Go on.
+    Resume {
+        /// Why, if that is said.
+        reason: Option<String>,
+    },
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum PauseEvent {
+    /// Deliveries are held.
+    DeliveriesPaused {
+        /// Which.
+        scope: Scope,
+        /// Why.
+        reason: String,
+    },
+    /// They go on.
+    DeliveriesResumed {
+        /// Which.
+        scope: Scope,
+        /// Why, if that was said.
+        reason: Option<String>,
+    },
+}
+
+domain_event!(PauseEvent { DeliveriesPaused, DeliveriesResumed });
+aggregate!(Pause, PauseCommand, PauseEvent, PauseRejection);
+
+/// Why a command on a pause was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PauseRejection {
+    /// Nothing is held by it.
+    #[error("nothing is paused by this")]
+    NotPaused,
+}
+
+impl Pause {
+    /// Decides what a command leads to; what is held already is not held again.
+    ///
+    /// # Errors
+    /// [`PauseRejection`]: there is nothing to end.
+    pub fn decide(&self, command: &PauseCommand) -> Result<Vec<PauseEvent>, PauseRejection> {
+        match (command, &self.held) {
+            (PauseCommand::Pause { .. }, Some(_)) => Ok(Vec::new()),
+            (PauseCommand::Pause { scope, reason }, None) => {
+                let (scope, reason) = (scope.clone(), reason.clone());
+                Ok(vec![PauseEvent::DeliveriesPaused { scope, reason }])
+            }
+            (PauseCommand::Resume { .. }, None) => Err(PauseRejection::NotPaused),
+            (PauseCommand::Resume { reason }, Some(scope)) => {
+                let (scope, reason) = (scope.clone(), reason.clone());
+                Ok(vec![PauseEvent::DeliveriesResumed { scope, reason }])
+            }
+        }
+    }
+
+    fn absorb(&mut self, event: &PauseEvent) {
+        self.held = match event {
+            PauseEvent::DeliveriesPaused { scope, .. } => Some(scope.clone()),
+            PauseEvent::DeliveriesResumed { .. } => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cqrs_es::test::TestFramework;
+    use serde_json::json;
+
+    const FIRM: Uuid = Uuid::from_u128(1);
+    const HOOK: Uuid = Uuid::from_u128(2);
+
+    fn scopes() -> [Scope; 4] {
+        let host = Scope::host("hooks.example").unwrap();
+        [
+            Scope::All,
+            Scope::Firm { firm_id: FIRM },
+            Scope::Hook { firm_id: FIRM, hook_id: HOOK },
+            host,
+        ]
+    }
+
+    #[test]
+    fn it_is_held_once_and_ended_once_and_can_be_held_again() {
+        let given = |events: Vec<PauseEvent>| TestFramework::<Pause>::with(()).given(events);
+        for scope in scopes() {
+            let reason = || "the receiver asked for it".to_owned();
+            let pause = PauseCommand::Pause { scope: scope.clone(), reason: reason() };
+            let paused = PauseEvent::DeliveriesPaused { scope: scope.clone(), reason: reason() };
+            let resume = PauseCommand::Resume { reason: None };
+            let resumed = PauseEvent::DeliveriesResumed { scope, reason: None };
+            given(vec![]).when(resume.clone()).then_expect_error(PauseRejection::NotPaused);
+            given(vec![]).when(pause.clone()).then_expect_events(vec![paused.clone()]);
+            given(vec![paused.clone()]).when(pause.clone()).then_expect_events(vec![]);
+            given(vec![paused.clone()])
+                .when(resume.clone())
+                .then_expect_events(vec![resumed.clone()]);
+            let over = vec![paused.clone(), resumed];
+            given(over.clone()).when(resume).then_expect_error(PauseRejection::NotPaused);
+            given(over).when(pause).then_expect_events(vec![paused]);
+        }
+    }
+
+    #[test]
+    fn each_scope_holds_what_is_in_it_and_nothing_else() {
+        let of = |firm, hook, host| Held { firm_id: Uuid::from_u128(firm), hook_id: hook, host };
+        let inside = of(1, Some(HOOK), Some("hooks.example"));
+        let step = of(1, None, Some("hooks.example"));
+        let stranger = of(9, Some(Uuid::from_u128(3)), Some("other.example"));
+        let held = |one| scopes().map(|scope| scope.holds(one));
+        assert_eq!(held(inside), [true; 4]);
+        assert_eq!(held(step), [true, true, false, true]);
+        assert_eq!(held(stranger), [true, false, false, false]);
+        assert_eq!(held(of(9, None, None)), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_host_is_one_however_it_is_written() {
+        let host = |name| Scope::host(name).map(|scope| scope.to_string());
+        for name in ["hooks.example", "HOOKS.example", "hooks.example."] {
+            assert_eq!(host(name).as_deref(), Some("host hooks.example"));
+        }
+        assert_eq!(host("bücher.example").as_deref(), Some("host xn--bcher-kva.example"));
+        assert_eq!(host("[::1]").as_deref(), Some("host [::1]"));
+        for wrong in ["", "a/b", "a:8443", "a@b", "a b", "a?b", "a#b", "https://a"] {
+            assert_eq!(host(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_concerns_all_firms_is_in_no_firms_chain() {
+        assert_eq!(scopes().map(|scope| scope.chain()), [INSTALLATION, FIRM, FIRM, INSTALLATION]);
+    }
+
+    /// The shape is a promise.
+    #[test]
+    fn a_pause_is_stored_like_this() {
+        let stored = serde_json::to_value(PauseEvent::DeliveriesPaused {
+            scope: Scope::Hook { firm_id: FIRM, hook_id: HOOK },
+            reason: "why".into(),
+        });
+        assert_eq!(
+            stored.unwrap(),
+            json!({"DeliveriesPaused": {
+                "scope": {"kind": "hook", "firm_id": FIRM, "hook_id": HOOK}, "reason": "why"}})
+        );
+        let everything = serde_json::to_value(Scope::All).unwrap();
+        assert_eq!(everything, json!({"kind": "all"}));
+    }
+}

@@ -1,0 +1,98 @@
+//! Figures of the server and of the log, for `doctor`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgPool;
+use sqlx::migrate::Migrator;
+
+/// The version of the server, as it counts: 150018 is 15.18.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn server_version(pool: &PgPool) -> Result<i32, sqlx::Error> {
+    sqlx::query_scalar("select current_setting('server_version_num')::int").fetch_one(pool).await
+}
+
+/// How many migrations a database is missing, and how many it has that are not known.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn migrations(pool: &PgPool, known: &Migrator) -> Result<(usize, usize), sqlx::Error> {
+    let begun: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+        .fetch_one(pool)
+        .await?;
+    let done: Vec<i64> = if begun {
+        sqlx::query_scalar("select version from _sqlx_migrations where success")
+            .fetch_all(pool)
+            .await?
+    } else {
+        Vec::new()
+    };
+    let done: BTreeSet<i64> = done.into_iter().collect();
+    let known: BTreeSet<i64> = known.iter().map(|migration| migration.version).collect();
+    Ok((known.difference(&done).count(), done.difference(&known).count()))
+}
+
+/// The same of the main database and this build.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Error> {
+    migrations(pool, &crate::pool::MAIN).await
+}
+
+/// The oldest transaction of the whole server that has written, and whose it is.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn oldest_writer(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
+    let writer: Option<(f64, String)> = sqlx::query_as(
+        "select extract(epoch from clock_timestamp() - began)::float8, who
+           from (select xact_start as began,
+                        coalesce(nullif(application_name, ''), usename, 'a process')
+                        || ' (pid ' || pid || ')' as who
+                   from pg_stat_activity where backend_xid is not null
+                 union all
+                 select prepared, 'prepared transaction ' || gid from pg_prepared_xacts) w
+          order by began limit 1",
+    )
+    .fetch_optional(pool)
+    .await?;
+    let age = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    Ok(writer.map(|(seconds, who)| (age(seconds), who)))
+}
+
+/// Events a follower counts at most: more is more than anybody reads.
+const COUNTED: i64 = 100_000;
+
+/// Statements that count what a follower has not read, and when the first of it was recorded.
+macro_rules! behind {
+    ($condition:literal) => {
+        concat!(
+            "select count(*), min(recorded_at) from (
+                 select recorded_at from events
+                  where ",
+            $condition,
+            "   and position > coalesce((select position from checkpoints where name = $1), 0)
+                  order by position limit $2) unread"
+        )
+    };
+}
+
+/// What a follower has not read: how many events, and when the first was recorded.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn unread(
+    pool: &PgPool,
+    follower: &str,
+) -> Result<(i64, Option<DateTime<Utc>>), sqlx::Error> {
+    let statement = match follower {
+        "fan_out" => behind!("aggregate_type = 'Occurrence'"),
+        "erase" => behind!("aggregate_type = 'Response'"),
+        _ => behind!("true"),
+    };
+    sqlx::query_as(statement).bind(follower).bind(COUNTED).fetch_one(pool).await
+}

@@ -1,0 +1,132 @@
+//! What operators hold now (see [`domain::pause`]). The claim reads the table in its own statement.
+
+use chrono::{DateTime, Utc};
+use domain::event::Event;
+use domain::pause::{PauseEvent, Scope};
+use eventstore::{AppendError, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// The writer.
+pub(crate) struct Pauses;
+
+impl WithAppend for Pauses {
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            for recorded in events {
+                match &recorded.event {
+                    Event::Pause(PauseEvent::DeliveriesPaused { scope, reason }) => {
+                        hold(connection, (scope, reason), recorded).await?;
+                    }
+                    Event::Pause(PauseEvent::DeliveriesResumed { scope, .. }) => {
+                        release(connection, scope.pause_id()).await?;
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn hold(
+    connection: &mut PgConnection,
+    (scope, reason): (&Scope, &str),
+    recorded: &RecordedEvent,
+) -> Result<(), sqlx::Error> {
+    let (firm_id, hook_id, host) = match scope {
+        Scope::All => (None, None, None),
+        Scope::Firm { firm_id } => (Some(firm_id), None, None),
+        Scope::Hook { firm_id, hook_id } => (Some(firm_id), Some(hook_id), None),
+        Scope::Host { host } => (None, None, Some(host)),
+    };
+    sqlx::query(
+        "insert into pauses (pause_id, kind, firm_id, hook_id, host, reason, actor, paused_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(scope.pause_id())
+    .bind(scope.kind())
+    .bind(firm_id)
+    .bind(hook_id)
+    .bind(host)
+    .bind(reason)
+    .bind(recorded.context.actor.to_string())
+    .bind(recorded.context.recorded_at.get())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn release(connection: &mut PgConnection, pause_id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("delete from pauses where pause_id = $1")
+        .bind(pause_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// A pause as it is read.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct PauseRow {
+    /// Its id: the scope's.
+    pub pause_id: Uuid,
+    /// `all`, `firm`, `hook` or `host`.
+    pub kind: String,
+    /// The firm, or the subscription's.
+    pub firm_id: Option<Uuid>,
+    /// The subscription.
+    pub hook_id: Option<Uuid>,
+    /// The host.
+    pub host: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// Who, as the log writes it.
+    pub actor: String,
+    /// Since when.
+    pub paused_at: DateTime<Utc>,
+}
+
+impl PauseRow {
+    /// What is held.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match (self.firm_id, self.hook_id, &self.host) {
+            (_, _, Some(host)) => Scope::Host { host: host.clone() },
+            (Some(firm_id), Some(hook_id), None) => Scope::Hook { firm_id, hook_id },
+            (Some(firm_id), None, None) => Scope::Firm { firm_id },
+            (None, _, None) => Scope::All,
+        }
+    }
+}
+
+/// What is held now, longest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(pool: &PgPool) -> Result<Vec<PauseRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select pause_id, kind, firm_id, hook_id, host, reason, actor, paused_at from pauses
+          order by paused_at, pause_id",
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A pause that is on.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find(pool: &PgPool, pause_id: Uuid) -> Result<Option<PauseRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select pause_id, kind, firm_id, hook_id, host, reason, actor, paused_at from pauses
+          where pause_id = $1",
+    )
+    .bind(pause_id)
+    .fetch_optional(pool)
+    .await
+}

@@ -1,0 +1,135 @@
+//! `doctor` at the terminal: what is wrong in an installation is found, and named.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::commands::pauses::{self, Which};
+use domain::context::Actor;
+use serde_json::Value;
+use sqlx::{Connection, Executor};
+use tests::{TestDatabase, World, cluster_with};
+
+use crate::process::firmforms;
+
+/// The exit code, and each check's verdict.
+async fn doctor(database: &TestDatabase) -> (i32, BTreeMap<String, String>) {
+    let output = firmforms(database).args(["doctor", "--json"]).output().await.unwrap();
+    let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let word = |finding: &Value, what: &str| finding[what].as_str().unwrap().to_owned();
+    let verdicts = found.iter().map(|one| (word(one, "check"), word(one, "verdict")));
+    (output.status.code().unwrap(), verdicts.collect())
+}
+
+/// What is not fine.
+async fn found(database: &TestDatabase) -> (i32, Vec<String>) {
+    let (code, verdicts) = doctor(database).await;
+    let wanting = verdicts.into_iter().filter(|(_, verdict)| verdict != "fine");
+    (code, wanting.map(|(check, verdict)| format!("{check}: {verdict}")).collect())
+}
+
+const UNSIGNED: &str = "checkpoints: notice";
+
+#[tokio::test]
+async fn an_installation_that_is_well_has_nothing_wrong() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    world.firm().await;
+    world.deliver().await;
+    let (code, verdicts) = doctor(&world.database).await;
+    assert_eq!((code, verdicts.len()), (0, 19), "{verdicts:?}");
+    assert_eq!(found(&world.database).await, (0, vec![UNSIGNED.to_owned()]));
+    assert!(
+        firmforms(&world.database).args(["audit", "checkpoint"]).status().await.unwrap().success()
+    );
+    assert_eq!(found(&world.database).await, (0, vec![]));
+    let pause = pauses::pause(world.service(), &Which::All, "maintenance", Actor::System).await;
+    pause.unwrap();
+    world.project().await;
+    assert_eq!(found(&world.database).await, (0, vec!["pauses: notice".to_owned()]));
+}
+
+#[tokio::test]
+async fn what_stands_still_is_found() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let firm = world.firm().await;
+    world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
+    world.submit(&firm).await;
+    world.deliver().await;
+    let break_it = async |statement: &'static str| {
+        world.pool().execute(statement).await.unwrap();
+        let (code, mut found) = found(&world.database).await;
+        found.retain(|one| one != UNSIGNED);
+        assert_eq!(code, 1, "{statement}");
+        found
+    };
+    let old = "update lanes set due_at = due_at - interval '1 day'";
+    assert_eq!(break_it(old).await, ["backlog: wrong"]);
+    assert_eq!(break_it("update lanes set due_at = null").await, ["lanes: wrong"]);
+    let lease = "update lanes set due_at = now() + interval '1 day';
+                 update outbox set leased_at = now(), lease = 1, due_at = now() - interval '1 day'";
+    assert_eq!(break_it(lease).await, ["leases: wrong"]);
+    let held = "update lanes set paused_at = now(); delete from webhook_secrets";
+    assert_eq!(break_it(held).await, ["secrets: wrong"]);
+    let replay = "insert into replays (replay_id, firm_id, state, reason, force, rate_per_second,
+                      selected, requested_at, sequence)
+                  values (gen_random_uuid(), gen_random_uuid(), 'running', 'a', false, 1, 1,
+                          now() - interval '1 day', 1)";
+    assert_eq!(break_it(replay).await, ["replays: wrong", "secrets: wrong"]);
+    let follower = "set session_replication_role = replica;
+                    update events set recorded_at = now() - interval '1 day';
+                    update checkpoints set position = 0 where name in ('deliveries', 'fan_out');
+                    reset session_replication_role";
+    let followers = ["deliveries: wrong", "fan_out: wrong"];
+    assert_eq!(break_it(follower).await[..2], followers);
+}
+
+#[tokio::test]
+async fn another_key_a_newer_schema_and_an_older_one_are_found() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    world.firm().await;
+    world.deliver().await;
+    let mut command = firmforms(&world.database);
+    let command = command.env("FIRMFORMS_WRAPPING_KEY", "08".repeat(32));
+    let output = command.args(["doctor", "--json"]).output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("wrapping_key") && said.contains("the keyring this main database"));
+    for (statement, wrong) in [
+        ("update _sqlx_migrations set version = 999 where version = 11", "newer version"),
+        ("delete from _sqlx_migrations where version = 999", "1 migrations are missing"),
+    ] {
+        world.pool().execute(statement).await.unwrap();
+        let output = firmforms(&world.database).args(["doctor", "--json"]).output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(wrong), "{said}");
+        let left: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+        assert!(left >= 10, "it migrates nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_cannot_be_looked_at() {
+    let database = TestDatabase::new().await;
+    let mut away = database;
+    away.main = away.main.socket("/nowhere").port(1);
+    let output = firmforms(&away).args(["doctor"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// A neighbour on the same server: in a cluster of its own, since the fence sees all of it.
+#[tokio::test]
+async fn a_transaction_that_writes_for_long_is_found() {
+    let cluster = cluster_with(&[]).await;
+    let world = World::real_time(cluster.database().await).await;
+    let mut neighbour = sqlx::PgConnection::connect_with(&world.database.main).await.unwrap();
+    neighbour.execute("begin; select pg_current_xact_id()").await.unwrap();
+    let (age, who) = eventstore::checkup::oldest_writer(world.pool()).await.unwrap().unwrap();
+    assert!(age < Duration::from_secs(60) && who.contains("pid"), "{who}");
+    neighbour.execute("rollback").await.unwrap();
+    assert_eq!(eventstore::checkup::oldest_writer(world.pool()).await.unwrap(), None);
+}
