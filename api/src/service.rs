@@ -21,6 +21,9 @@ use crate::public::WrongKeys;
 pub struct Service {
     /// The log, and the pool of the main database.
     pub store: Store,
+    /// Connections for who calls with a key: each sees the firm of the key that was presented on it,
+    /// and no other.
+    pub readers: PgPool,
     /// Connections for health alone: callers who wait for theirs do not make the service look dead
     /// (case E16).
     pub health: PgPool,
@@ -122,6 +125,7 @@ pub(crate) mod tests {
             patience: inviter::Patience::default(),
         };
         Service {
+            readers: store.pool().clone(),
             health: store.pool().clone(),
             store,
             keyring,

@@ -14,12 +14,10 @@ use crate::error::AuditError;
 /// Heads read at a time.
 const HEADS: i64 = 5_000;
 
-/// A transaction that reads, and sees the database as it was when it began. It draws no transaction
-/// id, so it holds up no fence.
+/// A snapshot of the log and its proof. The tables are locked before it first looks: a rebuilt one that is
+/// swapped in later has no rows of that moment.
 pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-    let mut transaction = pool.begin().await?;
-    transaction.execute("set transaction isolation level repeatable read, read only").await?;
-    // Before it first looks: a rebuilt table that is swapped in later has no rows of that moment.
+    let mut transaction = proof::snapshot(pool).await?;
     transaction.execute("lock table audit_log, audit_heads, seals in access share mode").await?;
     Ok(transaction)
 }

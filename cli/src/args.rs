@@ -15,6 +15,8 @@ use crate::generate::MadeUp;
 use crate::keyring::Keyring;
 use crate::projections::Projections;
 use crate::replays::Replay;
+use crate::roles::Migrate;
+use crate::verify::Verify;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
@@ -62,7 +64,7 @@ pub(crate) enum Command {
     /// Run the service.
     Serve(Box<Serve>),
     /// Bring the databases to this version's schema.
-    Migrate,
+    Migrate(Migrate),
     /// Take in product activity: CloudEvents, one per line.
     Ingest(Ingest),
     /// Make product activity up, the same for the same arguments: CloudEvents, one per line.
@@ -108,6 +110,9 @@ pub(crate) enum Command {
     /// Look at an installation, and say what is wrong and what to do. Exit code 0: nothing is wrong;
     /// 1: something is; 2: it could not look.
     Doctor(crate::doctor::Doctor),
+    /// Prove from the log that nothing was missed, doubled or lost.
+    #[command(subcommand)]
+    Verify(Verify),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(Openapi),
 }
@@ -119,7 +124,7 @@ impl Command {
         match self {
             Self::Serve(_) => "info",
             Self::Demo(_)
-            | Self::Migrate
+            | Self::Migrate(_)
             | Self::Ingest(_)
             | Self::Generate(_)
             | Self::Firms(_)
@@ -136,6 +141,7 @@ impl Command {
             | Self::Workflows(_)
             | Self::Audit(_)
             | Self::Projections(_)
+            | Self::Verify(_)
             | Self::Openapi(_) => "warn",
         }
     }

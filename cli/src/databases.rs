@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use auditor::{Checkpoints, Keys, Notary};
 use cluster::Cluster;
-use eventstore::may_pass;
+use eventstore::{connect, may_pass};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor};
+use sqlx::{ConnectOptions, Connection, Executor, PgPool};
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::args::Place;
@@ -130,6 +130,40 @@ impl Databases {
     #[must_use]
     pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
         Self { main, keyring, cluster: None }
+    }
+}
+
+/// The main database alone, to be looked at: as it is, without the keyring, by one connection. Nothing is
+/// migrated and nothing is written, so that whoever may only read can look.
+pub(crate) struct Looking {
+    /// The connection.
+    pub(crate) pool: PgPool,
+    cluster: Option<Cluster>,
+}
+
+impl Looking {
+    /// Opens it.
+    pub(crate) async fn at(place: &Place) -> anyhow::Result<Self> {
+        let (main, cluster) = match &place.database_url {
+            Some(main) => (main.parse().context("DATABASE_URL")?, None),
+            None => {
+                let databases = Databases::private(place, SERVICE).await?;
+                (databases.main, databases.cluster)
+            }
+        };
+        let away = |error| anyhow!("the main database does not answer: {error}");
+        reach(&main).await.map_err(away)?;
+        let quiet = connect(main.disable_statement_logging(), 1);
+        Ok(Self { pool: quiet, cluster })
+    }
+
+    /// Lets go of it.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        self.pool.close().await;
+        match self.cluster {
+            Some(cluster) => Ok(cluster.stop().await?),
+            None => Ok(()),
+        }
     }
 }
 

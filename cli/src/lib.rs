@@ -19,9 +19,11 @@ mod pauses;
 mod projections;
 mod reissue;
 mod replays;
+pub mod roles;
 pub mod serve;
 mod setup;
 mod telemetry;
+mod verify;
 pub mod wiring;
 
 use std::ffi::OsString;
@@ -64,6 +66,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             fail(&error);
             ExitCode::from(2)
         })),
+        Command::Verify(command) => Ok(verify::run(place, command).await),
         command => run_plain(place, command).await.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -76,10 +79,14 @@ async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
             projections::run(place, command).await;
             Ok(())
         }
+        Command::Verify(command) => {
+            verify::run(place, command).await;
+            Ok(())
+        }
         Command::Hooks(command) => audit::hooks(place, command).await,
         Command::Demo(demo) => demo::run(place, &demo).await,
         Command::Serve(serve) => serve::run(place, &serve).await,
-        Command::Migrate => operate::migrate(place).await,
+        Command::Migrate(migrate) => roles::migrate(place, &migrate).await,
         Command::Ingest(ingest) => ingest::run(place, &ingest).await,
         Command::Generate(generate) => generate::run(&generate),
         Command::Firms(command) => operate::firms(place, &command).await,

@@ -20,12 +20,6 @@ use crate::wiring::{self, Place, System};
 /// Who the command line acts as.
 pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
-pub(crate) async fn migrate(place: &Place) -> anyhow::Result<()> {
-    wiring::open(place).await?.stop().await?;
-    println!("both databases are at this version's schema");
-    Ok(())
-}
-
 pub(crate) async fn firms(place: &Place, Firms::List(how): &Firms) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let firms = firms::list(system.pool()).await?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use api::{Names, Sending, Service};
 use auditor::Notary;
 use chrono::TimeDelta;
@@ -13,13 +13,14 @@ use deliverer::outgoing::{Outgoing, OutgoingConfig};
 use deliverer::{Courier, Settings};
 use domain::address::AllowedTargets;
 use domain::target::Target;
-use eventstore::{Clock, Fence, Store, announce, connect, migrate};
+use eventstore::{Clock, Fence, Store, announce, connect, connect_guarded, migrate};
 use futures::future::BoxFuture;
 use inviter::{Inviter, Patience};
 use ipnet::IpNet;
 use mailer::{Mailer, Sender};
 use rustls::pki_types::CertificateDer;
-use vault::{Entropy, Keyring, SystemEntropy, WrappingKey};
+use sqlx::migrate::MigrateError;
+use vault::{Entropy, KEYRING, Keyring, SystemEntropy, WrappingKey};
 
 use crate::args::SENDER;
 pub use crate::args::{Place, Role, Serve};
@@ -27,7 +28,10 @@ pub use crate::databases::Databases;
 pub(crate) use crate::databases::{DatabaseNames, SERVICE};
 
 /// Connections to the main database for callers.
-const CALLERS: u32 = 16;
+const CALLERS: u32 = 10;
+
+/// Connections to the main database that see one firm at a time, for callers with a key.
+const READERS: u32 = 12;
 
 /// Connections to the main database for workers: callers never take theirs.
 const WORKERS: u32 = 10;
@@ -122,15 +126,16 @@ impl System {
         setup: Setup,
     ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone(), CALLERS);
+        let readers = connect_guarded(databases.main.clone(), READERS);
         let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
-        let keyring = Keyring::new(keyring_pool, wrapping);
-        migrate(&pool).await.context("the main database")?;
-        keyring.migrate().await.context("the keyring")?;
+        let keyring = Keyring::new(keyring_pool.clone(), wrapping);
+        bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
         let clock = Clock::of_database(&health).await.context("the main database")?;
         let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
+        system.service.readers = readers;
         system.service.health = health;
         system.courier.store = system.service.store.by(workers.clone());
         system.fence = Fence::new(workers);
@@ -172,6 +177,7 @@ impl System {
             patience: setup.patience,
         };
         let service = Service {
+            readers: store.pool().clone(),
             health: store.pool().clone(),
             store,
             keyring,
@@ -202,6 +208,7 @@ impl System {
     pub async fn stop(self) -> anyhow::Result<()> {
         announce(self.pool()).await;
         self.pool().close().await;
+        self.service.readers.close().await;
         self.service.health.close().await;
         self.courier.store.pool().close().await;
         self.service.keyring.close().await;
@@ -210,6 +217,33 @@ impl System {
         }
         Ok(())
     }
+}
+
+/// Brings both databases to this version's schema, and nothing else.
+pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
+    let (main, keyring) =
+        (connect(databases.main.clone(), 1), connect(databases.keyring.clone(), 1));
+    bring_up(&main, &keyring).await?;
+    main.close().await;
+    keyring.close().await;
+    Ok(())
+}
+
+async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
+    let helped = |error: MigrateError| match &error {
+        MigrateError::Execute(why) if is_denied(why) => anyhow!(
+            "{why}: this login may not change the schema (run `firmforms migrate` as one who may), \
+             or is in none of the service's groups"
+        ),
+        _ => error.into(),
+    };
+    migrate(main).await.map_err(helped).context("the main database")?;
+    eventstore::bring_up(keyring, &KEYRING).await.map_err(helped).context("the keyring")
+}
+
+/// SQLSTATE 42501.
+fn is_denied(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("42501"))
 }
 
 /// The log, with everything that changes with it, in the order of locks.

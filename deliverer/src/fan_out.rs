@@ -63,7 +63,13 @@ impl Worker for FanOut {
         };
         let matches = Matches::of(&mut appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
-        self.queue(&mut appending, matches).await?;
+        let now = self.courier.clock.now();
+        let by = |occurrence: &RecordedEvent| Context {
+            recorded_at: now,
+            actor: Actor::System,
+            ..occurrence.context.caused_by(occurrence.event_id)
+        };
+        queue(&mut appending, &matches, by).await?;
         crash::point("queueing");
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         appending.commit().await?;
@@ -72,40 +78,33 @@ impl Worker for FanOut {
     }
 }
 
-impl FanOut {
-    async fn queue(
-        &self,
-        appending: &mut Appending<'_>,
-        matches: Matches<'_>,
-    ) -> Result<(), DeliveryError> {
-        if matches.pairs.is_empty() {
-            return Ok(());
-        }
-        let now = self.courier.clock.now();
-        let events = matches
-            .pairs
-            .iter()
-            .map(|(occurrence, hook_id)| {
-                let context = Context {
-                    recorded_at: now,
-                    actor: Actor::System,
-                    ..occurrence.recorded.context.caused_by(occurrence.recorded.event_id)
-                };
-                occurrence.delivery_to(*hook_id, context)
-            })
-            .collect();
-        let queued = appending.append_new(events).await?;
-        let rows = OutboxRows::of(&queued, &matches);
-        rows.insert(appending.connection(), now.get()).await?;
-        lanes::wake(appending.connection(), &rows.lane_ids, now.get()).await?;
-        Ok(())
-    }
+/// Queues what is not queued, in the order it is found: the events, their outbox rows, the lanes
+/// woken. `by` says for each occurrence who queues it, and as a part of what. Answers what is new.
+pub(crate) async fn queue(
+    appending: &mut Appending<'_>,
+    matches: &Matches<'_>,
+    by: impl Fn(&RecordedEvent) -> Context,
+) -> Result<Vec<RecordedEvent>, DeliveryError> {
+    let events = matches
+        .pairs
+        .iter()
+        .map(|(occurrence, hook_id)| occurrence.delivery_to(*hook_id, by(occurrence.recorded)))
+        .collect();
+    let queued = appending.append_new(events).await?;
+    let Some(first) = queued.first() else {
+        return Ok(queued);
+    };
+    let now = first.context.recorded_at.get();
+    let rows = OutboxRows::of(&queued, matches);
+    rows.insert(appending.connection(), now).await?;
+    lanes::wake(appending.connection(), &rows.lane_ids, now).await?;
+    Ok(queued)
 }
 
 #[derive(Clone, Copy)]
-struct Occurred<'a> {
+pub(crate) struct Occurred<'a> {
     id: Uuid,
-    recorded: &'a RecordedEvent,
+    pub(crate) recorded: &'a RecordedEvent,
     happening: &'a Happening,
 }
 
@@ -148,14 +147,14 @@ impl<'a> Occurred<'a> {
 }
 
 /// Who gets what, for as many occurrences as one transaction takes.
-struct Matches<'a> {
-    pairs: Vec<(Occurred<'a>, Uuid)>,
+pub(crate) struct Matches<'a> {
+    pub(crate) pairs: Vec<(Occurred<'a>, Uuid)>,
     /// The last position taken in, when it is not the last one read.
-    reached: Option<i64>,
+    pub(crate) reached: Option<i64>,
 }
 
 impl<'a> Matches<'a> {
-    async fn of(
+    pub(crate) async fn of(
         appending: &mut Appending<'_>,
         events: &'a [RecordedEvent],
     ) -> Result<Self, DeliveryError> {

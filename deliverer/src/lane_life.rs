@@ -148,7 +148,8 @@ impl<'a> Changes<'a> {
                 | Event::Response(_)
                 | Event::Reading(_)
                 | Event::Replay(_)
-                | Event::Pause(_) => {}
+                | Event::Pause(_)
+                | Event::Repair(_) => {}
             }
         }
         Ok(changes)

@@ -15,6 +15,7 @@ use crate::occurrence::{Occurrence, OccurrenceEvent};
 use crate::pause::{Pause, PauseEvent};
 use crate::person::{Person, PersonEvent};
 use crate::reading::{Reading, ReadingEvent};
+use crate::repair::{Repair, RepairEvent};
 use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
@@ -185,6 +186,7 @@ all_events!(
     Reading(ReadingEvent),
     Replay(ReplayEvent),
     Pause(PauseEvent),
+    Repair(RepairEvent),
 );
 
 /// A stored event this build cannot read.

@@ -82,7 +82,8 @@ impl Quota {
             | Event::Response(_)
             | Event::Reading(_)
             | Event::Replay(_)
-            | Event::Pause(_) => None,
+            | Event::Pause(_)
+            | Event::Repair(_) => None,
         }
     }
 

@@ -31,6 +31,6 @@ pub use error::{AppendError, may_pass};
 pub use fence::Fence;
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{Nudge, announce, relay};
-pub use pool::{connect, migrate};
+pub use pool::{bring_up, connect, connect_guarded, migrate};
 pub use store::{Appending, Store, WithAppend};
 pub use upcast::Upcasters;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::{AppliedMigration, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::timeout;
@@ -17,17 +17,30 @@ const FRESH: Duration = Duration::from_secs(1);
 /// cut off from the server, which nothing else would tell: it is dropped.
 const RELEASE: Duration = Duration::from_secs(5);
 
-/// A pool of at most this many connections. Opens the first one when it is needed.
+/// A pool of at most this many connections, for rows of all firms. Opens the first one when it is
+/// needed.
 ///
 /// No statement runs for more than 30 s, no lock is awaited for more than 5 s, and no transaction
 /// idles for more than 10 s. A connection that comes back inside a transaction is closed: a cancelled
 /// `begin` leaves it so, and what its next user writes would never be seen.
 #[must_use]
 pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
+    pool(options, connections, "*")
+}
+
+/// The same, for rows of one firm at a time: of none, until a connection is told which, and of none
+/// again when it is given back. It is a guard where the database has roles (`migrate --roles`).
+#[must_use]
+pub fn connect_guarded(options: PgConnectOptions, connections: u32) -> PgPool {
+    pool(options, connections, "")
+}
+
+fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPool {
     let options = options.application_name("firmforms").options([
         ("statement_timeout", "30s"),
         ("lock_timeout", "5s"),
         ("idle_in_transaction_session_timeout", "10s"),
+        ("firmforms.firm", firm),
     ]);
     PgPoolOptions::new()
         .max_connections(connections)
@@ -41,9 +54,9 @@ pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
                 Ok(true)
             })
         })
-        .after_release(|connection, _| {
-            Box::pin(async {
-                timeout(RELEASE, is_outside_a_transaction(connection))
+        .after_release(move |connection, _| {
+            Box::pin(async move {
+                timeout(RELEASE, is_given_back_whole(connection, firm))
                     .await
                     .map_err(|_| sqlx::Error::PoolTimedOut)?
             })
@@ -51,10 +64,15 @@ pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
         .connect_lazy_with(options)
 }
 
-/// Every answer says whether the connection is inside a transaction, the one to an empty query too: it
-/// costs the server next to nothing. The library tells nobody but its own check of a `begin`.
-async fn is_outside_a_transaction(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    match connection.begin_with("").await {
+/// Makes it for the pool's firm again, and says whether it is outside a transaction. Every answer says
+/// that, the one to an empty query too: it costs the server next to nothing. The library tells nobody
+/// but its own check of a `begin`.
+async fn is_given_back_whole(
+    connection: &mut PgConnection,
+    firm: &'static str,
+) -> Result<bool, sqlx::Error> {
+    let whole = if firm.is_empty() { "reset firmforms.firm" } else { "" };
+    match connection.begin_with(whole).await {
         Err(sqlx::Error::BeginFailed) => Ok(true),
         Ok(_) => Ok(false),
         Err(error) => Err(error),
@@ -68,5 +86,48 @@ pub(crate) static MAIN: Migrator = sqlx::migrate!("../migrations/main");
 /// # Errors
 /// If a migration fails, or the database is ahead of this build.
 pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
-    MAIN.run(pool).await
+    bring_up(pool, &MAIN).await
+}
+
+/// Brings a database to the schema of these migrations. It looks first: a login that serves may not
+/// change the schema, and need not when it is there.
+///
+/// # Errors
+/// If a migration fails, or the database is ahead of this build.
+pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateError> {
+    let applied = applied(pool).await?;
+    for one in &applied {
+        let ours = migrator.iter().find(|ours| ours.version == one.version);
+        match ours {
+            None => return Err(MigrateError::VersionMissing(one.version)),
+            Some(ours) if ours.checksum != one.checksum => {
+                return Err(MigrateError::VersionMismatch(one.version));
+            }
+            Some(_) => {}
+        }
+    }
+    if applied.len() == migrator.iter().count() {
+        return Ok(());
+    }
+    migrator.run(pool).await
+}
+
+/// The migrations that have succeeded here; none of a database that has never seen one.
+async fn applied(pool: &PgPool) -> Result<Vec<AppliedMigration>, sqlx::Error> {
+    let there: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+        .fetch_one(pool)
+        .await?;
+    if !there {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<(i64, Vec<u8>)> = sqlx::query_as(
+        "select version, checksum from _sqlx_migrations where success order by version",
+    )
+    .fetch_all(pool)
+    .await?;
+    let applied = |(version, checksum): (i64, Vec<u8>)| AppliedMigration {
+        version,
+        checksum: checksum.into(),
+    };
+    Ok(rows.into_iter().map(applied).collect())
 }

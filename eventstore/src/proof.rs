@@ -1,10 +1,23 @@
 //! What is proved of the log: digests in their order, and events whose digests are made anew.
 
-use sqlx::PgConnection;
+use chrono::{DateTime, Utc};
+use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
+use uuid::Uuid;
 
 use crate::append::RecordedEvent;
 use crate::tail::{StoredEvent, TailError, events_where};
 use crate::upcast::Upcasters;
+
+/// A transaction that reads, and sees the database as it was when it began. It draws no transaction
+/// id, so it holds up no fence.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    let mut transaction = pool.begin().await?;
+    transaction.execute("set transaction isolation level repeatable read, read only").await?;
+    Ok(transaction)
+}
 
 /// The positions after the first and up to the second that have an event, with its digest.
 ///
@@ -64,4 +77,103 @@ pub async fn checked(
         Checked { position, intact, event: row.read(upcasters) }
     };
     Ok(rows.into_iter().map(check).collect())
+}
+
+/// Which part of the log is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Part {
+    /// Only this firm's.
+    pub firm_id: Option<Uuid>,
+    /// Only what was recorded then or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Only what was recorded before.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// The occurrences, and the first event of each delivery, after the first position and up to the
+/// second, in order.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn beginnings(
+    connection: &mut PgConnection,
+    (after, through): (i64, i64),
+    part: Part,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+        "position > $1 and position <= $2
+            and (aggregate_type = 'Occurrence' or aggregate_type = 'Delivery' and sequence = 1)
+            and ($3::uuid is null or firm_id = $3)
+            and ($4::timestamptz is null or recorded_at >= $4)
+            and ($5::timestamptz is null or recorded_at < $5)
+          order by position"
+    ))
+    .bind(after)
+    .bind(through)
+    .bind(part.firm_id)
+    .bind(part.since)
+    .bind(part.until)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(&Upcasters::current())).collect()
+}
+
+/// The next beginnings and ends of subscriptions after an event of a stream, each stream's in its
+/// order; of one firm, or of all.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn lives(
+    connection: &mut PgConnection,
+    (aggregate_id, sequence): (&str, i64),
+    firm_id: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+        "aggregate_type = 'Subscription' and (aggregate_id, sequence) > ($1, $2)
+            and event_type in ('SubscriptionCreated', 'SubscriptionRemoved')
+            and ($3::uuid is null or firm_id = $3)
+          order by aggregate_id, sequence limit $4"
+    ))
+    .bind(aggregate_id)
+    .bind(sequence)
+    .bind(firm_id)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(&Upcasters::current())).collect()
+}
+
+/// Which of these deliveries the log has.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn known_deliveries(
+    connection: &mut PgConnection,
+    delivery_ids: &[String],
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select aggregate_id from events
+          where aggregate_type = 'Delivery' and aggregate_id = any($1) and sequence = 1",
+    )
+    .bind(delivery_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// The occurrences at these positions, in order.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn occurrences_at(
+    connection: &mut PgConnection,
+    positions: &[i64],
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+        "aggregate_type = 'Occurrence' and position = any($1) order by position"
+    ))
+    .bind(positions)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(&Upcasters::current())).collect()
 }

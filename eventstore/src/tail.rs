@@ -135,6 +135,18 @@ pub async fn take_checkpoint(
     sqlx::query_scalar(locked).bind(name).fetch_optional(connection).await
 }
 
+/// How far a follower has come.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn checkpoint(connection: &mut PgConnection, name: &str) -> Result<i64, sqlx::Error> {
+    let position = sqlx::query_scalar("select position from checkpoints where name = $1")
+        .bind(name)
+        .fetch_optional(connection)
+        .await?;
+    Ok(position.unwrap_or(0))
+}
+
 /// Moves a locked checkpoint.
 ///
 /// # Errors

@@ -19,3 +19,47 @@ create unlogged table wrong_keys (
     constraint wrong_keys_pkey primary key (counter)
 ) with (fillfactor = 50);
 comment on table wrong_keys is 'The same for calls with a wrong key, by a counter that addresses share: the table cannot grow past their number.';
+
+-- Whether a call of a ring has left the window, so that the next one may take its place. One from further
+-- ahead than a window was counted by a clock that has been put back.
+create function has_left_window(call timestamptz, now_at timestamptz, seconds double precision)
+returns boolean language sql stable as $$
+    select call is null or call not between
+           now_at - make_interval(secs => seconds) + interval '1 microsecond'
+           and now_at + make_interval(secs => seconds)
+$$;
+
+-- Who a key is, by its SHA-256, and the call counted into its ring, if there is room in the window. The
+-- one look that no firm guards, since it says which firm it is: it answers with the rights of whoever
+-- owns the tables, and only to who holds the key. In plpgsql, since the plan is kept then.
+create function authenticate_key(key_sha256 bytea, now_at timestamptz, ring integer,
+                                 seconds double precision)
+returns table (key_id uuid, key_name text, key_prefix text, firm_id uuid, firm_name text,
+               firm_active boolean, leads_in_full boolean, full_since timestamptz)
+language plpgsql security definer set search_path = public, pg_temp as $$
+#variable_conflict use_column
+begin
+    return query
+    with caller as (
+        select k.key_id, k.name as key_name, k.prefix as key_prefix, f.firm_id,
+               f.name as firm_name, f.status = 'active' as firm_active, f.leads_in_full
+          from key_auth k join firms f on f.firm_id = k.firm_id
+         where k.sha256 = key_sha256 and k.revoked_at is null
+    ), full_ring as (
+        select c.calls[c.place] as next from key_calls c join caller using (key_id)
+         where not has_left_window(c.calls[c.place], now_at, seconds)
+    ), counted as (
+        insert into key_calls as c (key_id, calls) select key_id, array[now_at] from caller
+         where not exists (select 1 from full_ring)
+            on conflict (key_id) do update
+           set admitted = has_left_window(c.calls[c.place], now_at, seconds),
+               calls[c.place] = case when has_left_window(c.calls[c.place], now_at, seconds)
+                                     then now_at else c.calls[c.place] end,
+               place = case when has_left_window(c.calls[c.place], now_at, seconds)
+                            then c.place % ring + 1 else c.place end
+        returning admitted, calls[place] as next
+    )
+    select caller.*, coalesce((select next from full_ring),
+                              (select next from counted where not admitted))
+      from caller;
+end $$;

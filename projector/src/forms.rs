@@ -9,7 +9,7 @@ use domain::time::Timestamp;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 /// The newest forms that are listed (contract, section Limits).
@@ -170,7 +170,11 @@ pub struct FormRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list(pool: &PgPool, firm_id: Uuid, limit: i64) -> Result<Vec<FormRow>, sqlx::Error> {
+pub async fn list(
+    executor: impl PgExecutor<'_>,
+    firm_id: Uuid,
+    limit: i64,
+) -> Result<Vec<FormRow>, sqlx::Error> {
     sqlx::query_as(
         "select firm_id, form_id, title, slug, url, status, hidden_fields, created_at from forms
           where firm_id = $1 and not deleted
@@ -178,7 +182,7 @@ pub async fn list(pool: &PgPool, firm_id: Uuid, limit: i64) -> Result<Vec<FormRo
     )
     .bind(firm_id)
     .bind(limit)
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 
@@ -187,7 +191,7 @@ pub async fn list(pool: &PgPool, firm_id: Uuid, limit: i64) -> Result<Vec<FormRo
 /// # Errors
 /// If the database does not answer.
 pub async fn find(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     firm_id: Uuid,
     form_id: Uuid,
 ) -> Result<Option<FormRow>, sqlx::Error> {
@@ -197,7 +201,7 @@ pub async fn find(
     )
     .bind(firm_id)
     .bind(form_id)
-    .fetch_optional(pool)
+    .fetch_optional(executor)
     .await
 }
 

@@ -9,7 +9,7 @@ use domain::event::Event;
 use domain::subscription::{RemovalReason, SubscriptionEvent};
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned};
@@ -147,14 +147,17 @@ pub struct HookRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list_for_key(pool: &PgPool, key_id: Uuid) -> Result<Vec<HookRow>, sqlx::Error> {
+pub async fn list_for_key(
+    executor: impl PgExecutor<'_>,
+    key_id: Uuid,
+) -> Result<Vec<HookRow>, sqlx::Error> {
     sqlx::query_as(
         "select hook_id, trigger, target_url, form_id, created_at from hooks
           where key_id = $1 and removed_at is null
           order by created_position desc",
     )
     .bind(key_id)
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 

@@ -39,6 +39,7 @@ mod reissues;
 mod replays;
 mod retries;
 mod rewrap;
+mod roles;
 mod rotation;
 mod samples;
 mod secrets;
@@ -47,6 +48,7 @@ mod story;
 mod targets;
 mod triggers;
 mod vault;
+mod verify;
 mod workflow;
 
 #[path = "../../deliverer/tests/outgoing/support/name_server.rs"]

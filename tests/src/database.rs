@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cluster::Cluster;
 use eventstore::{connect, migrate};
+use firmforms::roles::make_roles;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::OnceCell;
@@ -43,6 +44,11 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     let keyring = Keyring::new(connect(cluster.connect("template_keyring"), 1), wrapping_key());
     keyring.migrate().await.unwrap();
     keyring.close().await;
+    if by_roles() {
+        let [main, keyring] = ["main", "keyring"].map(|kind| format!("template_{kind}"));
+        let (main, keyring) = (cluster.connect(&main), cluster.connect(&keyring));
+        make_roles(&main, &keyring, "firmforms").await.unwrap();
+    }
     Templates { cluster }
 }
 
@@ -78,6 +84,20 @@ impl Templates {
             keyring: self.cluster.connect(&format!("keyring_{number}")),
         }
     }
+}
+
+/// Whether worlds work by the database's roles instead of as a superuser: for a run of all tests that
+/// shows what the roles lack.
+pub(crate) fn by_roles() -> bool {
+    std::env::var_os("FIRMFORMS_TEST_ROLES").is_some()
+}
+
+/// A database as one of the service's roles meets it, if worlds work by them.
+pub(crate) fn as_role(database: &PgConnectOptions, role: &str) -> PgConnectOptions {
+    if by_roles() {
+        return database.clone().options([("role", format!("firmforms_{role}"))]);
+    }
+    database.clone()
 }
 
 /// The wrapping key of all tests.

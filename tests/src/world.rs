@@ -16,7 +16,7 @@ use deliverer::purge::Purge;
 use deliverer::replay::Replay;
 use domain::address::AllowedTargets;
 use eventstore::worker::{Step, Worker};
-use eventstore::{Clock, connect};
+use eventstore::{Clock, Fence, Store, connect, connect_guarded};
 use firmforms::wiring::{Setup, System, store};
 use inviter::TakeOver;
 use projector::audit::AuditLog;
@@ -31,7 +31,7 @@ use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
-use crate::database::{TestDatabase, wrapping_key};
+use crate::database::{TestDatabase, as_role, by_roles, wrapping_key};
 
 /// Where its public door would be.
 pub const BASE_URL: &str = "https://forms.test/api/v1";
@@ -49,6 +49,8 @@ pub struct World {
     public: Router,
     internal: Router,
     token: String,
+    projector: Store,
+    pool: PgPool,
 }
 
 /// A firm with an owner, a published form and a key.
@@ -124,18 +126,33 @@ impl World {
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
         let _ = rustls_once();
-        let keyring = Keyring::new(connect(database.keyring.clone(), 4), wrapping_key());
+        let keyring_of =
+            |role| Keyring::new(connect(as_role(&database.keyring, role), 4), wrapping_key());
+        let pool_of = |role| connect(as_role(&database.main, role), 10);
         let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-        let store = store(connect(database.main.clone(), 10));
+        let store = store(pool_of("api"));
+        let projector = if by_roles() { store.by(pool_of("projector")) } else { store.clone() };
         let mails = tempfile::tempdir().unwrap();
         let setup = Setup { allowed, ..Setup::quiet(BASE_URL, mails.path()).unwrap() };
         let setup = change(setup);
-        let system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
+        let keyring = keyring_of("api");
+        let mut system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
+        if by_roles() {
+            system.service.readers = connect_guarded(as_role(&database.main, "api"), 4);
+            system.courier.store = projector.by(pool_of("deliverer"));
+            system.courier.keyring = keyring_of("deliverer");
+            system.fence = Fence::new(pool_of("deliverer"));
+        }
+        let pool = if by_roles() {
+            connect(database.main.clone(), 4)
+        } else {
+            system.service.store.pool().clone()
+        };
         let service = &system.service;
         let token = tokens::create(service, "tests", tokens::Role::Product).await.unwrap().token;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
-        Self { database, clock, public, internal, token, system, mails }
+        Self { database, clock, public, internal, token, system, mails, projector, pool }
     }
 
     /// What the doors work with.
@@ -150,10 +167,16 @@ impl World {
         &self.system.courier
     }
 
-    /// The main database.
+    /// The main database, as a superuser meets it.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
-        self.system.pool()
+        &self.pool
+    }
+
+    /// The log, as projectors meet it.
+    #[must_use]
+    pub const fn projector(&self) -> &Store {
+        &self.projector
     }
 
     /// A new id.
@@ -249,7 +272,7 @@ impl World {
 
     /// Records the partial submissions that are due.
     pub async fn time_out(&self) {
-        let store = self.service().store.clone();
+        let store = self.projector.clone();
         drain(Partials::new(store, self.clock.clone())).await;
     }
 
@@ -291,14 +314,14 @@ impl World {
 
     /// Brings the read models up to date.
     pub async fn project(&self) {
-        let store = self.service().store.clone();
+        let store = self.projector.clone();
         drain(Follower::new(store.clone(), self.system.fence.clone(), Deliveries)).await;
         drain(Follower::new(store, self.system.fence.clone(), AuditLog)).await;
     }
 
     /// Seals the blocks of the log that are whole.
     pub async fn seal(&self) {
-        let store = self.service().store.clone();
+        let store = self.projector.clone();
         drain(Seals::new(store, self.system.fence.clone())).await;
     }
 

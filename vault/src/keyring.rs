@@ -58,7 +58,8 @@ pub struct Keyring {
     wrapping: WrappingKey,
 }
 
-static KEYRING: Migrator = sqlx::migrate!("../migrations/keyring");
+/// The migrations of its database.
+pub static KEYRING: Migrator = sqlx::migrate!("../migrations/keyring");
 
 impl Keyring {
     /// The keyring in this database.
@@ -196,18 +197,24 @@ impl Keyring {
     /// # Errors
     /// [`WrongKey`].
     pub async fn check_wrapping_key(&self, entropy: &dyn Entropy) -> Result<(), WrongKey> {
-        let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy).map_err(VaultError::from)?;
-        sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
-            .bind(sealed)
-            .execute(&self.pool)
-            .await?;
-        let (sealed, rewrapping): (Vec<u8>, bool) =
-            sqlx::query_as("select sealed, rewrapping from wrapping_check")
-                .fetch_one(&self.pool)
-                .await?;
+        let question = "select sealed, rewrapping from wrapping_check";
+        let there: Option<(Vec<u8>, bool)> =
+            sqlx::query_as(question).fetch_optional(&self.pool).await?;
+        let (sealed, rewrapping) = match there {
+            Some(there) => there,
+            None => {
+                self.write_check(entropy).await?;
+                sqlx::query_as(question).fetch_one(&self.pool).await?
+            }
+        };
         if rewrapping {
             return Err(WrongKey::Rewrapping);
         }
+        self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
+        Ok(())
+    }
+
+    async fn write_check(&self, entropy: &dyn Entropy) -> Result<(), VaultError> {
         let some: Option<Row> =
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit 1")
                 .fetch_optional(&self.pool)
@@ -215,7 +222,11 @@ impl Keyring {
         if let Some((firm_id, subject_id, wrapped)) = some {
             self.open(&Subject { firm_id, subject_id }, &wrapped)?;
         }
-        self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
+        let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy)?;
+        sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
+            .bind(sealed)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 }

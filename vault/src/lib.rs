@@ -23,5 +23,5 @@ pub mod step_headers;
 
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{Identity, Recipient};
-pub use keyring::{DataKeys, Keyring, Subject, WrongKey};
+pub use keyring::{DataKeys, KEYRING, Keyring, Subject, WrongKey};
 pub use seal::{Broken, DataKey, WrappingKey};

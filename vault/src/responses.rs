@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::document::ResponseDocument;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
@@ -203,7 +203,7 @@ pub async fn form_of(
 /// # Errors
 /// If the database does not answer.
 pub async fn latest_submissions(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     firm_id: Uuid,
     form_id: Option<Uuid>,
     limit: i64,
@@ -217,7 +217,7 @@ pub async fn latest_submissions(
             )
             .bind(firm_id)
             .bind(limit)
-            .fetch_all(pool)
+            .fetch_all(executor)
             .await?
         }
         Some(form_id) => {
@@ -229,7 +229,7 @@ pub async fn latest_submissions(
             .bind(firm_id)
             .bind(limit)
             .bind(form_id)
-            .fetch_all(pool)
+            .fetch_all(executor)
             .await?
         }
     };

@@ -68,7 +68,8 @@ impl Known {
                 | Event::Response(_)
                 | Event::Reading(_)
                 | Event::Replay(_)
-                | Event::Pause(_) => {}
+                | Event::Pause(_)
+                | Event::Repair(_) => {}
             }
         }
         known

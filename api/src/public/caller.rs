@@ -7,6 +7,8 @@ use domain::rate::retry_after_seconds;
 use domain::time::Timestamp;
 use domain::trigger::Plan;
 use projector::calls::{self, CallerRow};
+use sqlx::Postgres;
+use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
 use super::client::client;
@@ -36,6 +38,23 @@ impl FromRequestParts<Service> for Caller {
 
     /// No positive answer is kept: a revoked key is refused at once (Authentication 6).
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        Ok(Reading::from_request_parts(parts, service).await?.caller)
+    }
+}
+
+/// A caller, and the connection that knows who it is: it sees the rows of the caller's firm and no
+/// other's (case B16). For handlers that read and take no body: it is held until they are done.
+pub(crate) struct Reading {
+    /// Who calls.
+    pub(crate) caller: Caller,
+    /// By which to read.
+    pub(crate) connection: PoolConnection<Postgres>,
+}
+
+impl FromRequestParts<Service> for Reading {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
         let now = service.clock.now();
         let address = client(parts, &service.trusted_proxies);
         let key = match presented(&parts.headers) {
@@ -43,10 +62,13 @@ impl FromRequestParts<Service> for Caller {
             Presented::Missing => return Err(Error::Unauthorized),
             Presented::Unusable => return Err(service.wrong_keys.malformed(address, now)),
         };
-        let pool = service.store.pool();
-        match calls::authenticate(pool, &key.hash(), now.get()).await? {
-            Some(row) => Self::admit(row, now),
-            None => Err(service.wrong_keys.unknown(pool, address, now).await?),
+        let mut connection = service.readers.acquire().await?;
+        match calls::authenticate(&mut connection, &key.hash(), now.get()).await? {
+            Some(row) => Ok(Self { caller: Caller::admit(row, now)?, connection }),
+            None => {
+                drop(connection);
+                Err(service.wrong_keys.unknown(service.store.pool(), address, now).await?)
+            }
         }
     }
 }

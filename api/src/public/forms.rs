@@ -1,16 +1,14 @@
 //! `GET /forms` and `GET /forms/{id}`.
 
 use axum::Json;
-use axum::extract::State;
 use domain::form::HiddenField;
 use domain::time::Timestamp;
 use projector::forms::{self, FormRow, LISTED};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Caller;
+use super::Reading;
 use super::path::PathId;
-use crate::Service;
 use crate::error::Error;
 
 /// The contract's Form.
@@ -26,22 +24,15 @@ pub(super) struct Form {
 }
 
 /// Lists the firm's newest forms.
-pub(super) async fn list(
-    caller: Caller,
-    State(service): State<Service>,
-) -> Result<Json<Vec<Form>>, Error> {
-    let rows = forms::list(service.store.pool(), caller.firm_id, LISTED).await?;
+pub(super) async fn list(mut reading: Reading) -> Result<Json<Vec<Form>>, Error> {
+    let rows = forms::list(&mut *reading.connection, reading.caller.firm_id, LISTED).await?;
     Ok(Json(rows.into_iter().map(Form::from).collect()))
 }
 
 /// Shows one of the firm's forms.
-pub(super) async fn show(
-    caller: Caller,
-    id: PathId,
-    State(service): State<Service>,
-) -> Result<Json<Form>, Error> {
+pub(super) async fn show(mut reading: Reading, id: PathId) -> Result<Json<Form>, Error> {
     let form_id = id.or(Error::FormNotFound)?;
-    let row = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
+    let row = forms::find(&mut *reading.connection, reading.caller.firm_id, form_id).await?;
     Ok(Json(row.ok_or(Error::FormNotFound)?.into()))
 }
 

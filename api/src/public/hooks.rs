@@ -8,8 +8,8 @@ use projector::hooks::{self, HookRow};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Caller;
 use super::path::PathId;
+use super::{Caller, Reading};
 use crate::Service;
 use crate::body::{Fields, Object};
 use crate::commands::hooks::{self as commands, NewHook};
@@ -32,11 +32,8 @@ pub(super) struct Done {
 }
 
 /// Lists the subscriptions made with this key.
-pub(super) async fn list(
-    caller: Caller,
-    State(service): State<Service>,
-) -> Result<Json<Vec<Hook>>, Error> {
-    let rows = hooks::list_for_key(service.store.pool(), caller.key_id).await?;
+pub(super) async fn list(mut reading: Reading) -> Result<Json<Vec<Hook>>, Error> {
+    let rows = hooks::list_for_key(&mut *reading.connection, reading.caller.key_id).await?;
     Ok(Json(rows.into_iter().map(Hook::from).collect()))
 }
 

@@ -22,7 +22,7 @@ mod wrong_keys;
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post};
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, Reading};
 pub use client::Peer;
 pub(crate) use hidden::LANG_MAX;
 pub(crate) use send::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};

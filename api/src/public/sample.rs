@@ -8,13 +8,13 @@ use domain::sample::{self, Latest};
 use domain::trigger::Trigger;
 use projector::forms::{self, FormRow};
 use projector::subjects::{self, SubjectId};
+use sqlx::PgConnection;
 use url::form_urlencoded;
-use uuid::Uuid;
 use vault::responses::{self, Response};
 use vault::{Subject, bookings, reports};
 
-use super::Caller;
 use super::path::PathText;
+use super::{Caller, Reading};
 use crate::Service;
 use crate::error::Error;
 
@@ -23,19 +23,19 @@ const LOOKED_AT: i64 = 100;
 
 /// Shows what an event of a trigger looks like.
 pub(super) async fn show(
-    caller: Caller,
+    mut reading: Reading,
     trigger: PathText,
     RawQuery(query): RawQuery,
     State(service): State<Service>,
 ) -> Result<Json<[EventPayload; 1]>, Error> {
-    let trigger = offered(&trigger, &caller)?;
-    let form = asked_form(&service, &caller, &query.unwrap_or_default()).await?;
-    let payload = match latest(&service, caller.firm_id, form.as_ref()).await? {
+    let trigger = offered(&trigger, &reading.caller)?;
+    let form = asked_form(&mut reading, &query.unwrap_or_default()).await?;
+    let payload = match latest(&service, &mut reading, form.as_ref()).await? {
         Some(latest) => sample::of_submission(trigger, &latest),
         None => {
             let form = match form {
                 Some(form) => Some(form),
-                None => newest_form(&service, &caller).await?,
+                None => newest_form(&mut reading).await?,
             };
             sample::made_up(trigger, form.map(part), service.clock.now())
         }
@@ -51,11 +51,7 @@ fn offered(PathText(key): &PathText, caller: &Caller) -> Result<Trigger, Error> 
 }
 
 /// The form of `form_id`, if one was sent: once, and the firm's (case A19).
-async fn asked_form(
-    service: &Service,
-    caller: &Caller,
-    query: &str,
-) -> Result<Option<FormRow>, Error> {
+async fn asked_form(reading: &mut Reading, query: &str) -> Result<Option<FormRow>, Error> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let mut sent = pairs.filter(|(name, _)| name == "form_id").map(|(_, id)| id);
     let form_id = match (sent.next(), sent.next()) {
@@ -63,42 +59,42 @@ async fn asked_form(
         (Some(id), None) => parse_id(&id).ok_or(Error::FormNotFound)?,
         (Some(_), Some(_)) => return Err(Error::FormNotFound),
     };
-    let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
+    let form = forms::find(&mut *reading.connection, reading.caller.firm_id, form_id).await?;
     form.map(Some).ok_or(Error::FormNotFound)
 }
 
 /// A made-up event still names a form of the firm, if it has one.
-async fn newest_form(service: &Service, caller: &Caller) -> Result<Option<FormRow>, Error> {
-    Ok(forms::list(service.store.pool(), caller.firm_id, 1).await?.pop())
+async fn newest_form(reading: &mut Reading) -> Result<Option<FormRow>, Error> {
+    Ok(forms::list(&mut *reading.connection, reading.caller.firm_id, 1).await?.pop())
 }
 
 /// The latest submission that can be read, of the firm or of a form: the key of an erased one is
 /// gone.
 async fn latest(
     service: &Service,
-    firm_id: Uuid,
+    reading: &mut Reading,
     form: Option<&FormRow>,
 ) -> Result<Option<Latest>, Error> {
-    let pool = service.store.pool();
+    let (firm_id, connection) = (reading.caller.firm_id, &mut *reading.connection);
     let form_id = form.map(|form| form.form_id);
-    let newest = responses::latest_submissions(pool, firm_id, form_id, LOOKED_AT).await?;
+    let newest =
+        responses::latest_submissions(&mut *connection, firm_id, form_id, LOOKED_AT).await?;
     if newest.is_empty() {
         return Ok(None);
     }
-    let erased = erased(service, &newest).await?;
+    let erased = erased(connection, &newest).await?;
     let mut keys = service.keyring.find(&newest).await?;
     keys.retain(|subject, _| !erased.contains(&(subject.firm_id, subject.subject_id)));
     let Some(latest) = newest.into_iter().find(|subject| keys.contains_key(subject)) else {
         return Ok(None);
     };
     keys.retain(|subject, _| *subject == latest);
-    let mut connection = pool.acquire().await?;
-    let Some(response) = responses::read(&mut connection, &keys).await?.pop() else {
+    let Some(response) = responses::read(connection, &keys).await?.pop() else {
         return Ok(None);
     };
-    let form = forms::find_all(&mut connection, &[(firm_id, response.form_id)]).await?.pop();
-    let report = reports::read(&mut connection, &keys, &[latest]).await?.pop();
-    let booking = bookings::read(&mut connection, &keys, &[latest]).await?.pop();
+    let form = forms::find_all(connection, &[(firm_id, response.form_id)]).await?.pop();
+    let report = reports::read(connection, &keys, &[latest]).await?.pop();
+    let booking = bookings::read(connection, &keys, &[latest]).await?.pop();
     Ok(form.map(|form| Latest {
         report: report.map(|report| report.document),
         booking: booking.map(|booking| booking.document),
@@ -107,10 +103,12 @@ async fn latest(
 }
 
 /// Whose erasure is under way.
-async fn erased(service: &Service, newest: &[Subject]) -> Result<Vec<SubjectId>, Error> {
+async fn erased(
+    connection: &mut PgConnection,
+    newest: &[Subject],
+) -> Result<Vec<SubjectId>, Error> {
     let responses: Vec<_> = newest.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-    let mut connection = service.store.pool().acquire().await?;
-    Ok(subjects::erased(&mut connection, &responses).await?)
+    Ok(subjects::erased(connection, &responses).await?)
 }
 
 fn of(form: FormRow, response: Response) -> Latest {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::snapshot;
 use domain::audit::VERSION;
 use domain::merkle::{self, Frontier, Hash, beside};
 use domain::time::Timestamp;
@@ -15,7 +16,6 @@ use super::{Header, KIND, Line, Proof};
 use crate::error::AuditError;
 use crate::files::Signed;
 use crate::notary::Notary;
-use crate::snapshot;
 
 /// Entries read at a time.
 const PAGE: i64 = 1_000;

@@ -11,11 +11,13 @@ use api::commands::readings;
 use auditor::{PublicKey, Signed, lines};
 use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
+use eventstore::Clock;
 use projector::audit::{self, Filter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
 use crate::args::Json;
+use crate::databases::Looking;
 use crate::operate::{OPERATOR, print, refused, say};
 use crate::wiring::{self, Place};
 use args::{Audit, Keys, List};
@@ -67,11 +69,11 @@ async fn show(place: &Place, list: List) -> anyhow::Result<()> {
 }
 
 async fn checkpoint(place: &Place, how: Json) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
-    let at = system.service.clock.now();
-    let taken = place.notary().take(system.pool(), &SystemEntropy, at).await?;
+    let looking = Looking::at(place).await?;
+    let at = Clock::of_database(&looking.pool).await?.now();
+    let taken = place.notary().take(&looking.pool, &SystemEntropy, at).await?;
     print(how, vec![shown(&taken)], &["number", "at", "position", "firms", "key_id", "hash"]);
-    system.stop().await
+    looking.close().await
 }
 
 fn shown(taken: &Signed) -> Value {

@@ -10,11 +10,9 @@ use auditor::PublicKey;
 use auditor::bundle::{self, BundleReport};
 use auditor::verify::{self, Report, Verdict};
 use indicatif::ProgressBar;
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgPoolOptions;
 
 use super::args::Verify;
-use crate::databases::{Databases, SERVICE};
+use crate::databases::Looking;
 use crate::operate::say;
 use crate::wiring::Place;
 
@@ -48,10 +46,7 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
 
 /// The database as it is: nothing is migrated and nothing is written.
 async fn database(place: &Place, trusted: Option<Vec<PublicKey>>) -> anyhow::Result<ExitCode> {
-    let databases = Databases::open(place, SERVICE).await?;
-    databases.require().await?;
-    let options = databases.main.clone().disable_statement_logging();
-    let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await?;
+    let looking = Looking::at(place).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         ProgressBar::new(0)
     } else {
@@ -61,10 +56,9 @@ async fn database(place: &Place, trusted: Option<Vec<PublicKey>>) -> anyhow::Res
         bar.set_length(all.cast_unsigned());
         bar.set_position(done.cast_unsigned());
     };
-    let verdict = verify::database(&pool, &place.notary(), trusted, progress).await;
+    let verdict = verify::database(&looking.pool, &place.notary(), trusted, progress).await;
     bar.finish_and_clear();
-    pool.close().await;
-    databases.stop().await?;
+    looking.close().await?;
     Ok(told(&verdict?, of_database))
 }
 

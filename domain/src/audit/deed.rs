@@ -15,6 +15,7 @@ use crate::key::KeyEvent;
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
 use crate::reading::ReadingEvent;
+use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
@@ -75,6 +76,7 @@ actions! {
     ReplayFinished = "replay_finished": "All of a replay was queued or skipped.",
     DeliveriesPaused = "deliveries_paused": "Deliveries are held.",
     DeliveriesResumed = "deliveries_resumed": "Deliveries that were held go on.",
+    DeliveriesRepaired = "deliveries_repaired": "Deliveries that were missing were queued.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -176,6 +178,11 @@ impl Deed {
             }
             Event::Replay(event) => Some(of_replay(id, event)),
             Event::Pause(event) => Some(of_pause(id, event)),
+            Event::Repair(RepairEvent::DeliveriesRepaired(repaired)) => Some(
+                Self::new(Action::DeliveriesRepaired, "repair", id)
+                    .with(json!({"deliveries": repaired.deliveries}))
+                    .why(&repaired.reason),
+            ),
             // What people do with forms and get by mail: history, and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }

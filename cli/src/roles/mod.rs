@@ -1,0 +1,268 @@
+//! `migrate --roles`: who owns the tables, and who may do what with them (case B16, G1).
+//!
+//! Groups without a login, made by an administrator: `firmforms_owner` owns everything and nobody who
+//! serves is in it; `firmforms_api`, `_projector`, `_deliverer` and `_auditor` have what is in
+//! [`grants`]; `firmforms_service` is the three that serve together, for `serve` with all roles and for
+//! operators' commands. Whoever runs the service makes logins and puts each into one group. All of it
+//! can be done again, and leaves the same.
+
+mod grants;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
+
+use crate::wiring::{self, Place};
+use grants::{GROUPS, Grant, KEYRING, MAIN};
+
+/// How `migrate` goes.
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Make the database roles, too, and give each its grants; wants an administrator's connection.
+    #[arg(long)]
+    roles: bool,
+    /// What the roles' names begin with: they are the whole server's, so that another installation on
+    /// the same server needs others.
+    #[arg(long, default_value = "firmforms", env = "FIRMFORMS_ROLE_PREFIX", value_parser = prefix)]
+    role_prefix: String,
+}
+
+/// A name that needs no quotes, and leaves room for what follows it.
+fn prefix(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
+    if begins && text.chars().all(plain) && text.len() <= 40 && !text.starts_with("pg_") {
+        return Ok(text.to_owned());
+    }
+    Err("up to 40 small letters, digits and _, a letter first".to_owned())
+}
+
+pub(crate) async fn migrate(place: &Place, migrate: &Migrate) -> anyhow::Result<()> {
+    if !migrate.roles {
+        wiring::open(place).await?.stop().await?;
+        println!("both databases are at this version's schema");
+        return Ok(());
+    }
+    let databases = wiring::Databases::open(place, wiring::SERVICE).await?;
+    databases.require().await?;
+    wiring::migrate_both(&databases).await?;
+    let prefix = &migrate.role_prefix;
+    make_roles(&databases.main, &databases.keyring, prefix).await?;
+    databases.stop().await?;
+    println!("both databases are at this version's schema; their roles are {prefix}_*");
+    Ok(())
+}
+
+/// Makes the roles for a main database and its keyring, which are at this version's schema.
+///
+/// # Errors
+/// If a table has no grants decided, or the connection may not do it.
+pub async fn make_roles(
+    main: &PgConnectOptions,
+    keyring: &PgConnectOptions,
+    prefix: &str,
+) -> anyhow::Result<()> {
+    make(main, prefix, MAIN).await.context("the main database")?;
+    make(keyring, prefix, KEYRING).await.context("the keyring")
+}
+
+/// All of it in one transaction: whoever is at work meets the grants of before, or those of after.
+async fn make(database: &PgConnectOptions, prefix: &str, grants: &[Grant]) -> anyhow::Result<()> {
+    let mut connection = database.connect().await?;
+    let mut transaction = connection.begin().await?;
+    transaction.execute("set local lock_timeout = '5s'; set local search_path = public").await?;
+    require_decided(&mut transaction, grants).await?;
+    make_groups(&mut transaction, prefix).await?;
+    give_to_owner(&mut transaction, prefix).await?;
+    for (table, rights) in grants {
+        grant(&mut transaction, prefix, (table, rights)).await?;
+    }
+    guard(&mut transaction, prefix).await?;
+    grant_functions(&mut transaction, prefix).await?;
+    transaction.commit().await?;
+    Ok(connection.close().await?)
+}
+
+/// Every table has its grants decided, and every grant its table.
+async fn require_decided(connection: &mut PgConnection, grants: &[Grant]) -> anyhow::Result<()> {
+    let tables: Vec<String> = sqlx::query_scalar(
+        "select relname::text from pg_class
+          where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by relname",
+    )
+    .fetch_all(connection)
+    .await?;
+    let decided: Vec<&str> = grants.iter().map(|(table, _)| *table).collect();
+    if let Some(table) = tables.iter().find(|table| !decided.contains(&table.as_str())) {
+        bail!("nobody has decided who may use the table {table}");
+    }
+    if let Some(table) = decided.iter().find(|table| !tables.iter().any(|there| there == *table)) {
+        bail!("there is no table {table}");
+    }
+    Ok(())
+}
+
+/// Makes the groups that are not there; one that is there must be a plain one.
+async fn make_groups(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
+    for group in GROUPS.iter().chain(&["owner", "service"]) {
+        let name = format!("{prefix}_{group}");
+        let there: Option<(bool, bool)> = sqlx::query_as(
+            "select rolsuper or rolbypassrls, rolcanlogin from pg_roles where rolname = $1",
+        )
+        .bind(&name)
+        .fetch_optional(&mut *connection)
+        .await?;
+        match there {
+            Some((false, false)) => {}
+            Some(_) => bail!("the role {name} is there, and can log in or overrule grants"),
+            None => {
+                let made = connection.execute(format!("create role {name} nologin").as_str()).await;
+                made.with_context(|| format!("making the role {name}: it takes CREATEROLE"))?;
+            }
+        }
+    }
+    let serve =
+        format!("grant {prefix}_api, {prefix}_projector, {prefix}_deliverer to {prefix}_service");
+    connection.execute(serve.as_str()).await?;
+    Ok(())
+}
+
+/// Nobody who serves owns anything. What is moved needs an administrator who is a member, too.
+async fn give_to_owner(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
+    let owner = format!("{prefix}_owner");
+    let joined: bool = sqlx::query_scalar("select pg_has_role(current_user, $1, 'usage')")
+        .bind(&owner)
+        .fetch_one(&mut *connection)
+        .await?;
+    if !joined {
+        connection.execute(format!("grant {owner} to current_user").as_str()).await?;
+    }
+    let mine = format!(
+        "revoke create on schema public from public;
+         grant usage, create on schema public to {owner};
+         grant usage on schema public to {}",
+        groups(prefix)
+    );
+    connection.execute(mine.as_str()).await?;
+    let moved: Vec<String> = sqlx::query_scalar(
+        "select format('alter table public.%I owner to %I', relname, $1)
+           from pg_class
+          where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
+            and relowner <> $1::regrole
+          union all
+         select format('alter function public.%I(%s) owner to %I', proname,
+                       pg_get_function_identity_arguments(oid), $1)
+           from pg_proc
+          where pronamespace = 'public'::regnamespace and proowner <> $1::regrole",
+    )
+    .bind(&owner)
+    .fetch_all(&mut *connection)
+    .await?;
+    for statement in moved {
+        connection.execute(statement.as_str()).await.with_context(|| statement.clone())?;
+    }
+    Ok(())
+}
+
+/// Exactly these: whatever was granted before goes.
+async fn grant(
+    connection: &mut PgConnection,
+    prefix: &str,
+    (table, rights): (&str, &[&str; 4]),
+) -> anyhow::Result<()> {
+    let revoke =
+        format!("revoke all on public.{table} from public, {prefix}_service, {}", groups(prefix));
+    connection.execute(revoke.as_str()).await?;
+    for (group, right) in GROUPS.iter().zip(rights).filter(|(_, right)| !right.is_empty()) {
+        let grant = format!("grant {right} on public.{table} to {prefix}_{group}");
+        connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
+    }
+    // How far positions are drawn is what a fence looks at.
+    if table == "events" {
+        let fence = format!("grant select on sequence events_position_seq to {}", groups(prefix));
+        connection.execute(fence.as_str()).await?;
+    }
+    Ok(())
+}
+
+/// What runs with the owner's rights is for who needs it: doors alone ask who a key is.
+async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
+    let functions: Vec<String> = sqlx::query_scalar(
+        "select oid::regprocedure::text from pg_proc
+          where pronamespace = 'public'::regnamespace and prosecdef",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for function in functions {
+        let grant = format!(
+            "revoke all on function {function} from public, {};
+             grant execute on function {function} to {prefix}_api",
+            groups(prefix)
+        );
+        connection.execute(grant.as_str()).await.with_context(|| function.clone())?;
+    }
+    Ok(())
+}
+
+/// Rows of a firm are seen, and written, by `api` and `auditor` only for the firm that the connection
+/// says it is for, or for `*`; for nobody while it says nothing. The owner, and who serves without a
+/// door, see all.
+async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
+    let tables: Vec<String> = sqlx::query_scalar(
+        "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
+          where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and a.attname = 'firm_id' and not a.attisdropped and c.relname <> 'data_keys'
+          order by c.relname",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for table in tables {
+        let mine = "(select current_setting('firmforms.firm', true)) in ('*', firm_id::text)";
+        let guard = format!(
+            "alter table public.{table} enable row level security;
+             drop policy if exists firm_guard on public.{table};
+             create policy firm_guard on public.{table} to {prefix}_api, {prefix}_auditor
+                 using ({mine}) with check ({mine});
+             drop policy if exists all_firms on public.{table};
+             create policy all_firms on public.{table} to {prefix}_projector, {prefix}_deliverer
+                 using (true) with check (true)"
+        );
+        connection.execute(guard.as_str()).await.with_context(|| table.clone())?;
+    }
+    Ok(())
+}
+
+fn groups(prefix: &str) -> String {
+    GROUPS.map(|group| format!("{prefix}_{group}")).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_needs_no_quotes() {
+        for good in ["firmforms", "a", "ff_2"] {
+            assert_eq!(prefix(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "2a", "A", "a-b", "a b", "a\"", "pg_a", "é", &"a".repeat(41)] {
+            assert!(prefix(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn g1_nobody_who_serves_may_change_the_log_or_the_proof() {
+        for table in ["events", "audit_log", "seals"] {
+            let (_, rights) = MAIN.iter().find(|(name, _)| *name == table).unwrap();
+            let changes = |right: &&str| right.contains("update") || right.contains("delete");
+            assert!(!rights.iter().any(changes), "{table}");
+        }
+    }
+
+    #[test]
+    fn b16_the_auditor_reads_and_nothing_else() {
+        let all = MAIN.iter().chain(KEYRING);
+        assert!(all.clone().all(|(_, [.., auditor])| ["", "select"].contains(auditor)));
+        assert!(KEYRING.iter().all(|(_, [.., auditor])| auditor.is_empty()));
+    }
+}

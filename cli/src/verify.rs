@@ -1,0 +1,188 @@
+//! `verify deliveries`: the proof of once per subscription, from the log (case I1), and the repair of
+//! what was never queued.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use deliverer::proof::{self, Example, Part, Report, Scope};
+use deliverer::repair::{Order, repair};
+use domain::once::Kind;
+use domain::replay::REASON_MAX;
+use domain::time::Timestamp;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::args::Json;
+use crate::databases::Looking;
+use crate::operate::{OPERATOR, say};
+use crate::wiring::{self, Place};
+
+/// It could not be looked at.
+const UNKNOWN: u8 = 2;
+
+/// What can be verified.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verify {
+    /// Prove that each occurrence was queued once for each subscription that lived when it happened,
+    /// and went as it may. Exit code 0: proven; 1: something is wrong; 2: it could not be looked at.
+    Deliveries(Deliveries),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Deliveries {
+    /// Only this firm's.
+    #[arg(long)]
+    firm: Option<Uuid>,
+    /// Only what was recorded from then on (2026-11-01T00:00:00Z).
+    #[arg(long)]
+    since: Option<Timestamp>,
+    /// Only what was recorded before then.
+    #[arg(long)]
+    until: Option<Timestamp>,
+    /// Only from this position of the log on.
+    #[arg(long, default_value_t = 1)]
+    from: i64,
+    /// Only up to this position of the log.
+    #[arg(long, default_value_t = i64::MAX, hide_default_value = true)]
+    to: i64,
+    /// How many examples of each kind to show.
+    #[arg(long, default_value_t = 10)]
+    examples: usize,
+    /// Queue what is missing, and nothing else.
+    #[arg(long, requires = "reason")]
+    repair: bool,
+    /// Why it is repaired; kept in the log.
+    #[arg(long, value_parser = reason)]
+    reason: Option<String>,
+    #[command(flatten)]
+    json: Json,
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    match text.trim().chars().count() {
+        1..=REASON_MAX => Ok(text.trim().to_owned()),
+        _ => Err(format!("1 to {REASON_MAX} characters")),
+    }
+}
+
+/// What cannot be looked at is not proven, and not wrong either.
+pub(crate) async fn run(place: &Place, Verify::Deliveries(asked): Verify) -> ExitCode {
+    let verified = async {
+        let report = look(place, &asked).await?;
+        let repaired = match &asked.reason {
+            Some(reason) if asked.repair => Some(queue(place, &report, reason).await?),
+            _ => None,
+        };
+        anyhow::Ok((report, repaired))
+    };
+    match verified.await {
+        Ok((report, repaired)) => {
+            tell(&report, repaired, asked.json);
+            code(&report, repaired)
+        }
+        Err(error) => {
+            eprintln!("firmforms: {error:#}");
+            ExitCode::from(UNKNOWN)
+        }
+    }
+}
+
+/// What was repaired, all of it and nothing else being wrong, is wrong no more.
+fn code(report: &Report, repaired: Option<u64>) -> ExitCode {
+    let wrong: u64 = report.wrong.values().sum();
+    if wrong == repaired.unwrap_or_default() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The database as it is: nothing is migrated and nothing is written.
+async fn look(place: &Place, asked: &Deliveries) -> anyhow::Result<Report> {
+    let looking = Looking::at(place).await?;
+    let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        ProgressBar::new(0)
+    } else {
+        ProgressBar::hidden()
+    };
+    let progress = |done: i64, all: i64| {
+        bar.set_length(all.cast_unsigned());
+        bar.set_position(done.cast_unsigned());
+    };
+    let report = proof::verify(&looking.pool, asked.scope(), progress).await;
+    bar.finish_and_clear();
+    looking.close().await?;
+    Ok(report?)
+}
+
+impl Deliveries {
+    fn scope(&self) -> Scope {
+        let part = Part {
+            firm_id: self.firm,
+            since: self.since.map(Timestamp::get),
+            until: self.until.map(Timestamp::get),
+        };
+        Scope { from: self.from, to: self.to, part, examples: self.examples }
+    }
+}
+
+async fn queue(place: &Place, report: &Report, reason: &str) -> anyhow::Result<u64> {
+    if report.missing.is_empty() {
+        return Ok(0);
+    }
+    let system = wiring::open(place).await?;
+    let order = Order { actor: OPERATOR, reason: reason.to_owned() };
+    let repaired = repair(&system.courier, &report.missing, &order).await?;
+    system.stop().await?;
+    Ok(repaired)
+}
+
+fn tell(report: &Report, repaired: Option<u64>, how: Json) {
+    if how.json {
+        return say(&format!("{:#}", as_json(report, repaired)));
+    }
+    lines(report, repaired).iter().for_each(|line| say(line));
+}
+
+fn as_json(report: &Report, repaired: Option<u64>) -> Value {
+    let count = |kind| report.wrong.get(&kind).copied().unwrap_or_default();
+    let counts: serde_json::Map<String, Value> =
+        Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), count(kind).into())).collect();
+    json!({
+        "proven": report.is_proven(), "through": report.through, "fanned_out": report.fanned_out,
+        "occurrences": report.occurrences, "subscriptions": report.subscriptions,
+        "expected": report.expected, "not_yet": report.not_yet, "deliveries": report.deliveries,
+        "wrong": counts, "repaired": repaired,
+        "examples": report.examples.iter().map(example).collect::<Vec<_>>(),
+    })
+}
+
+fn example(one: &Example) -> Value {
+    json!({
+        "kind": one.wrong.kind().name(), "why": one.wrong.to_string(), "position": one.position,
+        "delivery_id": one.delivery_id, "occurrence_id": one.occurrence_id,
+        "hook_id": one.hook_id,
+    })
+}
+
+fn lines(report: &Report, repaired: Option<u64>) -> Vec<String> {
+    let Report { through, fanned_out, occurrences, subscriptions, .. } = report;
+    let Report { expected, not_yet, deliveries, .. } = report;
+    let word = if report.is_proven() { "proven" } else { "WRONG" };
+    let mut lines = vec![
+        format!(
+            "{word}: {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
+        ),
+        format!(
+            "        {expected} deliveries to be queued, {not_yet} of them not yet (fan-out is at {fanned_out})"
+        ),
+        format!("        {deliveries} deliveries looked at"),
+    ];
+    for (kind, count) in &report.wrong {
+        lines.push(format!("{}: {count}", kind.name()));
+        let of_kind = report.examples.iter().filter(|one| one.wrong.kind() == *kind);
+        lines.extend(of_kind.map(|one| {
+            let position = one.position.map_or("-".to_owned(), |at| at.to_string());
+            format!("  position {position}  delivery {}  {}", one.delivery_id, one.wrong)
+        }));
+    }
+    lines.extend(repaired.map(|count| format!("repaired: {count} deliveries queued")));
+    lines
+}

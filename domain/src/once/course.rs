@@ -1,0 +1,116 @@
+//! The course of one delivery: was it tried as often as it may be, did it end once, and is it queued
+//! exactly as long as it waits?
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::Wrong;
+use crate::delivery::{Attempt, DeliveryEvent, DeliveryState, Late, Outcome};
+use crate::retry::Schedule;
+
+/// Whether a delivery is in the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queued {
+    /// It is not.
+    No,
+    /// For its own tries.
+    ForItself,
+    /// To be sent once more.
+    ForReplay,
+}
+
+/// What is wrong with a delivery, by all events of its stream in order and by whether it is queued at
+/// the same moment; the first thing, if there is any.
+#[must_use]
+pub fn judge<'a>(
+    events: impl IntoIterator<Item = &'a DeliveryEvent>,
+    queued: Queued,
+) -> Option<Wrong> {
+    let mut course = Course::default();
+    let wrong = events.into_iter().find_map(|event| course.take(event).err());
+    wrong.or_else(|| course.held_against(queued))
+}
+
+#[derive(Debug, Default)]
+struct Course {
+    allowed: u32,
+    tries: u32,
+    successes: u32,
+    ended: bool,
+    /// Replays that were ordered, and whether they have had their try.
+    replays: HashMap<Uuid, bool>,
+}
+
+impl Course {
+    fn take(&mut self, event: &DeliveryEvent) -> Result<(), Wrong> {
+        match event {
+            DeliveryEvent::DeliveryQueued(_) | DeliveryEvent::DeliveryReissued(_) => {
+                self.allowed = Schedule::RestHook.tries();
+            }
+            DeliveryEvent::StepQueued(_) => self.allowed = Schedule::WorkflowStep.tries(),
+            DeliveryEvent::StepRetried(retried) => {
+                self.allowed = retried.tries + Schedule::WorkflowStep.tries();
+                self.ended = false;
+            }
+            DeliveryEvent::DeliveryReplayed(replayed) => {
+                self.replays.insert(replayed.replay_id, false);
+            }
+            DeliveryEvent::DeliveryAttempted(attempt) => return self.tried(attempt),
+            DeliveryEvent::DeliveryCancelled { .. } => {
+                return self.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn tried(&mut self, attempt: &Attempt) -> Result<(), Wrong> {
+        match (attempt.late, attempt.replay_id) {
+            // What came too late to change anything is only told (case E21).
+            (Some(Late::Noted), _) => return Ok(()),
+            (Some(Late::Arrived), _) => return self.succeeded().and_then(|()| self.end()),
+            (None, Some(replay_id)) => return self.replayed(replay_id),
+            (None, None) => {}
+        }
+        if attempt.outcome == Outcome::Delivered {
+            self.succeeded()?;
+        }
+        self.tries += 1;
+        if self.tries > self.allowed {
+            return Err(Wrong::Tries(self.tries, self.allowed));
+        }
+        if attempt.state_after() == Some(DeliveryState::Pending) {
+            return if self.ended { Err(Wrong::AfterTheEnd) } else { Ok(()) };
+        }
+        self.end()
+    }
+
+    fn replayed(&mut self, replay_id: Uuid) -> Result<(), Wrong> {
+        match self.replays.insert(replay_id, true) {
+            Some(false) => Ok(()),
+            Some(true) | None => Err(Wrong::Replay(replay_id)),
+        }
+    }
+
+    const fn succeeded(&mut self) -> Result<(), Wrong> {
+        self.successes += 1;
+        if self.successes > 1 { Err(Wrong::Successes(self.successes)) } else { Ok(()) }
+    }
+
+    const fn end(&mut self) -> Result<(), Wrong> {
+        if self.ended {
+            return Err(Wrong::AfterTheEnd);
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    const fn held_against(&self, queued: Queued) -> Option<Wrong> {
+        match (self.ended, queued) {
+            (false, Queued::No) => Some(Wrong::Lost),
+            (true, Queued::ForItself) => Some(Wrong::StillQueued),
+            (false, Queued::ForItself | Queued::ForReplay)
+            | (true, Queued::No | Queued::ForReplay) => None,
+        }
+    }
+}

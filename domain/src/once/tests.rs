@@ -1,0 +1,321 @@
+//! The rules, and the lives held against a naive model.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::delivery::{
+    Attempt, CancelCause, DeliveryEvent, Late, Outcome, Replayed, Retried, SentBody,
+};
+use crate::subscription::RemovalReason;
+use crate::workflow::{StepMethod, StepName, StepOrder};
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn made(trigger: Trigger, form_id: Option<Uuid>) -> SubscriptionEvent {
+    let target_url = "https://hooks.example.com/".to_owned();
+    SubscriptionEvent::SubscriptionCreated { key_id: id(9), trigger, target_url, form_id }
+}
+
+fn removed() -> SubscriptionEvent {
+    SubscriptionEvent::SubscriptionRemoved {
+        reason: RemovalReason::DeletedByKey,
+        evidence: Vec::new(),
+    }
+}
+
+fn happened(position: i64) -> Happened {
+    Happened {
+        occurrence_id: id(50),
+        position,
+        firm_id: id(1),
+        trigger: Trigger::FormSubmitted,
+        form_id: id(3),
+        silent: false,
+    }
+}
+
+/// One subscription that lives from 10 to 20.
+fn lives() -> Lives {
+    let mut lives = Lives::default();
+    lives.take(id(2), (id(1), 10), &made(Trigger::FormSubmitted, None));
+    lives.take(id(2), (id(1), 20), &removed());
+    lives
+}
+
+fn consignment() -> Consignment {
+    Consignment {
+        occurrence_id: id(50),
+        hook_id: id(2),
+        trigger: Trigger::FormSubmitted,
+        form_id: id(3),
+        response_id: id(4),
+    }
+}
+
+#[test]
+fn a_delivery_belongs_to_an_occurrence_within_its_subscriptions_life() {
+    let (lives, by_rule) = (lives(), delivery_id(id(50), id(2)));
+    let beginning = |delivery, at: Option<i64>| {
+        lives.beginning(delivery, Beginning::Queued(&consignment()), at.map(happened).as_ref())
+    };
+    assert_eq!(beginning(by_rule, Some(11)), None);
+    assert_eq!(beginning(by_rule, Some(19)), None);
+    assert_eq!(beginning(by_rule, Some(10)), Some(Wrong::ToNobody));
+    assert_eq!(beginning(by_rule, Some(20)), Some(Wrong::ToNobody));
+    assert_eq!(beginning(by_rule, None), Some(Wrong::OfNothing));
+    assert_eq!(beginning(id(77), Some(11)), Some(Wrong::Second));
+    let silent = Happened { silent: true, ..happened(11) };
+    assert_eq!(
+        lives.beginning(by_rule, Beginning::Queued(&consignment()), Some(&silent)),
+        Some(Wrong::ToNobody)
+    );
+}
+
+#[test]
+fn a_delivery_that_was_made_anew_is_one_per_request() {
+    let (lives, original, request_id) = (lives(), delivery_id(id(50), id(2)), id(6));
+    let consignment = consignment();
+    let reissued = Reissued {
+        reissue_of: original,
+        request_id,
+        reason: "drill".into(),
+        consignment,
+        report_id: None,
+        booking_id: None,
+    };
+    let anew = DeliveryEvent::DeliveryReissued(reissued);
+    let beginning = |delivery, at| {
+        lives.beginning(delivery, Beginning::of(&anew).unwrap(), Some(&happened(at)))
+    };
+    assert_eq!(beginning(reissue_id(original, request_id), 11), None);
+    assert_eq!(beginning(reissue_id(original, id(7)), 11), Some(Wrong::Second));
+    assert_eq!(beginning(reissue_id(original, request_id), 20), Some(Wrong::ToNobody));
+    assert_eq!(judge([&anew], Queued::ForItself), None);
+    assert_eq!(judge([&anew], Queued::No), Some(Wrong::Lost));
+}
+
+fn attempt(number: u32, outcome: Outcome) -> Attempt {
+    let at = "2026-11-01T00:00:00.000Z".parse().unwrap();
+    let next_try_at = (outcome == Outcome::Retry).then_some(at);
+    Attempt { outcome, error: None, next_try_at, ..Attempt::interrupted(number, at, at) }
+}
+
+fn tried(number: u32, outcome: Outcome) -> DeliveryEvent {
+    DeliveryEvent::DeliveryAttempted(attempt(number, outcome))
+}
+
+fn late(number: u32, late: Late) -> DeliveryEvent {
+    let late = Some(late);
+    DeliveryEvent::DeliveryAttempted(Attempt { late, ..attempt(number, Outcome::Delivered) })
+}
+
+fn replayed(number: u32, outcome: Outcome) -> DeliveryEvent {
+    let replay_id = Some(id(7));
+    DeliveryEvent::DeliveryAttempted(Attempt { replay_id, ..attempt(number, outcome) })
+}
+
+fn ordered() -> DeliveryEvent {
+    let body = SentBody { id: id(8), sha256: String::new() };
+    DeliveryEvent::DeliveryReplayed(Replayed { replay_id: id(7), tries: 1, body })
+}
+
+fn queued() -> DeliveryEvent {
+    DeliveryEvent::DeliveryQueued(consignment())
+}
+
+fn judged(events: &[DeliveryEvent], is_queued: Queued) -> Option<Wrong> {
+    judge(std::iter::once(&queued()).chain(events), is_queued)
+}
+
+#[test]
+fn a_delivery_is_queued_as_long_as_it_waits() {
+    let retry = tried(1, Outcome::Retry);
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased };
+    for waiting in [&[][..], std::slice::from_ref(&retry)] {
+        assert_eq!(judged(waiting, Queued::ForItself), None);
+        assert_eq!(judged(waiting, Queued::No), Some(Wrong::Lost));
+    }
+    for end in [tried(1, Outcome::Delivered), tried(1, Outcome::Failed), cancelled] {
+        let ended = [end];
+        assert_eq!(judged(&ended, Queued::No), None);
+        assert_eq!(judged(&ended, Queued::ForReplay), None);
+        assert_eq!(judged(&ended, Queued::ForItself), Some(Wrong::StillQueued));
+    }
+}
+
+#[test]
+fn a_delivery_is_tried_as_often_as_it_may_be_and_ends_once() {
+    let eight: Vec<_> = (1..=7).map(|number| tried(number, Outcome::Retry)).collect();
+    let with = |more: &[DeliveryEvent]| judged(&[&eight[..], more].concat(), Queued::No);
+    assert_eq!(with(&[tried(8, Outcome::Failed)]), None);
+    assert_eq!(
+        with(&[tried(8, Outcome::Retry), tried(9, Outcome::Failed)]),
+        Some(Wrong::Tries(9, 8))
+    );
+    let (delivered, failed) = (tried(1, Outcome::Delivered), tried(1, Outcome::Failed));
+    let twice = [delivered.clone(), tried(2, Outcome::Delivered)];
+    assert_eq!(judged(&twice, Queued::No), Some(Wrong::Successes(2)));
+    let on = [failed.clone(), tried(2, Outcome::Retry)];
+    assert_eq!(judged(&on, Queued::No), Some(Wrong::AfterTheEnd));
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked };
+    assert_eq!(judged(&[failed, cancelled], Queued::No), Some(Wrong::AfterTheEnd));
+}
+
+#[test]
+fn e21_a_late_answer_counts_once_at_most() {
+    let cut = DeliveryEvent::DeliveryAttempted(Attempt {
+        next_try_at: Some("2026-11-01T00:00:00.000Z".parse().unwrap()),
+        ..attempt(1, Outcome::Interrupted)
+    });
+    assert_eq!(judged(&[cut.clone(), late(1, Late::Arrived)], Queued::No), None);
+    let delivered = tried(2, Outcome::Delivered);
+    let noted = [cut.clone(), delivered.clone(), late(1, Late::Noted)];
+    assert_eq!(judged(&noted, Queued::No), None);
+    let twice = [cut, delivered, late(1, Late::Arrived)];
+    assert_eq!(judged(&twice, Queued::No), Some(Wrong::Successes(2)));
+}
+
+#[test]
+fn a_replay_has_one_try_and_was_ordered() {
+    let delivered = tried(1, Outcome::Delivered);
+    let again = [delivered.clone(), ordered(), replayed(2, Outcome::Delivered)];
+    assert_eq!(judged(&again, Queued::No), None);
+    let twice = [&again[..], &[replayed(3, Outcome::Failed)]].concat();
+    assert_eq!(judged(&twice, Queued::No), Some(Wrong::Replay(id(7))));
+    let unasked = [delivered, replayed(2, Outcome::Delivered)];
+    assert_eq!(judged(&unasked, Queued::No), Some(Wrong::Replay(id(7))));
+}
+
+#[test]
+fn a_step_has_five_tries_and_five_more_each_time_it_is_retried() {
+    let order = StepOrder {
+        step: StepName { run_id: id(1), step_id: id(2) },
+        trigger: Trigger::FormSubmitted,
+        form_id: id(3),
+        response_id: id(4),
+        method: StepMethod::Post,
+        url: "https://hooks.example.com/".into(),
+        extra_headers: 0,
+        test: false,
+    };
+    let tries = |from: u32| {
+        let retries = (from..from + 4).map(|number| tried(number, Outcome::Retry));
+        retries.chain([tried(from + 4, Outcome::Failed)]).collect::<Vec<_>>()
+    };
+    let retried = Retried { order: order.clone(), tries: 5, body: None };
+    let mut events = vec![DeliveryEvent::StepQueued(order)];
+    events.extend(tries(1));
+    assert_eq!(judge(&events, Queued::No), None);
+    events.push(DeliveryEvent::StepRetried(retried));
+    assert_eq!(judge(&events, Queued::No), Some(Wrong::Lost));
+    events.extend(tries(6));
+    assert_eq!(judge(&events, Queued::No), None);
+    events.pop();
+    events.extend([tried(10, Outcome::Retry), tried(11, Outcome::Failed)]);
+    assert_eq!(judge(&events, Queued::No), Some(Wrong::Tries(11, 10)));
+}
+
+/// One step of a made-up log: what happens there, to which of a few firms, forms and subscriptions.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    Made { hook: u128, firm: u128, trigger: usize, form: Option<u128> },
+    Removed { hook: u128 },
+    Occurred { firm: u128, trigger: usize, form: u128, silent: bool },
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let (firm, trigger) = (0..3_u128, 0..2_usize);
+    prop_oneof![
+        (0..8_u128, firm.clone(), trigger.clone(), proptest::option::of(0..2_u128))
+            .prop_map(|(hook, firm, trigger, form)| Entry::Made { hook, firm, trigger, form }),
+        (0..8_u128).prop_map(|hook| Entry::Removed { hook }),
+        (firm, trigger, 0..2_u128, any::<bool>()).prop_map(|(firm, trigger, form, silent)| {
+            Entry::Occurred { firm, trigger, form, silent }
+        }),
+    ]
+}
+
+/// A log in which every subscription is made once, and removed at most once and after that.
+fn sound(log: Vec<Entry>) -> Vec<Entry> {
+    let mut seen: HashMap<u128, bool> = HashMap::new();
+    log.into_iter()
+        .filter(|entry| match entry {
+            Entry::Made { hook, .. } => {
+                let new = !seen.contains_key(hook);
+                seen.entry(*hook).or_insert(true);
+                new
+            }
+            Entry::Removed { hook } => seen.insert(*hook, false) == Some(true),
+            Entry::Occurred { .. } => true,
+        })
+        .collect()
+}
+
+/// Who lives while the log is played from its beginning, and what is heard: no positions, no table.
+fn naive(log: &[Entry]) -> Vec<(usize, Vec<Uuid>)> {
+    let mut live: Vec<(u128, u128, usize, Option<u128>)> = Vec::new();
+    let mut heard = Vec::new();
+    for (place, entry) in log.iter().enumerate() {
+        match *entry {
+            Entry::Made { hook, firm, trigger, form } => live.push((hook, firm, trigger, form)),
+            Entry::Removed { hook } => live.retain(|(of, ..)| *of != hook),
+            Entry::Occurred { firm, trigger, form, silent } => {
+                let hears =
+                    |(_, of_firm, of_trigger, of_form): &&(u128, u128, usize, Option<u128>)| {
+                        !silent
+                            && *of_firm == firm
+                            && *of_trigger == trigger
+                            && of_form.is_none_or(|of_form| of_form == form)
+                    };
+                let mut hooks: Vec<_> = live.iter().filter(hears).map(|(of, ..)| id(*of)).collect();
+                hooks.sort_unstable();
+                heard.push((place, hooks));
+            }
+        }
+    }
+    heard
+}
+
+fn position(place: usize) -> i64 {
+    i64::try_from(place).unwrap() + 1
+}
+
+proptest! {
+    #[test]
+    fn i1_who_hears_is_who_lives_when_the_log_is_played(log in proptest::collection::vec(entry(), 0..60)) {
+        let log = sound(log);
+        let mut lives = Lives::default();
+        for (place, entry) in log.iter().enumerate() {
+            match *entry {
+                Entry::Made { hook, firm, trigger, form } => {
+                    let event = made(Trigger::ALL[trigger], form.map(id));
+                    lives.take(id(hook), (id(firm), position(place)), &event);
+                }
+                Entry::Removed { hook } => {
+                    lives.take(id(hook), (id(0), position(place)), &removed());
+                }
+                Entry::Occurred { .. } => {}
+            }
+        }
+        for (place, expected) in naive(&log) {
+            let Entry::Occurred { firm, trigger, form, silent } = log[place] else {
+                unreachable!("only occurrences are heard");
+            };
+            let happened = Happened {
+                occurrence_id: id(50), position: position(place), firm_id: id(firm),
+                trigger: Trigger::ALL[trigger], form_id: id(form), silent,
+            };
+            let mut hooks: Vec<_> = lives.hearing_of(&happened).collect();
+            hooks.sort_unstable();
+            prop_assert_eq!(&hooks, &expected);
+            for hook in 0..8 {
+                let consignment = Consignment { hook_id: id(hook), ..consignment() };
+                let by_rule = delivery_id(id(50), id(hook));
+                let wrong = lives.beginning(by_rule, Beginning::Queued(&consignment), Some(&happened));
+                prop_assert_eq!(wrong.is_none(), expected.contains(&id(hook)));
+            }
+        }
+    }
+}

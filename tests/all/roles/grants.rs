@@ -1,0 +1,170 @@
+//! Who may do what: everything is tried as everybody.
+
+use eventstore::connect;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, Executor, PgConnection, PgPool};
+use tests::TestDatabase;
+
+use super::{DENIED, GROUPS, Scene, migrate, refused};
+
+/// What is the vault's.
+const VAULT: [&str; 10] = [
+    "responses",
+    "response_people",
+    "reports",
+    "bookings",
+    "bodies",
+    "answers",
+    "step_headers",
+    "mails",
+    "webhook_secrets",
+    "firm_contacts",
+];
+
+async fn tables(pool: &PgPool) -> Vec<String> {
+    sqlx::query_scalar(
+        "select relname::text from pg_class
+          where relnamespace = 'public'::regnamespace and relkind = 'r' order by relname",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
+fn changes(table: &str) -> Vec<String> {
+    let column = if table == "seals" { "events" } else { "sequence" };
+    vec![
+        format!("update {table} set {column} = 1"),
+        format!("delete from {table}"),
+        format!("truncate {table}"),
+        format!("alter table {table} add column more integer"),
+        format!("alter table {table} disable trigger all"),
+        format!("alter table {table} disable row level security"),
+        format!("alter table {table} owner to current_user"),
+        format!("drop table {table} cascade"),
+    ]
+}
+
+#[tokio::test]
+async fn g1_no_role_of_the_service_changes_the_log_or_the_proof() {
+    let scene = Scene::new().await;
+    scene.world.firm().await;
+    for group in GROUPS {
+        let mut connection = scene.connection(group).await;
+        for statement in ["events", "audit_log", "seals"].into_iter().flat_map(changes) {
+            let code = refused(&mut connection, &statement).await.map(|(code, _)| code);
+            assert_eq!(code.as_deref(), Some(DENIED), "{group}: {statement}");
+        }
+        for statement in [
+            format!("set role {}_owner", scene.prefix),
+            "create table mine (id integer)".to_owned(),
+            "set session_replication_role = replica".to_owned(),
+            "create or replace function events_refuse_change() returns trigger language plpgsql
+              as 'begin return new; end'"
+                .to_owned(),
+        ] {
+            let code = refused(&mut connection, &statement).await.map(|(code, _)| code);
+            assert_eq!(code.as_deref(), Some(DENIED), "{group}: {statement}");
+        }
+        connection.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn g1_the_owner_meets_the_trigger_and_nobody_logs_in_as_it() {
+    let scene = Scene::new().await;
+    scene.world.firm().await;
+    let owner = format!("{}_owner", scene.prefix);
+    let mut connection = PgConnection::connect_with(&scene.world.database.main).await.unwrap();
+    connection.execute(format!("set role {owner}").as_str()).await.unwrap();
+    for table in ["events", "audit_log", "seals"] {
+        for statement in changes(table).into_iter().take(3) {
+            let (_, message) = refused(&mut connection, &statement).await.unwrap();
+            assert!(message.contains("append-only"), "{statement}: {message}");
+        }
+    }
+    let (others, logins): (i64, bool) = sqlx::query_as(
+        "select (select count(*) from pg_class
+                  where relnamespace = 'public'::regnamespace and relkind in ('r', 'S')
+                    and pg_get_userbyid(relowner) <> $1),
+                rolcanlogin from pg_roles where rolname = $1",
+    )
+    .bind(&owner)
+    .fetch_one(scene.world.pool())
+    .await
+    .unwrap();
+    assert_eq!((others, logins), (0, false));
+}
+
+#[tokio::test]
+async fn b16_the_auditor_reads_and_writes_nothing_and_not_the_vault() {
+    let scene = Scene::new().await;
+    let mut auditor = scene.connection("auditor").await;
+    for table in tables(scene.world.pool()).await {
+        for statement in [
+            format!("insert into {table} default values"),
+            format!("delete from {table}"),
+            format!("truncate {table}"),
+        ] {
+            let code = refused(&mut auditor, &statement).await.map(|(code, _)| code);
+            assert_eq!(code.as_deref(), Some(DENIED), "{statement}");
+        }
+    }
+    for table in VAULT.into_iter().chain(["tokens", "key_auth", "people", "identity_check"]) {
+        let read = format!("select from {table}");
+        let code = refused(&mut auditor, &read).await.map(|(code, _)| code);
+        assert_eq!(code.as_deref(), Some(DENIED), "{read}");
+    }
+    let whose_key = "select * from authenticate_key('', now(), 1, 1)";
+    assert_eq!(refused(&mut auditor, whose_key).await.unwrap().0, DENIED);
+    let keyring = PgConnection::connect_with(&scene.as_login("auditor").keyring).await;
+    let code = refused(&mut keyring.unwrap(), "select from data_keys").await.map(|(code, _)| code);
+    assert_eq!(code.as_deref(), Some(DENIED));
+    let mut projector = scene.connection("projector").await;
+    for table in VAULT {
+        let read = format!("select from {table}");
+        let code = refused(&mut projector, &read).await.map(|(code, _)| code);
+        assert_eq!(code.as_deref(), Some(DENIED), "the projector: {read}");
+    }
+}
+
+#[tokio::test]
+async fn b16_roles_are_made_again_and_by_an_administrator_who_is_no_superuser() {
+    let database = TestDatabase::without_schema().await;
+    let name = database.main.get_database().unwrap();
+    let keyring = database.keyring.get_database().unwrap();
+    let admin = connect(database.main.clone(), 1);
+    for statement in [
+        format!("create role {name}_admin login createrole password 'secret'"),
+        format!("create role {name}_plain login password 'secret'"),
+        format!("alter database {name} owner to {name}_admin"),
+        format!("alter database {keyring} owner to {name}_admin"),
+    ] {
+        admin.execute(statement.as_str()).await.unwrap();
+    }
+    let by = |who: &str| {
+        let login = |of: &PgConnectOptions| {
+            of.clone().username(&format!("{name}_{who}")).password("secret")
+        };
+        TestDatabase { main: login(&database.main), keyring: login(&database.keyring) }
+    };
+    let (done, text) = migrate(&by("plain"), name).await;
+    assert!(!done && text.contains("this login may not change the schema"), "{text}");
+    for _ in 0..2 {
+        let (done, text) = migrate(&by("admin"), name).await;
+        assert!(done, "{text}");
+    }
+    let (done, text) = migrate(&by("plain"), &format!("{name}_b")).await;
+    assert!(!done && text.lines().count() == 1, "{text}");
+
+    admin.execute("create table undecided (firm_id uuid)").await.unwrap();
+    let (done, text) = migrate(&database, name).await;
+    assert!(!done && text.contains("nobody has decided who may use the table undecided"), "{text}");
+    admin.execute("drop table undecided").await.unwrap();
+    admin.execute(format!("create role {name}_c_api superuser").as_str()).await.unwrap();
+    let (done, text) = migrate(&database, &format!("{name}_c")).await;
+    assert!(!done && text.contains("can log in or overrule grants"), "{text}");
+    let (done, text) = migrate(&database, "No").await;
+    assert!(!done && text.contains("small letters"), "{text}");
+    admin.execute(format!("drop role {name}_c_api").as_str()).await.unwrap();
+}

@@ -1,0 +1,318 @@
+//! `verify deliveries`: the proof of once per subscription (case I1), what it finds when the database
+//! was changed behind the service's back, and the repair of what was never queued.
+
+use std::time::Duration;
+
+use deliverer::proof::{Part, Report, Scope, verify};
+use domain::once::{Kind, Wrong};
+use serde_json::{Value, json};
+use sqlx::Executor;
+use sqlx::postgres::PgPoolOptions;
+use tests::{Firm, Receiver, Reply, World};
+use uuid::Uuid;
+
+use crate::process::firmforms;
+
+const ALL: Scope = Scope {
+    from: 1,
+    to: i64::MAX,
+    part: Part { firm_id: None, since: None, until: None },
+    examples: 3,
+};
+
+struct Scene {
+    world: World,
+    firm: Firm,
+    hook: Uuid,
+    receiver: Receiver,
+}
+
+impl Scene {
+    /// A firm with a subscription.
+    async fn new() -> Self {
+        let world = World::new().await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
+        Self { world, firm, hook, receiver }
+    }
+
+    async fn submit(&self, times: usize) {
+        for _ in 0..times {
+            self.world.submit(&self.firm).await;
+        }
+    }
+
+    async fn remove(&self, hook: Uuid) {
+        let path = format!("/hooks/{hook}");
+        let answer = self.world.call(&self.firm.key, "DELETE", &path, Value::Null).await;
+        assert_eq!(answer.status, 200);
+    }
+
+    async fn report(&self) -> Report {
+        verify(self.world.pool(), ALL, |_, _| ()).await.unwrap()
+    }
+
+    async fn assert_proven(&self) -> Report {
+        let report = self.report().await;
+        assert!(report.is_proven(), "{:?}", report.examples);
+        report
+    }
+
+    /// Fails unless just this is found, so often.
+    async fn assert_found(&self, wrong: &[(Wrong, u64)]) -> Report {
+        let report = self.report().await;
+        let mut counts: Vec<(Kind, u64)> = report.wrong.iter().map(|(k, n)| (*k, *n)).collect();
+        let mut expected: Vec<_> = wrong.iter().map(|(wrong, n)| (wrong.kind(), *n)).collect();
+        counts.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(counts, expected, "{:?}", report.examples);
+        for (wrong, _) in wrong {
+            let shown = report.examples.iter().any(|one| one.wrong == *wrong);
+            assert!(shown, "{wrong:?}: {:?}", report.examples);
+        }
+        report
+    }
+
+    /// What a superuser does: no trigger stops it.
+    async fn tamper(&self, statements: &[&str]) {
+        let pool = PgPoolOptions::new().max_connections(1);
+        let pool = pool.connect_with(self.world.database.main.clone()).await.unwrap();
+        pool.execute("set session_replication_role = replica").await.unwrap();
+        for statement in statements {
+            let done = pool.execute(*statement).await.unwrap();
+            assert!(done.rows_affected() > 0, "{statement}");
+        }
+        pool.close().await;
+    }
+
+    async fn command(&self, arguments: &[&str]) -> (i32, String) {
+        let arguments = [&["verify", "deliveries"], arguments].concat();
+        let output = firmforms(&self.world.database).args(arguments).output().await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
+    }
+
+    async fn count(&self, question: &str) -> i64 {
+        sqlx::query_scalar(question).fetch_one(self.world.pool()).await.unwrap()
+    }
+
+    async fn queued(&self) -> i64 {
+        self.count("select count(*) from events where event_type = 'DeliveryQueued'").await
+    }
+}
+
+/// Like the first delivery of the log, under another id, occurrence and subscription.
+const COPY: &str = "insert into events overriding system value
+    select 1000000 + position, aggregate_type, gen_random_uuid()::text, sequence, event_type,
+           event_version, payload, metadata, firm_id, gen_random_uuid(), recorded_at, digest
+      from events where event_type = 'DeliveryQueued' order by position limit 1";
+
+#[tokio::test]
+async fn i1_a_story_with_every_end_a_delivery_can_have_is_proven() {
+    let scene = Scene::new().await;
+    let world = &scene.world;
+    scene.submit(2).await;
+    let report = scene.assert_proven().await;
+    assert_eq!((report.expected, report.not_yet, report.deliveries), (2, 2, 0), "not queued yet");
+
+    // Delivered, retried, failed, replayed, cancelled with its subscription, erased.
+    scene.receiver.reply([200, 500, 404].map(Reply::status));
+    world.deliver().await;
+    scene.assert_proven().await;
+    scene.submit(1).await;
+    world.deliver().await;
+    let order = json!({"firm_id": scene.firm.id, "reason": "the receiver was down"});
+    start_replay(world, &order).await;
+    world.pass(Duration::from_secs(2));
+    world.replay().await;
+    scene.assert_proven().await;
+    world.deliver().await;
+    let other = world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+    let erased = world.submit(&scene.firm).await;
+    world.fan_out().await;
+    scene.remove(other).await;
+    let erase = tests::activity(scene.firm.id, "response.erased", json!({"response_id": erased}));
+    assert_eq!(world.report(&[erase]).await.status, 202);
+    world.erase().await;
+    scene.assert_proven().await;
+    world.pass(Duration::from_secs(3_600));
+    world.deliver().await;
+    let report = scene.assert_proven().await;
+    let counted = (report.occurrences, report.subscriptions, report.expected, report.deliveries);
+    assert_eq!(counted, (4, 2, 5, 5));
+    assert_eq!(report.not_yet, 0);
+}
+
+async fn start_replay(world: &World, order: &Value) {
+    use api::commands::tokens::{self, Role};
+    let token = tokens::create(world.service(), "operator", Role::Operator).await.unwrap().token;
+    let request = axum::http::Request::post("/internal/v1/replays")
+        .header("authorization", format!("Bearer {token}"))
+        .body(order.to_string().into())
+        .unwrap();
+    let answer = world.internal(request).await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn i1_what_was_never_queued_is_found_and_repaired_and_nothing_else_is() {
+    let scene = Scene::new().await;
+    let narrow = json!({"target_url": scene.receiver.url("/narrow"), "trigger": "form_submitted",
+                        "form_id": scene.firm.form});
+    scene.world.call(&scene.firm.key, "POST", "/hooks", narrow).await;
+    scene.submit(2).await;
+    scene.world.deliver().await;
+    scene.submit(3).await;
+    // As after a restore that lost the queue: fan-out believes that it has been there.
+    scene.tamper(&["update checkpoints set position = 1000000 where name = 'fan_out'"]).await;
+    let report = scene.assert_found(&[(Wrong::Missing, 6)]).await;
+    assert_eq!(report.examples.len(), 3, "as many as asked for");
+
+    let (code, text) = scene.command(&["--repair", "--reason", "a restore"]).await;
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("repaired: 6 deliveries queued"), "{text}");
+    scene.assert_proven().await;
+    assert_eq!(scene.queued().await, 10);
+    let (code, text) = scene.command(&["--repair", "--reason", "again"]).await;
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("repaired: 0 deliveries queued"), "{text}");
+    assert_eq!(scene.queued().await, 10, "the second time nothing is queued");
+
+    // The command goes by the real clock.
+    scene.world.pass(Duration::from_secs(400 * 86_400));
+    assert_eq!(scene.world.deliver().await, 6);
+    assert_eq!(scene.receiver.received().len(), 10);
+    scene.world.project().await;
+    let entries: Vec<(String, String, Value)> = sqlx::query_as(
+        "select actor_kind, reason, evidence from audit_log where action = 'deliveries_repaired'",
+    )
+    .fetch_all(scene.world.pool())
+    .await
+    .unwrap();
+    let expected = ("operator".to_owned(), "a restore".to_owned(), json!({"deliveries": 6}));
+    assert_eq!(entries, [expected]);
+    let belonging = "select count(*) from events d join events r
+                         on d.metadata->>'correlation_id' = r.aggregate_id
+                      where r.event_type = 'DeliveriesRepaired' and d.event_type = 'DeliveryQueued'";
+    assert_eq!(scene.count(belonging).await, 6);
+}
+
+#[tokio::test]
+async fn i1_what_is_repaired_for_a_removed_subscription_is_cancelled_with_it() {
+    let scene = Scene::new().await;
+    scene.submit(1).await;
+    scene.tamper(&["insert into checkpoints values ('fan_out', 1000000)"]).await;
+    scene.remove(scene.hook).await;
+    scene.assert_found(&[(Wrong::Missing, 1)]).await;
+    let (code, text) = scene.command(&["--repair", "--reason", "a restore"]).await;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(scene.world.deliver().await, 0);
+    scene.assert_proven().await;
+    let cause = "select count(*) from deliveries where cause = 'subscription_deleted'";
+    assert_eq!(scene.count(cause).await, 1);
+}
+
+#[tokio::test]
+async fn i1_what_waits_and_is_not_queued_is_lost() {
+    let scene = Scene::new().await;
+    scene.submit(2).await;
+    scene.world.fan_out().await;
+    scene.tamper(&["delete from outbox where delivery_id = (select min(delivery_id::text)::uuid from outbox)"]).await;
+    scene.assert_found(&[(Wrong::Lost, 1)]).await;
+    let (code, text) = scene.command(&["--repair", "--reason", "try"]).await;
+    assert_eq!(code, 1, "it is queued in the log, and stays wrong: {text}");
+    assert!(text.contains("it waits for a try and is not queued"), "{text}");
+    assert_eq!(scene.queued().await, 2);
+}
+
+#[tokio::test]
+async fn i1_a_second_delivery_of_the_same_to_the_same_is_found() {
+    let scene = Scene::new().await;
+    scene.submit(1).await;
+    scene.world.deliver().await;
+    scene.tamper(&[COPY]).await;
+    // Nobody will send it, either.
+    scene.assert_found(&[(Wrong::Second, 1), (Wrong::Lost, 1)]).await;
+}
+
+#[tokio::test]
+async fn i1_a_second_success_and_what_is_queued_after_its_end_are_found() {
+    let scene = Scene::new().await;
+    scene.submit(1).await;
+    scene.world.deliver().await;
+    let again = "insert into events overriding system value
+        select 1000000, aggregate_type, aggregate_id, 3, event_type, event_version, payload,
+               metadata, firm_id, gen_random_uuid(), recorded_at, digest
+          from events where event_type = 'DeliveryAttempted'";
+    scene.tamper(&[again]).await;
+    scene.assert_found(&[(Wrong::Successes(2), 1)]).await;
+
+    let scene = Scene::new().await;
+    scene.submit(1).await;
+    scene.world.fan_out().await;
+    scene.tamper(&["create table kept as select * from outbox"]).await;
+    scene.world.deliver().await;
+    scene.tamper(&["insert into outbox select * from kept"]).await;
+    scene.assert_found(&[(Wrong::StillQueued, 1)]).await;
+}
+
+#[tokio::test]
+async fn i1_what_belongs_to_nothing_is_found() {
+    let scene = Scene::new().await;
+    scene.submit(2).await;
+    scene.world.deliver().await;
+    scene
+        .tamper(&["delete from events where position =
+                     (select min(position) from events where event_type = 'OccurrenceRecorded')"])
+        .await;
+    scene.assert_found(&[(Wrong::OfNothing, 1)]).await;
+
+    let scene = Scene::new().await;
+    scene.submit(1).await;
+    scene.world.deliver().await;
+    let elsewhere =
+        "update events set payload = replace(payload::text, 'form_submitted', 'lead_hot')::json
+                      where event_type = 'SubscriptionCreated'";
+    scene.tamper(&[elsewhere]).await;
+    scene.assert_found(&[(Wrong::ToNobody, 1)]).await;
+
+    let scene = Scene::new().await;
+    scene.submit(1).await;
+    scene.world.fan_out().await;
+    scene.tamper(&["update outbox set delivery_id = gen_random_uuid()"]).await;
+    scene.assert_found(&[(Wrong::Unknown, 1), (Wrong::Lost, 1)]).await;
+}
+
+#[tokio::test]
+async fn i1_a_part_of_the_log_can_be_looked_at_and_an_answer_has_its_code() {
+    let scene = Scene::new().await;
+    scene.submit(2).await;
+    scene.world.deliver().await;
+    let (code, text) = scene.command(&["--json"]).await;
+    assert_eq!(code, 0, "{text}");
+    let told: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&told["proven"], &told["expected"]), (&json!(true), &json!(2)));
+    assert_eq!(told["wrong"], json!({"missing": 0, "doubled": 0, "orphaned": 0, "lost": 0}));
+
+    scene.tamper(&["delete from events where event_type = 'DeliveryQueued'"]).await;
+    assert_eq!(scene.command(&[]).await.0, 1);
+    let (code, text) = scene.command(&["--examples", "1", "--json"]).await;
+    let told: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &told["wrong"]["missing"]), (1, &json!(2)));
+    assert_eq!(told["examples"].as_array().unwrap().len(), 1);
+    for nothing in [
+        ["--to", "1"],
+        ["--from", "1000000"],
+        ["--until", "2026-11-01T00:00:00Z"],
+        ["--since", "2027-11-01T00:00:00Z"],
+        ["--firm", &Uuid::nil().to_string()],
+    ] {
+        assert_eq!(scene.command(&nothing).await.0, 0, "{nothing:?}");
+    }
+    assert_eq!(scene.command(&["--firm", &scene.firm.id.to_string()]).await.0, 1);
+    assert_eq!(scene.command(&["--repair"]).await.0, 2, "it wants a reason");
+    assert_eq!(scene.command(&["--repair", "--reason", " "]).await.0, 2);
+    let mut away = firmforms(&scene.world.database);
+    away.env("DATABASE_URL", "postgres://127.0.0.1:1/nowhere").args(["verify", "deliveries"]);
+    assert_eq!(away.output().await.unwrap().status.code(), Some(2));
+}
