@@ -17,6 +17,7 @@ use domain::target::TargetRefusal;
 use eventstore::{AppendError, may_pass};
 use inviter::InviteError;
 use serde::Serialize;
+use telemetry::figures::REFUSALS;
 use vault::responses::VaultError;
 
 use crate::body::{BodyError, FieldError};
@@ -147,6 +148,7 @@ impl IntoResponse for Error {
     fn into_response(self) -> Response {
         self.log();
         let (status, code) = self.status_and_code();
+        REFUSALS.count(&[("code", code)]);
         let (index, line) = self.place();
         let body = Json(ErrorBody { error: self.to_string(), code, index, line });
         let mut response = (status, body).into_response();

@@ -27,17 +27,17 @@ impl Opening {
     /// The public door: nothing is answered yet.
     #[must_use]
     pub fn public() -> Self {
-        Self::closed(Router::new())
+        Self::until_opened(closed(Router::new(), "public"))
     }
 
-    /// The internal door: nothing but that the process lives.
+    /// The internal door: nothing but that the process lives, and what it counts.
     #[must_use]
-    pub fn internal() -> Self {
-        Self::closed(Router::new().route("/livez", get(health::live)))
+    pub fn internal(metrics: Router) -> Self {
+        let lives = Router::new().route("/livez", get(health::live));
+        Self::until_opened(closed(lives, "internal").merge(metrics))
     }
 
-    fn closed(routes: Router) -> Self {
-        let closed = layers::around(routes.fallback(not_yet));
+    fn until_opened(closed: Router) -> Self {
         Self(Arc::new(Routers { closed, open: OnceLock::new() }))
     }
 
@@ -50,6 +50,10 @@ impl Opening {
     pub fn open(&self, router: Router) {
         let _ = self.0.open.set(router);
     }
+}
+
+fn closed(routes: Router, name: &'static str) -> Router {
+    layers::around(routes.fallback(not_yet), name)
 }
 
 async fn answer(State(Opening(routers)): State<Opening>, request: Request) -> Response {
@@ -79,7 +83,8 @@ mod tests {
 
     #[tokio::test]
     async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
-        for (opening, livez) in [(Opening::public(), 503), (Opening::internal(), 200)] {
+        for (opening, livez) in [(Opening::public(), 503), (Opening::internal(Router::new()), 200)]
+        {
             assert_eq!(status(&opening, "/livez").await, livez);
             for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {
                 assert_eq!(status(&opening, path).await, 503, "{path}");

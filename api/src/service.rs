@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
 use sqlx::PgPool;
+use telemetry::trace;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
 
@@ -79,7 +80,7 @@ impl Service {
             actor,
             correlation_id: self.entropy.id(),
             causation_id: None,
-            traceparent: None,
+            traceparent: trace::place(),
         }
     }
 }

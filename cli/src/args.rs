@@ -16,6 +16,7 @@ use crate::keyring::Keyring;
 use crate::projections::Projections;
 use crate::replays::Replay;
 use crate::roles::Migrate;
+use crate::telemetry::args::Told;
 use crate::verify::Verify;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
@@ -179,9 +180,10 @@ pub struct Serve {
     /// The public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
     pub addr: SocketAddr,
-    /// The internal door: the product and operators.
-    #[arg(long, default_value = "127.0.0.1:8081", env = "FIRMFORMS_INTERNAL_ADDR")]
-    pub internal_addr: SocketAddr,
+    /// The internal door: the product and operators; by default 127.0.0.1:8081. A process without
+    /// doors answers /livez, /readyz and /metrics there, if this is given.
+    #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
+    pub internal_addr: Option<SocketAddr>,
     /// Where integrators reach the public door, without /api/v1; by default http:// (https:// with a
     /// certificate) and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL")]
@@ -234,6 +236,10 @@ pub struct Serve {
     /// Deliveries in flight to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
     pub per_host: usize,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its words would stand for those of the service")]
+    pub told: Told,
 }
 
 /// What a process does.

@@ -1,63 +1,123 @@
-//! The two doors on their addresses.
+//! The doors on their addresses.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use api::internal::metrics;
 use api::public::Peer;
 use api::{Opening, Service};
+use axum::Router;
 use axum::extract::Request;
 use axum::middleware::map_request;
 use door::{Door, Settings, Times, Tls};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Two doors, bound and not yet served.
+use crate::args::{Role, Serve};
+use crate::telemetry::Figures;
+
+/// Where the internal door of a process that has both is, unless it is told.
+const INTERNAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+
+/// The doors of a process, bound and not yet served. One that serves nobody has none, or the internal
+/// one to be watched by.
 pub(crate) struct Doors {
-    public: Door,
-    internal: Door,
+    public: Option<Door>,
+    internal: Option<Door>,
+}
+
+impl Doors {
+    /// Binds those that the role has.
+    pub(crate) async fn of(serve: &Serve) -> anyhow::Result<Self> {
+        match serve.role {
+            Role::All | Role::Api => {
+                let internal = serve.internal_addr.unwrap_or(INTERNAL);
+                Self::bind(Some(serve.addr), Some(internal)).await
+            }
+            Role::Projector | Role::Deliverer => Self::bind(None, serve.internal_addr).await,
+        }
+    }
+
+    /// Binds them.
+    pub(crate) async fn bind(
+        public: Option<SocketAddr>,
+        internal: Option<SocketAddr>,
+    ) -> anyhow::Result<Self> {
+        Ok(Self { public: bind(public).await?, internal: bind(internal).await? })
+    }
+
     /// Where the public one is.
-    pub(crate) public_addr: SocketAddr,
-    /// Where the internal one is.
-    pub(crate) internal_addr: SocketAddr,
+    pub(crate) fn public_addr(&self) -> Option<SocketAddr> {
+        self.public.as_ref()?.local_addr().ok()
+    }
+
+    fn internal_addr(&self) -> Option<SocketAddr> {
+        self.internal.as_ref()?.local_addr().ok()
+    }
+
+    /// Says where they are.
+    pub(crate) fn tell(&self) {
+        match (self.public_addr(), self.internal_addr()) {
+            (Some(public), Some(internal)) => tracing::info!(%public, %internal, "listening"),
+            (None, Some(internal)) => tracing::info!(%internal, "listening"),
+            (_, None) => {}
+        }
+    }
+
+    /// Serves them until `stop`, then finishes the calls under way.
+    pub(crate) fn serve(
+        self,
+        (tls, figures): (Option<Tls>, Arc<Figures>),
+        (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    ) -> Served {
+        let metrics = metrics(figures);
+        let served = Served {
+            public: Opening::public(),
+            internal: Opening::internal(metrics.clone()),
+            metrics,
+            serves_callers: self.public.is_some(),
+        };
+        if let Some(door) = self.public {
+            let settings = Settings { tls, ..Settings::default() };
+            tasks.spawn(door.serve(served.public.router(), settings, stop.clone()));
+        }
+        if let Some(door) = self.internal {
+            tasks.spawn(door.serve(served.internal.router(), internal(), stop.clone()));
+        }
+        served
+    }
 }
 
-/// Binds both doors.
-pub(crate) async fn open(public: SocketAddr, internal: SocketAddr) -> anyhow::Result<Doors> {
-    let bind = async |addr: SocketAddr| {
-        Door::bind(addr).await.with_context(|| format!("listen on {addr}"))
-    };
-    let (public, internal) = (bind(public).await?, bind(internal).await?);
-    let (public_addr, internal_addr) = (public.local_addr()?, internal.local_addr()?);
-    Ok(Doors { public, internal, public_addr, internal_addr })
+async fn bind(addr: Option<SocketAddr>) -> anyhow::Result<Option<Door>> {
+    match addr {
+        Some(addr) => {
+            let door = Door::bind(addr).await.with_context(|| format!("listen on {addr}"))?;
+            Ok(Some(door))
+        }
+        None => Ok(None),
+    }
 }
 
-/// Two doors that are served, and answer 503 until they are opened.
+/// Doors that are served, and answer 503 until they are opened.
 pub(crate) struct Served {
     public: Opening,
     internal: Opening,
+    metrics: Router,
+    serves_callers: bool,
 }
 
 impl Served {
     /// Lets callers through to the service.
-    pub(crate) fn open(&self, service: &Service) {
-        self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
-        self.internal.open(api::internal::router(service.clone()));
-    }
-}
-
-impl Doors {
-    /// Serves both until `stop`, then finishes the calls under way.
-    pub(crate) fn serve(
-        self,
-        tls: Option<Tls>,
-        (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
-    ) -> Served {
-        let served = Served { public: Opening::public(), internal: Opening::internal() };
-        let public = Settings { tls, ..Settings::default() };
-        tasks.spawn(self.public.serve(served.public.router(), public, stop.clone()));
-        tasks.spawn(self.internal.serve(served.internal.router(), internal(), stop.clone()));
-        served
+    pub(crate) fn open(self, service: &Service) {
+        let internal = if self.serves_callers {
+            self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
+            api::internal::router(service.clone())
+        } else {
+            api::internal::watched(service.clone())
+        };
+        self.internal.open(internal.merge(self.metrics));
     }
 }
 

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Arguments, Command, Place};
+use crate::args::{Arguments, Command};
 
 /// Runs the command line.
 #[must_use]
@@ -42,70 +42,75 @@ pub fn main() -> ExitCode {
 /// The same with these arguments, the program's name first: for a program that starts itself as the
 /// service.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = Arguments::parse_from(arguments);
-    telemetry::start(arguments.log_json, arguments.command.log_level());
-    if let Err(error) = wiring::install_tls() {
-        return fail(&error);
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error.into()),
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match Arguments::try_parse_from(&arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error, &arguments),
     };
-    match runtime.block_on(run(arguments)) {
-        Ok(code) => code,
-        Err(error) => fail(&error),
+    let log_json = arguments.log_json;
+    let traces = match wiring::install_tls().and_then(|()| telemetry::start(&arguments)) {
+        Ok(traces) => traces,
+        Err(error) => return fail(&error, log_json),
+    };
+    let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(arguments)),
+        Err(error) => Err(error.into()),
+    };
+    if let Some(traces) = traces {
+        traces.stop();
     }
+    ended.unwrap_or_else(|error| fail(&error, log_json))
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let place = &arguments.place;
+    let (place, log_json) = (&arguments.place, arguments.log_json);
     match arguments.command {
         Command::Audit(command) => audit::run(place, command).await,
         Command::Projections(command) => Ok(projections::run(place, command).await),
+        Command::Verify(command) => Ok(verify::run(place, command).await),
         Command::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
-            fail(&error);
+            fail(&error, log_json);
             ExitCode::from(2)
         })),
-        Command::Verify(command) => Ok(verify::run(place, command).await),
-        command => run_plain(place, command).await.map(|()| ExitCode::SUCCESS),
+        Command::Hooks(command) => done(audit::hooks(place, command)).await,
+        Command::Demo(demo) => done(demo::run(place, &demo)).await,
+        Command::Serve(serve) => done(serve::run(place, &serve)).await,
+        Command::Migrate(migrate) => done(roles::migrate(place, &migrate)).await,
+        Command::Ingest(ingest) => done(ingest::run(place, &ingest)).await,
+        Command::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
+        Command::Firms(command) => done(operate::firms(place, &command)).await,
+        Command::Keys(command) => done(operate::keys(place, command)).await,
+        Command::Tokens(command) => done(operate::tokens(place, command)).await,
+        Command::Secrets(command) => done(operate::secrets(place, command)).await,
+        Command::Keyring(command) => done(keyring::run(place, &command)).await,
+        Command::Deliveries(command) => done(operate::deliveries(place, command)).await,
+        Command::Replay(command) => done(replays::run(place, command)).await,
+        Command::Lanes(command) => done(lanes::run(place, command)).await,
+        Command::Workflows(command) => done(deliveries::workflows(place, command)).await,
+        Command::Reissue(asked) => done(reissue::run(place, asked)).await,
+        Command::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
     }
 }
 
 /// A command that succeeds or fails, and nothing between.
-async fn run_plain(place: &Place, command: Command) -> anyhow::Result<()> {
-    match command {
-        Command::Audit(command) => audit::run(place, command).await.map(drop),
-        Command::Projections(command) => {
-            projections::run(place, command).await;
-            Ok(())
-        }
-        Command::Verify(command) => {
-            verify::run(place, command).await;
-            Ok(())
-        }
-        Command::Hooks(command) => audit::hooks(place, command).await,
-        Command::Demo(demo) => demo::run(place, &demo).await,
-        Command::Serve(serve) => serve::run(place, &serve).await,
-        Command::Migrate(migrate) => roles::migrate(place, &migrate).await,
-        Command::Ingest(ingest) => ingest::run(place, &ingest).await,
-        Command::Generate(generate) => generate::run(&generate),
-        Command::Firms(command) => operate::firms(place, &command).await,
-        Command::Keys(command) => operate::keys(place, command).await,
-        Command::Tokens(command) => operate::tokens(place, command).await,
-        Command::Secrets(command) => operate::secrets(place, command).await,
-        Command::Keyring(command) => keyring::run(place, &command).await,
-        Command::Deliveries(command) => operate::deliveries(place, command).await,
-        Command::Replay(command) => replays::run(place, command).await,
-        Command::Lanes(command) => lanes::run(place, command).await,
-        Command::Workflows(command) => deliveries::workflows(place, command).await,
-        Command::Doctor(asked) => doctor::run(place, asked).await.map(drop),
-        Command::Reissue(asked) => reissue::run(place, asked).await,
-        Command::Openapi(openapi) => openapi::run(&openapi),
-    }
+async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    command.await.map(|()| ExitCode::SUCCESS)
 }
 
-/// One line to the person at the terminal, causes included.
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("firmforms: {error:#}");
+/// One line to the person at the terminal, causes included; to a log of JSON, a line of it.
+fn fail(error: &anyhow::Error, log_json: bool) -> ExitCode {
+    eprintln!("{}", telemetry::last_line(log_json, &format!("firmforms: {error:#}")));
     ExitCode::FAILURE
+}
+
+/// What was asked for cannot be done, or is an answer by itself: the help, the version.
+fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let log_json = arguments.iter().any(|argument| argument == "--log-json")
+        || std::env::var_os("FIRMFORMS_LOG_JSON").is_some();
+    if error.use_stderr() && log_json {
+        eprintln!("{}", telemetry::last_line(true, error.to_string().trim_end()));
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

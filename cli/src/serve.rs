@@ -1,6 +1,7 @@
 //! `serve`: the doors and the workers, until a signal.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -28,8 +29,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
 
-use crate::doors::{self, Doors};
+use crate::doors::{Doors, Served};
 use crate::setup::{setup, tls};
+use crate::telemetry::Figures;
 use crate::wiring::{Databases, Place, Role, SERVICE, Serve, Setup, System};
 
 /// How long what is under way may take after a signal.
@@ -39,16 +41,15 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     let setup = setup(place, serve)?;
     let tls = tls(serve)?;
     warn_of_development(serve);
-    let doors = match serve.role {
-        Role::All | Role::Api => Some(doors::open(serve.addr, serve.internal_addr).await?),
-        Role::Projector | Role::Deliverer => None,
-    };
+    let figures = Arc::new(Figures::begin()?);
+    let doors = Doors::of(serve).await?;
     let databases = Databases::open(place, SERVICE).await?;
     let wrapping = place.wrapping_key()?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    let doors = doors.map(|doors| listen(doors, tls, (&stop, &mut tasks)));
+    tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
+    let doors = listen(doors, (tls, &figures), (&stop, &mut tasks));
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -62,9 +63,8 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     };
     warn_of_pauses(&system).await?;
     spawn_workers(&system, serve.role, (&stop, &mut tasks));
-    if let Some(doors) = doors {
-        doors.open(&system.service);
-    }
+    figures.watch(&system);
+    doors.open(&system.service);
     tracing::info!("ready");
     let ended = wait(signal, &mut tasks, &stop).await;
     system.stop().await?;
@@ -89,14 +89,14 @@ async fn start(
 /// Serves the doors; they are closed, and answer so.
 fn listen(
     doors: Doors,
-    tls: Option<Tls>,
+    (tls, figures): (Option<Tls>, &Arc<Figures>),
     (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
-) -> doors::Served {
-    tracing::info!(public = %doors.public_addr, internal = %doors.internal_addr, "listening");
+) -> Served {
+    doors.tell();
     if let Some(tls) = tls.clone() {
         tasks.spawn(reload(tls, stop.clone()));
     }
-    doors.serve(tls, (stop, tasks))
+    doors.serve((tls, Arc::clone(figures)), (stop, tasks))
 }
 
 /// Starts the workers of a role.

@@ -13,12 +13,14 @@ use domain::pressure::Room;
 use domain::retry::Schedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
+use domain::trace::Traceparent;
 use domain::trigger::Trigger;
 use domain::workflow::StepOrder;
 use eventstore::{Appending, NewEvent, crash};
 use projector::replays;
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
+use telemetry::figures::CLAIM_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::step_headers::Headers;
@@ -29,6 +31,7 @@ use crate::due;
 use crate::give_back::give_back;
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
+use crate::tally;
 use crate::withdrawn;
 
 /// A try that was claimed and must be sent now. Not `Debug`: it holds what people answered.
@@ -54,6 +57,8 @@ pub struct Claimed {
     pub sender: Sender,
     /// The replay it is part of, if it is sent once more.
     pub replay_id: Option<Uuid>,
+    /// Its place in a trace, if it has one.
+    pub place: Option<Traceparent>,
     /// The fencing token.
     pub lease: i64,
     /// When it was claimed.
@@ -120,6 +125,7 @@ pub(crate) struct Leased {
     pub(crate) tries_max: i32,
     pub(crate) step: Option<Json<StepOrder>>,
     pub(crate) replay_id: Option<Uuid>,
+    pub(crate) traceparent: Option<String>,
     pub(crate) lease: i64,
     pub(crate) body_id: Option<Uuid>,
     pub(crate) body_sha256: Option<Vec<u8>>,
@@ -128,6 +134,11 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
+    /// Its place in a trace, if it has one.
+    pub(crate) fn place(&self) -> Option<Traceparent> {
+        self.traceparent.as_ref()?.parse().ok()
+    }
+
     pub(crate) const fn subject(&self) -> Subject {
         Subject { firm_id: self.firm_id, subject_id: self.response_id }
     }
@@ -138,7 +149,7 @@ impl Leased {
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. What was claimed, if it was, is again when its lease ends.
 pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, DeliveryError> {
-    let (now, caps) = (courier.clock.now(), courier.settings.caps);
+    let (now, caps, began) = (courier.clock.now(), courier.settings.caps, Instant::now());
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
     let lane_ids = due::lock_lanes(connection, now.get(), room, caps).await?;
@@ -156,7 +167,7 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     lease((connection, courier), &leased, &composed, now.get()).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
     let tried_before = over.iter().chain(&leased).chain(&erased);
-    append_interrupted(&mut appending, tried_before, now).await?;
+    let cut_off = append_interrupted(&mut appending, tried_before, now).await?;
     let interrupted: Vec<_> = over
         .iter()
         .filter_map(|row| Some((row.replay_id?, row.delivery_id, "interrupted")))
@@ -167,6 +178,8 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     appending.append(withdrawn).await?;
     let claimed = Instant::now();
     appending.commit().await?;
+    CLAIM_SECONDS.took(&[], began.elapsed());
+    tally::interrupted(cut_off);
     crash::point("claimed");
     let looked = take_out_erased(courier, &leased, &mut composed).await;
     let all: Vec<Claimed> =
@@ -210,7 +223,8 @@ async fn take_out_of_tries(
             and tries >= tries_max
          returning delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
                    report_id, booking_id, sequence + 1 as sequence, tries + 1 as tries, tries_max,
-                   step, replay_id, lease, body_id, body_sha256, leased_at as interrupted_at",
+                   step, replay_id, traceparent, lease, body_id, body_sha256,
+                   leased_at as interrupted_at",
     )
     .bind(lane_ids)
     .bind(now)
@@ -226,8 +240,8 @@ async fn as_leased(
     sqlx::query_as(
         "select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
                 report_id, booking_id, sequence + (leased_at is not null)::int as sequence,
-                tries + 1 as tries, tries_max, step, replay_id, lease + 1 as lease, body_id,
-                body_sha256, leased_at as interrupted_at
+                tries + 1 as tries, tries_max, step, replay_id, traceparent, lease + 1 as lease,
+                body_id, body_sha256, leased_at as interrupted_at
            from outbox where delivery_id = any($1)",
     )
     .bind(chosen)
@@ -262,12 +276,12 @@ async fn lease(
     Ok(())
 }
 
-/// Writes down the tries before these that nobody recorded.
+/// Writes down the tries before these that nobody recorded; says how many.
 async fn append_interrupted(
     appending: &mut Appending<'_>,
     rows: impl Iterator<Item = &Leased>,
     now: Timestamp,
-) -> Result<(), DeliveryError> {
+) -> Result<usize, DeliveryError> {
     let events: Vec<NewEvent> = rows
         .filter_map(|row| {
             let started_at = row.interrupted_at?;
@@ -283,12 +297,16 @@ async fn append_interrupted(
                 aggregate_id: row.delivery_id.to_string(),
                 sequence: row.sequence,
                 event: DeliveryEvent::DeliveryAttempted(attempt).into(),
-                context: system(row.firm_id, row.delivery_id, now),
+                context: Context {
+                    traceparent: row.place(),
+                    ..system(row.firm_id, row.delivery_id, now)
+                },
             })
         })
         .collect();
+    let tries = events.len();
     appending.append(events).await?;
-    Ok(())
+    Ok(tries)
 }
 
 /// The context of what the deliverer itself does with a delivery.
@@ -321,6 +339,7 @@ fn to_claimed(
         nth: number,
         sender,
         replay_id: row.replay_id,
+        place: row.place(),
         lease: row.lease,
         claimed_at,
         claimed,

@@ -9,6 +9,7 @@ use domain::pressure::Room;
 use eventstore::worker::{Step, Worker, run};
 use eventstore::{Nudge, crash};
 use futures::future::join_all;
+use telemetry::trace::{self, Traced};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -141,8 +142,11 @@ impl Sender {
 }
 
 async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
-    let exchange = send(courier, &claimed).await;
+    let traced = Traced::attempt(claimed.place, claimed.number);
+    let exchange = trace::at(traced.place(), send(courier, &claimed)).await;
     crash::point("answered");
+    traced.tried(exchange.answer.class(), exchange.answer.status());
+    let claimed = Claimed { place: traced.place(), ..claimed };
     Finished { claimed, exchange, finished_at: courier.clock.now() }
 }
 

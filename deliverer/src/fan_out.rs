@@ -3,6 +3,7 @@
 //! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes
 //! woken, the checkpoint moved. Done again after a crash, it finds every place taken.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::context::{Actor, Context};
@@ -16,6 +17,7 @@ use eventstore::worker::{Step, Worker};
 use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
 use projector::hooks::{Matchable, matching};
 use sqlx::PgConnection;
+use telemetry::trace::Traced;
 use uuid::Uuid;
 
 use crate::lanes;
@@ -63,10 +65,11 @@ impl Worker for FanOut {
         };
         let matches = Matches::of(&mut appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
-        let now = self.courier.clock.now();
+        let (now, traced) = (self.courier.clock.now(), matches.traced());
         let by = |occurrence: &RecordedEvent| Context {
             recorded_at: now,
             actor: Actor::System,
+            traceparent: traced.get(&occurrence.position).and_then(Traced::place),
             ..occurrence.context.caused_by(occurrence.event_id)
         };
         queue(&mut appending, &matches, by).await?;
@@ -179,6 +182,19 @@ impl<'a> Matches<'a> {
     }
 }
 
+impl Matches<'_> {
+    /// The fan-outs of those that belong to a trace, by position; they end with the queueing.
+    fn traced(&self) -> HashMap<i64, Traced> {
+        let mut traced = HashMap::new();
+        for (Occurred { recorded, .. }, _) in &self.pairs {
+            if let parent @ Some(_) = recorded.context.traceparent {
+                traced.entry(recorded.position).or_insert_with(|| Traced::fan_out(parent));
+            }
+        }
+        traced
+    }
+}
+
 /// Cuts what is more than `most` off, between two occurrences and never before the first; says which
 /// position is the last one whole, if anything was cut.
 fn cut(matched: &mut Vec<(i64, Uuid)>, most: usize) -> Option<i64> {
@@ -209,6 +225,7 @@ struct OutboxRows {
     report_ids: Vec<Option<Uuid>>,
     booking_ids: Vec<Option<Uuid>>,
     positions: Vec<i64>,
+    traceparents: Vec<Option<String>>,
 }
 
 impl OutboxRows {
@@ -234,6 +251,8 @@ impl OutboxRows {
                 rows.report_ids.push(occurred.happening.report_id);
                 rows.booking_ids.push(occurred.happening.booking_id);
                 rows.positions.push(occurred.recorded.position);
+                let place = recorded.context.traceparent;
+                rows.traceparents.push(place.map(|place| place.to_string()));
             }
         }
         rows
@@ -246,10 +265,11 @@ impl OutboxRows {
     ) -> Result<(), sqlx::Error> {
         sqlx::query(
             "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                 response_id, report_id, booking_id, position, due_at, tries_max)
-             select t.*, $11, $12 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
+                                 response_id, report_id, booking_id, position, traceparent, due_at,
+                                 tries_max)
+             select t.*, $12, $13 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
                                          $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[],
-                                         $10::bigint[]) t",
+                                         $10::bigint[], $11::text[]) t",
         )
         .bind(&self.delivery_ids)
         .bind(&self.lane_ids)
@@ -261,6 +281,7 @@ impl OutboxRows {
         .bind(&self.report_ids)
         .bind(&self.booking_ids)
         .bind(&self.positions)
+        .bind(&self.traceparents)
         .bind(due_at)
         .bind(Schedule::RestHook.tries().cast_signed())
         .execute(connection)

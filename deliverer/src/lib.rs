@@ -9,6 +9,7 @@
 //! This crate is the only writer of the outbox and its lanes, and nothing else in the workspace
 //! opens outgoing HTTP.
 
+pub mod backlog;
 pub mod cancel;
 pub mod checkup;
 pub mod claim;
@@ -32,6 +33,7 @@ pub mod replay;
 mod send;
 mod settings;
 mod steps;
+mod tally;
 mod withdrawn;
 
 pub use lane_life::Lanes;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::pressure::Room;
+use telemetry::figures::{IN_FLIGHT, PERMITS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
@@ -23,6 +24,8 @@ pub(crate) struct Permit {
 
 impl Permits {
     pub(crate) fn new(total: usize) -> Self {
+        PERMITS.set_count(&[], total);
+        IN_FLIGHT.shift(0.0);
         Self { total, free: Arc::new(Semaphore::new(total)), held: Arc::default() }
     }
 
@@ -38,12 +41,14 @@ impl Permits {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
         let held = Arc::clone(&self.held);
         *held.lock().unwrap_or_else(PoisonError::into_inner).entry(firm_id).or_default() += 1;
+        IN_FLIGHT.shift(1.0);
         Some(Permit { _permit: permit, firm_id, held })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        IN_FLIGHT.shift(-1.0);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = held.get_mut(&self.firm_id) {
             *count -= 1;

@@ -18,6 +18,8 @@ use projector::replays;
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
+use telemetry::figures::RECORD_SECONDS;
+use tokio::time::Instant;
 use uuid::Uuid;
 use vault::answers::{self, Answer};
 use vault::{Entropy, Subject};
@@ -26,6 +28,7 @@ use crate::claim::{Claimed, Sender, system};
 use crate::lanes;
 use crate::outgoing::Exchange;
 use crate::settings::{Courier, DeliveryError};
+use crate::tally::Tally;
 use crate::withdrawn;
 
 /// A try that was sent.
@@ -44,11 +47,13 @@ pub struct Finished {
 /// # Errors
 /// [`DeliveryError`]; the batch can be given again then: what was written already is found.
 pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
+    let began = Instant::now();
     let mut batch: Vec<&Finished> = batch.iter().collect();
     batch.sort_by_key(|finished| finished.finished_at);
     for late in record_in_time(courier, batch).await? {
         record_late(courier, late).await?;
     }
+    RECORD_SECONDS.took(&[], began.elapsed());
     Ok(())
 }
 
@@ -74,10 +79,12 @@ async fn record_in_time<'a>(
             (_, None) => {}
         }
     }
+    let tally = std::mem::take(&mut ledger.tally);
     ledger.write(courier, &mut appending, lanes.keys().copied().collect()).await?;
     crash::point("recording");
     appending.commit().await?;
     crash::point("recorded");
+    tally.count();
     Ok(late)
 }
 
@@ -95,8 +102,10 @@ async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), Deliv
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
         ledger.enter_late(courier, finished, (&delivery, last), lane);
     }
+    let tally = std::mem::take(&mut ledger.tally);
     ledger.write(courier, &mut appending, vec![claimed.lane_id]).await?;
     appending.commit().await?;
+    tally.count();
     Ok(())
 }
 
@@ -209,6 +218,7 @@ struct Ledger<'a> {
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
     /// Those whose stream goes on though nothing else changes.
     noted: Vec<(Uuid, i64)>,
+    tally: Tally,
     /// What came of what was sent once more.
     replayed: Vec<(Uuid, Uuid, &'static str)>,
     answers: Vec<Answer<'a>>,
@@ -229,6 +239,7 @@ impl<'a> Ledger<'a> {
             None => self.ended.push(claimed.delivery_id),
         }
         let outcome = attempt.outcome;
+        self.tally.note(finished, outcome);
         if let Some(replay_id) = claimed.replay_id {
             self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
         }
@@ -247,9 +258,11 @@ impl<'a> Ledger<'a> {
         let erased = self.erased.contains(&finished.claimed.subject);
         let answer = kept_answer(finished).filter(|_| !erased);
         let attempt = attempt(courier, finished, answer.as_deref());
+        let outcome = attempt.outcome;
         let Some((late, event)) = delivery.record_late(attempt) else {
             return;
         };
+        self.tally.note(finished, outcome);
         match late {
             Late::Arrived => {
                 self.ended.push(delivery_id);
@@ -277,7 +290,7 @@ impl<'a> Ledger<'a> {
             aggregate_id: claimed.delivery_id.to_string(),
             sequence,
             event: event.into(),
-            context: system(claimed.firm_id, claimed.delivery_id, finished.finished_at),
+            context: context(finished),
         });
     }
 
@@ -311,10 +324,7 @@ impl<'a> Ledger<'a> {
                 aggregate_id: claimed.lane_id.to_string(),
                 sequence: lane.sequence,
                 event: event.into(),
-                context: Context {
-                    actor: Actor::Receiver(claimed.lane_id),
-                    ..system(claimed.firm_id, claimed.delivery_id, finished.finished_at)
-                },
+                context: Context { actor: Actor::Receiver(claimed.lane_id), ..context(finished) },
             });
         }
         if lane.withdrawn.is_some() {
@@ -342,6 +352,12 @@ impl<'a> Ledger<'a> {
         lanes::reschedule(connection, &lane_ids, now).await?;
         Ok(())
     }
+}
+
+fn context(finished: &Finished) -> Context {
+    let claimed = &finished.claimed;
+    let of = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
+    Context { traceparent: claimed.place, ..of }
 }
 
 /// What came of a try, as history keeps it.

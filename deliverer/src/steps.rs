@@ -28,8 +28,8 @@ pub(crate) async fn queue(
     sqlx::query(
         "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                              response_id, position, due_at, sequence, tries, tries_max, body_id,
-                             body_sha256, step)
-         values ($1, $2, $3, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                             body_sha256, step, traceparent)
+         values ($1, $2, $3, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
     )
     .bind(order.step.delivery_id())
     .bind(lane_id)
@@ -45,6 +45,7 @@ pub(crate) async fn queue(
     .bind(body.as_ref().map(|body| body.id))
     .bind(sha256)
     .bind(Json(order))
+    .bind(recorded.context.traceparent.map(|place| place.to_string()))
     .execute(&mut *connection)
     .await?;
     Ok(lanes::wake(connection, &[lane_id], now).await?)

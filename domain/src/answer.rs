@@ -123,6 +123,21 @@ impl Answer {
         }
     }
 
+    /// A word for its kind that is one of few, to be counted by: what a receiver says has no words of
+    /// its own here (case E23: `dns` is ours, not theirs).
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Status(410) => "410",
+            Self::Status(429) => "429",
+            Self::Status(200..=299) => "2xx",
+            Self::Status(300..=399) => "3xx",
+            Self::Status(400..=499) => "4xx",
+            Self::Status(500..=599) => "5xx",
+            other => other.code(),
+        }
+    }
+
     /// The final status, if one came.
     #[must_use]
     pub fn status(&self) -> Option<u16> {

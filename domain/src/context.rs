@@ -7,6 +7,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use crate::time::Timestamp;
+use crate::trace::Traceparent;
 
 /// Who caused an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub struct Context {
     /// The event that led to it, when one did.
     pub causation_id: Option<Uuid>,
     /// The W3C trace it belongs to, when there is one.
-    pub traceparent: Option<String>,
+    pub traceparent: Option<Traceparent>,
 }
 
 const FIRM_ID: &str = "firm_id";
@@ -108,7 +109,7 @@ impl Context {
             map.insert(CAUSATION_ID.to_owned(), id.to_string());
         }
         if let Some(trace) = &self.traceparent {
-            map.insert(TRACEPARENT.to_owned(), trace.clone());
+            map.insert(TRACEPARENT.to_owned(), trace.to_string());
         }
         map
     }
@@ -150,7 +151,10 @@ impl Context {
                 .get(CAUSATION_ID)
                 .map(|id| id.parse().map_err(|_| NotAContext(CAUSATION_ID)))
                 .transpose()?,
-            traceparent: metadata.get(TRACEPARENT).cloned(),
+            traceparent: metadata
+                .get(TRACEPARENT)
+                .map(|text| text.parse().map_err(|_| NotAContext(TRACEPARENT)))
+                .transpose()?,
         })
     }
 }
@@ -189,7 +193,11 @@ mod tests {
                 actor,
                 correlation_id: Uuid::from_u128(6),
                 causation_id: Some(Uuid::from_u128(7)),
-                traceparent: Some("00-1-2-01".to_owned()),
+                traceparent: Some(Traceparent {
+                    trace_id: [1; 16],
+                    parent_id: [2; 8],
+                    sampled: true,
+                }),
             };
             assert_eq!(Context::from_map(&context.to_map()), Ok(context));
         }

@@ -44,6 +44,7 @@ pub mod signature;
 pub mod subscription;
 pub mod target;
 pub mod time;
+pub mod trace;
 pub mod trigger;
 pub mod workflow;
 

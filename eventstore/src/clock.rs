@@ -29,6 +29,8 @@ struct Reading {
     at: DateTime<Utc>,
     taken: Instant,
     runs: bool,
+    /// This machine's clock less the database's.
+    offset: TimeDelta,
     fault: Option<ClockFault>,
 }
 
@@ -63,15 +65,17 @@ impl Clock {
     /// If the database does not answer.
     pub async fn beside(wall: Arc<dyn WallClock>, pool: &PgPool) -> Result<Self, sqlx::Error> {
         let (at, taken) = ask(pool).await?;
-        let fault = Clocks { database: at, machine: wall.now(), expected: None }.fault();
+        let machine = wall.now();
+        let fault = Clocks { database: at, machine, expected: None }.fault();
         tell(None, fault);
-        Ok(Self::reading(Reading { at, taken, runs: true, fault }, wall))
+        Ok(Self::reading(Reading { at, taken, runs: true, offset: machine - at, fault }, wall))
     }
 
     /// A clock that stands still until it is moved: for tests.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Self {
-        let reading = Reading { at: at.get(), taken: Instant::now(), runs: false, fault: None };
+        let (taken, offset) = (Instant::now(), TimeDelta::zero());
+        let reading = Reading { at: at.get(), taken, runs: false, offset, fault: None };
         Self::reading(reading, Arc::new(Machine))
     }
 
@@ -90,6 +94,12 @@ impl Clock {
     #[must_use]
     pub fn fault(&self) -> Option<ClockFault> {
         self.last().fault
+    }
+
+    /// This machine's clock less the database's, at the last measurement.
+    #[must_use]
+    pub fn offset(&self) -> TimeDelta {
+        self.last().offset
     }
 
     /// Moves a standing clock on: for tests.
@@ -119,7 +129,7 @@ impl Clock {
         let clocks = Clocks { database: at, machine, expected: Some(last.shows(taken)) };
         let fault = clocks.fault();
         tell(last.fault, fault);
-        let new = Reading { at, taken, runs: true, fault };
+        let new = Reading { at, taken, runs: true, offset: machine - at, fault };
         *self.0.reading.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }

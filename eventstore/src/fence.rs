@@ -12,7 +12,8 @@
 //!
 //! A look that finds nothing new draws no id.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as Brief, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
 use tokio::sync::Mutex;
@@ -22,6 +23,8 @@ use tokio::sync::Mutex;
 pub struct Fence {
     pool: PgPool,
     state: Arc<Mutex<State>>,
+    /// Since when the newest appends have not settled: apart, for who watches waits for nobody.
+    unsettled: Arc<Brief<Option<Instant>>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -50,7 +53,19 @@ impl Fence {
     /// A fence on this pool.
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, state: Arc::default() }
+        Self { pool, state: Arc::default(), unsettled: Arc::default() }
+    }
+
+    /// For how long this process has waited for the newest appends to settle.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        let since = *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn note(&self, pending: Option<Pending>) {
+        let mut since = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = pending.map(|_| since.unwrap_or_else(Instant::now));
     }
 
     /// Looks how far the log is settled now.
@@ -73,12 +88,14 @@ impl Fence {
                 return Ok(Look { settled: state.settled, more: false });
             }
             state.pending = Some(Pending { height, xid: self.draw_xid().await? });
+            self.note(state.pending);
         }
         if let Some(pending) = state.pending
             && self.oldest_running().await? >= pending.xid
         {
             *state = State { settled: pending.height, pending: None };
         }
+        self.note(state.pending);
         Ok(Look { settled: state.settled, more: state.pending.is_some() })
     }
 
@@ -92,7 +109,7 @@ impl Fence {
             if !look.more {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+            tokio::time::sleep(Duration::from_millis(millis)).await;
             look = self.look().await?;
         }
         Ok(look)

@@ -16,6 +16,7 @@ mod fence;
 mod load;
 mod nudge;
 mod pool;
+pub mod progress;
 pub mod proof;
 mod repository;
 mod store;

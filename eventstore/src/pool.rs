@@ -11,7 +11,7 @@ use tokio::time::timeout;
 const ACQUIRE: Duration = Duration::from_secs(3);
 
 /// A connection that was in use so short a time ago is taken as it is: it said that it was whole.
-const FRESH: Duration = Duration::from_secs(1);
+const FRESH: Duration = Duration::from_millis(100);
 
 /// How long a connection may take to say that it is whole when it comes back. One that says nothing is
 /// cut off from the server, which nothing else would tell: it is dropped.

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use telemetry::figures::WORKER_FAILURES;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,7 @@ pub async fn run<W: Worker>(
     mut nudge: watch::Receiver<u64>,
     stop: CancellationToken,
 ) {
+    WORKER_FAILURES.add(&[("worker", W::NAME)], 0);
     while !stop.is_cancelled() {
         nudge.mark_unchanged();
         let next = Instant::now() + W::PACE;
@@ -62,10 +64,12 @@ pub async fn run<W: Worker>(
             Ok(Ok(Step::IdleFor(time))) => time.min(POLL),
             Err(_) => {
                 tracing::error!(worker = W::NAME, "a step got no answer; it will be tried again");
+                WORKER_FAILURES.count(&[("worker", W::NAME)]);
                 continue;
             }
             Ok(Err(error)) => {
                 tracing::error!(worker = W::NAME, %error, "a step failed; it will be tried again");
+                WORKER_FAILURES.count(&[("worker", W::NAME)]);
                 nudge.mark_unchanged();
                 pause(AFTER_FAILURE, &stop).await;
                 continue;

@@ -22,6 +22,8 @@ use eventstore::crash;
 use mailer::{Invite as Letter, Mail, Sent, compose};
 use projector::firms::{self, SenderRow};
 use projector::people::{self, PersonRow};
+use telemetry::figures::INVITES;
+use telemetry::trace;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::{Recipient, secrets};
@@ -119,7 +121,10 @@ impl Inviter {
                 Err(InviteError::BeingSent(invite_id)) => {
                     self.until_finished(invite_id, until).await?;
                 }
-                done => return done,
+                done => {
+                    INVITES.count(&[("outcome", outcome(&done))]);
+                    return done;
+                }
             }
         }
     }
@@ -189,8 +194,18 @@ impl Inviter {
             actor,
             correlation_id: self.entropy.id(),
             causation_id: None,
-            traceparent: None,
+            traceparent: trace::place(),
         }
+    }
+}
+
+/// What came of a call, in a word to count by.
+const fn outcome(done: &Result<Invited, InviteError>) -> &'static str {
+    match done {
+        Ok(Invited::Sent { .. }) => "sent",
+        Ok(Invited::Skipped(skip)) => skip.reason(),
+        Err(InviteError::LimitReached { .. }) => "limit_reached",
+        Err(_) => "failed",
     }
 }
 

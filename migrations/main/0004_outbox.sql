@@ -49,6 +49,7 @@ create table outbox (
     tries_max     integer     not null,
     step          jsonb,
     replay_id     uuid,
+    traceparent   text,
     constraint outbox_pkey primary key (delivery_id),
     constraint outbox_lease_check check (leased_at is null or lease > 0)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
@@ -60,6 +61,7 @@ comment on column outbox.occurrence_id is 'What happened; a workflow step''s own
 comment on column outbox.tries_max is 'After so many tries in all it has failed.';
 comment on column outbox.step is 'What a workflow step sends; null for a subscription''s.';
 comment on column outbox.replay_id is 'The replay that sends it once more; it had ended before.';
+comment on column outbox.traceparent is 'The place of its queueing in a trace, if it has one: its tries are parts of it.';
 comment on column outbox.leased_at is 'When the running try was claimed; null between tries.';
 create index outbox_response_idx on outbox (firm_id, response_id);
 create index outbox_lane_idx on outbox (lane_id, due_at, position);

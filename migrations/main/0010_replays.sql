@@ -19,6 +19,7 @@ create table replays (
 comment on table replays is 'Where each replay stands; locked by whoever changes it or queues for it.';
 comment on column replays.fed_until is 'Up to when its rate is used up: what is queued next is queued from here on.';
 create index replays_running_idx on replays (fed_until) where state = 'running';
+create index replays_paused_idx on replays (replay_id) where state = 'paused';
 create index replays_firm_idx on replays (firm_id, requested_at desc, replay_id desc);
 
 create table replay_items (

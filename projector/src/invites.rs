@@ -106,6 +106,16 @@ impl OpenInvite {
     }
 }
 
+/// How many invites' mail is under way, counted to 100,000.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn under_way(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from (select from open_invites limit 100000) i")
+        .fetch_one(connection)
+        .await
+}
+
 /// Whether an invite is under way.
 ///
 /// # Errors

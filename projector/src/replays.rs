@@ -152,6 +152,19 @@ pub async fn under_way(
     .await
 }
 
+/// How many replays run, and how many are paused.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count_open(connection: &mut PgConnection) -> Result<(i64, i64), sqlx::Error> {
+    sqlx::query_as(
+        "select (select count(*) from replays where state = 'running'),
+                (select count(*) from replays where state = 'paused')",
+    )
+    .fetch_one(connection)
+    .await
+}
+
 /// How many of its deliveries came to what; `waiting` are those whose turn has not come.
 ///
 /// # Errors

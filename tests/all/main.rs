@@ -46,6 +46,7 @@ mod secrets;
 mod servers;
 mod story;
 mod targets;
+mod telemetry;
 mod triggers;
 mod vault;
 mod verify;

@@ -68,6 +68,9 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
         assert!(answer.contains(r#""code":"unavailable""#), "{path} {answer}");
     }
 
+    let counted = get(waiting.internal, "/metrics").await;
+    assert!(counted.0 == 200 && counted.1.contains("\nfirmforms_database_up 0\n"), "{counted:?}");
+
     let cluster = server.start().await;
     let served = waiting.until_ready().await;
     assert_eq!(get(served.internal, "/readyz").await.0, 200);
@@ -79,7 +82,9 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
 
     cluster.stop().await.unwrap();
     until(served.internal, "/readyz", 503).await;
-    assert_eq!(get(served.internal, "/livez").await.0, 200);
+    for path in ["/livez", "/metrics"] {
+        assert_eq!(get(served.internal, path).await.0, 200);
+    }
     let _cluster = server.start().await;
     until(served.internal, "/readyz", 200).await;
     world.submit(&firm).await;

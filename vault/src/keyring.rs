@@ -68,6 +68,12 @@ impl Keyring {
         Self { pool, wrapping }
     }
 
+    /// Its connections, for those who watch them.
+    #[must_use]
+    pub const fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
     /// Brings the database to this build's schema.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use projector::subjects::{self, SubjectId};
 use projector::{firms, reports};
 use serde::Serialize;
 use sqlx::PgConnection;
+use telemetry::figures::INTAKE;
 use uuid::Uuid;
 use vault::bookings::{self, Booking};
 use vault::reports::{self as vault_reports, Report};
@@ -38,6 +39,15 @@ pub struct Accepted {
     pub accepted: usize,
     /// Reports that changed nothing, because it was known or newer was.
     pub duplicates: usize,
+}
+
+impl Accepted {
+    /// Counts them, once the product is told.
+    pub(crate) fn count(&self) {
+        for (result, reports) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
+            INTAKE.add(&[("result", result)], reports as u64);
+        }
+    }
 }
 
 /// Takes in a batch: all of it or nothing.

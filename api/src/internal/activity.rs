@@ -22,6 +22,7 @@ pub(super) async fn report(
     let bytes = body::read_of_any_type(&parts.headers, body, Limit::INTERNAL).await?;
     let batch = intake::parse(format, &bytes)?;
     let accepted = intake::accept(&service, batch, caller.actor()).await?;
+    accepted.count();
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }
 

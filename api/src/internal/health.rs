@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
 use serde::Serialize;
 use sqlx::{Connection, PgPool};
 
@@ -22,13 +23,18 @@ pub(crate) struct Health {
     paused: bool,
 }
 
+/// Both, the same for every role of a process.
+pub(super) fn routes() -> Router<Service> {
+    Router::new().route("/livez", get(live)).route("/readyz", get(ready))
+}
+
 /// The process answers.
 pub(crate) async fn live() -> Json<Health> {
     Json(Health { ok: true, paused: false })
 }
 
 /// The database answers too, and its time can be trusted.
-pub(super) async fn ready(State(service): State<Service>) -> Result<Json<Health>, Error> {
+async fn ready(State(service): State<Service>) -> Result<Json<Health>, Error> {
     answers(&service.health).await?;
     let paused = service.sending == Sending::Held;
     service.clock.fault().map_or(Ok(Json(Health { ok: true, paused })), |fault| Err(fault.into()))

@@ -10,12 +10,15 @@ mod deliveries;
 pub(crate) mod health;
 mod hooks;
 mod keys;
+mod metrics;
 mod path;
 mod pauses;
 mod reissue;
 mod replays;
 mod secrets;
 mod workflow_steps;
+
+pub use metrics::{Exposition, metrics};
 
 use axum::Router;
 use axum::routing::{delete, get, post};
@@ -59,12 +62,20 @@ pub fn router(service: Service) -> Router {
         .nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
+        .merge(health::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(service);
-    layers::around(door)
+    layers::around(door, "internal")
+}
+
+/// The internal door of a process that serves nobody, and is watched like the others.
+pub fn watched(service: Service) -> Router {
+    let door = health::routes()
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(service);
+    layers::around(door, "internal")
 }
 
 async fn unknown_route() -> Error {

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use tokio::time::timeout;
+use telemetry::figures::Answered;
+use telemetry::trace::{self, Call, Cause, Traced};
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -21,16 +23,57 @@ const HEAD_BYTES: usize = 16 << 10;
 /// database without a word, and ends.
 const CALL: Duration = Duration::from_secs(120);
 
-/// Puts the layers around a door. The last one named is the outermost.
-pub(crate) fn around(door: Router) -> Router {
+/// Puts the layers around a door of this name. The last one named is the outermost.
+pub(crate) fn around(door: Router, name: &'static str) -> Router {
     door.layer(middleware::from_fn(in_a_task_of_its_own))
         .layer(middleware::from_fn(limit_head))
         .layer(middleware::map_response(mark))
+        .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
+}
+
+/// Counts what is answered, by the template of the route: what was asked for is foreign text.
+async fn watched(door: &'static str, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let method = method(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map(MatchedPath::as_str);
+    let traced = Traced::call(Call { door, method, route }, cause(door, request.headers()));
+    let response = trace::at(traced.place(), next.run(request)).await;
+    let status = response.status().as_u16();
+    traced.answered(status);
+    Answered { door, route, method, status }.count(began.elapsed());
+    response
+}
+
+/// What the caller says it is a part of, said once and soundly. The product's word is taken; anybody can
+/// write the header of a call to the public door, so that one begins a trace of ours.
+fn cause(door: &'static str, headers: &HeaderMap) -> Cause {
+    let mut values = headers.get_all("traceparent").iter();
+    let said = match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok().and_then(|value| value.parse().ok()),
+        _ => None,
+    };
+    if door == "internal" { Cause::Ours(said) } else { Cause::Theirs(said) }
+}
+
+/// Methods are foreign text too.
+fn method(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
 }
 
 /// A caller that hangs up stops nothing half-way (case A23), and a panic is an answer (case A24).
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
-    let mut call = tokio::spawn(next.run(request).in_current_span());
+    let call = trace::at(trace::place(), next.run(request));
+    let mut call = tokio::spawn(call.in_current_span());
     let Ok(ended) = timeout(CALL, &mut call).await else {
         call.abort();
         return Error::Unavailable("a call got no answer".into()).into_response();
@@ -72,6 +115,22 @@ mod tests {
         (0..lines)
             .map(|_| (name.clone(), HeaderValue::from_str(&"a".repeat(bytes)).unwrap()))
             .collect()
+    }
+
+    #[test]
+    fn h4_only_the_products_word_on_its_trace_is_taken_said_once() {
+        let said = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let of = |values: &[&str]| -> HeaderMap {
+            let name = HeaderName::from_static("traceparent");
+            let values = values.iter().map(|value| HeaderValue::from_str(value).unwrap());
+            values.map(|value| (name.clone(), value)).collect()
+        };
+        let sound = said.parse().ok();
+        assert_eq!(cause("internal", &of(&[said])), Cause::Ours(sound));
+        assert_eq!(cause("public", &of(&[said])), Cause::Theirs(sound));
+        for other in [&[][..], &[said, said], &["canary"]] {
+            assert_eq!(cause("internal", &of(other)), Cause::Ours(None), "{other:?}");
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn router(service: Service) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(service);
-    layers::around(door)
+    layers::around(door, "public")
 }
 
 /// The contract's routes that need a key; a test holds the description against them.

@@ -11,6 +11,7 @@ use domain::rate::{WRONG_KEYS_PER_ADDRESS, Window, address_counter, retry_after_
 use domain::time::Timestamp;
 use projector::calls;
 use sqlx::PgPool;
+use telemetry::figures::WRONG_KEYS;
 
 use crate::error::Error;
 
@@ -23,6 +24,7 @@ pub struct WrongKeys(Mutex<HashMap<i32, Window>>);
 impl WrongKeys {
     /// The answer to a text that cannot be a key.
     pub(super) fn malformed(&self, address: IpAddr, now: Timestamp) -> Error {
+        WRONG_KEYS.count(&[("kind", "malformed")]);
         self.in_window(address, |window| match window.wait(LIMIT, now) {
             Some(seconds) => Error::RateLimited(seconds),
             None => {
@@ -42,6 +44,7 @@ impl WrongKeys {
         address: IpAddr,
         now: Timestamp,
     ) -> Result<Error, sqlx::Error> {
+        WRONG_KEYS.count(&[("kind", "unknown")]);
         if let Some(seconds) = self.in_window(address, |window| window.wait(LIMIT, now)) {
             return Ok(Error::RateLimited(seconds));
         }

@@ -7,6 +7,7 @@ mod receiver;
 mod story;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use activity::Activity;
@@ -25,8 +26,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::args::Demo;
+use crate::doors::Doors;
+use crate::telemetry::Figures;
 use crate::wiring::{DatabaseNames, Databases, Place, Role, Setup, System};
-use crate::{doors, ingest, serve};
+use crate::{ingest, serve};
 use receiver::Receiver;
 
 /// Databases of its own, new at each run.
@@ -49,12 +52,16 @@ pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
     let started = Instant::now();
     let activity = Activity::of(demo)?;
     let (public, internal) = addresses(demo);
-    let doors = doors::open(public, internal).await?;
-    let base_url = format!("http://{}/api/v1", doors.public_addr);
+    let doors = Doors::bind(Some(public), Some(internal)).await?;
+    let public = doors.public_addr().context("the public door's address")?;
+    let figures = Arc::new(Figures::begin()?);
+    let base_url = format!("http://{public}/api/v1");
     let system = start(place, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, Role::All, &stop);
-    doors.serve(None, (&stop, &mut tasks)).open(&system.service);
+    tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
+    figures.watch(&system);
+    doors.serve((None, figures), (&stop, &mut tasks)).open(&system.service);
     story::opened(&system, started);
     let told = tell(&system, &activity, (&mut tasks, &stop, started)).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {

@@ -1,0 +1,179 @@
+//! The log of the process: lines on standard error, as text or as JSON. A line of JSON is one object with
+//! `time`, `level`, `target`, `message` and `fields`, and with `trace_id` where there is a trace.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use serde_json::{Map, Value, json};
+use telemetry::trace;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::traces::Traces;
+
+/// Starts it at this level; `RUST_LOG` says otherwise. Spans are for traces alone.
+pub(super) fn start(json: bool, level: &str, traces: Option<&Traces>) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = filter.and(filter_fn(|told| told.target() != trace::TARGET));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = if json {
+        lines.with_ansi(false).event_format(JsonLine).boxed()
+    } else {
+        lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed()
+    };
+    let traces = traces.map(|traces| {
+        tracing_opentelemetry::layer()
+            .with_tracer(traces.tracer())
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_filter(filter_fn(|told| told.is_span() && told.target() == trace::TARGET))
+    });
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).init();
+    if json {
+        std::panic::set_hook(Box::new(panicked));
+    }
+}
+
+/// A panic is a line like the others. Its words are code's own.
+fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
+    let at = panic.location().map(ToString::to_string);
+    let words = panic.payload_as_str().unwrap_or_default();
+    tracing::error!(at, words, "a panic");
+}
+
+/// What ends the process, in the line that it is told by.
+pub(crate) fn last_line(json: bool, message: &str) -> String {
+    if !json {
+        return message.to_owned();
+    }
+    let mut time = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let line = json!({"time": time, "level": "ERROR", "target": "firmforms", "message": message,
+                      "fields": {}});
+    line.to_string()
+}
+
+struct JsonLine;
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let mut line = json!({
+            "time": time,
+            "level": metadata.level().as_str(),
+            "target": metadata.target(),
+            "message": fields.0.remove("message").unwrap_or_default(),
+            "fields": fields.0,
+        });
+        if let Some(place) = trace::place() {
+            line["trace_id"] = hex::encode(place.trace_id).into();
+        }
+        writeln!(writer, "{line}")
+    }
+}
+
+/// The fields of an event, as JSON has them.
+#[derive(Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn h4_a_line_is_one_object_and_names_the_trace_it_was_told_in() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let lines = tracing_subscriber::fmt::layer().event_format(JsonLine).with_ansi(false);
+        let lines = lines.with_writer(move || writer.clone());
+        let listening =
+            tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
+        tracing::info!(target: "api", ready = true, of = %"two\nlines", "a line\nand another");
+        let place = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
+        trace::at(place, async { tracing::warn!(count = 3_u64, share = 0.5, "told") }).await;
+        drop(listening);
+        let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let mut lines: Vec<Value> =
+            told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for line in &mut lines {
+            line.as_object_mut().unwrap().remove("time").unwrap();
+        }
+        let first = json!({"level": "INFO", "target": "api", "message": "a line\nand another",
+                           "fields": {"ready": true, "of": "two\nlines"}});
+        let second = json!({"level": "WARN", "target": "firmforms::telemetry::logs::tests",
+                            "message": "told", "fields": {"count": 3, "share": 0.5},
+                            "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"});
+        assert_eq!(lines, [first, second]);
+        assert_eq!(last_line(false, "firmforms: x"), "firmforms: x");
+    }
+}

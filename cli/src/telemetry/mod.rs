@@ -1,0 +1,25 @@
+//! What the process tells while it works: lines on standard error, figures, traces. The rooms count and
+//! trace; here alone is known who reads it.
+
+pub(crate) mod args;
+mod figures;
+mod gather;
+mod logs;
+mod traces;
+
+pub(crate) use figures::Figures;
+pub(crate) use logs::last_line;
+pub(crate) use traces::Traces;
+
+use crate::args::{Arguments, Command};
+
+/// Starts the log, and the traces of a service that is told where they go.
+pub(crate) fn start(arguments: &Arguments) -> anyhow::Result<Option<Traces>> {
+    let endpoint = match &arguments.command {
+        Command::Serve(serve) => serve.told.otlp_endpoint.as_ref(),
+        _ => None,
+    };
+    let traces = endpoint.map(Traces::to).transpose()?;
+    logs::start(arguments.log_json, arguments.command.log_level(), traces.as_ref());
+    Ok(traces)
+}

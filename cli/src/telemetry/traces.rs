@@ -1,0 +1,95 @@
+//! Traces on their way to a collector: the one outgoing HTTP beside the deliverer's. It goes to one
+//! address that the operator names, from a thread of its own, in batches; what does not fit its queue is
+//! dropped. Nothing waits for it but, for a moment, the end of the process.
+
+use std::env;
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Exporter};
+use telemetry::figures::TRACE_SPANS;
+
+use super::args::OtlpEndpoint;
+
+/// How long the end of the process waits for what was not sent yet.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// What sends spans. Stopped at the end, outside of the runtime: its client blocks.
+pub(crate) struct Traces(SdkTracerProvider);
+
+impl Traces {
+    /// Sends to this collector. What else OpenTelemetry can be told is in its own environment names.
+    pub(super) fn to(endpoint: &OtlpEndpoint) -> anyhow::Result<Self> {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_endpoint(endpoint.traces())
+            .build()
+            .context("the exporter of traces")?;
+        let told = env::var_os("OTEL_SERVICE_NAME").is_some();
+        let resource = Resource::builder();
+        let resource = if told { resource } else { resource.with_service_name("firmforms") };
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource.build())
+            .with_batch_exporter(Counted { exporter, failing: AtomicBool::new(false) })
+            .build();
+        Ok(Self(provider))
+    }
+
+    pub(super) fn tracer(&self) -> SdkTracer {
+        self.0.tracer("firmforms")
+    }
+
+    /// Sends what is left, for a moment.
+    pub(crate) fn stop(self) {
+        if let Err(error) = self.0.shutdown_with_timeout(FLUSH) {
+            tracing::warn!(%error, "the last traces were not sent");
+        }
+    }
+}
+
+/// An exporter that counts, and tells once that it fails and once that it does not any more.
+struct Counted<E> {
+    exporter: E,
+    failing: AtomicBool,
+}
+
+impl<E> Debug for Counted<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted").field("failing", &self.failing).finish_non_exhaustive()
+    }
+}
+
+impl<E: Exporter> Exporter for Counted<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        let exported = self.exporter.export(batch).await;
+        let failing = self.failing.swap(exported.is_err(), Ordering::Relaxed);
+        let result = if exported.is_ok() { "sent" } else { "lost" };
+        TRACE_SPANS.add(&[("result", result)], spans);
+        let error = exported.as_ref().err();
+        if let Some(error) = error.filter(|_| !failing) {
+            tracing::warn!(%error, "traces cannot be sent: they are lost");
+        } else if error.is_none() && failing {
+            tracing::info!("traces are sent again");
+        }
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}

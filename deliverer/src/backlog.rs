@@ -1,0 +1,84 @@
+//! How much is on its way, for those who watch: bounded questions, each by an index, none that locks.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgConnection};
+
+/// Rows and lanes are counted so far: beyond, the number says less than the age does.
+pub const COUNTED: i64 = 100_000;
+
+/// Deliveries that are not at their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Backlog {
+    /// Those that could be sent now, if there were room; what waits in paused lanes too.
+    pub due: i64,
+    /// Those whose next try has its time.
+    pub waiting: i64,
+    /// Those that are being sent.
+    pub in_flight: i64,
+}
+
+/// Lanes with work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Lanes {
+    /// Work that could be sent now.
+    pub due: i64,
+    /// Work whose time is yet to come.
+    pub waiting: i64,
+    /// Of suspended firms.
+    pub paused: i64,
+    /// Of removed subscriptions, with leftovers to take back.
+    pub closing: i64,
+    /// Since when the work that has been due longest has been due.
+    pub oldest_due_at: Option<DateTime<Utc>>,
+}
+
+/// Counts deliveries. Reads no more than [`COUNTED`] rows of the outbox, whichever come first: an index
+/// on when they are due would cost every claim and every record.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn deliveries(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<Backlog, sqlx::Error> {
+    sqlx::query_as(
+        "select count(*) filter (where due_at <= $1) as due,
+                count(*) filter (where due_at > $1 and leased_at is null) as waiting,
+                count(*) filter (where due_at > $1 and leased_at is not null) as in_flight
+           from (select due_at, leased_at from outbox limit $2) o",
+    )
+    .bind(now)
+    .bind(COUNTED)
+    .fetch_one(connection)
+    .await
+}
+
+/// Counts lanes, each state up to [`COUNTED`].
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lanes(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<Lanes, sqlx::Error> {
+    sqlx::query_as(
+        "select (select count(*) from (
+                     select from lanes where due_at <= $1 and due_at is not null
+                        and cancel_cause is null and paused_at is null limit $2) l) as due,
+                (select count(*) from (
+                     select from lanes where due_at > $1 and due_at is not null
+                        and cancel_cause is null and paused_at is null limit $2) l) as waiting,
+                (select count(*) from (
+                     select from lanes where due_at is not null and paused_at is not null
+                      limit $2) l) as paused,
+                (select count(*) from (
+                     select from lanes where due_at is not null and cancel_cause is not null
+                      limit $2) l) as closing,
+                (select min(due_at) from lanes where due_at <= $1 and due_at is not null
+                    and cancel_cause is null and paused_at is null) as oldest_due_at",
+    )
+    .bind(now)
+    .bind(COUNTED)
+    .fetch_one(connection)
+    .await
+}

@@ -1,0 +1,41 @@
+//! What tries came to, counted once that is committed: a batch that is recorded again counts once.
+
+use std::time::Duration;
+
+use domain::delivery::Outcome;
+use telemetry::figures::{ATTEMPT_SECONDS, ATTEMPTS};
+
+use crate::record::Finished;
+
+/// What a batch came to.
+#[derive(Default)]
+pub(crate) struct Tally(Vec<Tried>);
+
+struct Tried {
+    outcome: Outcome,
+    class: &'static str,
+    took: Duration,
+}
+
+impl Tally {
+    /// Notes a try.
+    pub(crate) fn note(&mut self, finished: &Finished, outcome: Outcome) {
+        let took = finished.finished_at.get() - finished.claimed.claimed_at.get();
+        let class = finished.exchange.answer.class();
+        self.0.push(Tried { outcome, class, took: took.to_std().unwrap_or_default() });
+    }
+
+    /// Counts what was noted.
+    pub(crate) fn count(self) {
+        for Tried { outcome, class, took } in self.0 {
+            ATTEMPTS.count(&[("outcome", outcome.name()), ("class", class)]);
+            ATTEMPT_SECONDS.took(&[], took);
+        }
+    }
+}
+
+/// Counts tries that nobody recorded.
+pub(crate) fn interrupted(tries: usize) {
+    let labels = [("outcome", Outcome::Interrupted.name()), ("class", "none")];
+    ATTEMPTS.add(&labels, u64::try_from(tries).unwrap_or(u64::MAX));
+}

@@ -1,0 +1,65 @@
+//! How far followers are behind, for those who watch: bounded questions, each by an index.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgConnection};
+
+/// Where a follower is.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Progress {
+    /// Its checkpoint.
+    pub name: String,
+    /// How many positions lie between it and the newest event of those it follows.
+    pub behind: i64,
+    /// When the next event that it reads was recorded; none when it has read them all.
+    pub next_at: Option<DateTime<Utc>>,
+}
+
+/// The followers that are named so, against the events where this holds.
+macro_rules! progress_where {
+    ($followed:literal, $named:literal) => {
+        concat!(
+            "select c.name,
+                    greatest(coalesce((select max(e.position) from events e where ",
+            $followed,
+            "), 0) - c.position, 0) as behind,
+                    (select e.recorded_at from events e where e.position > c.position and ",
+            $followed,
+            " order by e.position limit 1) as next_at
+               from checkpoints c where ",
+            $named
+        )
+    };
+}
+
+/// Those that follow occurrences, by their own index, and those that follow erasures.
+const OCCURRENCES: &str = "fan_out";
+const ERASURES: &str = "erase";
+
+/// Where every follower is.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn progress(connection: &mut PgConnection) -> Result<Vec<Progress>, sqlx::Error> {
+    let mut all = of_everything(connection).await?;
+    let of_occurrences = progress_where!("e.aggregate_type = 'Occurrence'", "c.name = $1");
+    all.extend(of_one(connection, of_occurrences, OCCURRENCES).await?);
+    let of_erasures = progress_where!("e.aggregate_type = 'Response'", "c.name = $1");
+    all.extend(of_one(connection, of_erasures, ERASURES).await?);
+    Ok(all)
+}
+
+async fn of_everything(connection: &mut PgConnection) -> Result<Vec<Progress>, sqlx::Error> {
+    sqlx::query_as(progress_where!("true", "c.name not in ($1, $2)"))
+        .bind(OCCURRENCES)
+        .bind(ERASURES)
+        .fetch_all(connection)
+        .await
+}
+
+async fn of_one(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    name: &'static str,
+) -> Result<Option<Progress>, sqlx::Error> {
+    sqlx::query_as(statement).bind(name).fetch_optional(connection).await
+}

@@ -1,0 +1,180 @@
+//! All figures there are: names, what they mean, and what a label of theirs can be. Where nobody reads
+//! them (a command, a test), counting is a look at an empty place.
+
+use std::time::Duration;
+
+/// How a figure goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Up only, since the process began.
+    Counter,
+    /// Up and down.
+    Gauge,
+    /// Seconds, in buckets.
+    Histogram,
+}
+
+/// One figure.
+#[derive(Debug)]
+pub struct Figure {
+    /// Its name, with its unit.
+    pub name: &'static str,
+    /// How it goes.
+    pub kind: Kind,
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// What tells one series of a figure from another. Only words of this code can be in it.
+pub type Labels<'a> = &'a [(&'static str, &'static str)];
+
+/// Makes the figures, and the list of all of them.
+macro_rules! figures {
+    ($($constant:ident = $kind:ident $name:literal, $help:literal;)*) => {
+        $(#[doc = $help] pub static $constant: Figure =
+            Figure { name: $name, kind: Kind::$kind, help: $help };)*
+        /// All of them.
+        pub static ALL: &[&Figure] = &[$(&$constant),*];
+    };
+}
+
+figures! {
+    BUILD_INFO = Gauge "firmforms_build_info", "1; the version is a label.";
+    DATABASE_UP = Gauge "firmforms_database_up",
+        "1 when the main database answered the last scrape that asked it.";
+    DATABASE_AGE = Gauge "firmforms_database_figures_age_seconds",
+        "How old the figures are that are asked of the database.";
+    BACKLOG = Gauge "firmforms_backlog_deliveries",
+        "Deliveries not at their end, by state: due, waiting for their time, or in flight; counted to 100,000.";
+    BACKLOG_AGE = Gauge "firmforms_backlog_oldest_due_seconds",
+        "For how long the delivery that has been due longest has been due.";
+    LANES = Gauge "firmforms_lanes",
+        "Lanes with work, by state: due, waiting, paused, or closing; each counted to 100,000.";
+    FENCE_AGE = Gauge "firmforms_fence_age_seconds",
+        "For how long this process has waited for the newest appends to settle; 0 when it does not.";
+    FOLLOWER_POSITIONS = Gauge "firmforms_follower_lag_positions",
+        "How far a follower is behind what it follows, in positions of the log.";
+    FOLLOWER_SECONDS = Gauge "firmforms_follower_lag_seconds",
+        "For how long what a follower reads next has been in the log.";
+    ATTEMPTS = Counter "firmforms_delivery_attempts_total",
+        "Tries that were recorded, by outcome and by what came back.";
+    ATTEMPT_SECONDS = Histogram "firmforms_delivery_attempt_duration_seconds",
+        "From the claim of a try to the end of its answer.";
+    CLAIM_SECONDS = Histogram "firmforms_claim_duration_seconds",
+        "Claims that found something: from the look to the commit, in seconds.";
+    RECORD_SECONDS = Histogram "firmforms_record_duration_seconds",
+        "Batches of answers that were recorded, in seconds.";
+    IN_FLIGHT = Gauge "firmforms_deliveries_in_flight", "Permits that are taken in this process.";
+    PERMITS = Gauge "firmforms_delivery_permits", "Permits of this process.";
+    REQUESTS = Counter "firmforms_http_requests_total",
+        "Requests answered, by door, template of the route, method and status.";
+    REQUEST_SECONDS = Histogram "firmforms_http_request_duration_seconds",
+        "From a request's head to its answer's, by door and template of the route.";
+    REFUSALS = Counter "firmforms_api_refusals_total",
+        "Answers that are errors, by code: rate_limited, too_many_hooks and so on.";
+    WRONG_KEYS = Counter "firmforms_wrong_keys_total",
+        "Calls with a key that nobody has, or that cannot be one.";
+    INTAKE = Counter "firmforms_intake_reports_total",
+        "Reports of product activity taken in: those that changed something, and duplicates.";
+    INVITES = Counter "firmforms_invites_total", "Invites by what came of the call.";
+    OPEN_INVITES = Gauge "firmforms_open_invites", "Invites whose mail is under way.";
+    REPLAYS = Gauge "firmforms_replays", "Replays that are not at their end, by state.";
+    WORKER_FAILURES = Counter "firmforms_worker_step_failures_total",
+        "Steps of workers that failed; each is tried again.";
+    POOL = Gauge "firmforms_pool_connections", "Connections of a pool, by state: used, idle, or free to open.";
+    TRACE_SPANS = Counter "firmforms_trace_spans_total",
+        "Spans of traces that the collector took, and those that were lost because it did not.";
+    CLOCK_OFFSET = Gauge "firmforms_clock_offset_seconds",
+        "This machine's clock less the database's; above 0 when this machine's is ahead.";
+    CLOCK_FAULT = Gauge "firmforms_clock_fault",
+        "1 while the time cannot be trusted: nothing is sent, and the process is not ready.";
+}
+
+impl Figure {
+    /// Counts one more.
+    pub fn count(&self, labels: Labels) {
+        self.add(labels, 1);
+    }
+
+    /// Counts so many more; 0 makes the series known.
+    pub fn add(&self, labels: Labels, more: u64) {
+        metrics::counter!(self.name, labels).increment(more);
+    }
+
+    /// Sets what it is now.
+    pub fn set(&self, labels: Labels, value: f64) {
+        metrics::gauge!(self.name, labels).set(value);
+    }
+
+    /// Sets what it is now, from a count of things.
+    pub fn set_count(&self, labels: Labels, count: impl TryInto<u32>) {
+        self.set(labels, f64::from(count.try_into().unwrap_or(u32::MAX)));
+    }
+
+    /// One more of them now; less, when it is below 0.
+    pub fn shift(&self, by: f64) {
+        metrics::gauge!(self.name).increment(by);
+    }
+
+    /// Notes how long something took.
+    pub fn took(&self, labels: Labels, time: Duration) {
+        metrics::histogram!(self.name, labels).record(time);
+    }
+}
+
+/// A request that was answered. The route is a template, never the path that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// `public` or `internal`.
+    pub door: &'static str,
+    /// The template; none for a path that is no route.
+    pub route: Option<&'a str>,
+    /// One of those that HTTP knows, or `other`.
+    pub method: &'static str,
+    /// The status.
+    pub status: u16,
+}
+
+impl Answered<'_> {
+    /// Counts it.
+    pub fn count(&self, took: Duration) {
+        let route = self.route.unwrap_or("unknown").to_owned();
+        metrics::counter!(REQUESTS.name, "door" => self.door, "route" => route.clone(),
+            "method" => self.method, "status" => self.status.to_string())
+        .increment(1);
+        metrics::histogram!(REQUEST_SECONDS.name, "door" => self.door, "route" => route)
+            .record(took);
+    }
+}
+
+/// Tells the recorder what each of them means.
+pub fn describe() {
+    for figure in ALL {
+        match figure.kind {
+            Kind::Counter => metrics::describe_counter!(figure.name, figure.help),
+            Kind::Gauge => metrics::describe_gauge!(figure.name, figure.help),
+            Kind::Histogram => metrics::describe_histogram!(figure.name, figure.help),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h4_every_figure_is_named_as_prometheus_wants_it() {
+        for Figure { name, kind, help } in ALL {
+            assert!(name.starts_with("firmforms_"), "{name}");
+            assert!(name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert!(*kind != Kind::Histogram || name.ends_with("_seconds"), "{name}");
+            for colliding in ["_count", "_sum", "_bucket"] {
+                assert!(!name.ends_with(colliding), "{name}");
+            }
+            assert!(help.ends_with('.'), "{name}: {help}");
+        }
+        let names: std::collections::BTreeSet<_> = ALL.iter().map(|figure| figure.name).collect();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

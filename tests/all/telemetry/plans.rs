@@ -1,0 +1,44 @@
+//! What is asked at a scrape is asked by indexes.
+
+use deliverer::backlog;
+use eventstore::progress::progress;
+use projector::{invites, replays};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
+use tests::World;
+
+/// Tables that a scrape read from end to end, in this transaction.
+async fn read_whole(connection: &mut PgConnection) -> Vec<String> {
+    sqlx::query_scalar(
+        "select relname::text from pg_stat_xact_user_tables where seq_scan > 0 order by relname",
+    )
+    .fetch_all(connection)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn h4_a_scrape_reads_no_table_from_end_to_end() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.subscribe(&firm, "https://canary.invalid/hook").await;
+    world.submit(&firm).await;
+    world.deliver().await;
+    world.erase().await;
+    // A session of its own: what another one read before is counted to it.
+    let mut session = world.database.main.connect().await.unwrap();
+    let mut transaction = session.begin().await.unwrap();
+    // A small table is cheaper to read whole: only what has no index is, then.
+    transaction.execute("set local enable_seqscan = off").await.unwrap();
+    let now = world.clock.now().get();
+    let behind = progress(&mut transaction).await.unwrap();
+    let mut names: Vec<_> = behind.iter().map(|of| (of.name.as_str(), of.behind)).collect();
+    names.sort_unstable();
+    assert_eq!(names, [("audit_log", 0), ("deliveries", 0), ("erase", 0), ("fan_out", 0)]);
+    backlog::lanes(&mut transaction, now).await.unwrap();
+    replays::count_open(&mut transaction).await.unwrap();
+    invites::under_way(&mut transaction).await.unwrap();
+    // One row per follower.
+    assert_eq!(read_whole(&mut transaction).await, ["checkpoints"]);
+    let backlog = backlog::deliveries(&mut transaction, now).await.unwrap();
+    assert_eq!((backlog.due, backlog.waiting, backlog.in_flight), (0, 1, 0));
+}
