@@ -68,6 +68,28 @@ pub async fn read(
     select(connection, upcasters, (statement, stretch)).await
 }
 
+/// The same without the events of some names: they are not read at all.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
+pub async fn read_but(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    (stretch, passed): (Stretch, &[&str]),
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = events_where!(
+        "position > $1 and position <= $2 and event_type <> all($4) order by position limit $3"
+    );
+    let rows: Vec<StoredEvent> = sqlx::query_as(statement)
+        .bind(stretch.after)
+        .bind(stretch.settled)
+        .bind(stretch.limit)
+        .bind(passed)
+        .fetch_all(connection)
+        .await?;
+    rows.into_iter().map(|row| row.read(upcasters)).collect()
+}
+
 /// The occurrences of a stretch, in order: a small part of the log, by an index of their own.
 ///
 /// # Errors

@@ -97,6 +97,16 @@ impl FromStr for Action {
     }
 }
 
+/// Events that nobody has to answer for, by their names, of the kinds that nearly all events are of.
+pub const UNANSWERED: [&str; 6] = [
+    "OccurrenceRecorded",
+    "DeliveryQueued",
+    "StepQueued",
+    "DeliveryReplayed",
+    "DeliveryAttempted",
+    "DeliveryCancelled",
+];
+
 /// What was done, to what, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deed {

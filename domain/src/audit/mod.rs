@@ -20,7 +20,7 @@ use crate::merkle::{self, Frontier, Hash};
 use crate::time::Timestamp;
 
 pub use checkpoint::{Checkpoint, Head, Open, Seal};
-pub use deed::{Action, Deed, Subscribed, UnknownAction, subscription_in};
+pub use deed::{Action, Deed, Subscribed, UNANSWERED, UnknownAction, subscription_in};
 
 /// The version of the entry's shape. A new shape is a new version; old entries keep theirs.
 pub const VERSION: u32 = 1;

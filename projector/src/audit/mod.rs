@@ -8,7 +8,7 @@ mod questions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
-use domain::audit::{Chain, Entry, Linked, Stored, Subscribed, subscription_in};
+use domain::audit::{Chain, Entry, Linked, Stored, Subscribed, UNANSWERED, subscription_in};
 use domain::merkle::Hash;
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, Upcasters, load_first};
@@ -29,6 +29,7 @@ pub struct AuditLog;
 
 impl Projection for AuditLog {
     const NAME: &'static str = "audit_log";
+    const PASSES: &'static [&'static str] = &UNANSWERED;
 
     fn apply<'a>(
         &'a self,

@@ -1,0 +1,279 @@
+//! The writer of deliveries and their history: a batch of events, sorted by statement.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryState, Reissued};
+use domain::event::Event;
+use domain::target::host_of;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use domain::workflow::{StepName, StepOrder};
+use eventstore::RecordedEvent;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+/// Takes in a batch. What is queued and has ended in one batch, as most is, is written once.
+pub(super) async fn write(
+    connection: &mut PgConnection,
+    events: &[RecordedEvent],
+) -> Result<(), sqlx::Error> {
+    let mut batch = Batch::of(events);
+    let begun: Vec<Begun<'_>> = std::mem::take(&mut batch.queued)
+        .into_iter()
+        .map(|(id, recorded, queued)| Begun {
+            id,
+            recorded,
+            queued,
+            state: batch.states.remove(&id).unwrap_or_else(|| State::queued(recorded)),
+        })
+        .collect();
+    insert_queued(connection, &begun).await?;
+    insert_attempts(connection, &batch.attempts).await?;
+    update_states(connection, &batch.states).await
+}
+
+/// A batch of events sorted by the statement that takes them in.
+#[derive(Default)]
+struct Batch<'a> {
+    queued: Vec<(Uuid, &'a RecordedEvent, Queued<'a>)>,
+    attempts: Vec<(Uuid, Uuid, &'a Attempt)>,
+    states: BTreeMap<Uuid, State>,
+}
+
+/// What was queued.
+#[derive(Clone, Copy)]
+enum Queued<'a> {
+    Hook(&'a Consignment),
+    Step(&'a StepOrder),
+    Anew(&'a Reissued),
+}
+
+impl<'a> Queued<'a> {
+    const fn hook(self) -> Option<&'a Consignment> {
+        match self {
+            Self::Hook(consignment) => Some(consignment),
+            Self::Anew(reissued) => Some(&reissued.consignment),
+            Self::Step(_) => None,
+        }
+    }
+
+    const fn step(self) -> Option<StepName> {
+        match self {
+            Self::Hook(_) | Self::Anew(_) => None,
+            Self::Step(order) => Some(order.step),
+        }
+    }
+
+    /// Where a step's goes.
+    fn host(self) -> Option<String> {
+        match self {
+            Self::Hook(_) | Self::Anew(_) => None,
+            Self::Step(order) => Some(host_of(&order.url)),
+        }
+    }
+
+    /// Trigger, form and response.
+    fn about(self) -> (Trigger, Uuid, Uuid) {
+        let of = |sent: &Consignment| (sent.trigger, sent.form_id, sent.response_id);
+        match self {
+            Self::Hook(sent) => of(sent),
+            Self::Anew(reissued) => of(&reissued.consignment),
+            Self::Step(sent) => (sent.trigger, sent.form_id, sent.response_id),
+        }
+    }
+
+    /// What it was made anew from.
+    const fn reissue_of(self) -> Option<Uuid> {
+        match self {
+            Self::Hook(_) | Self::Step(_) => None,
+            Self::Anew(reissued) => Some(reissued.reissue_of),
+        }
+    }
+}
+
+/// Where a delivery stands after the batch; what is none stays.
+#[derive(Default)]
+struct State {
+    state: &'static str,
+    cause: Option<&'static str>,
+    next_try_at: Option<DateTime<Utc>>,
+    ended_at: Option<DateTime<Utc>>,
+    body: Option<(Uuid, String)>,
+}
+
+/// A delivery that begins in the batch, and where it stands after it.
+struct Begun<'a> {
+    id: Uuid,
+    recorded: &'a RecordedEvent,
+    queued: Queued<'a>,
+    state: State,
+}
+
+impl State {
+    fn queued(recorded: &RecordedEvent) -> Self {
+        let next_try_at = Some(recorded.context.recorded_at.get());
+        Self { state: DeliveryState::Pending.name(), next_try_at, ..Self::default() }
+    }
+
+    fn follow(&mut self, attempt: &Attempt, after: DeliveryState) {
+        self.state = after.name();
+        self.cause = attempt.cancelled.map(CancelCause::name);
+        self.next_try_at = attempt.next_try_at.map(Timestamp::get);
+        self.ended_at = (after != DeliveryState::Pending).then(|| attempt.finished_at.get());
+        if let (Some(id), Some(sha256)) = (attempt.body_id, &attempt.body_sha256) {
+            self.body = Some((id, sha256.clone()));
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    fn of(events: &'a [RecordedEvent]) -> Self {
+        let mut batch = Self::default();
+        for recorded in events {
+            if let (Event::Delivery(event), Ok(id)) =
+                (&recorded.event, recorded.aggregate_id.parse())
+            {
+                batch.push(id, event, recorded);
+            }
+        }
+        batch
+    }
+
+    fn push(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
+        match event {
+            DeliveryEvent::DeliveryQueued(consignment) => {
+                self.queued.push((id, recorded, Queued::Hook(consignment)));
+            }
+            DeliveryEvent::StepQueued(order) => {
+                self.queued.push((id, recorded, Queued::Step(order)));
+            }
+            DeliveryEvent::DeliveryReissued(reissued) => {
+                self.queued.push((id, recorded, Queued::Anew(reissued)));
+            }
+            DeliveryEvent::StepRetried(_) => {
+                let state = self.states.entry(id).or_default();
+                state.state = DeliveryState::Pending.name();
+                state.next_try_at = Some(recorded.context.recorded_at.get());
+                state.ended_at = None;
+            }
+            DeliveryEvent::DeliveryReplayed(_) => {}
+            DeliveryEvent::DeliveryAttempted(attempt) => {
+                self.attempts.push((id, recorded.context.firm_id, attempt));
+                if let Some(after) = attempt.state_after() {
+                    self.states.entry(id).or_default().follow(attempt, after);
+                }
+            }
+            DeliveryEvent::DeliveryCancelled { cause } => {
+                let state = self.states.entry(id).or_default();
+                state.ended_at = Some(recorded.context.recorded_at.get());
+                state.state = "cancelled";
+                state.cause = Some(cause.name());
+                state.next_try_at = None;
+            }
+        }
+    }
+}
+
+async fn insert_queued(
+    connection: &mut PgConnection,
+    begun: &[Begun<'_>],
+) -> Result<(), sqlx::Error> {
+    if begun.is_empty() {
+        return Ok(());
+    }
+    let (queued, state) =
+        (|| begun.iter().map(|one| one.queued), || begun.iter().map(|one| &one.state));
+    sqlx::query(
+        "insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, run_id, step_id,
+                                 trigger, form_id, response_id, created_at, host, reissue_of,
+                                 state, cause, next_try_at, ended_at, body_id, body_sha256)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[],
+                              $7::text[], $8::uuid[], $9::uuid[], $10::timestamptz[], $11::text[],
+                              $12::uuid[], $13::text[], $14::text[], $15::timestamptz[],
+                              $16::timestamptz[], $17::uuid[], $18::text[])",
+    )
+    .bind(begun.iter().map(|one| one.id).collect::<Vec<_>>())
+    .bind(begun.iter().map(|one| one.recorded.context.firm_id).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.hook().map(|c| c.hook_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.hook().map(|c| c.occurrence_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.step().map(|step| step.run_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.step().map(|step| step.step_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.about().0.key()).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.about().1).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.about().2).collect::<Vec<_>>())
+    .bind(begun.iter().map(|one| one.recorded.context.recorded_at.get()).collect::<Vec<_>>())
+    .bind(queued().map(Queued::host).collect::<Vec<_>>())
+    .bind(queued().map(Queued::reissue_of).collect::<Vec<_>>())
+    .bind(state().map(|s| s.state).collect::<Vec<_>>())
+    .bind(state().map(|s| s.cause).collect::<Vec<_>>())
+    .bind(state().map(|s| s.next_try_at).collect::<Vec<_>>())
+    .bind(state().map(|s| s.ended_at).collect::<Vec<_>>())
+    .bind(state().map(|s| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
+    .bind(state().map(|s| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn insert_attempts(
+    connection: &mut PgConnection,
+    attempts: &[(Uuid, Uuid, &Attempt)],
+) -> Result<(), sqlx::Error> {
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let each = || attempts.iter().map(|(.., attempt)| *attempt);
+    sqlx::query(
+        "insert into attempts (delivery_id, firm_id, number, started_at, finished_at, outcome,
+                               status, error, retry_after_seconds, hops, late)
+         select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::timestamptz[],
+                              $5::timestamptz[], $6::text[], $7::int[], $8::text[], $9::bigint[],
+                              $10::jsonb[], $11::boolean[])",
+    )
+    .bind(attempts.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|(_, firm_id, _)| *firm_id).collect::<Vec<_>>())
+    .bind(each().map(|a| i32::try_from(a.number).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .bind(each().map(|a| a.started_at.get()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.finished_at.get()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.outcome.name()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.status.map(i32::from)).collect::<Vec<_>>())
+    .bind(each().map(|a| a.error.as_deref()).collect::<Vec<_>>())
+    .bind(each().map(|a| a.retry_after_seconds.map(u64::cast_signed)).collect::<Vec<_>>())
+    .bind(each().map(|a| Json(&a.hops)).collect::<Vec<_>>())
+    .bind(each().map(|a| a.late.is_some()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn update_states(
+    connection: &mut PgConnection,
+    states: &BTreeMap<Uuid, State>,
+) -> Result<(), sqlx::Error> {
+    if states.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update deliveries d
+            set state = s.state, cause = s.cause, next_try_at = s.next_try_at,
+                ended_at = s.ended_at,
+                body_id = coalesce(s.body_id, d.body_id),
+                body_sha256 = coalesce(s.body_sha256, d.body_sha256)
+           from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::uuid[],
+                       $6::text[], $7::timestamptz[])
+                as s(delivery_id, state, cause, next_try_at, body_id, body_sha256, ended_at)
+          where d.delivery_id = s.delivery_id",
+    )
+    .bind(states.keys().copied().collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.state).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.cause).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.next_try_at).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
+    .bind(states.values().map(|s| s.ended_at).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
