@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tests::{Receiver, World};
+use tests::{Receiver, TestDatabase, World};
 use tokio::process::Command;
 
 use crate::process::{self, data_dir, firmforms};
@@ -11,7 +11,8 @@ const NEW: &str = "08";
 
 /// A world with something under every kind of key, and the file of another wrapping key.
 async fn world(receiver: &Receiver) -> (World, uuid::Uuid, String) {
-    let world = World::new().await;
+    // By the real clock: a service that is started later would purge what was sent weeks ago.
+    let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
