@@ -14,7 +14,7 @@ use projector::{firms, pauses, replays};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
-use vault::{Keyring, SystemEntropy, secrets};
+use vault::{Keyring, secrets};
 
 use crate::args::Json;
 use crate::operate::print;
@@ -94,12 +94,13 @@ async fn look_inside(
     Ok(findings)
 }
 
-/// Whether these keys are those that this main database was used with.
+/// Whether these keys are those that this main database was used with. Nothing is written down: a key
+/// that is tried on a new keyring by mistake must not become its key.
 async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
-    let wrapping = keyring.check_wrapping_key(&SystemEntropy).await.err();
-    let identity = match keyring.identity(&SystemEntropy).await {
-        Ok(identity) => identity.check(pool).await.err(),
-        Err(error) => Some(error),
+    let (wrapping, identity) = match keyring.examine().await {
+        Ok(Some(identity)) => (None, identity.examine(pool).await.err()),
+        Ok(None) => (None, None),
+        Err(error) => (Some(error), None),
     };
     vec![
         Finding::key("wrapping_key", wrapping.map(|error| error.to_string())),

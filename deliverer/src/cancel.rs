@@ -112,7 +112,7 @@ async fn restart_overlong_leases(
         return Ok(Step::IDLE);
     }
     lanes::lock(connection, &lane_ids).await?;
-    sqlx::query(
+    let restarted = sqlx::query(
         "update outbox set leased_at = $2, due_at = $3
           where lane_id = any($1) and leased_at is not null
             and leased_at > clock_timestamp() + make_interval(secs => $4)",
@@ -123,6 +123,11 @@ async fn restart_overlong_leases(
     .bind(skew.as_secs_f64())
     .execute(&mut *connection)
     .await?;
+    // Longer leases of a process with another scale are no leases from the future.
+    if restarted.rows_affected() == 0 {
+        appending.leave().await?;
+        return Ok(Step::IDLE);
+    }
     lanes::reschedule(connection, &lane_ids, now).await?;
     appending.commit().await?;
     Ok(Step::Busy)

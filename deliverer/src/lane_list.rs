@@ -40,6 +40,9 @@ pub struct LaneRow {
     pub oldest_due_at: Option<DateTime<Utc>>,
 }
 
+/// Deliveries of a lane that are counted; there may be more.
+const COUNTED: i64 = 10_000;
+
 /// The lanes that have work, longest due first.
 ///
 /// # Errors
@@ -61,13 +64,15 @@ pub async fn list(
                 select count(*) filter (where leased_at is null or due_at <= $1) as waiting,
                        count(*) filter (where leased_at is not null and due_at > $1) as in_flight,
                        min(due_at) as oldest_due_at
-                  from outbox where lane_id = l.lane_id) o
+                  from (select due_at, leased_at from outbox where lane_id = l.lane_id
+                         order by due_at limit $5) o) o
           order by l.due_at, l.lane_id",
     )
     .bind(now)
     .bind(wanted.firm_id)
     .bind(&wanted.host)
     .bind(wanted.limit)
+    .bind(COUNTED)
     .fetch_all(pool)
     .await
 }

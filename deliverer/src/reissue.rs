@@ -19,8 +19,8 @@ pub(crate) async fn queue(
     sqlx::query(
         "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                              response_id, report_id, booking_id, position, due_at, sequence,
-                             tries_max)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                             tries_max, traceparent)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     )
     .bind(stream_id(recorded)?)
     .bind(consignment.hook_id)
@@ -35,6 +35,7 @@ pub(crate) async fn queue(
     .bind(now)
     .bind(recorded.sequence)
     .bind(Schedule::RestHook.tries().cast_signed())
+    .bind(recorded.context.traceparent.map(|place| place.to_string()))
     .execute(&mut *connection)
     .await?;
     Ok(lanes::wake(connection, &[consignment.hook_id], now).await?)

@@ -48,7 +48,8 @@ pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Erro
 /// # Errors
 /// If the database does not answer.
 pub async fn oldest_writer(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
-    let writer: Option<(f64, String)> = sqlx::query_as(
+    // Whoever may not read all statistics is not told when others' began.
+    let writer: Option<(Option<f64>, String)> = sqlx::query_as(
         "select extract(epoch from clock_timestamp() - began)::float8, who
            from (select xact_start as began,
                         coalesce(nullif(application_name, ''), usename, 'a process')
@@ -56,12 +57,12 @@ pub async fn oldest_writer(pool: &PgPool) -> Result<Option<(Duration, String)>, 
                    from pg_stat_activity where backend_xid is not null
                  union all
                  select prepared, 'prepared transaction ' || gid from pg_prepared_xacts) w
-          order by began limit 1",
+          order by began nulls last limit 1",
     )
     .fetch_optional(pool)
     .await?;
-    let age = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    Ok(writer.map(|(seconds, who)| (age(seconds), who)))
+    let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    Ok(writer.map(|(seconds, who)| (seconds.map(age).unwrap_or_default(), who)))
 }
 
 /// Events a follower counts at most: more is more than anybody reads.

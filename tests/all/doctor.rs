@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::commands::pauses::{self, Which};
 use domain::context::Actor;
 use serde_json::Value;
-use sqlx::{Connection, Executor};
+use sqlx::{ConnectOptions, Connection, Executor};
 use tests::{TestDatabase, World, cluster_with};
 
 use crate::process::firmforms;
@@ -132,4 +132,18 @@ async fn a_transaction_that_writes_for_long_is_found() {
     assert!(age < Duration::from_secs(60) && who.contains("pid"), "{who}");
     neighbour.execute("rollback").await.unwrap();
     assert_eq!(eventstore::checkup::oldest_writer(world.pool()).await.unwrap(), None);
+}
+
+/// On a keyring that nobody has used yet, a key that is tried by mistake does not become its key.
+#[tokio::test]
+async fn looking_writes_nothing_down() {
+    let database = TestDatabase::new().await;
+    let (code, _) = doctor(&database).await;
+    assert_ne!(code, 2, "it could look");
+    let mut keyring = database.keyring.connect().await.unwrap();
+    for table in ["wrapping_check", "identity_key", "data_keys"] {
+        let question = format!("select count(*) from {table}");
+        let rows: i64 = sqlx::query_scalar(&question).fetch_one(&mut keyring).await.unwrap();
+        assert_eq!(rows, 0, "{table}");
+    }
 }

@@ -127,10 +127,10 @@ async fn pages_show_everything_once_also_of_one_instant_and_while_more_is_queued
             break;
         };
         query = format!("?limit=2&after={next}");
+        scene.world.pass(Duration::from_secs(1));
         scene.world.submit(&scene.firm).await;
         scene.world.fan_out().await;
         scene.world.project().await;
-        scene.world.pass(Duration::from_secs(1));
     }
     assert_eq!(seen.len(), 6, "what came later is before the first page");
 }

@@ -101,7 +101,7 @@ async fn what_is_held_waits_all_else_goes_on_and_it_is_sent_when_it_is_resumed()
     let elsewhere = Receiver::start_at("127.0.0.2").await;
     world.subscribe(&other, &elsewhere.url("/hook")).await;
     for (scope, goes_on) in [
-        (json!({}), 0),
+        (json!({"all": true}), 0),
         (json!({"firm_id": scene.firm.id}), 1),
         (json!({"hook_id": scene.hook}), 1),
         (json!({"host": "127.0.0.1"}), 1),
@@ -129,7 +129,9 @@ async fn steps_are_held_with_their_firm_and_by_their_host() {
     let scene = Scene::new().await;
     let response_id = scene.world.submit(&scene.firm).await;
     assert_eq!(scene.world.deliver().await, 1);
-    for scope in [json!({}), json!({"firm_id": scene.firm.id}), json!({"host": "127.0.0.1"})] {
+    for scope in
+        [json!({"all": true}), json!({"firm_id": scene.firm.id}), json!({"host": "127.0.0.1"})]
+    {
         let id = scene.pause(scope).await;
         scene.queue_step(&scene.receiver.url("/step"), response_id).await;
         assert_eq!(scene.world.deliver().await, 0);
@@ -142,7 +144,9 @@ async fn steps_are_held_with_their_firm_and_by_their_host() {
 #[tokio::test]
 async fn a_subscription_made_while_its_firm_or_host_is_held_is_held_too() {
     let scene = Scene::new().await;
-    for scope in [json!({"firm_id": scene.firm.id}), json!({"host": "127.0.0.1"}), json!({})] {
+    for scope in
+        [json!({"firm_id": scene.firm.id}), json!({"host": "127.0.0.1"}), json!({"all": true})]
+    {
         let id = scene.pause(scope).await;
         scene.world.subscribe(&scene.firm, &scene.receiver.url("/new")).await;
         scene.world.submit(&scene.firm).await;
@@ -185,7 +189,7 @@ async fn replays_are_held_like_first_tries() {
     scene.receiver.reply([Reply::status(404)]);
     scene.world.submit(&scene.firm).await;
     assert_eq!(scene.world.deliver().await, 1);
-    let id = scene.pause(json!({})).await;
+    let id = scene.pause(json!({"all": true})).await;
     let order = json!({"firm_id": scene.firm.id, "reason": "the receiver was down"});
     assert_eq!(scene.call("POST", "/replays", order).await.status, 202);
     scene.world.replay().await;
@@ -198,7 +202,7 @@ async fn replays_are_held_like_first_tries() {
 #[tokio::test]
 async fn what_is_held_can_still_be_taken_back() {
     let scene = Scene::new().await;
-    scene.pause(json!({})).await;
+    scene.pause(json!({"all": true})).await;
     scene.world.submit(&scene.firm).await;
     assert_eq!(scene.world.deliver().await, 0);
     let path = format!("/hooks/{}", scene.hook);
@@ -215,7 +219,7 @@ async fn what_is_held_can_still_be_taken_back() {
 async fn who_held_what_and_why_is_in_the_chain_of_the_firm_or_of_the_installation() {
     let scene = Scene::new().await;
     let firm = scene.firm.id;
-    for scope in [json!({}), json!({"host": "A.example."}), json!({"firm_id": firm})] {
+    for scope in [json!({"all": true}), json!({"host": "A.example."}), json!({"firm_id": firm})] {
         let id = scene.pause(scope.clone()).await;
         assert_eq!(scene.pause(scope).await, id, "held once");
         scene.resume(&id).await;
@@ -254,7 +258,12 @@ async fn a_pause_needs_a_reason_an_operator_and_something_that_is_there() {
         (json!({}), (400, "invalid_request")),
         (json!({"reason": " "}), (400, "invalid_request")),
         (json!({"reason": "a".repeat(201)}), (400, "invalid_request")),
-        (json!({"reason": "a", "surprise": 1}), (400, "invalid_request")),
+        (json!({"reason": "a", "all": true, "surprise": 1}), (400, "invalid_request")),
+        // Whoever left an id out holds nothing, and not everything.
+        (json!({"reason": "a"}), (400, "invalid_request")),
+        (json!({"reason": "a", "all": false}), (400, "invalid_request")),
+        (json!({"reason": "a", "hook_id": null}), (400, "invalid_request")),
+        (json!({"reason": "a", "all": true, "host": "a.example"}), (400, "invalid_request")),
         (json!({"reason": "a", "host": "a/b"}), (400, "invalid_request")),
         (json!({"reason": "a", "host": "a.example", "firm_id": nobody}), (400, "invalid_request")),
         (json!({"reason": "a", "firm_id": nobody}), (404, "firm_not_found")),

@@ -242,11 +242,16 @@ async fn a_reissue_needs_a_reason_an_operator_an_open_firm_and_a_delivery_of_it(
     let request = |firm: &Firm| Request::post(path(firm));
     let by_product = request(&scene.firm).body(Body::from(order.to_string())).unwrap();
     assert_eq!(scene.world.internal(by_product).await.code(), (403, "forbidden"));
-    let of_other = request(&other)
-        .header("authorization", format!("Bearer {}", scene.operator))
-        .body(Body::from(order.to_string()));
-    let refused = scene.world.internal(of_other.unwrap()).await;
-    assert_eq!(refused.code(), (404, "delivery_not_found"));
+    let made = json!({"reason": "a test", "request_id": scene.world.id()});
+    assert_eq!(scene.call(old, &made).await.status, 202);
+    // Also of a request that was answered before.
+    for order in [order.clone(), made] {
+        let of_other = request(&other)
+            .header("authorization", format!("Bearer {}", scene.operator))
+            .body(Body::from(order.to_string()));
+        let refused = scene.world.internal(of_other.unwrap()).await;
+        assert_eq!(refused.code(), (404, "delivery_not_found"), "{order}");
+    }
     let closed = later(activity(scene.firm.id, "firm.closed", json!({})), 1);
     assert_eq!(scene.world.report(&[closed]).await.status, 202);
     assert_eq!(scene.call(old, &order).await.code(), (403, "firm_inactive"));

@@ -197,6 +197,31 @@ impl Keyring {
         Ok(Identity::new(&<[u8; 32]>::try_from(key).map_err(|_| Broken)?))
     }
 
+    /// Whether the wrapping key and the identity key are those that were written down at the first start,
+    /// as far as they were: writes nothing.
+    ///
+    /// # Errors
+    /// [`WrongKey`].
+    pub async fn examine(&self) -> Result<Option<Identity>, WrongKey> {
+        let check: Option<(Vec<u8>, bool)> =
+            sqlx::query_as("select sealed, rewrapping from wrapping_check")
+                .fetch_optional(&self.pool)
+                .await?;
+        if let Some((sealed, rewrapping)) = check {
+            if rewrapping {
+                return Err(WrongKey::Rewrapping);
+            }
+            self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
+        }
+        let sealed: Option<Vec<u8>> = sqlx::query_scalar("select sealed from identity_key")
+            .fetch_optional(&self.pool)
+            .await?;
+        let Some(sealed) = sealed else { return Ok(None) };
+        let key = self.wrapping.0.open(IDENTITY, &sealed).map_err(VaultError::from)?;
+        let key = <[u8; 32]>::try_from(key).map_err(|_| VaultError::from(Broken))?;
+        Ok(Some(Identity::new(&key)))
+    }
+
     /// Makes sure that this is the wrapping key the keyring was made with: some data key must open,
     /// and a sealed word, written once.
     ///

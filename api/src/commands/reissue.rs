@@ -40,9 +40,10 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
     let standing = firms::hold_open(appending.connection(), new.firm_id).await?;
     let standing = standing.ok_or(Error::DeliveryNotFound)?;
     let events = told(service, &mut appending, "Delivery", delivery_id).await?;
-    if !events.is_empty() {
+    if let Some((firm_id, _)) = events.first() {
+        let same_firm = *firm_id == new.firm_id;
         appending.leave().await?;
-        return Ok(delivery_id);
+        return if same_firm { Ok(delivery_id) } else { Err(Error::DeliveryNotFound) };
     }
     let consignment = ended(service, &mut appending, new).await?;
     if standing == Standing::Closed {

@@ -60,19 +60,18 @@ pub(super) async fn resume(
     Ok(Json(pauses::resume(&service, pause_id, None, caller.actor()).await?.into()))
 }
 
-/// Everything is held if nothing is named; at most one thing can be.
+/// One thing is named: a caller that left its id out must not hold everything.
 fn read(mut fields: Fields) -> Result<(Which, String), Error> {
     let firm = fields.optional_id("firm_id")?.map(Which::Firm);
     let hook = fields.optional_id("hook_id")?.map(Which::Hook);
     let host = fields.nullable_string("host")?.map(Which::Host);
+    let all = fields.optional_bool("all")?.filter(|all| *all).map(|_| Which::All);
     let reason = fields.string("reason")?;
     fields.end()?;
-    let mut named = [firm, hook, host].into_iter().flatten();
+    let mut named = [firm, hook, host, all].into_iter().flatten();
     match (named.next(), named.next()) {
-        (which, None) => Ok((which.unwrap_or(Which::All), reason)),
-        (_, Some(_)) => {
-            Err(Error::invalid("at most one of `firm_id`, `hook_id` and `host` can be named"))
-        }
+        (Some(which), None) => Ok((which, reason)),
+        _ => Err(Error::invalid("name one: `firm_id`, `hook_id`, `host`, or `all` with true")),
     }
 }
 
