@@ -41,8 +41,14 @@ pub(crate) async fn run(place: &Place, command: &Keyring) -> anyhow::Result<()> 
     main.close().await?;
     keyring.close().await?;
     databases.stop().await?;
-    let done = json!({"data_keys": done.data_keys, "of_firms": done.of_firms});
-    print(*json, vec![done], &["data_keys", "of_firms"]);
+    for row in &done.damaged {
+        eprintln!("damaged: {row} opens under neither key, and is as it was");
+    }
+    let done = json!({
+        "data_keys": done.data_keys, "of_firms": done.of_firms, "damaged": done.damaged.len(),
+        "damaged_rows": done.damaged,
+    });
+    print(*json, vec![done], &["data_keys", "of_firms", "damaged"]);
     eprintln!("from now on the new key is the wrapping key: set it wherever the old one was");
     Ok(())
 }

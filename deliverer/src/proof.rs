@@ -325,14 +325,13 @@ async fn queued(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
 ) -> Result<HashMap<Uuid, Queued>, sqlx::Error> {
-    let rows: Vec<(Uuid, bool)> = sqlx::query_as(
-        "select delivery_id, replay_id is not null from outbox where delivery_id = any($1)",
-    )
-    .bind(delivery_ids)
-    .fetch_all(connection)
-    .await?;
-    let how = |for_replay| if for_replay { Queued::ForReplay } else { Queued::ForItself };
-    Ok(rows.into_iter().map(|(id, for_replay)| (id, how(for_replay))).collect())
+    let rows: Vec<(Uuid, Option<Uuid>)> =
+        sqlx::query_as("select delivery_id, replay_id from outbox where delivery_id = any($1)")
+            .bind(delivery_ids)
+            .fetch_all(connection)
+            .await?;
+    let how = |replay: Option<Uuid>| replay.map_or(Queued::ForItself, Queued::ForReplay);
+    Ok(rows.into_iter().map(|(id, replay)| (id, how(replay))).collect())
 }
 
 #[derive(FromRow)]

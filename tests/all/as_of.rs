@@ -49,6 +49,14 @@ impl Scene {
             .unwrap()
     }
 
+    /// Draws positions that nothing is recorded at.
+    async fn burn(&self, positions: i32) {
+        let draw = "select count(nextval('events_position_seq')) from generate_series(1, $1)";
+        let drawn: i64 =
+            sqlx::query_scalar(draw).bind(positions).fetch_one(self.world.pool()).await.unwrap();
+        assert_eq!(drawn, i64::from(positions));
+    }
+
     async fn delivery_ids(&self) -> Vec<Uuid> {
         sqlx::query_scalar("select delivery_id from deliveries")
             .fetch_all(self.world.pool())
@@ -222,6 +230,37 @@ async fn what_is_not_followed_yet_is_found_in_the_log() {
     assert_eq!(states.iter().filter(|state| **state == "delivered").count(), 1);
     let few = scene.get(&and("deliveries?limit=3", &position)).await.body;
     assert_eq!(few["items"].as_array().unwrap()[..], listed["items"].as_array().unwrap()[..3]);
+}
+
+/// A batch that was rolled back leaves a hole in the positions, of whatever width.
+#[tokio::test]
+async fn a_position_within_a_wide_hole_of_the_log_is_answered() {
+    let scene = Scene::new().await;
+    scene.deliver(200).await;
+    let before = scene.position().await;
+    scene.burn(2_000).await;
+    scene.deliver(200).await;
+    let listed = scene.get(&and("deliveries", &(before + 1_500).to_string())).await;
+    assert_eq!(listed.status, 200, "{}", listed.text());
+    assert_eq!(listed.body["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn deliveries_from_before_a_clock_that_went_back_are_listed_by_position() {
+    let scene = Scene::new().await;
+    scene.deliver(200).await;
+    let forward = "begin; set local session_replication_role = replica;
+                   update events set recorded_at = recorded_at + interval '2 days'
+                    where aggregate_type = 'Delivery';
+                   update deliveries set created_at = created_at + interval '2 days'; commit";
+    sqlx::raw_sql(forward).execute(scene.world.pool()).await.unwrap();
+    let first = scene.position().await;
+    scene.burn(2_000).await;
+    scene.deliver(200).await;
+    for (position, deliveries) in [(scene.position().await, 2), (first, 1)] {
+        let listed = scene.get(&and("deliveries", &position.to_string())).await;
+        assert_eq!(listed.body["items"].as_array().unwrap().len(), deliveries, "{position}");
+    }
 }
 
 /// What has not come is not known, and nonsense is refused.

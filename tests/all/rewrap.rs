@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
 use tests::{Receiver, TestDatabase, World};
 use tokio::process::Command;
 
@@ -75,11 +77,7 @@ async fn rewrapping_that_was_cut_off_lets_nobody_work_and_is_run_to_its_end() {
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
     let before = said(firmforms(&world.database).args(reveal)).await;
     let cut_off = "update wrapping_check set rewrapping = true";
-    let mut keyring = {
-        use sqlx::ConnectOptions;
-        world.database.keyring.connect().await.unwrap()
-    };
-    sqlx::query(cut_off).execute(&mut keyring).await.unwrap();
+    change(&world.database.keyring, cut_off).await;
     for mut command in [firmforms(&world.database), with_new_key(&world)] {
         let (code, text) = said(command.args(reveal)).await;
         assert!(code != 0 && text.contains("between two wrapping keys"), "{text}");
@@ -106,4 +104,90 @@ async fn rewrapping_beside_a_service_or_from_a_wrong_key_changes_nothing() {
     let (code, text) = said(&mut wrong).await;
     assert!(code != 0 && text.contains("this key does not open"), "{text}");
     assert_eq!(said(firmforms(&world.database).args(reveal)).await.0, 0);
+}
+
+async fn change(database: &PgConnectOptions, statement: &str) {
+    sqlx::raw_sql(statement).execute(&mut database.connect().await.unwrap()).await.unwrap();
+}
+
+async fn number(database: &PgConnectOptions, question: &str) -> i64 {
+    let mut connection = database.connect().await.unwrap();
+    sqlx::query_scalar(question).fetch_one(&mut connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_damaged_key_is_named_and_keeps_nobody_from_the_rest() {
+    let receiver = Receiver::start().await;
+    let (world, firm, file) = world(&receiver).await;
+    let other = world.firm().await;
+    world.submit(&other).await;
+    let (main, keyring) = (&world.database.main, &world.database.keyring);
+    let damage = format!(
+        "create table kept as select * from data_keys where firm_id = '{}';
+         update data_keys set wrapped = sha256(wrapped) where firm_id = '{}'",
+        other.id, other.id
+    );
+    change(keyring, &damage).await;
+    let damage = format!(
+        "update webhook_secrets set secret = sha256(secret) where firm_id = '{}'",
+        other.id
+    );
+    change(main, &damage).await;
+    let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
+    let before = said(firmforms(&world.database).args(reveal)).await;
+    let (code, text) = rewrap(&world, &file).await;
+    assert_eq!(code, 0, "{text}");
+    for row in [format!("data_keys {} ", other.id), format!("webhook_secrets {} ", other.id)] {
+        assert!(text.contains(&format!("damaged: {row}")), "{text}");
+    }
+    let left = "select count(*) from kept k join data_keys d using (firm_id, subject_id)
+                 where d.wrapped = sha256(k.wrapped)";
+    let damaged = number(keyring, "select count(*) from kept").await;
+    assert_eq!(number(keyring, left).await, damaged, "it is as it was");
+    assert!(text.contains(&format!("  {}\n", damaged + 1)), "{text}");
+    assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
+}
+
+#[tokio::test]
+async fn what_is_under_both_keys_halfway_is_brought_to_its_end() {
+    let receiver = Receiver::start().await;
+    let (world, firm, file) = world(&receiver).await;
+    let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
+    let before = said(firmforms(&world.database).args(reveal)).await;
+    let other = world.firm().await;
+    world.submit(&other).await;
+    let keyring = &world.database.keyring;
+    let keep = "create table kept_keys as select * from data_keys;
+                create table kept_check as select * from wrapping_check;
+                create table kept_identity as select * from identity_key";
+    change(keyring, keep).await;
+    let (code, text) = rewrap(&world, &file).await;
+    assert_eq!(code, 0, "{text}");
+    // As if it had been cut off between the two firms.
+    let halfway = format!(
+        "update data_keys d set wrapped = k.wrapped from kept_keys k
+          where (k.firm_id, k.subject_id) = (d.firm_id, d.subject_id) and k.firm_id = '{firm}';
+         update identity_key set sealed = (select sealed from kept_identity);
+         update wrapping_check set rewrapping = true, sealed = (select sealed from kept_check)"
+    );
+    change(keyring, &halfway).await;
+    let still = "select count(*) from data_keys d join kept_keys k using (firm_id, subject_id)
+                  where d.wrapped = k.wrapped";
+    let (old, all) = (number(keyring, still).await, "select count(*) from data_keys");
+    assert!(old > 0 && old < number(keyring, all).await, "{old} are under the old key");
+    for mut command in [firmforms(&world.database), with_new_key(&world)] {
+        let (code, text) = said(command.args(reveal)).await;
+        assert!(code != 0 && text.contains("between two wrapping keys"), "{text}");
+    }
+    let (code, text) = rewrap(&world, &file).await;
+    assert!(code == 0 && text.starts_with(&format!("{old}  0  0\n")), "{text}");
+    assert_eq!(number(keyring, still).await, 0);
+    assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
+    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
+    let (code, text) = said(with_new_key(&world).args(again)).await;
+    assert_eq!(code, 0, "{text}");
+    let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
+    let _service = process::serve_with(&world.database, &[], &key).await;
+    let received = receiver.wait_for(2).await;
+    assert_eq!(received[0].body, received[1].body);
 }

@@ -3,6 +3,9 @@
 //!
 //! Nobody else may be at work: who has the old key in memory would write what nobody can read. Killed
 //! on the way, it is run again: what opens under the new key already is left as it is.
+//!
+//! What opens under neither key is lost already: it is left as it is and named, and keeps nobody from the
+//! rest.
 
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -26,22 +29,48 @@ pub struct Rewrap<'a> {
     pub entropy: &'a dyn Entropy,
 }
 
+/// Rows of which one has to open before anything is changed.
+const SAMPLE: i64 = 100;
+
 /// What was sealed anew.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rewrapped {
     /// Data keys.
     pub data_keys: u64,
     /// Signing secrets and reply addresses of firms.
     pub of_firms: u64,
+    /// What opens under neither key: the table, and the row's key.
+    pub damaged: Vec<String>,
 }
+
+/// What becomes of sealed bytes.
+enum Anew {
+    Sealed(Vec<u8>),
+    /// They are under the new key.
+    AsTheyAre,
+    /// They open under neither.
+    Damaged,
+}
+
+/// Where firms have something under the wrapping key.
+struct OfFirms {
+    table: &'static str,
+    column: &'static str,
+    purpose: &'static [u8],
+}
+
+const OF_FIRMS: [OfFirms; 2] = [
+    OfFirms { table: "webhook_secrets", column: "secret", purpose: b"secret" },
+    OfFirms { table: "firm_contacts", column: "contact", purpose: b"contact" },
+];
 
 impl Rewrap<'_> {
     /// Rewraps everything: firms' secrets in the main database, then the keyring. From its first moment
     /// to its last, neither key is taken for the right one.
     ///
     /// # Errors
-    /// [`VaultError::Broken`] if `from` is not the key that everything is under, and nothing has changed
-    /// then; otherwise if a database does not answer: run it again.
+    /// [`VaultError::Broken`] if neither is the key that everything is under, and nothing has changed then;
+    /// otherwise if a database does not answer: run it again.
     pub async fn run(
         &self,
         main: &mut PgConnection,
@@ -49,46 +78,71 @@ impl Rewrap<'_> {
     ) -> Result<Rewrapped, VaultError> {
         self.begin(keyring).await?;
         let mut done = Rewrapped::default();
-        for (table, column, what) in [
-            ("webhook_secrets", "secret", b"secret".as_slice()),
-            ("firm_contacts", "contact", b"contact"),
-        ] {
-            done.of_firms += self.firms(main, (table, column), what).await?;
+        for of_firms in &OF_FIRMS {
+            self.firms(main, of_firms, &mut done).await?;
         }
-        done.data_keys = self.data_keys(keyring).await?;
-        self.end(keyring).await?;
+        self.data_keys(keyring, &mut done).await?;
+        self.end(keyring, &mut done).await?;
         Ok(done)
     }
 
-    /// The bytes under the new key; none if they are.
-    fn seal(&self, purpose: &[u8], sealed: &[u8]) -> Result<Option<Vec<u8>>, Broken> {
+    /// The bytes under the new key.
+    fn seal(&self, purpose: &[u8], sealed: &[u8]) -> Result<Anew, Broken> {
         match self.from.0.open(purpose, sealed) {
-            Ok(bytes) => self.to.0.seal(purpose, &bytes, self.entropy).map(Some),
-            Err(Broken) => self.to.0.open(purpose, sealed).map(|_| None),
+            Ok(bytes) => self.to.0.seal(purpose, &bytes, self.entropy).map(Anew::Sealed),
+            Err(Broken) if self.opens(purpose, sealed) => Ok(Anew::AsTheyAre),
+            Err(Broken) => Ok(Anew::Damaged),
         }
+    }
+
+    fn opens(&self, purpose: &[u8], sealed: &[u8]) -> bool {
+        [self.from, self.to].into_iter().any(|key| key.0.open(purpose, sealed).is_ok())
     }
 
     async fn begin(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
         let sealed: Vec<u8> = sqlx::query_scalar("select sealed from wrapping_check")
             .fetch_one(&mut *keyring)
             .await?;
-        self.seal(CHECK, &sealed)?;
+        if !self.opens(CHECK, &sealed) {
+            return Err(Broken.into());
+        }
+        self.try_some(keyring).await?;
         sqlx::query("update wrapping_check set rewrapping = true").execute(keyring).await?;
         Ok(())
     }
 
-    async fn end(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
+    /// A few may be damaged, and not all of them.
+    async fn try_some(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
+        let rows: Vec<(Uuid, Uuid, Vec<u8>)> =
+            sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit $1")
+                .bind(SAMPLE)
+                .fetch_all(keyring)
+                .await?;
+        let opens = |(firm_id, subject_id, wrapped): &(Uuid, Uuid, Vec<u8>)| {
+            let subject = Subject { firm_id: *firm_id, subject_id: *subject_id };
+            self.opens(&of_subject(&subject), wrapped)
+        };
+        if rows.is_empty() || rows.iter().any(opens) { Ok(()) } else { Err(Broken.into()) }
+    }
+
+    async fn end(
+        &self,
+        keyring: &mut PgConnection,
+        done: &mut Rewrapped,
+    ) -> Result<(), VaultError> {
         let mut transaction = keyring.begin().await?;
         let sealed: Option<Vec<u8>> = sqlx::query_scalar("select sealed from identity_key")
             .fetch_optional(&mut *transaction)
             .await?;
-        if let Some(sealed) =
-            sealed.map(|sealed| self.seal(IDENTITY, &sealed)).transpose()?.flatten()
-        {
-            sqlx::query("update identity_key set sealed = $1")
-                .bind(sealed)
-                .execute(&mut *transaction)
-                .await?;
+        match sealed.map(|sealed| self.seal(IDENTITY, &sealed)).transpose()? {
+            Some(Anew::Sealed(sealed)) => {
+                sqlx::query("update identity_key set sealed = $1")
+                    .bind(sealed)
+                    .execute(&mut *transaction)
+                    .await?;
+            }
+            Some(Anew::Damaged) => done.damaged.push("identity_key".to_owned()),
+            Some(Anew::AsTheyAre) | None => {}
         }
         sqlx::query("update wrapping_check set sealed = $1, rewrapping = false")
             .bind(self.to.0.seal(CHECK, CHECK, self.entropy)?)
@@ -100,10 +154,10 @@ impl Rewrap<'_> {
     async fn firms(
         &self,
         main: &mut PgConnection,
-        (table, column): (&'static str, &'static str),
-        what: &[u8],
-    ) -> Result<u64, VaultError> {
-        let (mut after, mut count) = (Uuid::nil(), 0);
+        OfFirms { table, column, purpose }: &OfFirms,
+        done: &mut Rewrapped,
+    ) -> Result<(), VaultError> {
+        let mut after = Uuid::nil();
         let read = format!(
             "select firm_id, {column} from {table} where firm_id > $1 order by firm_id limit $2"
         );
@@ -114,22 +168,30 @@ impl Rewrap<'_> {
         loop {
             let rows: Vec<(Uuid, Vec<u8>)> =
                 sqlx::query_as(&read).bind(after).bind(BATCH).fetch_all(&mut *main).await?;
-            let Some((last, _)) = rows.last() else { return Ok(count) };
+            let Some((last, _)) = rows.last() else { return Ok(()) };
             after = *last;
             let (mut firm_ids, mut sealed) = (Vec::new(), Vec::new());
             for (firm_id, bytes) in rows {
-                if let Some(anew) = self.seal(&of_firm(what, firm_id), &bytes)? {
-                    firm_ids.push(firm_id);
-                    sealed.push(anew);
+                match self.seal(&of_firm(purpose, firm_id), &bytes)? {
+                    Anew::Sealed(anew) => {
+                        firm_ids.push(firm_id);
+                        sealed.push(anew);
+                    }
+                    Anew::AsTheyAre => {}
+                    Anew::Damaged => done.damaged.push(format!("{table} {firm_id}")),
                 }
             }
-            count += firm_ids.len() as u64;
+            done.of_firms += firm_ids.len() as u64;
             sqlx::query(&write).bind(firm_ids).bind(sealed).execute(&mut *main).await?;
         }
     }
 
-    async fn data_keys(&self, keyring: &mut PgConnection) -> Result<u64, VaultError> {
-        let (mut after, mut count) = ((Uuid::nil(), Uuid::nil()), 0);
+    async fn data_keys(
+        &self,
+        keyring: &mut PgConnection,
+        done: &mut Rewrapped,
+    ) -> Result<(), VaultError> {
+        let mut after = (Uuid::nil(), Uuid::nil());
         loop {
             let rows: Vec<(Uuid, Uuid, Vec<u8>)> = sqlx::query_as(
                 "select firm_id, subject_id, wrapped from data_keys
@@ -140,9 +202,9 @@ impl Rewrap<'_> {
             .bind(BATCH)
             .fetch_all(&mut *keyring)
             .await?;
-            let Some((firm_id, subject_id, _)) = rows.last() else { return Ok(count) };
+            let Some((firm_id, subject_id, _)) = rows.last() else { return Ok(()) };
             after = (*firm_id, *subject_id);
-            count += self.write_keys(keyring, rows).await?;
+            self.write_keys(keyring, rows, done).await?;
         }
     }
 
@@ -150,17 +212,22 @@ impl Rewrap<'_> {
         &self,
         keyring: &mut PgConnection,
         rows: Vec<(Uuid, Uuid, Vec<u8>)>,
-    ) -> Result<u64, VaultError> {
+        done: &mut Rewrapped,
+    ) -> Result<(), VaultError> {
         let (mut firm_ids, mut subject_ids, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
         for (firm_id, subject_id, bytes) in rows {
             let purpose = of_subject(&Subject { firm_id, subject_id });
-            if let Some(anew) = self.seal(&purpose, &bytes)? {
-                firm_ids.push(firm_id);
-                subject_ids.push(subject_id);
-                wrapped.push(anew);
+            match self.seal(&purpose, &bytes)? {
+                Anew::Sealed(anew) => {
+                    firm_ids.push(firm_id);
+                    subject_ids.push(subject_id);
+                    wrapped.push(anew);
+                }
+                Anew::AsTheyAre => {}
+                Anew::Damaged => done.damaged.push(format!("data_keys {firm_id} {subject_id}")),
             }
         }
-        let count = firm_ids.len() as u64;
+        done.data_keys += firm_ids.len() as u64;
         sqlx::query(
             "update data_keys k set wrapped = t.wrapped
                from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as t(firm_id, subject_id, wrapped)
@@ -171,6 +238,6 @@ impl Rewrap<'_> {
         .bind(wrapped)
         .execute(keyring)
         .await?;
-        Ok(count)
+        Ok(())
     }
 }

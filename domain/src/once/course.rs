@@ -16,8 +16,8 @@ pub enum Queued {
     No,
     /// For its own tries.
     ForItself,
-    /// To be sent once more.
-    ForReplay,
+    /// To be sent once more by this replay.
+    ForReplay(Uuid),
 }
 
 /// What is wrong with a delivery, by all events of its stream in order and by whether it is queued at
@@ -105,12 +105,18 @@ impl Course {
         Ok(())
     }
 
-    const fn held_against(&self, queued: Queued) -> Option<Wrong> {
+    fn held_against(&self, queued: Queued) -> Option<Wrong> {
         match (self.ended, queued) {
-            (false, Queued::No) => Some(Wrong::Lost),
+            // A replay's try is not its own: after it, nobody would send it.
+            (false, Queued::No | Queued::ForReplay(_)) => Some(Wrong::Lost),
             (true, Queued::ForItself) => Some(Wrong::StillQueued),
-            (false, Queued::ForItself | Queued::ForReplay)
-            | (true, Queued::No | Queued::ForReplay) => None,
+            (true, Queued::ForReplay(id)) if !self.awaits(id) => Some(Wrong::StillQueued),
+            (false, Queued::ForItself) | (true, Queued::No | Queued::ForReplay(_)) => None,
         }
+    }
+
+    /// Whether this replay was ordered and has not had its try.
+    fn awaits(&self, replay_id: Uuid) -> bool {
+        self.replays.get(&replay_id) == Some(&false)
     }
 }

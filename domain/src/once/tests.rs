@@ -140,7 +140,6 @@ fn a_delivery_is_queued_as_long_as_it_waits() {
     for end in [tried(1, Outcome::Delivered), tried(1, Outcome::Failed), cancelled] {
         let ended = [end];
         assert_eq!(judged(&ended, Queued::No), None);
-        assert_eq!(judged(&ended, Queued::ForReplay), None);
         assert_eq!(judged(&ended, Queued::ForItself), Some(Wrong::StillQueued));
     }
 }
@@ -175,6 +174,25 @@ fn e21_a_late_answer_counts_once_at_most() {
     assert_eq!(judged(&noted, Queued::No), None);
     let twice = [cut, delivered, late(1, Late::Arrived)];
     assert_eq!(judged(&twice, Queued::No), Some(Wrong::Successes(2)));
+}
+
+#[test]
+fn a_delivery_is_queued_for_a_replay_that_was_ordered_and_has_not_had_its_try() {
+    let (for_it, for_another) = (Queued::ForReplay(id(7)), Queued::ForReplay(id(9)));
+    let ended = [tried(1, Outcome::Failed)];
+    assert_eq!(judged(&ended, for_it), Some(Wrong::StillQueued), "nobody ordered it");
+    let ordered = [&ended[..], &[ordered()]].concat();
+    assert_eq!(judged(&ordered, for_it), None);
+    assert_eq!(judged(&ordered, for_another), Some(Wrong::StillQueued));
+    let had = [&ordered[..], &[replayed(2, Outcome::Failed)]].concat();
+    assert_eq!(judged(&had, Queued::No), None);
+    assert_eq!(judged(&had, for_it), Some(Wrong::StillQueued), "it has had its try");
+}
+
+#[test]
+fn a_delivery_that_waits_and_is_queued_for_a_replay_only_is_lost() {
+    let waiting = [tried(1, Outcome::Retry)];
+    assert_eq!(judged(&waiting, Queued::ForReplay(id(7))), Some(Wrong::Lost));
 }
 
 #[test]

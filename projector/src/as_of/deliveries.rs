@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{STREAMS, had_happened, latest};
+use super::{STREAMS, had_happened};
 use crate::deliveries::{AttemptRow, DeliveryRow};
 
 /// A delivery as it was.
@@ -33,18 +33,17 @@ pub async fn list(
     firm_id: Uuid,
     (as_of, limit): (AsOf, usize),
 ) -> Result<Vec<DeliveryRow>, TailError> {
-    let mut before = (latest(connection, as_of).await?, Uuid::max());
+    let mut page = Page::first(firm_id, as_of);
     let mut found = Vec::new();
     loop {
-        let page = page(connection, firm_id, before).await?;
-        let Some(last) = page.last() else { break };
-        before = *last;
-        let ids: Vec<Uuid> = page.iter().map(|(_, id)| *id).collect();
+        let queued = page.read(connection).await?;
+        page.before = queued.last().copied();
+        let ids: Vec<Uuid> = queued.iter().map(|(_, id)| *id).collect();
         let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
         let mut rows: Vec<_> = streams.iter().filter_map(|stream| fold(stream)).collect();
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
-        if found.len() >= limit || page.len() < STREAMS {
+        if found.len() >= limit || queued.len() < STREAMS {
             break;
         }
     }
@@ -68,30 +67,56 @@ pub async fn delivery(
     Ok(streams.first().filter(of_firm).and_then(|stream| fold(stream)))
 }
 
-/// The deliveries of a firm that were queued at or before a time, newest first: those that the read model
-/// knows, and those it has not followed to.
-async fn page(
-    connection: &mut PgConnection,
+/// Deliveries of a firm that may have been queued by then, newest first, after another one.
+struct Page {
     firm_id: Uuid,
-    (at, delivery_id): (DateTime<Utc>, Uuid),
-) -> Result<Vec<(DateTime<Utc>, Uuid)>, sqlx::Error> {
-    sqlx::query_as(
-        "select created_at, delivery_id from deliveries
-          where firm_id = $1 and (created_at, delivery_id) < ($2, $3)
-          union
-         select recorded_at, aggregate_id::uuid from events
-          where position > coalesce(
-                    (select position from checkpoints where name = 'deliveries'), 0)
-            and aggregate_type = 'Delivery' and sequence = 1 and firm_id = $1
-            and (recorded_at, aggregate_id::uuid) < ($2, $3)
-          order by 1 desc, 2 desc limit $4",
-    )
-    .bind(firm_id)
-    .bind(at)
-    .bind(delivery_id)
-    .bind(i64::try_from(STREAMS).unwrap_or(i64::MAX))
-    .fetch_all(connection)
-    .await
+    before: Option<(DateTime<Utc>, Uuid)>,
+    position: Option<i64>,
+}
+
+impl Page {
+    /// A position is no bound on times: the database's clock may have gone back.
+    fn first(firm_id: Uuid, as_of: AsOf) -> Self {
+        match as_of {
+            AsOf::Instant(at) => {
+                Self { firm_id, before: Some((at.get(), Uuid::max())), position: None }
+            }
+            AsOf::Position(last) => Self { firm_id, before: None, position: Some(last) },
+        }
+    }
+
+    /// Those that the read model knows, and those it has not followed to.
+    async fn read(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<(DateTime<Utc>, Uuid)>, sqlx::Error> {
+        sqlx::query_as(
+            "(select created_at, delivery_id from deliveries
+               where firm_id = $1
+                 and ($2::timestamptz is null or (created_at, delivery_id) < ($2, $3))
+                 and ($4::bigint is null or exists (
+                        select from events
+                         where aggregate_type = 'Delivery' and aggregate_id = delivery_id::text
+                           and sequence = 1 and position <= $4))
+               order by created_at desc, delivery_id desc limit $5)
+              union
+             (select recorded_at, aggregate_id::uuid from events
+               where position > coalesce(
+                         (select position from checkpoints where name = 'deliveries'), 0)
+                 and ($4::bigint is null or position <= $4)
+                 and aggregate_type = 'Delivery' and sequence = 1 and firm_id = $1
+                 and ($2::timestamptz is null or (recorded_at, aggregate_id::uuid) < ($2, $3))
+               order by 1 desc, 2 desc limit $5)
+              order by 1 desc, 2 desc limit $5",
+        )
+        .bind(self.firm_id)
+        .bind(self.before.map(|(at, _)| at))
+        .bind(self.before.map(|(_, delivery_id)| delivery_id))
+        .bind(self.position)
+        .bind(i64::try_from(STREAMS).unwrap_or(i64::MAX))
+        .fetch_all(connection)
+        .await
+    }
 }
 
 /// Where it stands is the aggregate's word; what else is shown comes with the events.

@@ -5,7 +5,6 @@
 mod deliveries;
 mod hooks;
 
-use chrono::{DateTime, Utc};
 use domain::as_of::AsOf;
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
@@ -46,21 +45,4 @@ pub async fn had_happened(
         stream.iter().take_while(had).cloned().collect::<Vec<_>>()
     };
     Ok(events.chunk_by(same).map(then).filter(|stream| !stream.is_empty()).collect())
-}
-
-/// No event that had happened was recorded later than this. Positions and times part by moments only:
-/// those of the last thousand positions tell.
-async fn latest(connection: &mut PgConnection, as_of: AsOf) -> Result<DateTime<Utc>, sqlx::Error> {
-    match as_of {
-        AsOf::Instant(at) => Ok(at.get()),
-        AsOf::Position(last) => {
-            sqlx::query_scalar(
-                "select coalesce(max(recorded_at), '-infinity') from events
-                  where position > $1 - 1000 and position <= $1",
-            )
-            .bind(last)
-            .fetch_one(connection)
-            .await
-        }
-    }
 }

@@ -20,8 +20,20 @@ use crate::seals;
 /// all, is not held up for long.
 const BATCH: i64 = 2 * Seal::BLOCK;
 
-/// Events that are taken in at once, while the live tables are looked at or held.
-const REST: i64 = 5_000;
+/// How much may be taken in at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    events: i64,
+    blocks: i64,
+}
+
+impl Most {
+    /// While the live tables are looked at: nobody waits.
+    pub(super) const LOOKING: Self = Self { events: 5_000, blocks: seals::BLOCKS };
+
+    /// While they are held: everybody waits.
+    pub(super) const HOLDING: Self = Self { events: 500, blocks: 1 };
+}
 
 /// A read model that is made anew, and how far that is.
 #[derive(Debug)]
@@ -52,7 +64,7 @@ impl Filling {
 
     /// How far it can be filled: not beyond its live follower, with which it is compared.
     async fn goal(&self, reader: &mut PgConnection, settled: i64) -> Result<i64, sqlx::Error> {
-        Ok(checkpoint(reader, self.model).await?.map_or(settled, |at| at.min(settled)))
+        Ok(goal(self.model, checkpoint(reader, self.model).await?, settled))
     }
 
     /// What is there, and not taken in: for a follower up to its checkpoint, otherwise all that the
@@ -61,16 +73,17 @@ impl Filling {
     pub(super) async fn rest(
         &self,
         reader: &mut PgConnection,
+        most: Most,
     ) -> Result<Option<Rest<'static>>, TailError> {
         let through = checkpoint(reader, self.model).await?;
         if let (Model::Seals, Some(through)) = (self.model, through) {
-            let near = through - self.at <= seals::BLOCKS * Seal::BLOCK;
+            let near = through - self.at <= most.blocks * Seal::BLOCK;
             return Ok(near.then(|| Rest { events: Cow::default(), through: Some(through) }));
         }
         let settled = through.unwrap_or(i64::MAX);
-        let stretch = Stretch { after: self.at, settled, limit: REST + 1 };
+        let stretch = Stretch { after: self.at, settled, limit: most.events + 1 };
         let events = tail::read(reader, &Upcasters::current(), stretch).await?;
-        if events.len() as u64 > REST.cast_unsigned() {
+        if events.len() as u64 > most.events.cast_unsigned() {
             return Ok(None);
         }
         let events = self.unseen(&events, i64::MAX).into_owned();
@@ -130,6 +143,13 @@ pub(super) struct Rest<'a> {
     events: Cow<'a, [RecordedEvent]>,
     /// Up to there it is all there is, for a follower.
     through: Option<i64>,
+}
+
+/// The end of what is settled and followed; of seals the last block that is whole there: the fence may
+/// be behind them.
+fn goal(model: Model, checkpoint: Option<i64>, settled: i64) -> i64 {
+    let goal = checkpoint.map_or(settled, |at| at.min(settled));
+    if model == Model::Seals { goal / Seal::BLOCK * Seal::BLOCK } else { goal }
 }
 
 /// How far the live follower of a model is; none for what is written with the append.
@@ -192,4 +212,19 @@ async fn batch(
     let mut transaction = connection.begin().await?;
     filling.take(&mut transaction, &Rest { events, through: Some(through) }).await?;
     Ok(transaction.commit().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filling_seals_ends_though_the_fence_is_behind_them() {
+        let whole = 2 * Seal::BLOCK;
+        assert_eq!(goal(Model::Seals, Some(whole), whole - 1), Seal::BLOCK);
+        assert_eq!(goal(Model::Seals, Some(whole), whole + 7), whole);
+        assert_eq!(goal(Model::Seals, Some(0), whole), 0);
+        assert_eq!(goal(Model::Deliveries, Some(whole), whole - 1), whole - 1);
+        assert_eq!(goal(Model::Firms, None, whole - 1), whole - 1);
+    }
 }

@@ -32,7 +32,7 @@ pub use order::{Act, Order, Outcome, Progress, RebuildError, Report, TRIES, Unfi
 pub use status::{Standing, status};
 
 use compare::Compared;
-use fill::Filling;
+use fill::{Filling, Most};
 use shadow::Shadow;
 
 /// How long nobody is held up between two tries.
@@ -93,6 +93,7 @@ impl Rebuild<'_> {
     async fn one(&mut self, filling: &mut Filling) -> Result<Report, RebuildError> {
         let began = Instant::now();
         let written = filling.spent;
+        self.shadow.check(filling.model).await?;
         let compared = self.compare(filling).await?;
         let position = filling.position();
         let (mut outcome, mut held) = (Outcome::Compared, Duration::ZERO);
@@ -122,7 +123,7 @@ impl Rebuild<'_> {
             self.fill(std::slice::from_mut(filling)).await?;
             let mut live = connection.begin().await?;
             live.execute("set transaction isolation level repeatable read, read only").await?;
-            let Some(rest) = filling.rest(&mut live).await? else {
+            let Some(rest) = filling.rest(&mut live, Most::LOOKING).await? else {
                 live.rollback().await?;
                 tokio::time::sleep(BETWEEN_TRIES).await;
                 continue;
@@ -147,17 +148,21 @@ impl Rebuild<'_> {
         compared: (i64, Digest),
     ) -> Result<Duration, RebuildError> {
         let model = filling.model;
+        let mut why = RebuildError::InUse(model);
         kept::prepare(&mut self.shadow.connection, model).await?;
         shadow::analyze(&mut self.shadow.connection, model).await?;
         for number in 1..=self.order.tries {
             self.fill(std::slice::from_mut(filling)).await?;
-            if let Some(held) = self.try_swap(filling, number, compared).await? {
-                kept::done(&mut self.shadow.connection, model).await?;
-                return Ok(held);
+            match self.try_swap(filling, number, compared).await? {
+                Swap::Done(held) => {
+                    kept::done(&mut self.shadow.connection, model).await?;
+                    return Ok(held);
+                }
+                Swap::NotNow(reason) => why = reason,
             }
             tokio::time::sleep(BETWEEN_TRIES).await;
         }
-        Err(RebuildError::InUse(model))
+        Err(why)
     }
 
     /// All of it or nothing, unless somebody uses the tables or there is too much to catch up with.
@@ -166,17 +171,18 @@ impl Rebuild<'_> {
         filling: &mut Filling,
         number: u32,
         (position, digest): (i64, Digest),
-    ) -> Result<Option<Duration>, RebuildError> {
+    ) -> Result<Swap, RebuildError> {
         let model = filling.model;
         let mut transaction = self.shadow.connection.begin().await?;
         if !shadow::hold(&mut transaction, (model, number)).await? {
             transaction.rollback().await?;
-            return Ok(None);
+            return Ok(Swap::NotNow(RebuildError::InUse(model)));
         }
         let began = Instant::now();
-        let Some(rest) = filling.rest(&mut transaction).await? else {
+        self.shadow.defined.check(&mut transaction, model).await?;
+        let Some(rest) = filling.rest(&mut transaction, Most::HOLDING).await? else {
             transaction.rollback().await?;
-            return Ok(None);
+            return Ok(Swap::NotNow(RebuildError::TooMuch(model)));
         };
         filling.take(&mut transaction, &rest).await?;
         kept::take_over(&mut transaction, model).await?;
@@ -184,8 +190,16 @@ impl Rebuild<'_> {
         note(&mut transaction, (model, self.order.now), (position, digest)).await?;
         crash::point("swapping");
         transaction.commit().await?;
-        Ok(Some(began.elapsed()))
+        Ok(Swap::Done(began.elapsed()))
     }
+}
+
+/// What came of a try to swap.
+enum Swap {
+    /// It is done; the live tables were held so long.
+    Done(Duration),
+    /// Perhaps at the next try.
+    NotNow(RebuildError),
 }
 
 async fn note(

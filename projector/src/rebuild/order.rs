@@ -119,4 +119,10 @@ pub enum RebuildError {
     /// Somebody has been using the live tables all the time.
     #[error("{0} is in use by a long transaction; nothing was changed")]
     InUse(Model),
+    /// So much was appended all the time that the live tables would have been held for too long.
+    #[error("too much was appended meanwhile to take {0}'s place; nothing was changed")]
+    TooMuch(Model),
+    /// A migration, or new grants: what was made does not have them.
+    #[error("the definition of {0} changed meanwhile; nothing was changed: run it again")]
+    Redefined(Model),
 }

@@ -1,6 +1,7 @@
 //! The shadow: tables like the live ones in a schema of their own, on a connection that sees them and
 //! the log, and nothing else. A writer that touched any other table would fail.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
@@ -22,6 +23,7 @@ const LONG_LOCK_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The connection on which read models are made anew.
 pub(super) struct Shadow {
     pub(super) connection: PgConnection,
+    pub(super) defined: Defined,
     options: PgConnectOptions,
 }
 
@@ -40,7 +42,7 @@ impl Shadow {
         if !is_alone(&mut connection).await? {
             return Err(RebuildError::Another);
         }
-        let mut shadow = Self { connection, options };
+        let mut shadow = Self { connection, defined: Defined::default(), options };
         shadow.clear().await?;
         shadow.make(models).await?;
         Ok(shadow)
@@ -49,6 +51,11 @@ impl Shadow {
     /// Another connection, to look at the live tables by.
     pub(super) async fn beside(&self) -> Result<PgConnection, sqlx::Error> {
         self.options.connect().await
+    }
+
+    /// Whether the live tables are still what the shadow was made like.
+    pub(super) async fn check(&mut self, model: Model) -> Result<(), RebuildError> {
+        self.defined.check(&mut self.connection, model).await
     }
 
     async fn clear(&mut self) -> Result<(), sqlx::Error> {
@@ -61,9 +68,14 @@ impl Shadow {
         transaction.execute("create schema shadow").await?;
         transaction.execute("create view shadow.events as table public.events").await?;
         for table in models.iter().flat_map(|model| model.tables()) {
-            for statement in definition(&mut transaction, table).await? {
-                transaction.execute(&*statement).await?;
+            let definition = definition(&mut transaction, table).await?;
+            if let Some(grant) = let_owner_in(&mut transaction, table).await? {
+                transaction.execute(&*grant).await?;
             }
+            for statement in &definition.statements {
+                transaction.execute(&**statement).await?;
+            }
+            self.defined.0.insert(table.name, definition);
         }
         transaction.commit().await
     }
@@ -73,6 +85,33 @@ impl Shadow {
         self.clear().await?;
         self.connection.close().await
     }
+}
+
+/// How each live table was defined when the shadow was made like it.
+#[derive(Default)]
+pub(super) struct Defined(HashMap<&'static str, Definition>);
+
+impl Defined {
+    /// A migration, or new grants, in the meantime would be undone by the swap.
+    pub(super) async fn check(
+        &self,
+        connection: &mut PgConnection,
+        model: Model,
+    ) -> Result<(), RebuildError> {
+        for table in model.tables() {
+            if self.0.get(table.name) != Some(&definition(connection, table).await?) {
+                return Err(RebuildError::Redefined(model));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What makes a table like the live one, and what its columns are.
+#[derive(PartialEq, Eq)]
+struct Definition {
+    statements: Vec<String>,
+    columns: Vec<String>,
 }
 
 /// Held as long as the connection.
@@ -87,9 +126,41 @@ async fn is_alone(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
 async fn definition(
     connection: &mut PgConnection,
     table: &Table,
-) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar(DEFINITION).bind(table.name).fetch_all(connection).await
+) -> Result<Definition, sqlx::Error> {
+    let statements =
+        sqlx::query_scalar(DEFINITION).bind(table.name).fetch_all(&mut *connection).await?;
+    let columns = sqlx::query_scalar(COLUMNS).bind(table.name).fetch_all(connection).await?;
+    Ok(Definition { statements, columns })
 }
+
+/// What lets the owner of a table have one in the shadow, if that is somebody else than who makes it.
+async fn let_owner_in(
+    connection: &mut PgConnection,
+    table: &Table,
+) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select format('grant usage, create on schema shadow to %I', pg_get_userbyid(relowner))
+           from pg_class
+          where oid = ('public.' || quote_ident($1))::regclass
+            and pg_get_userbyid(relowner) <> current_user",
+    )
+    .bind(table.name)
+    .fetch_optional(connection)
+    .await
+}
+
+/// What `like` takes over by itself.
+const COLUMNS: &str = "
+select format('%s %s %s %s %s %s %s %s', attnum, attname, format_type(atttypid, atttypmod),
+              attcollation, attnotnull, attidentity, attgenerated,
+              pg_get_expr(adbin, adrelid))
+  from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum
+ where attrelid = ('public.' || quote_ident($1))::regclass and attnum > 0 and not attisdropped
+ union all
+select format('%s %s', conname, pg_get_constraintdef(oid))
+  from pg_constraint
+ where conrelid = ('public.' || quote_ident($1))::regclass
+ order by 1";
 
 const DEFINITION: &str = "
 with live as (

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::commands::keys;
-use projector::rebuild::{Act, Model, RebuildError};
+use projector::rebuild::{Act, Model, Order, RebuildError, run};
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor};
 use tests::{Firm, Receiver, TestDatabase, World, activity, own_cluster, settles};
@@ -188,7 +188,7 @@ async fn the_command_tells_what_it_found_by_its_exit_code() {
     }
     let status = projections(&world, &["status", "--json"]).await;
     let all: Value = serde_json::from_slice(&status.stdout).unwrap();
-    assert_eq!(all.as_array().unwrap().len(), 11);
+    assert_eq!(all.as_array().unwrap().len(), 12);
     assert_eq!(all[0]["written"], "with the append");
     let equal = projections(&world, &["verify", "firms"]).await;
     assert_eq!(equal.status.code(), Some(0));
@@ -223,6 +223,34 @@ async fn a_table_that_is_used_all_the_time_is_left_as_it_is() {
     };
     assert_eq!(others(tables(&world).await), others(before));
     make(&world, &[Model::Firms], Act::Replace).await.unwrap();
+}
+
+/// The shadow knows nothing of a migration that came after it was made, nor of new grants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_beside_a_rebuild_is_not_undone_by_the_swap() {
+    let world = World::new().await;
+    world.firm().await;
+    for (change, undo) in [
+        ("alter table firms add column more integer", "alter table firms drop column more"),
+        ("grant select on firms to pg_monitor", "revoke all on firms from pg_monitor"),
+    ] {
+        let begun = AtomicBool::new(false);
+        let migrate = |_, _| {
+            if !begun.swap(true, Ordering::Relaxed) {
+                let change = world.pool().execute(change);
+                let now = || tokio::runtime::Handle::current().block_on(change);
+                tokio::task::block_in_place(now).unwrap();
+            }
+        };
+        let now = world.clock.now().get();
+        let order = Order { models: vec![Model::Firms], act: Act::Replace, now, tries: 2 };
+        let before = tables(&world).await;
+        let failed = run(world.pool(), &order, &migrate).await.unwrap_err();
+        assert!(matches!(failed.why, RebuildError::Redefined(Model::Firms)), "{failed}");
+        assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
+        make(&world, &[Model::Firms], Act::Replace).await.unwrap();
+        world.pool().execute(undo).await.unwrap();
+    }
 }
 
 /// What cannot be swapped is not swapped in half.

@@ -188,9 +188,9 @@ async fn held(world: &World, firm: &Firm) {
     pauses::pause(service, &host, "drill", operator).await.unwrap();
     let of_firm = pauses::pause(service, &Which::Firm(firm.id), "drill", operator).await.unwrap();
     pauses::resume(service, of_firm.pause_id, None, operator).await.unwrap();
-    let ended =
-        "select delivery_id from deliveries where state = 'delivered' and hook_id is not null
-                  order by created_at desc limit 1";
+    let ended = "select delivery_id from deliveries d join hooks h using (hook_id)
+                  where d.state = 'delivered' and h.removed_at is null
+                  order by d.created_at desc limit 1";
     let delivery_id = sqlx::query_scalar(ended).fetch_one(world.pool()).await.unwrap();
     let (firm_id, request_id, reason) = (firm.id, world.id(), "drill".to_owned());
     let new = NewReissue { firm_id, delivery_id, request_id, reason };

@@ -5,7 +5,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tests::TestDatabase;
 
-use super::{DENIED, GROUPS, Scene, migrate, refused};
+use super::{DENIED, GROUPS, Scene, migrate, refused, said};
+use crate::process::firmforms;
 
 /// What is the vault's.
 const VAULT: [&str; 10] = [
@@ -153,6 +154,11 @@ async fn b16_roles_are_made_again_and_by_an_administrator_who_is_no_superuser() 
     for _ in 0..2 {
         let (done, text) = migrate(&by("admin"), name).await;
         assert!(done, "{text}");
+    }
+    for command in ["rebuild", "verify"] {
+        let output = firmforms(&by("admin")).args(["projections", command, "--all"]).output().await;
+        let (done, text) = said(&output.unwrap());
+        assert!(done, "{command}: {text}");
     }
     let (done, text) = migrate(&by("plain"), &format!("{name}_b")).await;
     assert!(!done && text.lines().count() == 1, "{text}");
