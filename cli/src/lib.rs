@@ -26,10 +26,13 @@ mod telemetry;
 mod verify;
 pub mod wiring;
 
-use std::ffi::OsString;
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::{FalseyValueParser, TypedValueParser};
+use clap::error::{ContextKind, ErrorKind};
 
 use crate::args::{Arguments, Command};
 
@@ -105,12 +108,30 @@ fn fail(error: &anyhow::Error, log_json: bool) -> ExitCode {
 
 /// What was asked for cannot be done, or is an answer by itself: the help, the version.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
-    let log_json = arguments.iter().any(|argument| argument == "--log-json")
-        || std::env::var_os("FIRMFORMS_LOG_JSON").is_some();
-    if error.use_stderr() && log_json {
-        eprintln!("{}", telemetry::last_line(true, error.to_string().trim_end()));
-    } else {
-        let _ = error.print();
+    let asked = std::env::var_os("FIRMFORMS_LOG_JSON").unwrap_or_default();
+    let log_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
+    match without_value(error) {
+        Some(message) => eprintln!("{}", telemetry::last_line(log_json, &message)),
+        None if error.use_stderr() && log_json => {
+            eprintln!("{}", telemetry::last_line(true, error.to_string().trim_end()));
+        }
+        None => drop(error.print()),
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// A switch of the environment, read as the command line reads it.
+fn is_on(value: &OsStr) -> bool {
+    let reader = FalseyValueParser::new();
+    reader.parse_ref(&clap::Command::default(), None, value).unwrap_or(true)
+}
+
+/// Which argument is wrong, and why. Its value may be a secret of the environment, and is not repeated.
+fn without_value(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::ValueValidation {
+        return None;
+    }
+    let argument = error.get(ContextKind::InvalidArg)?;
+    let reason = error.source().map(|reason| format!(": {reason}")).unwrap_or_default();
+    Some(format!("error: invalid value for '{argument}'{reason}"))
 }

@@ -13,7 +13,6 @@ use deliverer::erase::{self, Erase};
 use deliverer::fan_out::FanOut;
 use deliverer::purge::Purge;
 use deliverer::replay::Replay;
-use domain::time::Timestamp;
 use door::Tls;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, crash, relay};
@@ -228,9 +227,11 @@ async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
             "PAUSED: this process claims and sends nothing until it is started without --paused"
         );
     }
-    for pause in pauses::list(system.pool()).await? {
-        let (scope, since) = (pause.scope(), Timestamp::from(pause.paused_at));
-        tracing::warn!(%scope, %since, reason = pause.reason, "deliveries are paused");
+    // What they hold, and why, may name somebody: that is asked with `deliveries paused`.
+    let pauses = pauses::list(system.pool()).await?;
+    if !pauses.is_empty() {
+        let ids: Vec<_> = pauses.iter().map(|pause| pause.pause_id.to_string()).collect();
+        tracing::warn!(count = ids.len(), ids = ids.join(" "), "deliveries are paused");
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub struct Lanes {
     pub paused: i64,
     /// Of removed subscriptions, with leftovers to take back.
     pub closing: i64,
-    /// Since when the work that has been due longest has been due.
+    /// Since when the work that has been due longest, and that no pause holds, has been due.
     pub oldest_due_at: Option<DateTime<Utc>>,
 }
 
@@ -74,8 +74,16 @@ pub async fn lanes(
                 (select count(*) from (
                      select from lanes where due_at is not null and cancel_cause is not null
                       limit $2) l) as closing,
-                (select min(due_at) from lanes where due_at <= $1 and due_at is not null
-                    and cancel_cause is null and paused_at is null) as oldest_due_at",
+                (select due_at from (
+                     select lane_id, firm_id, host, due_at from lanes
+                      where due_at <= $1 and due_at is not null
+                        and cancel_cause is null and paused_at is null
+                      order by due_at limit $2) l
+                  where not exists (select from pauses where kind = 'all')
+                    and firm_id not in (select firm_id from pauses where kind = 'firm')
+                    and lane_id not in (select hook_id from pauses where kind = 'hook')
+                    and host not in (select host from pauses where kind = 'host')
+                  order by due_at limit 1) as oldest_due_at",
     )
     .bind(now)
     .bind(COUNTED)

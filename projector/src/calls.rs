@@ -56,6 +56,19 @@ pub async fn authenticate(
     .await
 }
 
+/// From here on the connection is for this firm, as after [`authenticate`]: for a caller who was known
+/// by another connection.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_for(connection: &mut PgConnection, firm_id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("select set_config('firmforms.firm', $1::text, false)")
+        .bind(firm_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 /// Counts a call with a wrong key; if there were too many, the oldest in the window.
 ///
 /// # Errors

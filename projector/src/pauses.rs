@@ -117,6 +117,14 @@ pub async fn list(pool: &PgPool) -> Result<Vec<PauseRow>, sqlx::Error> {
     .await
 }
 
+/// How many there are.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from pauses").fetch_one(connection).await
+}
+
 /// A pause that is on.
 ///
 /// # Errors

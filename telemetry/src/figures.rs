@@ -41,13 +41,13 @@ macro_rules! figures {
 figures! {
     BUILD_INFO = Gauge "firmforms_build_info", "1; the version is a label.";
     DATABASE_UP = Gauge "firmforms_database_up",
-        "1 when the main database answered the last scrape that asked it.";
+        "1 when the main database answered the last scrape that asked it, if only with a refusal.";
     DATABASE_AGE = Gauge "firmforms_database_figures_age_seconds",
-        "How old the figures are that are asked of the database.";
+        "For how long not every question of a scrape was answered by the database.";
     BACKLOG = Gauge "firmforms_backlog_deliveries",
         "Deliveries not at their end, by state: due, waiting for their time, or in flight; counted to 100,000.";
     BACKLOG_AGE = Gauge "firmforms_backlog_oldest_due_seconds",
-        "For how long the delivery that has been due longest has been due.";
+        "For how long the delivery that has been due longest, and is not held, has been due.";
     LANES = Gauge "firmforms_lanes",
         "Lanes with work, by state: due, waiting, paused, or closing; each counted to 100,000.";
     FENCE_AGE = Gauge "firmforms_fence_age_seconds",
@@ -79,6 +79,7 @@ figures! {
     INVITES = Counter "firmforms_invites_total", "Invites by what came of the call.";
     OPEN_INVITES = Gauge "firmforms_open_invites", "Invites whose mail is under way.";
     REPLAYS = Gauge "firmforms_replays", "Replays that are not at their end, by state.";
+    PAUSES = Gauge "firmforms_pauses", "Pauses by operators that hold deliveries.";
     WORKER_FAILURES = Counter "firmforms_worker_step_failures_total",
         "Steps of workers that failed; each is tried again.";
     POOL = Gauge "firmforms_pool_connections", "Connections of a pool, by state: used, idle, or free to open.";

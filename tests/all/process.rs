@@ -119,7 +119,7 @@ impl Listening {
 }
 
 /// A door's address, in the line that tells it.
-fn address(line: &str, door: &str) -> Option<SocketAddr> {
+pub(crate) fn address(line: &str, door: &str) -> Option<SocketAddr> {
     line.split_whitespace().find_map(|word| word.strip_prefix(door))?.parse().ok()
 }
 

@@ -1,11 +1,16 @@
 //! `GET /triggers/{trigger}/sample` (contract; ruling 14b).
 
-use std::time::Duration;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use domain::trigger::Trigger;
+use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Firm, Receiver, World, activity};
+use tests::{DatabaseProxy, Fault, Firm, Receiver, TestDatabase, World, activity};
 use uuid::Uuid;
+
+use crate::process::{call, serve_with};
+use crate::telemetry::scrape::Scrape;
 
 async fn sample(world: &World, firm: &Firm, path: &str) -> Value {
     let answer = world.get(firm, &format!("/triggers/{path}")).await;
@@ -109,6 +114,40 @@ async fn an_erased_submission_is_no_sample() {
     world.service().keyring.forget(&[subject]).await.unwrap();
     let shown = sample(&world, &firm, "form_submitted/sample").await;
     assert_eq!(shown["response"]["id"], json!(kept));
+}
+
+/// A keyring that hangs costs those who ask for a sample two seconds, and nobody else anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_slow_keyring_keeps_no_caller_out() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let firm = world.firm().await;
+    world.submit(&firm).await;
+    let proxy = DatabaseProxy::before(&world.database.keyring).await;
+    let through = [("FIRMFORMS_KEYRING_URL", &*proxy.url(&world.database.keyring))];
+    let served = serve_with(&world.database, &["--role", "api"], &through).await;
+    let sample = || call(served.public, ("GET", "/triggers/form_submitted/sample"), &firm.key, "");
+    assert_eq!(sample().await.0, 200);
+
+    proxy.set(Fault::BlackHole);
+    // More than there are connections for callers with a key.
+    let mut samples = pin!(join_all((0..30).map(|_| sample())));
+    let others = async {
+        let used = r#"firmforms_pool_connections{pool="keyring",state="used"}"#;
+        Scrape::until(served.internal, |told| told.value(used) == 8.0).await;
+        let asked = Instant::now();
+        let answer = call(served.public, ("GET", "/me"), &firm.key, "").await;
+        (answer.0, asked.elapsed())
+    };
+    let (status, took) = tokio::select! {
+        answers = &mut samples => panic!("they waited for the keyring: {answers:?}"),
+        answer = others => answer,
+    };
+    assert!(status == 200 && took < Duration::from_secs(1), "{status} after {took:?}");
+    for (status, answer) in samples.await {
+        assert!(status == 503 && answer.contains(r#""code":"unavailable""#), "{answer}");
+    }
+    proxy.set(Fault::None);
+    assert_eq!(sample().await.0, 200);
 }
 
 /// A19

@@ -47,9 +47,17 @@ pub enum VaultError {
     /// The bytes do not open with this key.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// The document is not one of ours.
-    #[error("a document that cannot be read: {0}")]
-    Unreadable(#[from] serde_json::Error),
+    /// The document is not one of ours. The reader's own words would quote it.
+    #[error("a document that cannot be read: {:?} at line {} column {}",
+            .0.classify(), .0.line(), .0.column())]
+    Unreadable(serde_json::Error),
+}
+
+impl From<serde_json::Error> for VaultError {
+    /// Not as its source: whoever tells an error tells its sources, too.
+    fn from(error: serde_json::Error) -> Self {
+        Self::Unreadable(error)
+    }
 }
 
 /// Puts responses away; returns which of them were news.
@@ -252,4 +260,18 @@ fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
         submitted_at: row.submitted_at,
         document: serde_json::from_slice(&key.open(PURPOSE, &row.document)?)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b15_a_document_that_cannot_be_read_is_not_quoted() {
+        let error = serde_json::from_str::<Vec<u32>>(r#"["canary"]"#).unwrap_err();
+        assert!(error.to_string().contains("canary"), "its own words do");
+        let error = VaultError::from(error);
+        assert_eq!(error.to_string(), "a document that cannot be read: Data at line 1 column 9");
+        assert!(std::error::Error::source(&error).is_none());
+    }
 }

@@ -73,6 +73,23 @@ impl FromRequestParts<Service> for Reading {
     }
 }
 
+impl Reading {
+    /// Waits for something else without a connection, since all callers share a few; then takes one
+    /// for the caller's firm again.
+    pub(super) async fn without<T>(
+        self,
+        service: &Service,
+        other: impl Future<Output = T>,
+    ) -> Result<(Self, T), Error> {
+        let Self { caller, connection } = self;
+        drop(connection);
+        let other = other.await;
+        let mut connection = service.readers.acquire().await?;
+        calls::is_for(&mut connection, caller.firm_id).await?;
+        Ok((Self { caller, connection }, other))
+    }
+}
+
 impl Caller {
     /// The context of a command that this caller gives now.
     pub(crate) fn context(&self, service: &Service) -> Context {

@@ -1,5 +1,7 @@
 //! `GET /triggers/{trigger}/sample` (ruling 14b).
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use domain::ids::parse_id;
@@ -9,9 +11,10 @@ use domain::trigger::Trigger;
 use projector::forms::{self, FormRow};
 use projector::subjects::{self, SubjectId};
 use sqlx::PgConnection;
+use tokio::time::timeout;
 use url::form_urlencoded;
 use vault::responses::{self, Response};
-use vault::{Subject, bookings, reports};
+use vault::{DataKeys, Subject, bookings, reports};
 
 use super::path::PathText;
 use super::{Caller, Reading};
@@ -20,6 +23,9 @@ use crate::error::Error;
 
 /// How many of the newest submissions are looked at for one whose key is still there.
 const LOOKED_AT: i64 = 100;
+
+/// Nobody waits longer than this for the keyring.
+const KEYRING_WITHIN: Duration = Duration::from_secs(2);
 
 /// Shows what an event of a trigger looks like.
 pub(super) async fn show(
@@ -30,7 +36,15 @@ pub(super) async fn show(
 ) -> Result<Json<[EventPayload; 1]>, Error> {
     let trigger = offered(&trigger, &reading.caller)?;
     let form = asked_form(&mut reading, &query.unwrap_or_default()).await?;
-    let payload = match latest(&service, &mut reading, form.as_ref()).await? {
+    let newest = newest(&mut reading, form.as_ref()).await?;
+    let (mut reading, keys) = match &*newest {
+        [] => (reading, DataKeys::new()),
+        newest => {
+            let (reading, keys) = reading.without(&service, keys(&service, newest)).await?;
+            (reading, keys?)
+        }
+    };
+    let payload = match latest(&mut reading, newest, keys).await? {
         Some(latest) => sample::of_submission(trigger, &latest),
         None => {
             let form = match form {
@@ -68,22 +82,27 @@ async fn newest_form(reading: &mut Reading) -> Result<Option<FormRow>, Error> {
     Ok(forms::list(&mut *reading.connection, reading.caller.firm_id, 1).await?.pop())
 }
 
-/// The latest submission that can be read, of the firm or of a form: the key of an erased one is
-/// gone.
+/// The newest submissions, of the firm or of a form.
+async fn newest(reading: &mut Reading, form: Option<&FormRow>) -> Result<Vec<Subject>, Error> {
+    let (firm_id, form_id) = (reading.caller.firm_id, form.map(|form| form.form_id));
+    let connection = &mut *reading.connection;
+    Ok(responses::latest_submissions(connection, firm_id, form_id, LOOKED_AT).await?)
+}
+
+/// The keys of those that are not erased, from a keyring that answers in time.
+async fn keys(service: &Service, newest: &[Subject]) -> Result<DataKeys, Error> {
+    let keys = timeout(KEYRING_WITHIN, service.keyring.find(newest)).await;
+    Ok(keys.map_err(|_| Error::Unavailable("the keyring does not answer".to_owned()))??)
+}
+
+/// The latest submission that can be read: the key of an erased one is gone.
 async fn latest(
-    service: &Service,
     reading: &mut Reading,
-    form: Option<&FormRow>,
+    newest: Vec<Subject>,
+    mut keys: DataKeys,
 ) -> Result<Option<Latest>, Error> {
     let (firm_id, connection) = (reading.caller.firm_id, &mut *reading.connection);
-    let form_id = form.map(|form| form.form_id);
-    let newest =
-        responses::latest_submissions(&mut *connection, firm_id, form_id, LOOKED_AT).await?;
-    if newest.is_empty() {
-        return Ok(None);
-    }
     let erased = erased(connection, &newest).await?;
-    let mut keys = service.keyring.find(&newest).await?;
     keys.retain(|subject, _| !erased.contains(&(subject.firm_id, subject.subject_id)));
     let Some(latest) = newest.into_iter().find(|subject| keys.contains_key(subject)) else {
         return Ok(None);

@@ -14,7 +14,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::wiring::{self, Place};
-use grants::{GROUPS, Grant, KEYRING, MAIN};
+use grants::{FUNCTIONS, GROUPS, Grant, KEYRING, MAIN, SERVICE};
 
 /// How `migrate` goes.
 #[derive(Debug, Args)]
@@ -71,10 +71,14 @@ pub async fn make_roles(
 async fn make(database: &PgConnectOptions, prefix: &str, grants: &[Grant]) -> anyhow::Result<()> {
     let mut connection = database.connect().await?;
     let mut transaction = connection.begin().await?;
-    transaction.execute("set local lock_timeout = '5s'; set local search_path = public").await?;
+    // Nobody's function or operator in `public` is run by its name alone, with an administrator's rights.
+    let careful = "set local lock_timeout = '5s'; set local search_path = pg_catalog, pg_temp";
+    transaction.execute(careful).await?;
     require_decided(&mut transaction, grants).await?;
+    require_known(&mut transaction).await?;
     make_groups(&mut transaction, prefix).await?;
-    give_to_owner(&mut transaction, prefix).await?;
+    let tables = grants.iter().map(|(table, _)| *table).collect();
+    give_to_owner(&mut transaction, prefix, tables).await?;
     for (table, rights) in grants {
         grant(&mut transaction, prefix, (table, rights)).await?;
     }
@@ -84,11 +88,15 @@ async fn make(database: &PgConnectOptions, prefix: &str, grants: &[Grant]) -> an
     Ok(connection.close().await?)
 }
 
-/// Every table has its grants decided, and every grant its table.
+/// Every table has its grants decided, and every grant its table. Those of extensions are theirs.
 async fn require_decided(connection: &mut PgConnection, grants: &[Grant]) -> anyhow::Result<()> {
     let tables: Vec<String> = sqlx::query_scalar(
-        "select relname::text from pg_class
-          where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by relname",
+        "select relname::text from pg_class c
+          where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
+            and not exists (select from pg_depend d
+                             where d.classid = 'pg_class'::regclass and d.objid = c.oid
+                               and d.deptype = 'e')
+          order by relname",
     )
     .fetch_all(connection)
     .await?;
@@ -98,6 +106,28 @@ async fn require_decided(connection: &mut PgConnection, grants: &[Grant]) -> any
     }
     if let Some(table) = decided.iter().find(|table| !tables.iter().any(|there| there == *table)) {
         bail!("there is no table {table}");
+    }
+    Ok(())
+}
+
+/// A function that runs with its owner's rights is one of ours, or an extension's.
+async fn require_known(connection: &mut PgConnection) -> anyhow::Result<()> {
+    let unknown: Option<String> = sqlx::query_scalar(
+        "select p.oid::regprocedure::text from pg_proc p
+          where pronamespace = 'public'::regnamespace and prosecdef
+            and format('%s(%s)', proname, oidvectortypes(proargtypes)) <> all ($1)
+            and not exists (select from pg_depend d
+                             where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+                               and d.deptype = 'e')
+          order by 1 limit 1",
+    )
+    .bind(FUNCTIONS)
+    .fetch_optional(connection)
+    .await?;
+    if let Some(function) = unknown {
+        bail!(
+            "{function} runs with its owner's rights (security definer), and is not ours: drop it"
+        );
     }
     Ok(())
 }
@@ -128,7 +158,11 @@ async fn make_groups(connection: &mut PgConnection, prefix: &str) -> anyhow::Res
 }
 
 /// Nobody who serves owns anything. What is moved needs an administrator who is a member, too.
-async fn give_to_owner(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
+async fn give_to_owner(
+    connection: &mut PgConnection,
+    prefix: &str,
+    tables: Vec<&str>,
+) -> anyhow::Result<()> {
     let owner = format!("{prefix}_owner");
     let joined: bool = sqlx::query_scalar("select pg_has_role(current_user, $1, 'usage')")
         .bind(&owner)
@@ -148,14 +182,16 @@ async fn give_to_owner(connection: &mut PgConnection, prefix: &str) -> anyhow::R
         "select format('alter table public.%I owner to %I', relname, $1)
            from pg_class
           where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
-            and relowner <> $1::regrole
+            and relname = any ($2) and relowner <> $1::regrole
           union all
-         select format('alter function public.%I(%s) owner to %I', proname,
-                       pg_get_function_identity_arguments(oid), $1)
+         select format('alter function %s owner to %I', oid::regprocedure, $1)
            from pg_proc
-          where pronamespace = 'public'::regnamespace and proowner <> $1::regrole",
+          where pronamespace = 'public'::regnamespace and proowner <> $1::regrole
+            and format('%s(%s)', proname, oidvectortypes(proargtypes)) = any ($3)",
     )
     .bind(&owner)
+    .bind(tables)
+    .bind(FUNCTIONS)
     .fetch_all(&mut *connection)
     .await?;
     for statement in moved {
@@ -177,9 +213,14 @@ async fn grant(
         let grant = format!("grant {right} on public.{table} to {prefix}_{group}");
         connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
     }
+    for (_, right) in SERVICE.iter().filter(|(of, _)| *of == table) {
+        let grant = format!("grant {right} on public.{table} to {prefix}_service");
+        connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
+    }
     // How far positions are drawn is what a fence looks at.
     if table == "events" {
-        let fence = format!("grant select on sequence events_position_seq to {}", groups(prefix));
+        let fence =
+            format!("grant select on sequence public.events_position_seq to {}", groups(prefix));
         connection.execute(fence.as_str()).await?;
     }
     Ok(())
@@ -189,13 +230,15 @@ async fn grant(
 async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     let functions: Vec<String> = sqlx::query_scalar(
         "select oid::regprocedure::text from pg_proc
-          where pronamespace = 'public'::regnamespace and prosecdef",
+          where pronamespace = 'public'::regnamespace and prosecdef
+            and format('%s(%s)', proname, oidvectortypes(proargtypes)) = any ($1)",
     )
+    .bind(FUNCTIONS)
     .fetch_all(&mut *connection)
     .await?;
     for function in functions {
         let grant = format!(
-            "revoke all on function {function} from public, {};
+            "revoke all on function {function} from public, {prefix}_service, {};
              grant execute on function {function} to {prefix}_api",
             groups(prefix)
         );
@@ -205,8 +248,9 @@ async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow:
 }
 
 /// Rows of a firm are seen, and written, by `api` and `auditor` only for the firm that the connection
-/// says it is for, or for `*`; for nobody while it says nothing. The owner, and who serves without a
-/// door, see all.
+/// says it is for, or for `*`; for nobody while it says nothing. Who serves without a door says `*`, or
+/// sees nothing: policies of all groups that a login is in add up, and `service` is in all that serve.
+/// The owner sees all.
 async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     let tables: Vec<String> = sqlx::query_scalar(
         "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
@@ -217,7 +261,10 @@ async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()
     .fetch_all(&mut *connection)
     .await?;
     for table in tables {
-        let mine = "(select current_setting('firmforms.firm', true)) in ('*', firm_id::text)";
+        // A question that is asked once per statement, and no list that is made for each row.
+        let all = "(select current_setting('firmforms.firm', true)) = '*'";
+        let mine =
+            format!("{all} or (select current_setting('firmforms.firm', true)) = firm_id::text");
         let guard = format!(
             "alter table public.{table} enable row level security;
              drop policy if exists firm_guard on public.{table};
@@ -225,7 +272,7 @@ async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()
                  using ({mine}) with check ({mine});
              drop policy if exists all_firms on public.{table};
              create policy all_firms on public.{table} to {prefix}_projector, {prefix}_deliverer
-                 using (true) with check (true)"
+                 using ({all}) with check ({all})"
         );
         connection.execute(guard.as_str()).await.with_context(|| table.clone())?;
     }

@@ -9,18 +9,18 @@ use clap::Args;
 pub struct Told {
     /// The OpenTelemetry collector that traces are sent to, by OTLP over HTTP: http://collector:4318.
     /// Without it, there are none.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
     pub otlp_endpoint: Option<OtlpEndpoint>,
 }
 
-/// The address of a collector, without the path of its traces.
+/// The address of a collector, without the path of its traces; an empty one is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpEndpoint(String);
 
 impl OtlpEndpoint {
-    /// Where traces go.
-    pub(super) fn traces(&self) -> String {
-        format!("{}/v1/traces", self.0)
+    /// Where traces go, if they do.
+    pub(super) fn traces(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| format!("{}/v1/traces", self.0))
     }
 }
 
@@ -29,6 +29,9 @@ impl FromStr for OtlpEndpoint {
 
     /// Credentials have their place in `OTEL_EXPORTER_OTLP_HEADERS`: an address is shown and logged.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() {
+            return Ok(Self(String::new()));
+        }
         let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
         let rest = rest.ok_or("an address that starts with http:// or https:// is needed")?;
         let host = rest.split('/').next().unwrap_or_default();
@@ -46,11 +49,13 @@ mod tests {
     #[test]
     fn h4_a_collector_is_named_without_credentials() {
         let traces = |text: &str| text.parse::<OtlpEndpoint>().map(|endpoint| endpoint.traces());
-        let expected = Ok("http://collector:4318/v1/traces".to_owned());
+        let expected = Ok(Some("http://collector:4318/v1/traces".to_owned()));
+        assert_eq!(traces(""), Ok(None), "set to nothing is not set");
         assert_eq!(traces("http://collector:4318"), expected);
         assert_eq!(traces("http://collector:4318/"), expected);
-        assert_eq!(traces("https://c.example/otlp").unwrap(), "https://c.example/otlp/v1/traces");
-        for text in ["", "collector:4318", "http://", "grpc://c", "http://u:p@c", "http://c?a=b"] {
+        let below = traces("https://c.example/otlp").unwrap();
+        assert_eq!(below.as_deref(), Some("https://c.example/otlp/v1/traces"));
+        for text in ["collector:4318", "http://", "grpc://c", "http://u:p@c", "http://c?a=b"] {
             assert!(traces(text).is_err(), "{text}");
         }
     }

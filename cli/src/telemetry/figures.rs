@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::gather::{Gathered, seconds};
+use super::gather::{self, seconds};
 use crate::wiring::System;
 
 /// What the database said is told again for so long.
@@ -37,13 +37,13 @@ pub(crate) struct Figures {
 
 /// What is looked at when somebody asks.
 struct Watched {
-    pools: [(&'static str, PgPool); 4],
+    pools: [(&'static str, PgPool); 5],
     fence: Fence,
     clock: Clock,
     health: PgPool,
 }
 
-/// When the database was asked, and when it last answered.
+/// When the database was asked, and when it last answered every question.
 #[derive(Default)]
 struct Looked {
     asked: Option<Instant>,
@@ -70,6 +70,7 @@ impl Figures {
         let _ = self.watched.set(Watched {
             pools: [
                 ("callers", service.store.pool().clone()),
+                ("readers", service.readers.clone()),
                 ("workers", system.courier.store.pool().clone()),
                 ("health", service.health.clone()),
                 ("keyring", service.keyring.pool().clone()),
@@ -97,16 +98,10 @@ impl Figures {
         let mut looked = self.looked.lock().await;
         if looked.asked.is_none_or(|asked| asked.elapsed() >= FRESH) {
             looked.asked = Some(Instant::now());
-            match Gathered::ask(&watched.health, watched.clock.now().get()).await {
-                Ok(gathered) => {
-                    looked.answered = looked.asked;
-                    gathered.tell();
-                    told::DATABASE_UP.set(&[], 1.0);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the database was not asked for its figures");
-                    told::DATABASE_UP.set(&[], 0.0);
-                }
+            let answer = gather::ask(&watched.health, watched.clock.now().get()).await;
+            told::DATABASE_UP.set(&[], f64::from(u8::from(answer.up)));
+            if answer.whole {
+                looked.answered = looked.asked;
             }
         }
         if let Some(answered) = looked.answered {

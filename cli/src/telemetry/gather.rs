@@ -1,13 +1,13 @@
 //! The figures that have to be asked of the database, by one connection of the health pool: bounded
-//! questions, in one short transaction.
+//! questions, each in a short transaction of its own, so that one can fail and the others do not.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::backlog::{self, Backlog, Lanes};
 use eventstore::progress::{Progress, progress};
-use projector::{invites, replays};
-use sqlx::PgPool;
+use projector::{invites, pauses, replays};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::figures as told;
 
 /// Whoever scrapes waits no longer than this for the database.
@@ -23,73 +23,138 @@ const FOLLOWERS: [(&str, bool); 5] = [
     ("seals", false),
 ];
 
-/// What the database says of the service.
-pub(super) struct Gathered {
-    at: DateTime<Utc>,
-    backlog: Backlog,
-    lanes: Lanes,
-    progress: Vec<Progress>,
-    replays: (i64, i64),
-    open_invites: i64,
+/// What came of asking.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Whether the database answered at all.
+    pub(super) up: bool,
+    /// Whether it answered every question.
+    pub(super) whole: bool,
 }
 
-impl Gathered {
-    /// Asks, within two seconds.
-    pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> Result<Self, sqlx::Error> {
-        let answered = tokio::time::timeout(ANSWER_WITHIN, Self::within(pool, at)).await;
-        answered.map_err(|late| sqlx::Error::Io(late.into()))?
-    }
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    Pauses,
+    Replays,
+    OpenInvites,
+    Progress,
+    Lanes,
+    Backlog,
+}
 
-    async fn within(pool: &PgPool, at: DateTime<Utc>) -> Result<Self, sqlx::Error> {
-        let mut transaction = pool.begin().await?;
+/// The longest last.
+const QUESTIONS: [Question; 6] = [
+    Question::Pauses,
+    Question::Replays,
+    Question::OpenInvites,
+    Question::Progress,
+    Question::Lanes,
+    Question::Backlog,
+];
+
+/// Asks, within two seconds, and tells what was answered. A question that fails leaves the others be.
+pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> Answer {
+    let mut answer = Answer::default();
+    match tokio::time::timeout(ANSWER_WITHIN, each(pool, at, &mut answer)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the database was not asked for its figures");
+            answer = Answer::default();
+        }
+        Err(late) => {
+            tracing::warn!(error = %late, "the database was not asked for all its figures");
+            answer.whole = false;
+        }
+    }
+    answer
+}
+
+async fn each(pool: &PgPool, at: DateTime<Utc>, answer: &mut Answer) -> Result<(), sqlx::Error> {
+    let mut connection = pool.acquire().await?;
+    let mut whole = true;
+    for question in QUESTIONS {
+        match question.ask(&mut connection, at).await {
+            Ok(()) => {}
+            Err(error @ sqlx::Error::Database(_)) => {
+                tracing::warn!(?question, %error, "a figure was not answered by the database");
+                whole = false;
+            }
+            Err(error) => return Err(error),
+        }
+        answer.up = true;
+    }
+    answer.whole = whole;
+    Ok(())
+}
+
+impl Question {
+    async fn ask(
+        self,
+        connection: &mut PgConnection,
+        at: DateTime<Utc>,
+    ) -> Result<(), sqlx::Error> {
+        let mut transaction = connection.begin().await?;
         // The server gives up by itself what nobody waits for any more.
-        sqlx::query("set local statement_timeout = '1500ms'").execute(&mut *transaction).await?;
-        let gathered = Self {
-            at,
-            backlog: backlog::deliveries(&mut transaction, at).await?,
-            lanes: backlog::lanes(&mut transaction, at).await?,
-            progress: progress(&mut transaction).await?,
-            replays: replays::count_open(&mut transaction).await?,
-            open_invites: invites::under_way(&mut transaction).await?,
-        };
-        transaction.rollback().await?;
-        Ok(gathered)
+        let bounds = "set local statement_timeout = '1500ms'; set local lock_timeout = '200ms'";
+        transaction.execute(bounds).await?;
+        self.tell(&mut transaction, at).await?;
+        transaction.rollback().await
     }
 
-    /// Tells it.
-    pub(super) fn tell(&self) {
-        let Backlog { due, waiting, in_flight } = self.backlog;
-        for (state, count) in [("due", due), ("waiting", waiting), ("in_flight", in_flight)] {
-            told::BACKLOG.set_count(&[("state", state)], count);
+    async fn tell(
+        self,
+        connection: &mut PgConnection,
+        at: DateTime<Utc>,
+    ) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Pauses => told::PAUSES.set_count(&[], pauses::count(connection).await?),
+            Self::Replays => {
+                let (running, paused) = replays::count_open(connection).await?;
+                told::REPLAYS.set_count(&[("state", "running")], running);
+                told::REPLAYS.set_count(&[("state", "paused")], paused);
+            }
+            Self::OpenInvites => {
+                told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
+            }
+            Self::Progress => {
+                progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
+            }
+            Self::Lanes => tell_lanes(backlog::lanes(connection, at).await?, at),
+            Self::Backlog => tell_backlog(backlog::deliveries(connection, at).await?),
         }
-        let Lanes { due, waiting, paused, closing, oldest_due_at } = self.lanes;
-        let lanes = [("due", due), ("waiting", waiting), ("paused", paused), ("closing", closing)];
-        for (state, count) in lanes {
-            told::LANES.set_count(&[("state", state)], count);
-        }
-        told::BACKLOG_AGE.set(&[], self.since(oldest_due_at));
-        for of in &self.progress {
-            self.tell_progress(of);
-        }
-        let (running, paused) = self.replays;
-        told::REPLAYS.set_count(&[("state", "running")], running);
-        told::REPLAYS.set_count(&[("state", "paused")], paused);
-        told::OPEN_INVITES.set_count(&[], self.open_invites);
+        Ok(())
     }
+}
 
-    fn tell_progress(&self, of: &Progress) {
-        let Some((name, timely)) = FOLLOWERS.into_iter().find(|(name, _)| *name == of.name) else {
-            return;
-        };
-        told::FOLLOWER_POSITIONS.set_count(&[("follower", name)], of.behind);
-        if timely {
-            told::FOLLOWER_SECONDS.set(&[("follower", name)], self.since(of.next_at));
-        }
+fn tell_backlog(Backlog { due, waiting, in_flight }: Backlog) {
+    for (state, count) in [("due", due), ("waiting", waiting), ("in_flight", in_flight)] {
+        told::BACKLOG.set_count(&[("state", state)], count);
     }
+}
 
-    fn since(&self, at: Option<DateTime<Utc>>) -> f64 {
-        at.map_or(0.0, |at| seconds(self.at - at).max(0.0))
+fn tell_lanes(lanes: Lanes, at: DateTime<Utc>) {
+    let Lanes { due, waiting, paused, closing, oldest_due_at } = lanes;
+    let lanes = [("due", due), ("waiting", waiting), ("paused", paused), ("closing", closing)];
+    for (state, count) in lanes {
+        told::LANES.set_count(&[("state", state)], count);
     }
+    told::BACKLOG_AGE.set(&[], since(oldest_due_at, at));
+}
+
+fn tell_progress(of: &Progress, at: DateTime<Utc>) {
+    let Some((name, timely)) = FOLLOWERS.into_iter().find(|(name, _)| *name == of.name) else {
+        return;
+    };
+    told::FOLLOWER_POSITIONS.set_count(&[("follower", name)], of.behind);
+    if timely {
+        told::FOLLOWER_SECONDS.set(&[("follower", name)], since(of.next_at, at));
+    }
+}
+
+/// How long ago that was, if it was.
+fn since(then: Option<DateTime<Utc>>, at: DateTime<Utc>) -> f64 {
+    then.map_or(0.0, |then| seconds(at - then).max(0.0))
 }
 
 /// A time, in seconds and parts of them.

@@ -1,6 +1,7 @@
 //! The log of the process: lines on standard error, as text or as JSON. A line of JSON is one object with
 //! `time`, `level`, `target`, `message` and `fields`, and with `trace_id` where there is a trace.
 
+use std::any::Any;
 use std::fmt;
 use std::io::IsTerminal;
 
@@ -38,16 +39,18 @@ pub(super) fn start(json: bool, level: &str, traces: Option<&Traces>) {
             .with_filter(filter_fn(|told| told.is_span() && told.target() == trace::TARGET))
     });
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).init();
-    if json {
-        std::panic::set_hook(Box::new(panicked));
-    }
+    std::panic::set_hook(Box::new(panicked));
 }
 
-/// A panic is a line like the others. Its words are code's own.
+/// A panic is a line like the others. Words that code has written are told; what was put together when it
+/// ran may quote anything.
 fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
     let at = panic.location().map(ToString::to_string);
-    let words = panic.payload_as_str().unwrap_or_default();
-    tracing::error!(at, words, "a panic");
+    tracing::error!(at, words = words(panic.payload()), "a panic");
+}
+
+fn words(payload: &(dyn Any + Send)) -> &'static str {
+    payload.downcast_ref::<&'static str>().copied().unwrap_or_default()
 }
 
 /// What ends the process, in the line that it is told by.
@@ -148,6 +151,14 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn b15_a_panic_tells_no_words_that_were_put_together() {
+        let caught = |panic: fn()| std::panic::catch_unwind(panic).unwrap_err();
+        assert_eq!(words(&*caught(|| panic!("as it is written"))), "as it is written");
+        let put_together = caught(|| drop("canary".parse::<u32>().map_err(|_| "canary").unwrap()));
+        assert_eq!(words(&*put_together), "");
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ mod gather;
 mod logs;
 mod traces;
 
+use args::OtlpEndpoint;
 pub(crate) use figures::Figures;
 pub(crate) use logs::last_line;
 pub(crate) use traces::Traces;
@@ -16,7 +17,7 @@ use crate::args::{Arguments, Command};
 /// Starts the log, and the traces of a service that is told where they go.
 pub(crate) fn start(arguments: &Arguments) -> anyhow::Result<Option<Traces>> {
     let endpoint = match &arguments.command {
-        Command::Serve(serve) => serve.told.otlp_endpoint.as_ref(),
+        Command::Serve(serve) => serve.told.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces),
         _ => None,
     };
     let traces = endpoint.map(Traces::to).transpose()?;

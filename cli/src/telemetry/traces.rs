@@ -15,8 +15,6 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Exporter};
 use telemetry::figures::TRACE_SPANS;
 
-use super::args::OtlpEndpoint;
-
 /// How long the end of the process waits for what was not sent yet.
 const FLUSH: Duration = Duration::from_secs(3);
 
@@ -25,10 +23,10 @@ pub(crate) struct Traces(SdkTracerProvider);
 
 impl Traces {
     /// Sends to this collector. What else OpenTelemetry can be told is in its own environment names.
-    pub(super) fn to(endpoint: &OtlpEndpoint) -> anyhow::Result<Self> {
+    pub(super) fn to(endpoint: String) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_endpoint(endpoint.traces())
+            .with_endpoint(endpoint)
             .build()
             .context("the exporter of traces")?;
         let told = env::var_os("OTEL_SERVICE_NAME").is_some();

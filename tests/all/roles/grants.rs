@@ -174,3 +174,60 @@ async fn b16_roles_are_made_again_and_by_an_administrator_who_is_no_superuser() 
     assert!(!done && text.contains("small letters"), "{text}");
     admin.execute(format!("drop role {name}_c_api").as_str()).await.unwrap();
 }
+
+#[tokio::test]
+async fn b16_a_strangers_function_is_neither_taken_over_nor_given_away() {
+    let database = TestDatabase::new().await;
+    let name = database.main.get_database().unwrap();
+    let admin = connect(database.main.clone(), 1);
+    let helper = format!("{name}_helper");
+    for statement in [
+        format!("create role {helper}"),
+        "create function helps(integer) returns integer language sql as 'select 1'".to_owned(),
+        format!("alter function helps(integer) owner to {helper}"),
+        "create function strange() returns text language sql security definer
+              as 'select current_user::text'"
+            .to_owned(),
+    ] {
+        admin.execute(statement.as_str()).await.unwrap();
+    }
+    let (done, text) = migrate(&database, name).await;
+    assert!(!done && text.contains("strange() runs with its owner's rights"), "{text}");
+    admin.execute("drop function strange()").await.unwrap();
+    // Nor is one run that is named like the server's own.
+    admin
+        .execute(
+            "create function public.format(text, name, text) returns text language plpgsql
+                 as $$ begin raise exception 'a stranger''s'; end $$",
+        )
+        .await
+        .unwrap();
+    let (done, text) = migrate(&database, name).await;
+    assert!(done, "{text}");
+    let owners: Vec<(String, String)> = sqlx::query_as(
+        "select proname::text, pg_get_userbyid(proowner)::text from pg_proc
+          where proname in ('helps', 'authenticate_key') order by proname",
+    )
+    .fetch_all(&admin)
+    .await
+    .unwrap();
+    let ours = ("authenticate_key".to_owned(), format!("{name}_owner"));
+    assert_eq!(owners, [ours, ("helps".to_owned(), helper)]);
+}
+
+#[tokio::test]
+async fn b16_tokens_are_made_at_the_terminal_and_by_no_door() {
+    let scene = Scene::new().await;
+    for (group, may) in
+        [("api", false), ("projector", false), ("deliverer", false), ("service", true)]
+    {
+        let mut connection = scene.connection(group).await;
+        let insert = "insert into tokens (token_id, name, role, sha256, created_at)
+                      values (gen_random_uuid(), 'n', 'operator', sha256('x'), now())";
+        let code = refused(&mut connection, insert).await.map(|(code, _)| code);
+        assert_eq!(code.is_none(), may, "{group}: {code:?}");
+        let revoke = "update tokens set revoked_at = now()";
+        let code = refused(&mut connection, revoke).await.map(|(code, _)| code);
+        assert_eq!(code.is_none(), may, "{group}: {code:?}");
+    }
+}

@@ -36,7 +36,7 @@ async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
     .await
     .unwrap();
     assert!(guarded.len() > 20, "{guarded:?}");
-    for group in ["api", "auditor"] {
+    for group in ["api", "auditor", "service"] {
         let mut connection = scene.connection(group).await;
         for table in &guarded {
             let may: bool = sqlx::query_scalar("select has_table_privilege($1, 'select')")
@@ -62,6 +62,13 @@ async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
             assert_eq!(own + seen(&mut connection, table).await, all, "{group} {table}");
         }
     }
+    for group in ["projector", "deliverer"] {
+        let mut connection = scene.connection(group).await;
+        is_for(&mut connection, "*").await;
+        assert_eq!(seen(&mut connection, "hooks").await, 2, "{group}");
+        is_for(&mut connection, &firm.id.to_string()).await;
+        assert_eq!(seen(&mut connection, "hooks").await, 0, "{group}: it is for all firms or none");
+    }
     let mut api = scene.connection("api").await;
     is_for(&mut api, &firm.id.to_string()).await;
     assert_eq!(seen(&mut api, "hooks").await, 1);
@@ -80,19 +87,25 @@ async fn b16_a_connection_that_is_used_again_never_sees_the_firm_before() {
         world.subscribe(&one, "https://hooks.example.com/").await;
     }
     world.subscribe(&two, "https://hooks.example.com/").await;
-    let pool = connect_guarded(scene.as_login("api").main, 1);
-    let now = world.clock.now().get();
-    for (firm, hooks) in [(&one, 2), (&two, 1), (&one, 2)] {
+    for group in ["api", "service"] {
+        let pool = connect_guarded(scene.as_login(group).main, 1);
+        let now = world.clock.now().get();
+        for (firm, hooks) in [(&one, 2), (&two, 1), (&one, 2)] {
+            let mut connection = pool.acquire().await.unwrap();
+            assert_eq!(
+                seen(&mut connection, "hooks").await,
+                0,
+                "before anybody has said who it is"
+            );
+            let key = ApiKey::parse(&firm.key).unwrap();
+            let caller =
+                projector::calls::authenticate(&mut connection, &key.hash(), now).await.unwrap();
+            assert_eq!(caller.unwrap().firm_id, firm.id);
+            assert_eq!(seen(&mut connection, "hooks").await, hooks);
+            assert_eq!(seen(&mut connection, "firms").await, 1);
+        }
         let mut connection = pool.acquire().await.unwrap();
-        assert_eq!(seen(&mut connection, "hooks").await, 0, "before anybody has said who it is");
-        let key = ApiKey::parse(&firm.key).unwrap();
-        let caller =
-            projector::calls::authenticate(&mut connection, &key.hash(), now).await.unwrap();
-        assert_eq!(caller.unwrap().firm_id, firm.id);
-        assert_eq!(seen(&mut connection, "hooks").await, hooks);
-        assert_eq!(seen(&mut connection, "firms").await, 1);
+        let nobody = projector::calls::authenticate(&mut connection, &[0; 32], now).await.unwrap();
+        assert_eq!((nobody, seen(&mut connection, "hooks").await), (None, 0));
     }
-    let mut connection = pool.acquire().await.unwrap();
-    let nobody = projector::calls::authenticate(&mut connection, &[0; 32], now).await.unwrap();
-    assert_eq!((nobody, seen(&mut connection, "hooks").await), (None, 0));
 }

@@ -15,7 +15,17 @@ use tokio::process::Child;
 use uuid::Uuid;
 
 use super::Scene;
-use crate::process::{Served, call, report, serve_with, serving};
+use crate::process::{Served, address, call, report, serve_with, serving};
+use crate::telemetry::scrape::Scrape;
+
+/// One series of each question that a scrape asks the database.
+const EVERY_QUESTION: [&str; 5] = [
+    r#"firmforms_backlog_deliveries{state="due"}"#,
+    r#"firmforms_lanes{state="due"}"#,
+    r#"firmforms_follower_lag_positions{follower="fan_out"}"#,
+    r#"firmforms_replays{state="running"}"#,
+    "firmforms_open_invites",
+];
 
 /// A role without doors as a login of its own, and all it has logged.
 async fn work(scene: &Scene, role: &str) -> (Child, Arc<Mutex<String>>) {
@@ -120,6 +130,25 @@ impl Running {
         assert!(answer.0.is_success(), "{request:?}: {} {}", answer.1, self.logs());
     }
 
+    /// Where each process tells its figures.
+    async fn doors(&self) -> [SocketAddr; 3] {
+        let mut doors = [self.served.internal; 3];
+        for (door, (_, log)) in doors.iter_mut().skip(1).zip(&self.workers) {
+            let told = async {
+                loop {
+                    let told =
+                        log.lock().unwrap().lines().find_map(|line| address(line, "internal="));
+                    match told {
+                        Some(told) => return told,
+                        None => tokio::time::sleep(Duration::from_millis(20)).await,
+                    }
+                }
+            };
+            *door = tokio::time::timeout(Duration::from_secs(30), told).await.unwrap();
+        }
+        doors
+    }
+
     fn logs(&self) -> String {
         let served = self.served.log.lock().unwrap().clone();
         let of_workers = self.workers.iter().map(|(_, log)| log.lock().unwrap().clone());
@@ -216,6 +245,15 @@ async fn b16_each_role_of_the_real_binary_works_with_its_own_grants() {
     let removed = running.call(("DELETE", &format!("/hooks/{hook}")), &Value::Null).await;
     assert_eq!(removed.0, 200, "{}", removed.1);
     running.commands(&hook).await;
+
+    for door in running.doors().await {
+        let whole = |told: &Scrape| told.series.contains_key(EVERY_QUESTION[4]);
+        let told = Scrape::until(door, whole).await;
+        for series in EVERY_QUESTION {
+            assert!(told.series.contains_key(series), "{series} in\n{}", told.text);
+        }
+        assert_eq!(told.value("firmforms_database_up"), 1.0, "{}", told.text);
+    }
 
     let log = running.logs();
     let denied = log.lines().find(|line| line.contains("denied") || line.contains("row-level"));

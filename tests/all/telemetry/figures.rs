@@ -86,6 +86,9 @@ async fn h4_the_figures_tell_a_story_and_nobodys() {
             && told.value(r#"firmforms_follower_lag_positions{follower="deliveries"}"#) == 0.0
     })
     .await;
+    let readers = ["used", "idle", "free"]
+        .map(|state| format!(r#"firmforms_pool_connections{{pool="readers",state="{state}"}}"#));
+    assert_eq!(readers.iter().map(|series| told.value(series)).sum::<f64>(), 12.0, "{}", told.text);
     for (series, value) in STORY {
         assert_eq!(told.series.get(*series), Some(value), "{series} in\n{}", told.text);
     }
@@ -119,26 +122,30 @@ fn assert_whole(told: &Scrape) {
     assert_eq!(rows, all, "docs/telemetry.md");
 }
 
-/// Somebody holds the outbox: what is known without it is told, in time, and that it was not asked.
+/// Somebody holds the outbox: all else is told, in time, and that not everything was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h4_a_scrape_answers_while_the_database_does_not() {
     let world = World::real_time(TestDatabase::new().await).await;
     let served = serve(&world.database, &[]).await;
-    assert_eq!(Scrape::of(served.internal).await.value("firmforms_database_up"), 1.0);
+    let before = Scrape::of(served.internal).await;
+    assert_eq!(before.value("firmforms_database_up"), 1.0);
     let mut transaction = world.pool().begin().await.unwrap();
     transaction.execute("lock table outbox in access exclusive mode").await.unwrap();
-    let told =
-        Scrape::until(served.internal, |told| told.value("firmforms_database_up") == 0.0).await;
-    assert!(told.value("firmforms_database_figures_age_seconds") >= 5.0, "{}", told.text);
+    let age = "firmforms_database_figures_age_seconds";
+    let told = Scrape::until(served.internal, |told| told.value(age) >= 5.5).await;
+    assert_eq!(told.value("firmforms_database_up"), 1.0, "it is busy, not away\n{}", told.text);
+    world.firm().await;
+    let lag = r#"firmforms_follower_lag_positions{follower="seals"}"#;
+    Scrape::until(served.internal, |told| told.value(lag) > before.value(lag)).await;
     // Whoever asks again is told the same, at once: the database is not asked for some seconds.
     let asked = Instant::now();
     for _ in 0..20 {
-        assert_eq!(Scrape::of(served.internal).await.value("firmforms_database_up"), 0.0);
+        assert!(Scrape::of(served.internal).await.value(age) >= 5.0);
     }
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     assert_eq!(get(served.internal, "/readyz").await.0, 200, "it is busy, not away");
     transaction.rollback().await.unwrap();
-    Scrape::until(served.internal, |told| told.value("firmforms_database_up") == 1.0).await;
+    Scrape::until(served.internal, |told| told.value(age) < 5.0).await;
 }
 
 /// Nobody fans out, nobody sends: the age of what waits is the time it has waited.
@@ -168,6 +175,16 @@ async fn h6_the_age_of_the_backlog_and_of_what_is_not_fanned_out_grows() {
     let before = told.value("firmforms_backlog_oldest_due_seconds");
     Scrape::until(served.internal, |told| {
         told.value("firmforms_backlog_oldest_due_seconds") > before + 1.0
+    })
+    .await;
+    // What an operator holds, nobody is to send: it is counted, and not late.
+    let held = "insert into pauses (pause_id, kind, host, reason, actor, paused_at)
+                values (gen_random_uuid(), 'host', 'canary.invalid', 'r', 'system', now())";
+    world.pool().execute(held).await.unwrap();
+    Scrape::until(served.internal, |told| {
+        told.value("firmforms_backlog_oldest_due_seconds") == 0.0
+            && told.value("firmforms_pauses") == 1.0
+            && told.value(r#"firmforms_lanes{state="due"}"#) == 1.0
     })
     .await;
 }

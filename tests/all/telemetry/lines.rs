@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
+use sqlx::Executor;
 use tests::{Firm, Receiver, Reply, TestDatabase, World, activity, raw};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -63,6 +64,30 @@ async fn h4_what_ends_a_service_at_its_start_is_a_line_of_json_too() {
     let mut command = firmforms(&database);
     command.args(["serve", "--permits", "many"]).env("FIRMFORMS_LOG_JSON", "1");
     assert_eq!(said(command).await.1.len(), 1);
+}
+
+/// What the environment holds is not repeated, whatever is wrong with it.
+#[tokio::test]
+async fn b15_a_wrong_argument_is_named_without_its_value() {
+    let database = TestDatabase::new().await;
+    for (name, value, argument) in [
+        ("FIRMFORMS_SMTP_URL", "smtp://canary:canary@mail:587:1", "--smtp-url"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://canary:canary@collector", "--otlp-endpoint"),
+    ] {
+        for json in ["false", "true"] {
+            let mut command = firmforms(&database);
+            command.args(["serve", "--mail-from", "forms@example.com"]);
+            command.env(name, value).env("FIRMFORMS_LOG_JSON", json);
+            let ended = command.output().await.unwrap();
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(ended.status.code(), Some(2), "{said}");
+            assert!(said.contains(argument) && !said.contains("canary"), "{said}");
+            assert_eq!(said.starts_with('{'), json == "true", "{said}");
+        }
+        let mut help = firmforms(&database);
+        let shown = help.args(["serve", "--help"]).env(name, value).output().await.unwrap();
+        assert!(!String::from_utf8(shown.stdout).unwrap().contains("canary"), "{name}");
+    }
 }
 
 /// A service that tells all it can, and whoever listens.
@@ -162,6 +187,9 @@ async fn b15_no_secret_is_in_lines_figures_or_traces() {
     let (firm, receiver, collector) =
         (world.firm().await, Receiver::start().await, Receiver::start().await);
     receiver.reply([Reply::status(500).body(b"canary answer"), Reply::status(410).body(b"canary")]);
+    let held = "insert into pauses (pause_id, kind, host, reason, actor, paused_at)
+                values (gen_random_uuid(), 'host', 'canary.example', 'canary', 'system', now())";
+    world.pool().execute(held).await.unwrap();
     let talking = Talking::start(&world, &collector).await;
     calls(&talking, &firm, &receiver).await;
     activities(&talking, &world, &firm).await;
@@ -170,7 +198,9 @@ async fn b15_no_secret_is_in_lines_figures_or_traces() {
         .await;
     let figures = Scrape::of(talking.internal).await;
     let told = talking.stop().await;
-    assert!(told.iter().any(|told| line(told)["message"] == "ready"), "{told:?}");
+    for message in ["ready", "deliveries are paused"] {
+        assert!(told.iter().any(|told| line(told)["message"] == message), "{message}: {told:?}");
+    }
 
     let sent: Vec<u8> = collector.received().iter().flat_map(|sent| sent.body.to_vec()).collect();
     let sent = String::from_utf8_lossy(&sent).into_owned();

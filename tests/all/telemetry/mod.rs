@@ -5,5 +5,5 @@ mod figures;
 mod health;
 mod lines;
 mod plans;
-mod scrape;
+pub(crate) mod scrape;
 mod traces;
