@@ -13,6 +13,7 @@
 //! model and not in the log is taken over (`kept`).
 
 mod compare;
+mod definition;
 mod fill;
 mod kept;
 mod model;

@@ -11,7 +11,7 @@ use crate::rebuild::story;
 async fn g12_what_is_rebuilt_is_what_was_there_and_nothing_is_sent() {
     let (world, firm) = story::told().await;
     let kinds = "select count(distinct aggregate_type) from events";
-    assert_eq!(count(&world, kinds).await, 11, "every kind of stream");
+    assert_eq!(count(&world, kinds).await, 12, "every kind of stream");
     let queues = queues(&world).await;
     let compared = verify(&world).await;
     assert_equal(&compared);
