@@ -155,8 +155,8 @@ async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
     assert_eq!(call(served.public, me, &firm.key, "").await.0, 200);
 }
 
-/// Connections to the main database that a service has for callers.
-const CALLERS: i64 = 16;
+/// Connections to the main database that a service has for callers with a key.
+const CALLERS: i64 = 12;
 
 /// Waits until so many connections wait for a lock.
 async fn until_waiting(world: &World, count: i64) {
