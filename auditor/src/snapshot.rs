@@ -38,7 +38,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self, AuditError> {
-        let position = followed_to(connection).await?;
+        let position = followed(connection).await?;
         let heads = heads(connection).await?;
         let Sealed { seals, sealed, open } = Sealed::up_to(connection, position).await?;
         Ok(Self { position, heads, seals, sealed, open })
@@ -48,6 +48,11 @@ impl Standing {
     pub(crate) fn root(&self) -> Hash {
         self.heads.iter().copied().collect::<Frontier>().root()
     }
+}
+
+/// The last event that was followed. Followers go past positions that no event came to.
+pub(crate) async fn followed(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    Ok(followed_to(connection).await?.min(proof::height(connection).await?))
 }
 
 /// What seals the log up to a position.

@@ -9,7 +9,7 @@ mod witnesses;
 
 use domain::time::Timestamp;
 use eventstore::proof;
-use projector::audit::{followed_to, heads_after};
+use projector::audit::heads_after;
 use projector::seals::sealed_to;
 use sqlx::{PgConnection, PgPool};
 
@@ -90,7 +90,7 @@ async fn walk(
     let unknown = witnesses.unknown(connection).await?;
     let sealed_to = sealed_to(connection).await?;
     let end = proof::height(connection).await?.max(sealed_to);
-    let mut walk = Walk::new(witnesses, (followed_to(connection).await?, sealed_to));
+    let mut walk = Walk::new(witnesses, (snapshot::followed(connection).await?, sealed_to));
     let mut after = 0;
     while after < end {
         let through = (after + walk::WINDOW).min(end);
