@@ -2,7 +2,7 @@
 //!
 //! Groups without a login, made by an administrator: `firmforms_owner` owns everything and nobody who
 //! serves is in it; `firmforms_api`, `_projector`, `_deliverer` and `_auditor` have what is in
-//! [`grants`]; `firmforms_service` is the three that serve together, for `serve` with all roles and for
+//! `grants`; `firmforms_service` is the three that serve together, for `serve` with all roles and for
 //! operators' commands. Whoever runs the service makes logins and puts each into one group. All of it
 //! can be done again, and leaves the same.
 
