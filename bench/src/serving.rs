@@ -33,12 +33,16 @@ impl Serving {
         Ok(Self { public: free_address()?, internal: free_address()?, environment })
     }
 
-    /// A process with these arguments.
+    /// A process with the doors and these arguments.
     pub(crate) fn process(&self, arguments: &[&str]) -> anyhow::Result<Child> {
+        let (public, internal) = (self.public.to_string(), self.internal.to_string());
+        self.worker(&[&["--addr", &public, "--internal-addr", &internal], arguments].concat())
+    }
+
+    /// A process with these arguments.
+    pub(crate) fn worker(&self, arguments: &[&str]) -> anyhow::Result<Child> {
         let mut command = self.firmforms(&["serve"])?;
         command
-            .args(["--addr", &self.public.to_string()])
-            .args(["--internal-addr", &self.internal.to_string()])
             .args(["--allow-targets", "127.0.0.0/8", "--allow-http-targets"])
             .args(arguments)
             .stderr(Stdio::null())

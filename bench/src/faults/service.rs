@@ -62,6 +62,11 @@ impl Services {
     }
 
     fn process(&self, role: &str) -> anyhow::Result<Child> {
-        self.serving.process(&["--role", role, "--time-scale", TIME_SCALE])
+        let arguments = ["--role", role, "--time-scale", TIME_SCALE];
+        if role == "api" {
+            self.serving.process(&arguments)
+        } else {
+            self.serving.worker(&arguments)
+        }
     }
 }
