@@ -64,8 +64,7 @@ pub async fn read(
     upcasters: &Upcasters,
     stretch: Stretch,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = events_where!("position > $1 and position <= $2 order by position limit $3");
-    select(connection, upcasters, (statement, stretch)).await
+    read_but(connection, upcasters, (stretch, &[])).await
 }
 
 /// The same without the events of some names: they are not read at all.

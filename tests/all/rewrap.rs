@@ -49,6 +49,17 @@ fn with_new_key(world: &World) -> Command {
     command
 }
 
+/// What was sealed before is sent once more under the new key, byte by byte.
+async fn assert_sent_again(world: &World, firm: uuid::Uuid, receiver: &Receiver) {
+    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
+    let (code, text) = said(with_new_key(world).args(again)).await;
+    assert_eq!(code, 0, "{text}");
+    let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
+    let _service = process::serve_with(&world.database, &[], &key).await;
+    let received = receiver.wait_for(2).await;
+    assert_eq!(received[0].body, received[1].body, "what was sealed once is sent once more");
+}
+
 #[tokio::test]
 async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
     let receiver = Receiver::start().await;
@@ -61,13 +72,7 @@ async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
     let old = said(firmforms(&world.database).args(reveal)).await;
     assert!(old.0 != 0 && old.1.contains("made with another wrapping key"), "{old:?}");
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
-    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
-    let (code, text) = said(with_new_key(&world).args(again)).await;
-    assert_eq!(code, 0, "{text}");
-    let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
-    let _service = process::serve_with(&world.database, &[], &key).await;
-    let received = receiver.wait_for(2).await;
-    assert_eq!(received[0].body, received[1].body, "what was sealed once is sent once more");
+    assert_sent_again(&world, firm, &receiver).await;
 }
 
 #[tokio::test]
@@ -183,11 +188,5 @@ async fn what_is_under_both_keys_halfway_is_brought_to_its_end() {
     assert!(code == 0 && text.starts_with(&format!("{old}  0  0\n")), "{text}");
     assert_eq!(number(keyring, still).await, 0);
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
-    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
-    let (code, text) = said(with_new_key(&world).args(again)).await;
-    assert_eq!(code, 0, "{text}");
-    let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
-    let _service = process::serve_with(&world.database, &[], &key).await;
-    let received = receiver.wait_for(2).await;
-    assert_eq!(received[0].body, received[1].body);
+    assert_sent_again(&world, firm, &receiver).await;
 }
