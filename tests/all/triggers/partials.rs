@@ -62,26 +62,24 @@ async fn a_partial_that_is_finished_before_its_first_try_is_cancelled() {
     assert_eq!(causes, [("partial_submission".to_owned(), "finished_later".to_owned())]);
 }
 
-/// The timer and the submission at the same instant, 500 seeds: the submission always counts, the
-/// partial only if its commit came first, and then it is cancelled before its first try.
+/// The timer and the submission at the same instant, 500 times: the submission always counts, the
+/// partial only if its commit came first, and then it is cancelled before its first try. Whoever won
+/// starts later the next time, so that both keep about level on any machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_was_first() {
     let mut story = Story::begin().await;
     let mut firsts = 0;
-    for seed in 0..500_u32 {
+    let mut handicap = Handicap { timer: 0, step: 1 };
+    for race in 0..500_u32 {
         story.response = story.world.id();
         story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
         story.world.pass(HOUR);
         let timer = async {
-            for _ in 0..seed % 7 {
-                tokio::task::yield_now().await;
-            }
+            wait_turns(handicap.timer).await;
             story.world.time_out().await;
         };
         let submission = async {
-            for _ in 0..(seed / 7) % 7 {
-                tokio::task::yield_now().await;
-            }
+            wait_turns(-handicap.timer).await;
             story.report(&[story.submitted()]).await;
         };
         tokio::join!(timer, submission);
@@ -94,10 +92,12 @@ async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_
         .fetch_all(story.world.pool())
         .await
         .unwrap();
-        firsts += usize::from(order.len() == 2);
+        let partial_first = order.len() == 2;
+        firsts += usize::from(partial_first);
+        handicap.after(partial_first);
         assert!(
             order == ["form_submitted"] || order == ["partial_submission", "form_submitted"],
-            "seed {seed}: {order:?}"
+            "race {race}, {handicap:?}: {order:?}"
         );
     }
     assert!((1..500).contains(&firsts), "both came about: {firsts}");
@@ -114,4 +114,27 @@ async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_
         ("partial_submission".to_owned(), "cancelled".to_owned(), partials),
     ];
     assert_eq!(told, expected);
+}
+
+/// By how many turns of the scheduler the timer starts later; the submission, if it is negative.
+#[derive(Debug)]
+struct Handicap {
+    timer: i64,
+    step: i64,
+}
+
+impl Handicap {
+    /// The winner starts later: by twice as much as before while the same one wins, by little at once
+    /// the other does.
+    fn after(&mut self, timer_won: bool) {
+        let towards = if timer_won { 1 } else { -1 };
+        self.step = if self.step.signum() == towards { self.step * 2 } else { towards };
+        self.timer = (self.timer + self.step).clamp(-100_000, 100_000);
+    }
+}
+
+async fn wait_turns(turns: i64) {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
 }
