@@ -159,8 +159,8 @@ impl Figure {
         );
         for of in &self.statements {
             println!(
-                "      {:>8.1} ms {:>6} calls {:>7} rows {:>7} KiB WAL  {}",
-                of.total_ms, of.calls, of.rows, of.wal_kib, of.text
+                "      {:>8.1} ms + {:>7.1} planning {:>6} calls {:>7} rows {:>7} KiB WAL  {}",
+                of.total_ms, of.planning_ms, of.calls, of.rows, of.wal_kib, of.text
             );
         }
     }

@@ -220,8 +220,12 @@ impl Calls {
 
 /// A cluster for one run; with the library that counts what statements cost, if that is asked for.
 pub(crate) async fn cluster(pg_bin: Option<PathBuf>, statements: bool) -> anyhow::Result<Cluster> {
-    let preload = ("shared_preload_libraries", "pg_stat_statements");
-    let settings: Vec<_> = SETTINGS.into_iter().chain(statements.then_some(preload)).collect();
+    let counted = [
+        ("shared_preload_libraries", "pg_stat_statements"),
+        ("pg_stat_statements.track_planning", "on"),
+    ];
+    let counted = counted.into_iter().filter(|_| statements);
+    let settings: Vec<_> = SETTINGS.into_iter().chain(counted).collect();
     Ok(Cluster::temporary(pg_bin, &settings).await?)
 }
 

@@ -8,6 +8,7 @@ use sqlx::{Executor, FromRow, PgPool};
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub(crate) struct Statement {
     pub(crate) total_ms: f64,
+    pub(crate) planning_ms: f64,
     pub(crate) calls: i64,
     pub(crate) rows: i64,
     pub(crate) wal_kib: i64,
@@ -27,7 +28,7 @@ pub(crate) async fn forget(pool: &PgPool) -> Result<(), sqlx::Error> {
 /// The costliest, of both databases.
 pub(crate) async fn costliest(pool: &PgPool) -> Result<Vec<Statement>, sqlx::Error> {
     sqlx::query_as(
-        "select sum(total_exec_time) as total_ms, sum(calls)::bigint as calls,
+        "select sum(total_exec_time) as total_ms, sum(total_plan_time) as planning_ms, sum(calls)::bigint as calls,
                 sum(rows)::bigint as rows, (sum(wal_bytes) / 1024)::bigint as wal_kib,
                 left(regexp_replace(query, '\\s+', ' ', 'g'), 110) as text
            from pg_stat_statements

@@ -104,13 +104,14 @@ impl Setup {
     }
 }
 
-/// How workers' statements are planned. A plan made for empty queues would be kept when they are full;
-/// figures of when they were empty speak for reading them whole; and rows that are gone are left out by
-/// who comes next only where they are looked up one by one. A table without an index then costs more
-/// than anything in the planner's eyes, and nothing is worth being compiled for it.
+/// How workers' statements are planned: once, and by an index. Planning anew took a ninth of
+/// PostgreSQL's time, and no statement is better for it: figures of when queues were empty speak for
+/// reading them whole, and rows that are gone are left out by who comes next only where they are looked
+/// up one by one. A table without an index then costs more than anything in the planner's eyes, and
+/// nothing is worth being compiled for it.
 const PLANNED: [(&str, &str); 4] = [
     ("jit", "off"),
-    ("plan_cache_mode", "force_custom_plan"),
+    ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_bitmapscan", "off"),
 ];

@@ -7,11 +7,11 @@ use cqrs_es::persist::SerializedEvent;
 use domain::context::Context;
 use domain::event::Event;
 use domain::occurrence::event_id;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::digest::{Digested, digest};
+use crate::digest::{Digested, canonical, digest};
 use crate::error::AppendError;
 
 /// An event to append.
@@ -197,8 +197,8 @@ impl Columns {
     }
 
     fn push(&mut self, new: &NewEvent, event_id: Uuid) -> serde_json::Result<()> {
-        let payload = new.event.to_payload()?;
-        let metadata: Value = serde_json::to_value(new.context.metadata())?;
+        let payload = canonical(&new.event.to_payload()?)?;
+        let metadata = canonical(&serde_json::to_value(new.context.metadata())?)?;
         let event_version = new.event.event_version();
         let digest = digest(&Digested {
             aggregate_id: &new.aggregate_id,
@@ -217,12 +217,16 @@ impl Columns {
         self.sequences.push(new.sequence);
         self.event_types.push(new.event.event_type());
         self.event_versions.push(event_version);
-        self.payloads.push(payload.to_string());
-        self.metadata.push(metadata.to_string());
+        self.payloads.push(text(payload));
+        self.metadata.push(text(metadata));
         self.firm_ids.push(new.context.firm_id);
         self.event_ids.push(event_id);
         self.recorded_at.push(new.context.recorded_at.get());
         self.digests.push(digest);
         Ok(())
     }
+}
+
+fn text(json: Box<RawValue>) -> String {
+    String::from(Box::<str>::from(json))
 }

@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex as Brief, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use tokio::sync::Mutex;
 
 /// The shared fence of a process.
@@ -74,29 +74,8 @@ impl Fence {
     /// If the database does not answer.
     pub async fn look(&self) -> Result<Look, sqlx::Error> {
         let mut state = self.state.lock().await;
-        if state.pending.is_none() {
-            let height = self.height().await?;
-            if height < state.settled {
-                tracing::error!(
-                    height,
-                    settled = state.settled,
-                    "the log is shorter than it was: the database lost its tail"
-                );
-                *state = State::default();
-            }
-            if height <= state.settled {
-                return Ok(Look { settled: state.settled, more: false });
-            }
-            state.pending = Some(Pending { height, xid: self.draw_xid().await? });
-            self.note(state.pending);
-        }
-        if let Some(pending) = state.pending
-            && self.oldest_running().await? >= pending.xid
-        {
-            *state = State { settled: pending.height, pending: None };
-        }
-        self.note(state.pending);
-        Ok(Look { settled: state.settled, more: state.pending.is_some() })
+        let mut connection = self.pool.acquire().await?;
+        self.look_by(&mut connection, &mut state).await
     }
 
     /// Looks again, for a moment, while the newest appends are still under way.
@@ -115,21 +94,55 @@ impl Fence {
         Ok(look)
     }
 
-    async fn height(&self) -> Result<i64, sqlx::Error> {
-        sqlx::query_scalar(
-            "select case when is_called then last_value else 0 end from events_position_seq",
-        )
-        .fetch_one(&self.pool)
+    async fn look_by(
+        &self,
+        connection: &mut PgConnection,
+        state: &mut State,
+    ) -> Result<Look, sqlx::Error> {
+        if state.pending.is_none() {
+            let (height, xid) = height(connection, state.settled).await?;
+            if height < state.settled {
+                tracing::error!(
+                    height,
+                    settled = state.settled,
+                    "the log is shorter than it was: the database lost its tail"
+                );
+                *state = State::default();
+                return Ok(Look { settled: 0, more: true });
+            }
+            state.pending = xid.map(|xid| Pending { height, xid });
+            self.note(state.pending);
+        }
+        if let Some(pending) = state.pending
+            && oldest_running(connection).await? >= pending.xid
+        {
+            *state = State { settled: pending.height, pending: None };
+        }
+        self.note(state.pending);
+        Ok(Look { settled: state.settled, more: state.pending.is_some() })
+    }
+}
+
+/// The highest position drawn, and, if it is above what is settled, a transaction id drawn after that
+/// was read.
+async fn height(
+    connection: &mut PgConnection,
+    settled: i64,
+) -> Result<(i64, Option<i64>), sqlx::Error> {
+    sqlx::query_as(
+        "with drawn as materialized (
+             select case when is_called then last_value else 0 end as height
+               from events_position_seq)
+         select height, case when height > $1 then pg_current_xact_id()::text::bigint end
+           from drawn",
+    )
+    .bind(settled)
+    .fetch_one(connection)
+    .await
+}
+
+async fn oldest_running(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+        .fetch_one(connection)
         .await
-    }
-
-    async fn draw_xid(&self) -> Result<i64, sqlx::Error> {
-        sqlx::query_scalar("select pg_current_xact_id()::text::bigint").fetch_one(&self.pool).await
-    }
-
-    async fn oldest_running(&self) -> Result<i64, sqlx::Error> {
-        sqlx::query_scalar("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-            .fetch_one(&self.pool)
-            .await
-    }
 }

@@ -27,7 +27,7 @@ pub mod worker;
 pub use append::{NewEvent, RecordedEvent};
 pub use clock::{Clock, WallClock};
 pub use command::{AsConflict, CommandError, retry_conflicts};
-pub use digest::{Digested, digest};
+pub use digest::{Digested, canonical, digest};
 pub use error::{AppendError, may_pass};
 pub use fence::Fence;
 pub use load::{StreamName, load, load_all, load_first, load_many};

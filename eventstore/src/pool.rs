@@ -17,6 +17,9 @@ const FRESH: Duration = Duration::from_millis(100);
 /// cut off from the server, which nothing else would tell: it is dropped.
 const RELEASE: Duration = Duration::from_secs(5);
 
+/// Statements that a connection keeps prepared: more than there are, so that none is prepared again.
+const STATEMENTS: usize = 500;
+
 /// A pool of at most this many connections, for rows of all firms. Opens the first one when it is
 /// needed.
 ///
@@ -36,12 +39,13 @@ pub fn connect_guarded(options: PgConnectOptions, connections: u32) -> PgPool {
 }
 
 fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPool {
-    let options = options.application_name("firmforms").options([
-        ("statement_timeout", "30s"),
-        ("lock_timeout", "5s"),
-        ("idle_in_transaction_session_timeout", "10s"),
-        ("firmforms.firm", firm),
-    ]);
+    let options =
+        options.application_name("firmforms").statement_cache_capacity(STATEMENTS).options([
+            ("statement_timeout", "30s"),
+            ("lock_timeout", "5s"),
+            ("idle_in_transaction_session_timeout", "10s"),
+            ("firmforms.firm", firm),
+        ]);
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE)

@@ -12,7 +12,7 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
-use crate::digest::{Digested, digest, to_timestamp};
+use crate::digest::{Digested, canonical, digest, to_timestamp};
 use crate::upcast::Upcasters;
 
 /// Why reading stopped. An event is never skipped.
@@ -205,20 +205,24 @@ impl StoredEvent {
     /// Its place, the digest that is stored, and the one it ought to have.
     pub(crate) fn checked(&self) -> (i64, &[u8], Option<[u8; 32]>) {
         let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
-        let digested = Digested {
+        let computed = whole.then(|| self.digest().ok()).flatten();
+        (self.position, &self.digest, computed)
+    }
+
+    /// The digest it ought to have.
+    fn digest(&self) -> serde_json::Result<[u8; 32]> {
+        digest(&Digested {
             aggregate_id: &self.aggregate_id,
             aggregate_type: &self.aggregate_type,
             event_id: self.event_id,
             event_type: &self.event_type,
             event_version: &self.event_version,
             firm_id: self.firm_id,
-            metadata: &self.metadata,
-            payload: &self.payload,
+            metadata: &*canonical(&self.metadata)?,
+            payload: &*canonical(&self.payload)?,
             recorded_at: to_timestamp(self.recorded_at),
             sequence: self.sequence,
-        };
-        let computed = whole.then(|| digest(&digested).ok()).flatten();
-        (self.position, &self.digest, computed)
+        })
     }
 
     pub(crate) fn read(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
