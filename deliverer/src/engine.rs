@@ -22,9 +22,6 @@ use crate::record::{Finished, record};
 use crate::send::send;
 use crate::settings::{Courier, DeliveryError};
 
-/// From one claim to the next while there is little room: a claim costs much the same for a few as for many.
-const PATIENCE: Duration = Duration::from_millis(10);
-
 /// Answers recorded at a time.
 const RECORD: usize = 256;
 
@@ -61,7 +58,6 @@ pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
         answers,
         courier,
         stop: stop.clone(),
-        patience: Instant::now(),
     };
     let tasks = sender.tasks.clone();
     tokio::select! {
@@ -89,8 +85,6 @@ struct Sender {
     tasks: TaskTracker,
     answers: mpsc::Sender<Finished>,
     stop: CancellationToken,
-    /// Until when the next claim may wait for more room.
-    patience: Instant,
 }
 
 impl Worker for Sender {
@@ -102,8 +96,7 @@ impl Worker for Sender {
         if self.courier.clock.fault().is_some() {
             return Ok(Step::IDLE);
         }
-        let room = self.permits.room(self.patience).await;
-        self.patience = Instant::now() + PATIENCE;
+        let room = self.permits.room().await;
         let claimed = claim(&self.courier, &room).await?;
         if claimed.is_empty() {
             return self.until_next_due(&room).await;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use domain::pressure::Room;
 use telemetry::figures::{IN_FLIGHT, PERMITS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 /// The permits of a process.
@@ -30,12 +29,9 @@ impl Permits {
         Self { total, free: Arc::new(Semaphore::new(total)), held: Arc::default() }
     }
 
-    /// Waits until one is free, and, while fewer than a quarter are, until `patience` ends: what comes
-    /// together is claimed together. Then says what there is room for.
-    pub(crate) async fn room(&self, patience: Instant) -> Room {
+    /// Waits until one is free; then what there is room for.
+    pub(crate) async fn room(&self) -> Room {
         drop(self.free.acquire().await);
-        let quarter = u32::try_from(self.total / 4).unwrap_or(u32::MAX);
-        let _ = timeout_at(patience, self.free.acquire_many(quarter)).await;
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Room { permits: self.total, free: self.free.available_permits(), held }
     }
@@ -75,9 +71,9 @@ mod tests {
         let second = permits.take(firm).unwrap();
         assert!(permits.take(firm).is_none());
         drop(second);
-        let room = permits.room(Instant::now()).await;
+        let room = permits.room().await;
         assert_eq!(room, Room { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);
-        assert_eq!(permits.room(Instant::now()).await, Room::of(2));
+        assert_eq!(permits.room().await, Room::of(2));
     }
 }

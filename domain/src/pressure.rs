@@ -124,12 +124,16 @@ pub struct Candidate {
     pub host: String,
 }
 
+/// Deliveries of a lane that count as one turn. Within a turn the oldest go first, so that lanes keep side
+/// by side, and what tells of the same occurrence is claimed together and built once.
+const TURN: usize = 8;
+
 /// Picks what is sent now: in turn from lane to lane and from firm to firm, as far as the limits go.
 #[must_use]
 pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) -> Vec<Uuid> {
     let mut turns: Vec<(usize, Candidate)> =
         due.into_iter().map(|one| (next(&mut flight.lanes, one.lane_id), one)).collect();
-    turns.sort_by_key(|(turn, _)| *turn);
+    turns.sort_by_key(|(turn, _)| turn / TURN);
     let mut held = room.held.clone();
     let mut fits: Vec<(usize, Uuid)> = turns
         .into_iter()
@@ -208,14 +212,25 @@ mod tests {
     }
 
     #[test]
-    fn lanes_take_turns_and_each_begins_with_its_oldest() {
-        let mut all = due(1, "a", 3);
-        all.extend(due(1, "bb", 3));
-        let caps = Caps { per_firm_and_host: 9, per_host: 9 };
-        let room = Room { permits: 16, free: 16, ..Room::default() };
+    fn lanes_take_turns_of_eight_and_each_begins_with_its_oldest() {
+        let mut all = due(1, "a", 20);
+        all.extend(due(1, "bb", 20));
+        let caps = Caps { per_firm_and_host: 99, per_host: 99 };
+        let room = Room { permits: 64, free: 64, ..Room::default() };
         let chosen = choose(all.clone(), &room, Flight::default(), caps);
-        let expected: Vec<_> = [0, 3, 1, 4].map(|index| all[index].delivery_id).into();
-        assert_eq!(chosen[..4], expected);
+        let turns = (0..8).chain(20..28).chain(8..16).chain(28..36);
+        let expected: Vec<_> = turns.map(|index| all[index].delivery_id).collect();
+        assert_eq!(chosen[..32], expected);
+    }
+
+    #[test]
+    fn a_lane_that_is_behind_catches_up_within_a_turn() {
+        let (ahead, behind) = (due(1, "a", 4), due(1, "bb", 4));
+        let flight = Flight { lanes: HashMap::from([(behind[0].lane_id, 3)]), ..Flight::default() };
+        let room = Room { permits: 16, free: 4, ..Room::default() };
+        let oldest_first = behind.iter().chain(&ahead).cloned().collect();
+        let chosen = choose(oldest_first, &room, flight, Caps::default());
+        assert_eq!(chosen, behind.iter().map(|one| one.delivery_id).collect::<Vec<_>>());
     }
 
     #[test]
