@@ -1,26 +1,67 @@
 //! How long something took that was due at a time.
 
+use std::collections::HashMap;
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// From the moment it was due. What had to wait for a connection has waited: what is slow is not
 /// hidden by what was not begun meanwhile.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50_us: u64,
+    pub(crate) p90_us: u64,
     pub(crate) p95_us: u64,
     pub(crate) p99_us: u64,
+    pub(crate) p999_us: u64,
     pub(crate) max_us: u64,
 }
 
 impl Latency {
     pub(crate) fn of(mut all: Vec<u64>) -> Self {
         all.sort_unstable();
-        let at = |percent: usize| all.get(all.len() * percent / 100).copied().unwrap_or_default();
+        let at = |mille: usize| all.get(all.len() * mille / 1_000).copied().unwrap_or_default();
         Self {
-            p50_us: at(50),
-            p95_us: at(95),
-            p99_us: at(99),
+            p50_us: at(500),
+            p90_us: at(900),
+            p95_us: at(950),
+            p99_us: at(990),
+            p999_us: at(999),
             max_us: all.last().copied().unwrap_or_default(),
         }
+    }
+}
+
+/// What is due and has not arrived, while more becomes due.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    due: HashMap<Uuid, Instant>,
+    /// What arrived that was not due, or not any more.
+    pub(crate) twice: usize,
+}
+
+impl Ledger {
+    pub(crate) fn expect(&mut self, due: impl IntoIterator<Item = (Uuid, Instant)>) {
+        self.due.extend(due);
+    }
+
+    /// How long each took, in microseconds. Only what is expected by now may be among them.
+    pub(crate) fn arrived(&mut self, arrivals: Vec<(Uuid, Instant)>) -> Vec<u64> {
+        let mut took = Vec::with_capacity(arrivals.len());
+        for (delivery_id, at) in arrivals {
+            match self.due.remove(&delivery_id) {
+                Some(due) => {
+                    let us = at.saturating_duration_since(due).as_micros();
+                    took.push(u64::try_from(us).unwrap_or(u64::MAX));
+                }
+                None => self.twice += 1,
+            }
+        }
+        took
+    }
+
+    pub(crate) fn missing(&self) -> usize {
+        self.due.len()
     }
 }

@@ -5,8 +5,10 @@
 //! It must not be part of the test run, and must leave nothing behind.
 
 mod activity;
+mod audience;
 mod audit;
 mod bare;
+mod burst;
 mod ceiling;
 mod child;
 mod connection;
@@ -14,18 +16,25 @@ mod deliveries;
 mod endless;
 mod fairness;
 mod faults;
+mod growth;
 mod hosts;
 mod intake;
 mod latency;
+mod memory;
+mod open_loop;
 mod pace;
 mod peer;
+mod population;
 mod reads;
 mod rebuild;
 mod receiver;
 mod replay;
 mod report;
+mod running;
+mod scale;
 mod service;
 mod serving;
+mod soak;
 mod statements;
 mod submissions;
 mod subscribing;
@@ -44,10 +53,15 @@ use crate::deliveries::Deliveries;
 use crate::endless::Endless;
 use crate::fairness::Fairness;
 use crate::faults::Faults;
+use crate::growth::Growth;
 use crate::intake::Intake;
+use crate::memory::MemoryUse;
+use crate::open_loop::OpenLoop;
 use crate::reads::Reads;
 use crate::rebuild::Rebuild;
 use crate::replay::Replay;
+use crate::scale::Scale;
+use crate::soak::Soak;
 
 /// Measures the service.
 #[derive(Debug, Parser)]
@@ -69,14 +83,24 @@ enum Command {
     Fairness(Fairness),
     /// What kills cost: real processes, killed at random under load, and what must hold after it.
     Faults(Faults),
+    /// Deliveries per second, and their CPU, as log, subscriptions and firms grow.
+    Growth(Growth),
     /// Activities per second taken in from a file and over HTTP, and how that goes as the log grows.
     Intake(Intake),
+    /// From due to arrived, at a rate that waits for nobody.
+    Latency(OpenLoop),
+    /// Memory of the service at a burst, and beside receivers that hang.
+    Memory(MemoryUse),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
     Reads(Reads),
     /// How long it takes to make each read model anew from the log, and what traffic notices of it.
     Rebuild(Rebuild),
     /// Failed deliveries sent again at a rate, with the service killed in the middle.
     Replay(Replay),
+    /// Deliveries per second of one, two and four processes of each role on one database.
+    Scale(Scale),
+    /// A long run at a share of the highest rate; fails if anything drifts.
+    Soak(Soak),
     /// The caller, in a process of its own; started by `reads`.
     #[command(hide = true)]
     Caller,
@@ -86,8 +110,7 @@ enum Command {
     /// The receiver, in a process of its own; started by `deliveries`.
     #[command(hide = true)]
     Receiver,
-    /// The service, in a process of its own; started by `endless`, `fairness`, `faults` and
-    /// `replay`.
+    /// The service, in a process of its own.
     #[command(hide = true)]
     Service {
         /// What `firmforms` is told.
@@ -103,10 +126,15 @@ fn main() -> ExitCode {
         Command::Endless(command) => start(endless::run(&command)),
         Command::Fairness(command) => start(fairness::run(&command)),
         Command::Faults(command) => start(faults::run(&command)),
+        Command::Growth(command) => start(growth::run(&command)),
         Command::Intake(command) => start(intake::run(&command)),
+        Command::Latency(command) => start(open_loop::run(&command)),
+        Command::Memory(command) => start(memory::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Rebuild(command) => start(rebuild::run(&command)),
         Command::Replay(command) => start(replay::run(&command)),
+        Command::Scale(command) => start(scale::run(&command)),
+        Command::Soak(command) => start(soak::run(&command)),
         Command::Caller => reads::caller::run(),
         Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),

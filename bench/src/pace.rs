@@ -1,6 +1,8 @@
 //! Reports at a pace that does not wait for answers.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -12,7 +14,7 @@ use vault::{Entropy, SystemEntropy};
 use crate::connection::Connection;
 
 /// Connections that take turns, at most: that many reports may be under way.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: usize = 32;
 
 /// How many reports, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +30,8 @@ pub(crate) struct Reported {
     pub(crate) response_id: Uuid,
     /// When it should have been.
     pub(crate) due: Instant,
+    /// When it was: a timer that was late, or a connection that was not free.
+    pub(crate) sent: Instant,
 }
 
 /// Who reports.
@@ -37,6 +41,21 @@ pub(crate) struct Reporter {
     pub(crate) token: String,
 }
 
+/// What is to be reported, by whichever connection is free.
+struct Plan {
+    firms: Vec<Firm>,
+    began: Instant,
+    per_second: f64,
+    last: Last,
+    next: AtomicUsize,
+}
+
+/// Where a plan ends.
+enum Last {
+    Number(usize),
+    Time(Instant),
+}
+
 impl Reporter {
     /// Reports responses of these firms in turn.
     pub(crate) async fn steadily(
@@ -44,38 +63,72 @@ impl Reporter {
         firms: &[Firm],
         pace: Pace,
     ) -> anyhow::Result<Vec<Reported>> {
-        let began = Instant::now();
-        let count = (pace.per_second * pace.time.as_secs_f64()) as usize;
-        let reports: Vec<_> = (0..count)
-            .map(|number| {
-                let firm = &firms[number % firms.len()];
-                let response_id = SystemEntropy.id();
-                let due = began + Duration::from_secs_f64(number as f64 / pace.per_second);
-                let line = submitted(firm, response_id).to_string().into_bytes();
-                (Reported { firm_id: firm.id, response_id, due }, line)
-            })
-            .collect();
-        // Each has something to say within a second: the door waits 10 s for that.
-        let connections = CONNECTIONS.min(pace.per_second.ceil() as usize);
-        let mut tasks = JoinSet::new();
-        for connection in 0..connections {
-            let reports: Vec<_> =
-                reports.iter().skip(connection).step_by(connections).cloned().collect();
-            tasks.spawn(self.clone().one_by_one(reports));
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
-        Ok(reports.into_iter().map(|(reported, _)| reported).collect())
+        self.steadily_from(Instant::now(), firms, pace).await
     }
 
-    async fn one_by_one(self, reports: Vec<(Reported, Vec<u8>)>) -> anyhow::Result<()> {
-        let mut connection = Connection::open(self.door).await?;
-        for (reported, line) in reports {
+    /// The same, the first of them due then, even if that is over.
+    pub(crate) async fn steadily_from(
+        &self,
+        began: Instant,
+        firms: &[Firm],
+        Pace { per_second, time }: Pace,
+    ) -> anyhow::Result<Vec<Reported>> {
+        let (firms, next) = (firms.to_vec(), AtomicUsize::new(0));
+        let last = Last::Number((per_second * time.as_secs_f64()) as usize);
+        let plan = Plan { firms, began, per_second, last, next };
+        // Each has something to say within a second: the door waits 10 s for that.
+        self.all(plan, CONNECTIONS.min(per_second.ceil() as usize)).await
+    }
+
+    /// As many as are taken in, for so long: each connection reports when its last report is answered.
+    pub(crate) async fn flat_out(
+        &self,
+        firms: &[Firm],
+        time: Duration,
+    ) -> anyhow::Result<Vec<Reported>> {
+        let (firms, began, next) = (firms.to_vec(), Instant::now(), AtomicUsize::new(0));
+        let last = Last::Time(began + time);
+        let plan = Plan { firms, began, per_second: f64::INFINITY, last, next };
+        self.all(plan, CONNECTIONS).await
+    }
+
+    async fn all(&self, plan: Plan, connections: usize) -> anyhow::Result<Vec<Reported>> {
+        let (plan, mut tasks, mut reported) = (Arc::new(plan), JoinSet::new(), Vec::new());
+        for _ in 0..connections {
+            tasks.spawn(self.clone().one_by_one(Arc::clone(&plan)));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            reported.extend(ended??);
+        }
+        Ok(reported)
+    }
+
+    async fn one_by_one(self, plan: Arc<Plan>) -> anyhow::Result<Vec<Reported>> {
+        let (mut connection, mut all) = (Connection::open(self.door).await?, Vec::new());
+        while let Some((mut reported, line)) = plan.take() {
             tokio::time::sleep_until(reported.due.into()).await;
+            reported.sent = Instant::now();
             let (answer, body) = connection.report(&self.token, &line).await?;
             ensure!(answer.ok, "a report was refused: {}", String::from_utf8_lossy(&body));
+            all.push(reported);
         }
-        Ok(())
+        Ok(all)
+    }
+}
+
+impl Plan {
+    fn take(&self) -> Option<(Reported, Vec<u8>)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let more = match self.last {
+            Last::Number(count) => number < count,
+            Last::Time(end) => Instant::now() < end,
+        };
+        more.then(|| {
+            let firm = &self.firms[number % self.firms.len()];
+            let response_id = SystemEntropy.id();
+            let due = self.began + Duration::from_secs_f64(number as f64 / self.per_second);
+            let line = submitted(firm, response_id).to_string().into_bytes();
+            (Reported { firm_id: firm.id, response_id, due, sent: due }, line)
+        })
     }
 }

@@ -2,12 +2,14 @@
 //! counted. One thread in a process of its own, so that its CPU is not the service's.
 //!
 //! It says its port on standard output, then answers each line of its standard input with a
-//! [`Tally`] in JSON; `reset` begins a new one. It ends with its standard input, so with its parent.
+//! [`Tally`] in JSON; `reset` begins a new one, and a number lets it answer so many milliseconds later from
+//! then on. It ends with its standard input, so with its parent.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Write};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -30,34 +32,41 @@ pub(crate) struct Tally {
     pub(crate) body_bytes: u64,
     /// From the reset to the last request.
     pub(crate) last_after_seconds: f64,
+    /// The most that waited for an answer at once at one host, if answers come later.
+    pub(crate) host_out_max: usize,
 }
 
 struct Counting {
     tally: Tally,
     seen: HashSet<Uuid>,
     began: Instant,
+    out: HashMap<IpAddr, usize>,
+    later: Duration,
 }
 
 type Shared = Arc<Mutex<Counting>>;
 
 /// Receives until standard input ends.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let shared = Arc::new(Mutex::new(Counting::new()));
+    let shared = Arc::new(Mutex::new(Counting::new(Duration::ZERO)));
     let asked = Arc::clone(&shared);
     std::thread::spawn(move || {
         // A parent that is gone wants no answer.
         let _ = answer(&asked);
         std::process::exit(0);
     });
-    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(listen(shared))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(listen(shared))
 }
 
 fn answer(shared: &Shared) -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let tally = {
             let mut counting = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            if line? == RESET {
-                *counting = Counting::new();
+            let line = line?;
+            if line == RESET {
+                *counting = Counting::new(counting.later);
+            } else if let Ok(ms) = line.parse() {
+                counting.later = Duration::from_millis(ms);
             }
             counting.tally
         };
@@ -89,10 +98,23 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = BytesMut::with_capacity(16 * 1024);
     while let Some(request) = next(&mut stream, &mut buffer).await? {
-        shared.lock().unwrap_or_else(PoisonError::into_inner).count(&request);
+        let later = {
+            let mut counting = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            counting.count(&request);
+            counting.later
+        };
+        if !later.is_zero() {
+            wait(later, stream.local_addr()?.ip(), shared).await;
+        }
         stream.write_all(ANSWER).await?;
     }
     Ok(())
+}
+
+async fn wait(later: Duration, host: IpAddr, shared: &Mutex<Counting>) {
+    shared.lock().unwrap_or_else(PoisonError::into_inner).wait(host);
+    tokio::time::sleep(later).await;
+    shared.lock().unwrap_or_else(PoisonError::into_inner).answered(host);
 }
 
 /// The next request of a connection, if it does not end before.
@@ -112,8 +134,22 @@ pub(crate) async fn next(
 }
 
 impl Counting {
-    fn new() -> Self {
-        Self { tally: Tally::default(), seen: HashSet::new(), began: Instant::now() }
+    fn new(later: Duration) -> Self {
+        let (tally, seen, out) = (Tally::default(), HashSet::new(), HashMap::new());
+        Self { tally, seen, began: Instant::now(), out, later }
+    }
+
+    /// One more waits for its answer at this host.
+    fn wait(&mut self, host: IpAddr) {
+        let out = self.out.entry(host).or_default();
+        *out += 1;
+        self.tally.host_out_max = self.tally.host_out_max.max(*out);
+    }
+
+    fn answered(&mut self, host: IpAddr) {
+        if let Some(out) = self.out.get_mut(&host) {
+            *out = out.saturating_sub(1);
+        }
     }
 
     fn count(&mut self, request: &Request) {

@@ -10,9 +10,20 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
+use serde::Serialize;
 
 /// `USER_HZ`, the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
+
+/// CPU that processes of the service, PostgreSQL and this process, as their peer, used so far.
+pub(crate) fn spent(services: &[u32], postmaster: u32) -> anyhow::Result<Cpu> {
+    let own = |pid| Stat::of(pid).map(|stat| stat.own).context("a process ended");
+    Ok(Cpu {
+        service: services.iter().map(|pid| own(*pid)).sum::<anyhow::Result<Duration>>()?,
+        postgres: server(postmaster).context("the server")?,
+        peer: own(std::process::id())?,
+    })
+}
 
 /// CPU used so far, or between two looks.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +59,32 @@ impl Cpu {
             peer: self.peer.saturating_sub(before.peer),
         }
     }
+
+    /// Of each of so many, in microseconds.
+    pub(crate) fn each(self, count: usize) -> CpuEach {
+        let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / count.max(1) as f64;
+        CpuEach {
+            service_cpu_us: each(self.service),
+            postgres_cpu_us: each(self.postgres),
+            peer_cpu_us: each(self.peer),
+        }
+    }
+}
+
+/// CPU of one delivery.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct CpuEach {
+    pub(crate) service_cpu_us: f64,
+    pub(crate) postgres_cpu_us: f64,
+    /// Of who reports or receives.
+    pub(crate) peer_cpu_us: f64,
+}
+
+impl CpuEach {
+    /// Of service and PostgreSQL.
+    pub(crate) fn both_us(self) -> f64 {
+        self.service_cpu_us + self.postgres_cpu_us
+    }
 }
 
 fn server(postmaster: u32) -> Option<Duration> {
@@ -81,7 +118,7 @@ impl Stat {
 }
 
 /// Resident memory of a process, in MiB: now, and the most since [`forget_peak`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Memory {
     pub(crate) now_mib: f64,
     pub(crate) peak_mib: f64,

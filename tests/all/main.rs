@@ -9,6 +9,7 @@ mod batches;
 mod clocks;
 mod crash;
 mod demo;
+mod distribution;
 mod doctor;
 mod erasure;
 mod faults;

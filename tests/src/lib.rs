@@ -20,7 +20,7 @@ mod world;
 pub mod smtp_server;
 
 pub use copy::Copies;
-pub use database::{TestDatabase, cluster_with, own_cluster};
+pub use database::{Templates, TestDatabase, cluster_with, own_cluster};
 pub use proxy::{DatabaseProxy, Fault};
 pub use receiver::{Received, Receiver, Reply};
 pub use settled::settles;

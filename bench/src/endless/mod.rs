@@ -4,7 +4,7 @@
 //! in memory is not counted to the next. It has delivered as much to the same receivers before: what
 //! connections, pools and code need is in the figure at rest.
 
-mod report;
+pub(crate) mod report;
 
 use std::time::{Duration, Instant};
 
@@ -56,21 +56,39 @@ pub(crate) async fn run(command: &Endless) -> anyhow::Result<()> {
     for manner in MANNERS {
         let world = World::real_time(cluster.database().await).await;
         postgres = described(&world.system).await?;
-        figures.push(figure(world, manner, command.receivers.into()).await?);
+        let receivers = command.receivers.into();
+        figures.push(figure(world, manner, (receivers, receivers)).await?);
     }
     Report::new(command.receivers, postgres, figures).print()?;
     Ok(())
 }
 
-async fn figure(world: World, manner: Manner, receivers: usize) -> anyhow::Result<Figure> {
+/// So many receivers of this manner, and a service with so many permits.
+pub(crate) async fn figure(
+    world: World,
+    manner: Manner,
+    (receivers, permits): (usize, usize),
+) -> anyhow::Result<Figure> {
     let serving = Serving::on(&world.database)?;
-    let mut service = serving.process(&["--permits", &receivers.to_string()])?;
+    let mut service = serving.process(&["--permits", &permits.to_string()])?;
     serving.ready().await?;
     let pid = service.id().context("the service ended")?;
     let bench = Bench::subscribe(world, receivers, pid).await?;
-    let figure = bench.measure(manner).await?;
+    let rest_mib = bench.rest().await?;
+    let figure = bench.hang(manner, rest_mib).await?;
     stop(&mut service, "service").await?;
     Ok(figure)
+}
+
+/// Memory at rest of a service that has delivered to one receiver.
+pub(crate) async fn at_rest_mib(world: World) -> anyhow::Result<f64> {
+    let serving = Serving::on(&world.database)?;
+    let mut service = serving.process(&[])?;
+    serving.ready().await?;
+    let pid = service.id().context("the service ended")?;
+    let rest_mib = Bench::subscribe(world, 1, pid).await?.rest().await?;
+    stop(&mut service, "service").await?;
+    Ok(rest_mib)
 }
 
 /// Firms with as many subscriptions as may be out from one firm to one host, each to a host of its own.
@@ -98,7 +116,8 @@ impl Bench {
         Ok(Self { world, hosts, firms, receivers, pid })
     }
 
-    async fn measure(&self, manner: Manner) -> anyhow::Result<Figure> {
+    /// Delivers to all receivers, then rests; what is in memory then.
+    async fn rest(&self) -> anyhow::Result<f64> {
         for round in 1..=WARM_UP {
             self.report().await?;
             self.tried(round).await?;
@@ -106,7 +125,10 @@ impl Bench {
         sleep(REST).await;
         self.hosts.take_arrivals();
         forget_peak_of(self.pid)?;
-        let rest_mib = Memory::of(self.pid)?.now_mib;
+        Ok(Memory::of(self.pid)?.now_mib)
+    }
+
+    async fn hang(&self, manner: Manner, rest_mib: f64) -> anyhow::Result<Figure> {
         let since = self.world.clock.now();
         self.hosts.behave(manner);
         self.report().await?;

@@ -16,20 +16,20 @@ pub(super) struct Report {
 
 /// Receivers of one manner.
 #[derive(Debug, Serialize)]
-pub(super) struct Figure {
-    pub(super) manner: Manner,
+pub(crate) struct Figure {
+    pub(crate) manner: Manner,
     /// The most that were out at once.
-    pub(super) out: usize,
-    pub(super) rest_mib: f64,
+    pub(crate) out: usize,
+    pub(crate) rest_mib: f64,
     /// While so many were out.
-    pub(super) out_mib: f64,
-    pub(super) peak_mib: f64,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(crate) out_mib: f64,
+    pub(crate) peak_mib: f64,
+    pub(crate) outcomes: Vec<Outcome>,
 }
 
 /// What came of so many tries.
 #[derive(Debug, Serialize, FromRow)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     outcome: String,
     answer: Option<String>,
     tries: i64,

@@ -8,21 +8,17 @@
 mod hogs;
 mod report;
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use domain::occurrence::{delivery_id, occurrence_id};
-use domain::trigger::Trigger;
-use tests::{Firm, World, cluster_with};
+use tests::{World, cluster_with};
 use tokio::time::sleep;
-use uuid::Uuid;
 
 use self::hogs::{Hogs, Kind};
 use self::report::{Phase, Report};
-use crate::hosts::{Hosts, Manner};
-use crate::pace::{Pace, Reported, Reporter};
+use crate::audience::Audience;
+use crate::pace::{Pace, Reporter};
 use crate::service::{SETTINGS, described};
 use crate::serving::{Serving, stop};
 use crate::statements::{self, Statement};
@@ -32,9 +28,6 @@ const FIRMS: usize = 10;
 
 /// Before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(3);
-
-/// When nothing has arrived for so long, what is missing is lost.
-const STANDSTILL: Duration = Duration::from_secs(20);
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -71,7 +64,7 @@ pub(crate) async fn run(command: &Fairness) -> anyhow::Result<()> {
     let bench = Bench {
         command,
         postgres: described(&world.system).await?,
-        ordinary: Ordinary::subscribe(&world).await?,
+        ordinary: Audience::subscribe(&world, FIRMS).await?,
         reporter: Reporter { door: serving.internal, token: world.token().to_owned() },
         world,
     };
@@ -81,49 +74,10 @@ pub(crate) async fn run(command: &Fairness) -> anyhow::Result<()> {
     report.check()
 }
 
-/// The firms that are measured, and their receiver.
-struct Ordinary {
-    receiver: Hosts,
-    firms: Vec<Firm>,
-    hooks: HashMap<Uuid, Uuid>,
-}
-
-impl Ordinary {
-    async fn subscribe(world: &World) -> anyhow::Result<Self> {
-        let receiver = Hosts::start(1, 1, Manner::Well).await?;
-        let (mut firms, mut hooks) = (Vec::new(), HashMap::new());
-        for _ in 0..FIRMS {
-            let firm = world.firm().await;
-            hooks.insert(firm.id, world.subscribe(&firm, &receiver.target(0)).await);
-            firms.push(firm);
-        }
-        Ok(Self { receiver, firms, hooks })
-    }
-
-    /// The delivery that a report leads to.
-    fn delivery(&self, of: &Reported) -> Uuid {
-        let key = of.response_id.to_string();
-        let occurrence = occurrence_id(of.firm_id, Trigger::FormSubmitted, &key);
-        delivery_id(occurrence, self.hooks[&of.firm_id])
-    }
-
-    /// Waits until so many requests came, or none comes any more.
-    async fn arrived(&self, count: usize) {
-        let (mut last, mut moved) = (0, Instant::now());
-        while last < count && moved.elapsed() < STANDSTILL {
-            sleep(Duration::from_millis(20)).await;
-            let now = self.receiver.arrived();
-            if now != last {
-                (last, moved) = (now, Instant::now());
-            }
-        }
-    }
-}
-
 struct Bench<'a> {
     command: &'a Fairness,
     postgres: String,
-    ordinary: Ordinary,
+    ordinary: Audience,
     reporter: Reporter,
     world: World,
 }
@@ -170,7 +124,7 @@ impl Bench<'_> {
             hogs.close(&self.world).await?;
         }
         self.ordinary.arrived(reported.len()).await;
-        let due = reported.iter().map(|of| (self.ordinary.delivery(of), of.due)).collect();
+        let due = self.ordinary.due(&reported).collect();
         phase.set_arrivals(&due, &self.ordinary.receiver.take_arrivals())?;
         ensure!(!due.is_empty(), "nothing was reported");
         Ok(phase)

@@ -48,7 +48,7 @@ pub(super) async fn fill(
     Ok(began.elapsed())
 }
 
-pub(super) async fn height(world: &World) -> Result<i64, sqlx::Error> {
+pub(crate) async fn height(world: &World) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select coalesce(max(position), 0) from events")
         .fetch_one(world.pool())
         .await

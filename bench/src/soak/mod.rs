@@ -1,0 +1,170 @@
+//! `soak`: the highest rate is found, then the service runs at a share of it for a long time, and every
+//! minute says what it came to. Nothing may drift: rate, latency, memory, what queues and counters hold,
+//! and what a delivery leaves in the log and in history.
+
+mod drift;
+mod report;
+mod sample;
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use clap::Args;
+use tests::cluster_with;
+use tests::raw::try_call;
+use tokio::time::sleep_until;
+
+use self::report::{Minute, Report};
+use self::sample::Sample;
+use crate::audience::Audience;
+use crate::latency::{Latency, Ledger};
+use crate::open_loop::late;
+use crate::pace::Pace;
+use crate::running::Running;
+use crate::service::{SETTINGS, described};
+
+/// Firms, each with one subscription.
+const FIRMS: usize = 10;
+
+/// As long reports come as fast as they are answered, to find the highest rate.
+const FINDING: Duration = Duration::from_secs(20);
+
+/// Before that, so that what it finds is a warm service.
+const WARM_UP: Duration = Duration::from_secs(5);
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A key asks for its subscriptions so often, so that the rates have something to count.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// What is left after the last event takes no longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Soak {
+    /// Minutes, after one that is not counted.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(2..=1_440))]
+    minutes: u32,
+    /// Of the highest rate, in percent.
+    #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u32).range(1..=100))]
+    share: u32,
+    /// The highest rate, in deliveries a second; found if it is not given.
+    #[arg(long)]
+    highest: Option<u32>,
+}
+
+/// Runs, prints minute by minute, and fails if anything drifted, was lost or came twice.
+pub(crate) async fn run(command: &Soak) -> anyhow::Result<()> {
+    let cluster = cluster_with(&SETTINGS).await;
+    let running = Running::whole(&cluster, &[]).await?;
+    let postgres = described(&running.world.system).await?;
+    let audience = Audience::subscribe(&running.world, FIRMS).await?;
+    let mut bench = Bench { running, audience, ledger: Ledger::default() };
+    let highest = match command.highest {
+        Some(highest) => highest.into(),
+        None => bench.highest().await?,
+    };
+    let rate = highest * f64::from(command.share) / 100.0;
+    println!("PostgreSQL {postgres}");
+    println!("{} % of {highest:.0} deliveries a second: {rate:.0}", command.share);
+    let minutes = bench.minutes(rate, command.minutes).await?;
+    let (lost, twice) = bench.rest().await?;
+    let drifts = drift::of(&minutes);
+    let report = Report::new(postgres, (highest, rate), minutes, (lost, twice), drifts);
+    report.print()?;
+    report.check()
+}
+
+struct Bench {
+    running: Running,
+    audience: Audience,
+    ledger: Ledger,
+}
+
+impl Bench {
+    /// Deliveries a second when reports come as fast as they are answered.
+    async fn highest(&mut self) -> anyhow::Result<f64> {
+        self.flat_out(WARM_UP).await?;
+        self.flat_out(FINDING).await
+    }
+
+    async fn flat_out(&mut self, time: Duration) -> anyhow::Result<f64> {
+        let began = Instant::now();
+        let reported = self.running.reporter().flat_out(&self.audience.firms, time).await?;
+        self.audience.arrived(reported.len()).await;
+        let took = began.elapsed();
+        self.running.at_rest(PATIENCE).await?;
+        self.ledger.expect(self.audience.due(&reported));
+        self.ledger.arrived(self.audience.receiver.take_arrivals());
+        ensure!(self.ledger.missing() == 0, "{} deliveries were lost", self.ledger.missing());
+        Ok(reported.len() as f64 / took.as_secs_f64())
+    }
+
+    /// The minutes that are counted, and the one before them. Each begins when it is due, also if the
+    /// one before it is late.
+    async fn minutes(&mut self, rate: f64, count: u32) -> anyhow::Result<Vec<Minute>> {
+        let (began, mut minutes) = (Instant::now(), Vec::new());
+        let mut before = self.sample().await?;
+        Minute::head();
+        for number in 0..=count {
+            let (minute, sample) = self.minute((number, rate), began, &before).await?;
+            minute.print();
+            before = sample;
+            minutes.push(minute);
+        }
+        Ok(minutes.split_off(1))
+    }
+
+    async fn minute(
+        &mut self,
+        (number, rate): (u32, f64),
+        began: Instant,
+        before: &Sample,
+    ) -> anyhow::Result<(Minute, Sample)> {
+        let (began, spent) = (began + MINUTE * number, self.running.spent()?);
+        let pace = Pace { per_second: rate, time: MINUTE };
+        let reporter = self.running.reporter();
+        let reporting = reporter.steadily_from(began, &self.audience.firms, pace);
+        let (reported, ()) = tokio::try_join!(reporting, self.read(began))?;
+        self.ledger.expect(self.audience.due(&reported));
+        let took = self.ledger.arrived(self.audience.receiver.take_arrivals());
+        let seconds = began.elapsed().as_secs_f64();
+        let cpu = self.running.spent()?.since(spent).each(took.len());
+        let sample = self.sample().await?;
+        let minute = Minute {
+            number,
+            per_second: took.len() as f64 / seconds.max(MINUTE.as_secs_f64()),
+            cpu,
+            resident_mib: self.running.memory()?.now_mib,
+            grown: sample.since(before).each(took.len()),
+            held: sample.held.clone(),
+            reported_late: late(&reported),
+            latency: Latency::of(took),
+        };
+        Ok((minute, sample))
+    }
+
+    /// Firms ask for their subscriptions, in turn.
+    async fn read(&self, began: Instant) -> anyhow::Result<()> {
+        let times = MINUTE.as_secs() / READ_EVERY.as_secs();
+        for (time, firm) in (0..times).zip(self.audience.firms.iter().cycle()) {
+            sleep_until((began + READ_EVERY * u32::try_from(time)?).into()).await;
+            let answer = try_call(self.running.public, ("GET", "/hooks"), &firm.key, "").await;
+            ensure!(answer.is_some_and(|(status, _)| status == 200), "a call was refused");
+        }
+        Ok(())
+    }
+
+    async fn sample(&self) -> anyhow::Result<Sample> {
+        Ok(Sample::look(self.running.world.pool()).await?)
+    }
+
+    /// Waits for what is left; what never came, and what came twice.
+    async fn rest(mut self) -> anyhow::Result<(usize, usize)> {
+        self.running.at_rest(PATIENCE).await?;
+        self.ledger.arrived(self.audience.receiver.take_arrivals());
+        self.running.stop().await?;
+        Ok((self.ledger.missing(), self.ledger.twice))
+    }
+}

@@ -1,0 +1,154 @@
+//! What it would take to distribute the tables by `firm_id` (docs/scaling.md): which tables say whose
+//! their rows are, and which keys have that in them. What does not fit is listed here, with what there
+//! is instead. A new table or key that does not fit fails until somebody has decided about it.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgPool;
+use tests::{TestDatabase, World};
+
+/// Tables without a firm's rows, and what is in them: each cell has its own.
+const OF_NO_FIRM: [(&str, &str); 9] = [
+    ("_sqlx_migrations", "the schema"),
+    ("checkpoints", "how far each follower of this log is"),
+    ("identity_check", "one word under this installation's key"),
+    ("identity_key", "this installation's key"),
+    ("rebuilds", "when each read model was made anew here"),
+    ("seals", "blocks of this log's positions"),
+    ("tokens", "of the product and of operators"),
+    ("wrapping_check", "one word under this installation's key"),
+    ("wrong_keys", "counters that addresses share; a wrong key is no firm's"),
+];
+
+/// Tables with a firm's rows that do not say whose, and how it would be known.
+const NAMELESS: [(&str, &str); 3] = [
+    ("key_calls", "by its key, which is read in the same statement"),
+    ("pauses", "operators hold a firm, a host or all: a few rows, copied to every node"),
+    ("replay_items", "by its replay, which is locked with them"),
+];
+
+/// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
+/// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
+const WITHOUT_FIRM: [(&str, &str); 17] = [
+    ("answers_pkey", "a delivery's id, made of its firm's"),
+    ("attempts_pkey", "a delivery's id, made of its firm's"),
+    ("bodies_pkey", "a random id"),
+    ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
+    ("hooks_pkey", "a random id"),
+    ("key_auth_pkey", "a random id"),
+    ("key_calls_pkey", "a random id, the key's"),
+    ("lanes_pkey", "a subscription's random id, or made of the firm's and a host"),
+    ("mails_pkey", "a random id"),
+    ("open_invites_pkey", "a random id"),
+    ("outbox_pkey", "made of the occurrence's id, which is made of the firm's"),
+    ("pauses_pkey", "a random id"),
+    ("replay_items_delivery_key", "the replay's random id"),
+    ("replay_items_pkey", "the replay's random id"),
+    ("replays_pkey", "a random id"),
+    ("step_headers_pkey", "a delivery's id, made of its firm's"),
+    ("waiting_facts_pkey", "an occurrence's id, made of the firm's"),
+];
+
+/// Keys that decide between firms: they hold within a cell, and would not fit a distributed table.
+const ACROSS_FIRMS: [(&str, &str); 4] = [
+    ("audit_log_position_key", "places in the one log"),
+    (
+        "events_pkey",
+        "a form's stream is named by the product: two firms cannot have one of the same id",
+    ),
+    ("events_position_key", "the one log's order, which all followers go by"),
+    ("key_auth_sha256_key", "who calls is looked up before it is known whose key it is"),
+];
+
+/// A table, and what it says about the firm.
+async fn tables(pool: &PgPool) -> BTreeMap<String, bool> {
+    sqlx::query_as(
+        "select t.relname::text, coalesce(a.attnotnull and a.atttypid = 'uuid'::regtype, false)
+           from pg_class t
+           left join pg_attribute a on a.attrelid = t.oid and a.attname = 'firm_id'
+          where t.relnamespace = 'public'::regnamespace and t.relkind = 'r'",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap()
+    .into_iter()
+    .collect()
+}
+
+/// Every unique index of a table, and whether the firm is in it.
+async fn keys(pool: &PgPool) -> Vec<(String, String, bool)> {
+    sqlx::query_as(
+        "select t.relname::text, i.relname::text,
+                exists (select from pg_attribute a
+                         where a.attrelid = t.oid and a.attname = 'firm_id'
+                           and a.attnum = any(x.indkey::smallint[]))
+           from pg_index x
+           join pg_class t on t.oid = x.indrelid
+           join pg_class i on i.oid = x.indexrelid
+          where t.relnamespace = 'public'::regnamespace and x.indisunique
+          order by 2",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
+async fn both_databases() -> [PgPool; 2] {
+    let world = World::on(TestDatabase::new().await).await;
+    let keyring = eventstore::connect(world.database.keyring.clone(), 1);
+    [world.pool().clone(), keyring]
+}
+
+fn listed(lists: &[&[(&str, &str)]]) -> Vec<String> {
+    let mut names: Vec<String> =
+        lists.concat().into_iter().map(|(name, _)| name.to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[tokio::test]
+async fn every_table_of_firms_rows_says_whose_they_are_or_is_listed() {
+    let mut without = Vec::new();
+    for pool in both_databases().await {
+        let tables = tables(&pool).await;
+        without.extend(tables.into_iter().filter(|(_, named)| !named).map(|(table, _)| table));
+    }
+    without.sort();
+    without.dedup();
+    assert_eq!(without, listed(&[&OF_NO_FIRM, &NAMELESS]));
+}
+
+#[tokio::test]
+async fn every_key_has_the_firm_in_it_or_is_listed() {
+    let mut without = Vec::new();
+    for pool in both_databases().await {
+        let keys = keys(&pool).await;
+        let of_firms = |table: &str| OF_NO_FIRM.iter().all(|(name, _)| *name != table);
+        without.extend(
+            keys.into_iter()
+                .filter(|(table, _, named)| of_firms(table) && !named)
+                .map(|(_, key, _)| key),
+        );
+    }
+    without.sort();
+    assert_eq!(without, listed(&[&WITHOUT_FIRM, &ACROSS_FIRMS]));
+}
+
+/// What PostgreSQL would have to check between nodes.
+#[tokio::test]
+async fn no_table_refers_to_another_and_no_key_is_made_of_an_expression() {
+    for pool in both_databases().await {
+        let between: Vec<String> = sqlx::query_scalar(
+            "select conname::text from pg_constraint where contype in ('f', 'x')
+              union all
+             select i.relname::text from pg_index x join pg_class i on i.oid = x.indexrelid
+              where i.relnamespace = 'public'::regnamespace and x.indisunique
+                and (x.indexprs is not null or x.indpred is not null)",
+        )
+        .fetch_all(&pool)
+        .await
+        .unwrap();
+        assert!(between.is_empty(), "{between:?}");
+    }
+}
