@@ -148,7 +148,7 @@ fn spawn_workers(
     if matches!(role, Role::All | Role::Deliverer) {
         let courier = &system.courier;
         let fan_out = FanOut::new(courier.clone(), system.fence.clone());
-        tasks.spawn(run_worker(fan_out, store.nudge().subscribe(), stop.clone()));
+        tasks.spawn(run_worker(fan_out, store.nudge().subscribe_to_occurrences(), stop.clone()));
         let purge = Purge::new(courier.clone());
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
         let erase = Erase::new(courier.clone(), system.fence.clone());

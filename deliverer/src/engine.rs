@@ -61,7 +61,7 @@ pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
     };
     let tasks = sender.tasks.clone();
     tokio::select! {
-        () = run(sender, nudge.subscribe(), stop) => {}
+        () = run(sender, nudge.subscribe_to_all_else(), stop) => {}
         _ = &mut recorder => {
             tracing::error!("the recorder ended: nothing more is sent");
             return;

@@ -31,7 +31,7 @@ pub use digest::{Digested, canonical, digest};
 pub use error::{AppendError, may_pass};
 pub use fence::Fence;
 pub use load::{StreamName, load, load_all, load_first, load_many};
-pub use nudge::{Nudge, announce, relay};
+pub use nudge::{News, Nudge, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
 pub use store::{Appending, Store, WithAppend};
 pub use upcast::Upcasters;

@@ -2,13 +2,16 @@
 //! processes on a connection of its own. Followers also look now and then: a lost nudge costs a
 //! moment, never an event.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::PgListener;
-use sqlx::{Executor, PgPool};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
 const CHANNEL: &str = "firmforms_log";
+const NOTIFY: &str = "notify firmforms_log";
 
 /// NOTIFYs are sent at most this often.
 const COALESCE: Duration = Duration::from_millis(10);
@@ -16,31 +19,48 @@ const COALESCE: Duration = Duration::from_millis(10);
 /// Wait before a lost connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
+/// What an append was of, as far as it matters who is woken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct News {
+    /// There were occurrences in it: fan-out has work.
+    pub occurrences: bool,
+    /// There was something else in it.
+    pub else_too: bool,
+}
+
 /// Tells everybody who waits that there is something new.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Nudge {
     /// Appends of this process: what other processes must be told.
     local: watch::Sender<u64>,
     /// All appends: what this process's followers wait for.
     any: watch::Sender<u64>,
-}
-
-impl Default for Nudge {
-    fn default() -> Self {
-        Self { local: watch::Sender::new(0), any: watch::Sender::new(0) }
-    }
+    occurrences: watch::Sender<u64>,
+    else_too: watch::Sender<u64>,
+    /// The server's process that tells for us: what it says is heard here too. 0 while there is none.
+    teller: Arc<AtomicU32>,
 }
 
 impl Nudge {
     /// Something was appended here.
-    pub fn signal(&self) {
-        self.local.send_modify(|count| *count += 1);
-        self.wake();
+    pub fn signal(&self, news: News) {
+        count(&self.local);
+        self.wake_for(news);
     }
 
-    /// Something may be new.
+    /// Something may be new, whatever it is.
     pub fn wake(&self) {
-        self.any.send_modify(|count| *count += 1);
+        self.wake_for(News { occurrences: true, else_too: true });
+    }
+
+    fn wake_for(&self, news: News) {
+        count(&self.any);
+        if news.occurrences {
+            count(&self.occurrences);
+        }
+        if news.else_too {
+            count(&self.else_too);
+        }
     }
 
     /// A receiver; get it before the look, so that nothing between look and wait is missed.
@@ -48,6 +68,22 @@ impl Nudge {
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.any.subscribe()
     }
+
+    /// The same for who has work only if there may be occurrences.
+    #[must_use]
+    pub fn subscribe_to_occurrences(&self) -> watch::Receiver<u64> {
+        self.occurrences.subscribe()
+    }
+
+    /// The same for who has none if there are only occurrences.
+    #[must_use]
+    pub fn subscribe_to_all_else(&self) -> watch::Receiver<u64> {
+        self.else_too.subscribe()
+    }
+}
+
+fn count(signal: &watch::Sender<u64>) {
+    signal.send_modify(|count| *count += 1);
 }
 
 /// Carries nudges between processes until dropped: sends ours, hears theirs.
@@ -59,17 +95,35 @@ pub async fn relay(pool: PgPool, nudge: Nudge) {
 
 /// Tells the other processes once; they look by themselves if it fails.
 pub async fn announce(pool: &PgPool) {
-    if let Err(error) = pool.execute("notify firmforms_log").await {
+    if let Err(error) = pool.execute(NOTIFY).await {
         tracing::debug!(%error, "could not tell the other processes");
     }
 }
 
 async fn tell(pool: &PgPool, nudge: &Nudge) {
     let mut local = nudge.local.subscribe();
+    loop {
+        if let Err(error) = tell_on(pool, nudge, &mut local).await {
+            tracing::debug!(%error, "could not tell the other processes");
+        }
+        nudge.teller.store(0, Ordering::Relaxed);
+        tokio::time::sleep(RECONNECT).await;
+    }
+}
+
+async fn tell_on(
+    pool: &PgPool,
+    nudge: &Nudge,
+    local: &mut watch::Receiver<u64>,
+) -> Result<(), sqlx::Error> {
+    let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
+    let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
+    nudge.teller.store(pid.cast_unsigned(), Ordering::Relaxed);
     while local.changed().await.is_ok() {
-        announce(pool).await;
+        connection.execute(NOTIFY).await?;
         tokio::time::sleep(COALESCE).await;
     }
+    Ok(())
 }
 
 async fn hear(pool: &PgPool, nudge: &Nudge) {
@@ -85,7 +139,31 @@ async fn listen(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen(CHANNEL).await?;
     loop {
-        listener.recv().await?;
-        nudge.wake();
+        let told_by = listener.recv().await?.process_id();
+        if told_by != nudge.teller.load(Ordering::Relaxed) {
+            nudge.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_occurrences_is_not_woken_by_anything_else() {
+        let nudge = Nudge::default();
+        let all =
+            || [nudge.subscribe(), nudge.subscribe_to_occurrences(), nudge.subscribe_to_all_else()];
+        let woken = |by: &dyn Fn()| {
+            let receivers = all();
+            by();
+            receivers.map(|receiver| receiver.has_changed().unwrap())
+        };
+        let occurrences = News { occurrences: true, else_too: false };
+        let rest = News { occurrences: false, else_too: true };
+        assert_eq!(woken(&|| nudge.signal(occurrences)), [true, true, false]);
+        assert_eq!(woken(&|| nudge.signal(rest)), [true, false, true]);
+        assert_eq!(woken(&|| nudge.wake()), [true; 3]);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cqrs_es::Aggregate;
+use domain::event::Event;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
@@ -10,7 +11,7 @@ use crate::append::{NewEvent, RecordedEvent, Taken, insert};
 use crate::command::{self, CommandError};
 use crate::crash;
 use crate::error::AppendError;
-use crate::nudge::Nudge;
+use crate::nudge::{News, Nudge};
 use crate::upcast::Upcasters;
 
 /// A table that changes in the transaction of the append.
@@ -86,7 +87,7 @@ impl Store {
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.pool.begin().await?;
-        Ok(Appending { store: self, transaction, appended: false })
+        Ok(Appending { store: self, transaction, news: None })
     }
 
     /// Appends in a transaction of its own: all of it or nothing.
@@ -122,7 +123,8 @@ impl Store {
 pub struct Appending<'a> {
     store: &'a Store,
     transaction: Transaction<'a, Postgres>,
-    appended: bool,
+    /// What of, once something was appended.
+    news: Option<News>,
 }
 
 impl Appending<'_> {
@@ -162,7 +164,12 @@ impl Appending<'_> {
             table.before(&mut self.transaction, &events).await?;
         }
         let recorded = insert(&mut self.transaction, events, taken).await?;
-        self.appended |= !recorded.is_empty();
+        for event in &recorded {
+            let news = self.news.get_or_insert_default();
+            let occurrence = matches!(event.event, Event::Occurrence(_));
+            news.occurrences |= occurrence;
+            news.else_too |= !occurrence;
+        }
         crash::point("inserted");
         for table in self.store.with_append.iter() {
             table.after(&mut self.transaction, &recorded).await?;
@@ -187,8 +194,8 @@ impl Appending<'_> {
         crash::point("committing");
         self.transaction.commit().await?;
         crash::point("committed");
-        if self.appended {
-            self.store.nudge.signal();
+        if let Some(news) = self.news {
+            self.store.nudge.signal(news);
         }
         Ok(())
     }

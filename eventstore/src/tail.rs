@@ -218,8 +218,8 @@ impl StoredEvent {
             event_type: &self.event_type,
             event_version: &self.event_version,
             firm_id: self.firm_id,
-            metadata: &*canonical(&self.metadata)?,
-            payload: &*canonical(&self.payload)?,
+            metadata: &canonical(&self.metadata)?,
+            payload: &canonical(&self.payload)?,
             recorded_at: to_timestamp(self.recorded_at),
             sequence: self.sequence,
         })
