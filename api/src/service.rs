@@ -15,16 +15,17 @@ use telemetry::trace;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
 
-use crate::public::WrongKeys;
+use crate::public::{Turnstiles, WrongKeys};
 
 /// The service behind both doors. Clones share everything.
 #[derive(Clone)]
 pub struct Service {
     /// The log, and the pool of the main database.
     pub store: Store,
-    /// Connections for who calls with a key: each sees the firm of the key that was presented on it,
-    /// and no other.
+    /// Connections for who calls with a key: each sees nobody's rows, or one firm's for which it reads.
     pub readers: PgPool,
+    /// Where callers show their keys.
+    pub turnstiles: Turnstiles,
     /// Connections for health alone: callers who wait for theirs do not make the service look dead
     /// (case E16).
     pub health: PgPool,
@@ -127,6 +128,7 @@ pub(crate) mod tests {
         };
         Service {
             readers: store.pool().clone(),
+            turnstiles: Turnstiles::default(),
             health: store.pool().clone(),
             store,
             keyring,

@@ -46,7 +46,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
 use crate::deliveries::Deliveries;
@@ -153,12 +153,9 @@ fn main() -> ExitCode {
 
 /// Telemetry, TLS and runtime as `serve` has them: they are part of what is measured.
 fn start(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .init();
     firmforms::wiring::install_tls()?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = firmforms::telemetry::as_served(CancellationToken::new())?;
+    runtime.spawn(figures);
+    runtime.block_on(command)
 }

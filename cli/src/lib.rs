@@ -22,7 +22,7 @@ mod replays;
 pub mod roles;
 pub mod serve;
 mod setup;
-mod telemetry;
+pub mod telemetry;
 mod verify;
 pub mod wiring;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use api::public::Turnstiles;
 use api::{Names, Sending, Service};
 use auditor::Notary;
 use chrono::TimeDelta;
@@ -116,6 +117,9 @@ const PLANNED: [(&str, &str); 4] = [
     ("enable_bitmapscan", "off"),
 ];
 
+/// How statements of callers who read are planned: as in a full database, since plans are kept.
+const LOOKED_UP: [(&str, &str); 1] = [("enable_seqscan", "off")];
+
 impl System {
     /// Connects, brings the databases to this version's schema, and puts everything together.
     ///
@@ -127,7 +131,7 @@ impl System {
         setup: Setup,
     ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone(), CALLERS);
-        let readers = connect_guarded(databases.main.clone(), READERS);
+        let readers = connect_guarded(databases.main.clone().options(LOOKED_UP), READERS);
         let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);
         let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
@@ -179,6 +183,7 @@ impl System {
         };
         let service = Service {
             readers: store.pool().clone(),
+            turnstiles: Turnstiles::default(),
             health: store.pool().clone(),
             store,
             keyring,

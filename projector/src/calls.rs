@@ -6,12 +6,26 @@
 //! A counter's row is locked by its update, so racing calls are counted one after the other. A call that
 //! finds the ring full without a lock is refused without one: it cannot have room again before its time.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// Who a caller is, and whether the call was within its rate.
+/// The SHA-256 of a key.
+pub type KeyHash = [u8; 32];
+
+/// Whether a call with a key that somebody has is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Admission {
+    /// Whether the key's firm is neither suspended nor closed.
+    pub firm_active: bool,
+    /// If the call was over the key's rate, the oldest call in the window.
+    pub full_since: Option<DateTime<Utc>>,
+}
+
+/// Who a caller is, and whether the call is let in.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct CallerRow {
     /// The key.
@@ -24,40 +38,47 @@ pub struct CallerRow {
     pub firm_id: Uuid,
     /// The firm's name.
     pub firm_name: String,
-    /// Whether the firm is neither suspended nor closed.
-    pub firm_active: bool,
     /// Whether the firm's plan includes Leads in full.
     pub leads_in_full: bool,
-    /// If the call was refused, the oldest call in the window.
-    pub full_since: Option<DateTime<Utc>>,
+    /// Whether the call is let in.
+    #[sqlx(flatten)]
+    pub admission: Admission,
 }
 
-/// The holder of the key with this SHA-256, unless it is revoked; counts the call. From here on the
-/// connection is for the holder's firm and sees no other's rows, until it is given back.
+/// A key of several that are asked about, by its number from 1, and what is said of it.
+#[derive(FromRow)]
+struct Turn {
+    turn: i64,
+    #[sqlx(flatten)]
+    caller: CallerRow,
+}
+
+/// The holders of these keys, unless revoked, and one call of each counted. No key is named twice. The
+/// connection goes on seeing nobody's rows.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If the database does not answer; then no call is counted.
 pub async fn authenticate(
     connection: &mut PgConnection,
-    sha256: &[u8; 32],
+    keys: &[KeyHash],
     now: DateTime<Utc>,
-) -> Result<Option<CallerRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select a.key_id, a.key_name, a.key_prefix, a.firm_id, a.firm_name, a.firm_active,
-                a.leads_in_full, a.full_since,
-                set_config('firmforms.firm', a.firm_id::text, false)
-           from authenticate_key($1, $2, $3, $4) a",
+) -> Result<Vec<Option<CallerRow>>, sqlx::Error> {
+    let turns: Vec<Turn> = sqlx::query_as(
+        "select turn, key_id, key_name, key_prefix, firm_id, firm_name, firm_active, leads_in_full,
+                full_since
+           from authenticate_keys($1, $2, $3, $4)",
     )
-    .bind(sha256.as_slice())
+    .bind(keys)
     .bind(now)
     .bind(CALLS_PER_KEY)
     .bind(f64::from(WINDOW_SECONDS))
-    .fetch_optional(connection)
-    .await
+    .fetch_all(connection)
+    .await?;
+    let mut turns: HashMap<_, _> = turns.into_iter().map(|of| (of.turn, of.caller)).collect();
+    Ok((1..).zip(keys).map(|(turn, _)| turns.remove(&turn)).collect())
 }
 
-/// From here on the connection is for this firm, as after [`authenticate`]: for a caller who was known
-/// by another connection.
+/// From here on the connection is for this firm and sees no other's rows, until it is given back.
 ///
 /// # Errors
 /// If the database does not answer.

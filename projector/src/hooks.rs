@@ -1,5 +1,6 @@
 //! Subscriptions, removed ones too: their life in the log is from one position to another.
 
+mod listed;
 mod lives;
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,9 +10,10 @@ use domain::event::Event;
 use domain::subscription::{RemovalReason, SubscriptionEvent};
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
-use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
+pub use listed::{HookRow, Listed, list_for_keys};
 pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned};
 
 /// The writer.
@@ -126,39 +128,6 @@ pub(crate) const fn reason_name(reason: RemovalReason) -> &'static str {
         RemovalReason::TargetGone => "target_gone",
         RemovalReason::FirmClosed => "firm_closed",
     }
-}
-
-/// A subscription as its key sees it.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct HookRow {
-    /// Its id.
-    pub hook_id: Uuid,
-    /// What it listens to.
-    pub trigger: String,
-    /// Where deliveries go, exactly as sent.
-    pub target_url: String,
-    /// Only this form's events, or every form's.
-    pub form_id: Option<Uuid>,
-    /// When it was made.
-    pub created_at: DateTime<Utc>,
-}
-
-/// The live subscriptions made with a key, newest first.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn list_for_key(
-    executor: impl PgExecutor<'_>,
-    key_id: Uuid,
-) -> Result<Vec<HookRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select hook_id, trigger, target_url, form_id, created_at from hooks
-          where key_id = $1 and removed_at is null
-          order by created_position desc",
-    )
-    .bind(key_id)
-    .fetch_all(executor)
-    .await
 }
 
 /// Whether a live subscription with this id was made with this key.

@@ -49,6 +49,7 @@ mod story;
 mod targets;
 mod telemetry;
 mod triggers;
+mod turnstile;
 mod vault;
 mod verify;
 mod workflow;

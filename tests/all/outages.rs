@@ -123,7 +123,7 @@ async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_lin
     }
 }
 
-/// E13 and E16: callers who wait for one table hold every connection of theirs.
+/// E13 and E16: callers who wait for one table, and those who wait behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
     let world = World::real_time(TestDatabase::new().await).await;
@@ -155,8 +155,8 @@ async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
     assert_eq!(call(served.public, me, &firm.key, "").await.0, 200);
 }
 
-/// Connections to the main database that a service has for callers with a key.
-const CALLERS: i64 = 12;
+/// Statements of a service under way at once that ask who calls.
+const CALLERS: i64 = 2;
 
 /// Waits until so many connections wait for a lock.
 async fn until_waiting(world: &World, count: i64) {

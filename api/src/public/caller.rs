@@ -1,18 +1,21 @@
 //! Who is calling.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use domain::context::{Actor, Context};
 use domain::rate::retry_after_seconds;
 use domain::time::Timestamp;
 use domain::trigger::Plan;
-use projector::calls::{self, CallerRow};
+use projector::calls::{self, Admission, CallerRow};
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
 use super::client::client;
 use super::credentials::{Presented, presented};
+use super::turnstile::{Question, Turnstile};
 use crate::Service;
 use crate::error::Error;
 
@@ -33,17 +36,52 @@ pub(crate) struct Caller {
     pub(crate) plan: Plan,
 }
 
-impl FromRequestParts<Service> for Caller {
+impl FromRequestParts<Arc<Service>> for Caller {
     type Rejection = Error;
 
-    /// No positive answer is kept: a revoked key is refused at once (Authentication 6).
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        Ok(Reading::from_request_parts(parts, service).await?.caller)
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
+        let row = shown(parts, service, &service.turnstiles.who_calls).await?;
+        Self::admit(row, service.clock.now())
     }
 }
 
-/// A caller, and the connection that knows who it is: it sees the rows of the caller's firm and no
-/// other's (case B16). For handlers that read and take no body: it is held until they are done.
+/// What a turnstile says of the key that a request shows. No positive answer is kept: a revoked key is
+/// refused at once (Authentication 6).
+pub(super) async fn shown<Q: Question>(
+    parts: &Parts,
+    service: &Service,
+    turnstile: &Turnstile<Q>,
+) -> Result<Q::Answer, Error> {
+    let wrong_keys = &service.wrong_keys;
+    let from = || (client(parts, &service.trusted_proxies), service.clock.now());
+    let key = match presented(&parts.headers) {
+        Presented::Key(key) => key,
+        Presented::Missing => return Err(Error::Unauthorized),
+        Presented::Unusable => {
+            let (address, now) = from();
+            return Err(wrong_keys.malformed(address, now));
+        }
+    };
+    if let Some(answer) = turnstile.pass(service, key.hash()).await? {
+        return Ok(answer);
+    }
+    let (address, now) = from();
+    Err(wrong_keys.unknown(service.store.pool(), address, now).await?)
+}
+
+/// Whether a call is let in. The key's own rate comes before the state of its firm (ruling 1).
+pub(super) fn admit(admission: Admission, now: Timestamp) -> Result<(), Error> {
+    if let Some(oldest) = admission.full_since {
+        return Err(Error::RateLimited(retry_after_seconds(oldest.into(), now)));
+    }
+    if !admission.firm_active {
+        return Err(Error::FirmInactive);
+    }
+    Ok(())
+}
+
+/// A caller, and a connection for it: it sees the rows of the caller's firm and no other's (case B16).
+/// For handlers that read and take no body: it is held until they are done.
 pub(crate) struct Reading {
     /// Who calls.
     pub(crate) caller: Caller,
@@ -51,25 +89,11 @@ pub(crate) struct Reading {
     pub(crate) connection: PoolConnection<Postgres>,
 }
 
-impl FromRequestParts<Service> for Reading {
+impl FromRequestParts<Arc<Service>> for Reading {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        let now = service.clock.now();
-        let address = client(parts, &service.trusted_proxies);
-        let key = match presented(&parts.headers) {
-            Presented::Key(key) => key,
-            Presented::Missing => return Err(Error::Unauthorized),
-            Presented::Unusable => return Err(service.wrong_keys.malformed(address, now)),
-        };
-        let mut connection = service.readers.acquire().await?;
-        match calls::authenticate(&mut connection, &key.hash(), now.get()).await? {
-            Some(row) => Ok(Self { caller: Caller::admit(row, now)?, connection }),
-            None => {
-                drop(connection);
-                Err(service.wrong_keys.unknown(service.store.pool(), address, now).await?)
-            }
-        }
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
+        Self::of(Caller::from_request_parts(parts, service).await?, service).await
     }
 }
 
@@ -84,9 +108,13 @@ impl Reading {
         let Self { caller, connection } = self;
         drop(connection);
         let other = other.await;
+        Ok((Self::of(caller, service).await?, other))
+    }
+
+    async fn of(caller: Caller, service: &Service) -> Result<Self, Error> {
         let mut connection = service.readers.acquire().await?;
         calls::is_for(&mut connection, caller.firm_id).await?;
-        Ok((Self { caller, connection }, other))
+        Ok(Self { caller, connection })
     }
 }
 
@@ -96,14 +124,8 @@ impl Caller {
         service.context(self.firm_id, Actor::Key(self.key_id))
     }
 
-    /// The key's own rate comes before the state of its firm (ruling 1).
     fn admit(row: CallerRow, now: Timestamp) -> Result<Self, Error> {
-        if let Some(oldest) = row.full_since {
-            return Err(Error::RateLimited(retry_after_seconds(oldest.into(), now)));
-        }
-        if !row.firm_active {
-            return Err(Error::FirmInactive);
-        }
+        admit(row.admission, now)?;
         Ok(Self {
             key_id: row.key_id,
             key_name: row.key_name,
@@ -119,6 +141,8 @@ impl Caller {
 pub(super) mod tests {
     use super::*;
 
+    const ADMITTED: Admission = Admission { firm_active: true, full_since: None };
+
     fn row() -> CallerRow {
         CallerRow {
             key_id: Uuid::from_u128(1),
@@ -126,9 +150,8 @@ pub(super) mod tests {
             key_prefix: "ffk_AAAAAAAA".into(),
             firm_id: Uuid::from_u128(2),
             firm_name: "Müller & Co".into(),
-            firm_active: true,
             leads_in_full: false,
-            full_since: None,
+            admission: ADMITTED,
         }
     }
 
@@ -142,14 +165,15 @@ pub(super) mod tests {
 
     #[test]
     fn b5_a_key_of_an_inactive_firm_calls_for_nobody() {
-        let inactive = CallerRow { firm_active: false, ..row() };
-        assert_eq!(Caller::admit(inactive, now()), Err(Error::FirmInactive));
+        let inactive = Admission { firm_active: false, ..ADMITTED };
+        assert_eq!(admit(inactive, now()), Err(Error::FirmInactive));
+        assert_eq!(admit(ADMITTED, now()), Ok(()));
     }
 
     #[test]
     fn the_rate_is_asked_before_the_firm() {
-        let both = CallerRow { firm_active: false, full_since: Some(now().get()), ..row() };
-        assert_eq!(Caller::admit(both, now()), Err(Error::RateLimited(60)));
+        let both = Admission { firm_active: false, full_since: Some(now().get()) };
+        assert_eq!(admit(both, now()), Err(Error::RateLimited(60)));
     }
 
     #[test]

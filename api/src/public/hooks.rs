@@ -1,15 +1,19 @@
 //! `GET /hooks`, `POST /hooks` and `DELETE /hooks/{id}`.
 
+use std::sync::Arc;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use domain::time::Timestamp;
-use projector::hooks::{self, HookRow};
+use projector::hooks::HookRow;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::Caller;
+use super::caller::{admit, shown};
 use super::path::PathId;
-use super::{Caller, Reading};
 use crate::Service;
 use crate::body::{Fields, Object};
 use crate::commands::hooks::{self as commands, NewHook};
@@ -31,16 +35,29 @@ pub(super) struct Done {
     ok: bool,
 }
 
+/// The subscriptions of a caller who is let in.
+pub(super) struct Listing(Vec<HookRow>);
+
+impl FromRequestParts<Arc<Service>> for Listing {
+    type Rejection = Error;
+
+    /// In the statement that says who calls.
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
+        let listed = shown(parts, service, &service.turnstiles.which_hooks).await?;
+        admit(listed.admission, service.clock.now())?;
+        Ok(Self(listed.hooks))
+    }
+}
+
 /// Lists the subscriptions made with this key.
-pub(super) async fn list(mut reading: Reading) -> Result<Json<Vec<Hook>>, Error> {
-    let rows = hooks::list_for_key(&mut *reading.connection, reading.caller.key_id).await?;
-    Ok(Json(rows.into_iter().map(Hook::from).collect()))
+pub(super) async fn list(Listing(hooks): Listing) -> Json<Vec<Hook>> {
+    Json(hooks.into_iter().map(Hook::from).collect())
 }
 
 /// Subscribes a URL to a trigger.
 pub(super) async fn create(
     caller: Caller,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     Object(body): Object,
 ) -> Result<(StatusCode, Json<Hook>), Error> {
     let row = commands::create(&service, &caller, parse(body)?).await?;
@@ -51,7 +68,7 @@ pub(super) async fn create(
 pub(super) async fn delete(
     caller: Caller,
     id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Done>, Error> {
     let hook_id = id.or(Error::NotFound)?;
     commands::delete(&service, &caller, hook_id).await?;

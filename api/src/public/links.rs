@@ -1,6 +1,7 @@
 //! `POST /forms/{id}/links`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -40,7 +41,7 @@ struct NewLink {
 pub(super) async fn create(
     caller: Caller,
     id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     OptionalObject(body): OptionalObject,
 ) -> Result<(StatusCode, Json<PrefilledLink>), Error> {
     let new = parse(body)?;

@@ -16,8 +16,11 @@ mod path;
 mod sample;
 mod send;
 mod triggers;
+mod turnstile;
 mod unsubscribe;
 mod wrong_keys;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post};
@@ -26,6 +29,7 @@ pub(crate) use caller::{Caller, Reading};
 pub use client::Peer;
 pub(crate) use hidden::LANG_MAX;
 pub(crate) use send::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
+pub use turnstile::Turnstiles;
 pub use wrong_keys::WrongKeys;
 
 use crate::Service;
@@ -43,12 +47,12 @@ pub fn router(service: Service) -> Router {
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(service);
+        .with_state(Arc::new(service));
     layers::around(door, "public")
 }
 
 /// The contract's routes that need a key; a test holds the description against them.
-pub(crate) fn contract() -> [(&'static str, MethodRouter<Service>); 9] {
+pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
     [
         ("/me", get(me::show)),
         ("/triggers", get(triggers::list)),

@@ -1,5 +1,6 @@
 //! `GET /triggers/{trigger}/sample` (ruling 14b).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -32,7 +33,7 @@ pub(super) async fn show(
     mut reading: Reading,
     trigger: PathText,
     RawQuery(query): RawQuery,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<[EventPayload; 1]>, Error> {
     let trigger = offered(&trigger, &reading.caller)?;
     let form = asked_form(&mut reading, &query.unwrap_or_default()).await?;

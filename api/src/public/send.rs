@@ -1,6 +1,7 @@
 //! `POST /forms/{id}/send`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -56,7 +57,7 @@ struct Asked {
 pub(super) async fn create(
     caller: Caller,
     id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     Object(body): Object,
 ) -> Result<(StatusCode, Json<FormInvite>), Error> {
     let asked = parse(body)?;

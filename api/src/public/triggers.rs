@@ -1,5 +1,7 @@
 //! `GET /triggers`: what the firm can subscribe to.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use domain::trigger::{Plan, Trigger};
@@ -18,7 +20,7 @@ pub(super) struct Offer {
 }
 
 /// Lists what the firm's plan offers (ruling 14).
-pub(super) async fn list(caller: Caller, State(service): State<Service>) -> Json<Vec<Offer>> {
+pub(super) async fn list(caller: Caller, State(service): State<Arc<Service>>) -> Json<Vec<Offer>> {
     Json(offers(caller.plan, &service.base_url))
 }
 

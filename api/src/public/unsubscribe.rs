@@ -2,6 +2,8 @@
 //! says whose it is, and only we can make one. Looking changes nothing, since mail scanners look;
 //! the button acts, and so do mail programs that post to the link (RFC 8058).
 
+use std::sync::Arc;
+
 use axum::extract::{RawQuery, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use axum::http::{HeaderName, StatusCode};
@@ -31,7 +33,7 @@ const HEADERS: [(HeaderName, &str); 3] = [
 pub(super) async fn show(
     link: PathText,
     RawQuery(query): RawQuery,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Response, Error> {
     let words = words(query.as_deref());
     let Some(firm) = firm(&service, &link).await? else {
@@ -44,7 +46,7 @@ pub(super) async fn show(
 pub(super) async fn act(
     link: PathText,
     RawQuery(query): RawQuery,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Response, Error> {
     let words = words(query.as_deref());
     let Some(firm) = firm(&service, &link).await? else {

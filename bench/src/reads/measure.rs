@@ -30,11 +30,19 @@ pub(super) struct Bench<'a> {
     pub(super) processes: Processes,
 }
 
+/// What is called, by whom, and how many items each of them is answered, if it is a list.
+pub(super) struct Asked<'a> {
+    pub(super) path: &'a str,
+    pub(super) keys: &'a [String],
+    pub(super) items: Option<usize>,
+}
+
 /// A kind of call.
 pub(super) struct Endpoint {
     name: String,
     path: String,
     keys: Vec<String>,
+    items: Option<usize>,
     service: SocketAddr,
     /// That the service has been asked for since the rings were filled.
     called: usize,
@@ -48,20 +56,22 @@ enum Pace {
 }
 
 impl Endpoint {
-    pub(super) fn new(path: &str, keys: Vec<String>, service: SocketAddr) -> Self {
-        let (name, path) = (format!("GET {path}"), format!("/api/v1{path}"));
-        Self { name, path, keys, service, called: 0 }
+    pub(super) fn new(asked: &Asked<'_>, service: SocketAddr) -> Self {
+        let Asked { path, items, .. } = *asked;
+        let many = items.map(|items| format!(", {items}")).unwrap_or_default();
+        let (name, path) = (format!("GET {path}{many}"), format!("/api/v1{path}"));
+        Self { name, path, keys: asked.keys.to_vec(), items, service, called: 0 }
     }
 
     /// What the service answers to one call; refused unless it has so many items.
-    pub(super) async fn body(&self, door: &Router, items: Option<usize>) -> anyhow::Result<Bytes> {
+    pub(super) async fn body(&self, door: &Router) -> anyhow::Result<Bytes> {
         let key = self.keys.last().context("a key")?;
         let request = Request::get(&self.path).header("x-api-key", key).body(Body::empty())?;
         let answer = door.clone().oneshot(request).await?;
         ensure!(answer.status() == StatusCode::OK, "{}: {}", self.name, answer.status());
         let body = to_bytes(answer.into_body(), usize::MAX).await?;
         let found = serde_json::from_slice::<Value>(&body)?.as_array().map(Vec::len);
-        ensure!(found == items, "{} lists {found:?}, not {items:?}", self.name);
+        ensure!(found == self.items, "{}: {found:?} are listed", self.name);
         Ok(body)
     }
 }

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::Child;
-use crate::reads::measure::{Bench, Endpoint};
+use crate::reads::measure::{Asked, Bench, Endpoint};
 use crate::reads::population::{Population, populate};
 use crate::reads::report::{Figure, Report};
 use crate::service::{cluster, described, end, postmaster, start};
@@ -101,13 +101,18 @@ impl Reads {
     ) -> anyhow::Result<Vec<Figure>> {
         let service = doors::open(door.clone(), tasks, stop).await?;
         let mut figures = Vec::new();
+        let few = Some(population::FEW_HOOKS);
         for (path, keys, items) in [
             ("/me", &population.keys, None),
-            ("/hooks", &population.with_hooks, Some(population::HOOKS)),
             ("/forms", &population.keys, Some(population::FORMS)),
+            ("/hooks", &population.with_hooks, Some(population::HOOKS)),
+            ("/hooks", &population.with_few_hooks, few),
         ] {
-            let mut endpoint = Endpoint::new(path, keys.clone(), service);
-            let body = endpoint.body(&door, items).await?;
+            if items == few {
+                population::spread(bench.pool).await?;
+            }
+            let mut endpoint = Endpoint::new(&Asked { path, keys, items }, service);
+            let body = endpoint.body(&door).await?;
             let bare = doors::open(doors::bare(body), tasks, stop).await?;
             figures.push(bench.figure(&mut endpoint, bare).await?);
         }

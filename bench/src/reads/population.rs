@@ -24,6 +24,12 @@ use crate::taking_in::take_in;
 /// Subscriptions of a key, and so of its firm.
 pub(super) const HOOKS: usize = 100;
 
+/// Subscriptions of a key, once a firm's are spread over some of its keys.
+pub(super) const FEW_HOOKS: usize = 10;
+
+/// Keys of a firm that have so few.
+const KEYS_WITH_FEW: usize = HOOKS / FEW_HOOKS;
+
 /// Forms of a firm.
 pub(super) const FORMS: usize = LISTED as usize;
 
@@ -43,6 +49,28 @@ pub(super) struct Population {
     pub(super) keys: Vec<String>,
     /// Each firm's first key: the one that has subscriptions.
     pub(super) with_hooks: Vec<String>,
+    /// Those of each firm's keys that have subscriptions once they are spread.
+    pub(super) with_few_hooks: Vec<String>,
+}
+
+/// Spreads each firm's subscriptions, which are its first key's, over the first few of its keys.
+pub(super) async fn spread(pool: &PgPool) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "update hooks h set key_id = k.key_id
+           from (select hook_id, firm_id,
+                        row_number() over (partition by firm_id order by created_position) as place
+                   from hooks) as p
+           join (select key_id, firm_id,
+                        row_number() over (partition by firm_id order by name) as number
+                   from key_auth) k
+             on k.firm_id = p.firm_id and k.number = (p.place - 1) % $1 + 1
+          where h.hook_id = p.hook_id",
+    )
+    .bind(KEYS_WITH_FEW as i64)
+    .execute(pool)
+    .await?;
+    pool.execute("vacuum (analyze) hooks").await?;
+    Ok(())
 }
 
 /// Makes so many firms.
@@ -70,7 +98,12 @@ pub(super) async fn populate(
         .into_iter()
         .chain(copied.into_iter().map(|holder| holder.key.as_str().to_owned()))
         .collect();
-    Ok(Population { with_hooks: keys.iter().step_by(KEYS).cloned().collect(), keys })
+    let firms = || keys.chunks(KEYS);
+    Ok(Population {
+        with_hooks: firms().map(|of_firm| of_firm[0].clone()).collect(),
+        with_few_hooks: firms().flat_map(|of_firm| &of_firm[..KEYS_WITH_FEW]).cloned().collect(),
+        keys,
+    })
 }
 
 /// Gives the first firm everything by the service itself; answers its keys.

@@ -78,7 +78,7 @@ impl Row {
     fn print(&self, call: &str, pace: &str) {
         let ms = |us: u64| us as f64 / 1e3;
         println!(
-            "{call:<11} {:<8} {pace:<7} {:>7} {:>7.0} {:>7.2} {:>7.2} {:>7.2} {:>8.1} {:>10.1} \
+            "{call:<15} {:<8} {pace:<7} {:>7} {:>7.0} {:>7.2} {:>7.2} {:>7.2} {:>8.1} {:>10.1} \
              {:>7.1} {:>7}",
             self.name,
             self.calls,
@@ -101,7 +101,7 @@ impl Figure {
         self.ceiling_at_rate.print("", "steady");
         self.service_at_rate.print("", "steady");
         println!(
-            "            {:.1}% of the ceiling; peak {:.0} MiB; {} called, {} counted, {} refused",
+            "                {:.1}% of the ceiling; peak {:.0} MiB; {} called, {} counted, {} refused",
             self.ratio_to_ceiling * 100.0,
             self.peak_mib,
             self.called,
@@ -146,9 +146,9 @@ impl Report {
             "{} firms; {} connections; {} s each; steady is {} calls a second",
             self.firms, self.connections, self.seconds, self.rate
         );
-        println!("{:>44} {:>16} {:>29}", "", "latency ms", "CPU us each");
+        println!("{:>48} {:>16} {:>29}", "", "latency ms", "CPU us each");
         println!(
-            "{:<28} {:>7} {:>7} {:>7} {:>7} {:>7} {:>8} {:>10} {:>7} {:>7}",
+            "{:<32} {:>7} {:>7} {:>7} {:>7} {:>7} {:>8} {:>10} {:>7} {:>7}",
             "", "calls", "per s", "p50", "p99", "max", "service", "PostgreSQL", "caller", "bytes"
         );
         self.figures.iter().for_each(Figure::print);

@@ -73,12 +73,13 @@ pub(super) const MAIN: &[Grant] = &[
 pub(super) const SERVICE: &[(&str, &str)] = &[("tokens", "insert, update")];
 
 /// Our functions. One that runs with its owner's rights is for doors alone, which ask who a key is.
-pub(super) const FUNCTIONS: [&str; 5] = [
+pub(super) const FUNCTIONS: [&str; 6] = [
     "audit_refuse_change()",
-    "authenticate_key(bytea, timestamp with time zone, integer, double precision)",
+    "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
     "events_draw_xid()",
     "events_refuse_change()",
     "has_left_window(timestamp with time zone, timestamp with time zone, double precision)",
+    "hooks_of_key(uuid, uuid)",
 ];
 
 /// Of the keyring. Whoever comes first writes down what the keys are checked by.

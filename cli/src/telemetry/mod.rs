@@ -7,12 +7,25 @@ mod gather;
 mod logs;
 mod traces;
 
+use std::sync::Arc;
+
 use args::OtlpEndpoint;
 pub(crate) use figures::Figures;
 pub(crate) use logs::last_line;
+use tokio_util::sync::CancellationToken;
 pub(crate) use traces::Traces;
 
 use crate::args::{Arguments, Command};
+
+/// Starts the log and the figures as `serve` has them when it is told nothing about them, and keeps the
+/// figures until `stop`: for what measures a service in its own process.
+///
+/// # Errors
+/// If the process has figures already.
+pub fn as_served(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+    logs::start(false, "info", None);
+    Ok(Arc::new(Figures::begin()?).keep(stop))
+}
 
 /// Starts the log, and the traces of a service that is told where they go.
 pub(crate) fn start(arguments: &Arguments) -> anyhow::Result<Option<Traces>> {

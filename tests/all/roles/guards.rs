@@ -2,7 +2,10 @@
 
 use domain::api_key::ApiKey;
 use eventstore::connect_guarded;
+use projector::calls::{self, KeyHash};
+use projector::hooks::{self, Listed};
 use sqlx::{Executor, PgConnection};
+use tests::{Firm, World};
 use uuid::Uuid;
 
 use super::{DENIED, Scene, refused};
@@ -89,23 +92,55 @@ async fn b16_a_connection_that_is_used_again_never_sees_the_firm_before() {
     world.subscribe(&two, "https://hooks.example.com/").await;
     for group in ["api", "service"] {
         let pool = connect_guarded(scene.as_login(group).main, 1);
-        let now = world.clock.now().get();
         for (firm, hooks) in [(&one, 2), (&two, 1), (&one, 2)] {
             let mut connection = pool.acquire().await.unwrap();
-            assert_eq!(
-                seen(&mut connection, "hooks").await,
-                0,
-                "before anybody has said who it is"
-            );
-            let key = ApiKey::parse(&firm.key).unwrap();
-            let caller =
-                projector::calls::authenticate(&mut connection, &key.hash(), now).await.unwrap();
-            assert_eq!(caller.unwrap().firm_id, firm.id);
+            let before = seen(&mut connection, "hooks").await;
+            assert_eq!(before, 0, "before anybody has said for whom it is");
+            calls::is_for(&mut connection, firm.id).await.unwrap();
             assert_eq!(seen(&mut connection, "hooks").await, hooks);
             assert_eq!(seen(&mut connection, "firms").await, 1);
         }
-        let mut connection = pool.acquire().await.unwrap();
-        let nobody = projector::calls::authenticate(&mut connection, &[0; 32], now).await.unwrap();
-        assert_eq!((nobody, seen(&mut connection, "hooks").await), (None, 0));
     }
+}
+
+/// Each list is read with the guard of its own firm, and the connection is for nobody again at once.
+#[tokio::test]
+async fn b16_a_statement_for_keys_of_several_firms_leaves_a_connection_that_sees_nobody() {
+    let scene = Scene::new().await;
+    let world = &scene.world;
+    let (one, two) = (world.firm().await, world.firm().await);
+    let (first, second) = (hook(world, &one).await, hook(world, &one).await);
+    let other = hook(world, &two).await;
+    let now = world.clock.now().get();
+    for group in ["api", "service"] {
+        let mut connection =
+            connect_guarded(scene.as_login(group).main, 1).acquire().await.unwrap();
+        let keys = [hash(&two), [0; 32], hash(&one)];
+        let listed = hooks::list_for_keys(&mut connection, &keys, now).await.unwrap();
+        let ids = |of: Listed| of.hooks.iter().map(|hook| hook.hook_id).collect::<Vec<_>>();
+        let listed: Vec<_> = listed.into_iter().map(|of| of.map(ids)).collect();
+        assert_eq!(listed, [Some(vec![other]), None, Some(vec![second, first])], "{group}");
+        assert_eq!(seen(&mut connection, "hooks").await, 0, "{group}");
+        let callers = calls::authenticate(&mut connection, &keys, now).await.unwrap();
+        let firms: Vec<_> = callers.into_iter().map(|of| of.map(|row| row.firm_id)).collect();
+        assert_eq!(firms, [Some(two.id), None, Some(one.id)], "{group}");
+        assert_eq!(seen(&mut connection, "hooks").await, 0, "{group}");
+        for (firm, hooks) in [(&one, 2), (&two, 0)] {
+            let asked: i64 = sqlx::query_scalar("select count(*) from hooks_of_key($1, $2)")
+                .bind(one.key_id)
+                .bind(firm.id)
+                .fetch_one(&mut *connection)
+                .await
+                .unwrap();
+            assert_eq!(asked, hooks, "{group}: a key with another firm's guard has nothing");
+        }
+    }
+}
+
+async fn hook(world: &World, firm: &Firm) -> Uuid {
+    world.subscribe(firm, "https://hooks.example.com/").await
+}
+
+fn hash(firm: &Firm) -> KeyHash {
+    ApiKey::parse(&firm.key).unwrap().hash()
 }

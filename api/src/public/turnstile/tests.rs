@@ -1,0 +1,64 @@
+//! Who goes with whom.
+
+use super::*;
+
+type Hears = oneshot::Receiver<Told<u8>>;
+
+/// Callers with these keys, who have come so long ago.
+fn come(keys: &[u8], ago: Duration) -> (VecDeque<Caller<u8>>, Vec<Hears>) {
+    let since = Instant::now() - ago;
+    let caller = |key: &u8| {
+        let (told, hears) = oneshot::channel();
+        (Caller { key: [*key; 32], since, told }, hears)
+    };
+    keys.iter().map(caller).unzip()
+}
+
+fn keys<'a>(callers: impl IntoIterator<Item = &'a Caller<u8>>) -> Vec<u8> {
+    callers.into_iter().map(|caller| caller.key[0]).collect()
+}
+
+#[test]
+fn b12_one_call_of_a_key_goes_and_the_others_wait_behind_nobody_new() {
+    let (mut waiting, _hears) = come(&[7, 7, 3, 7, 3, 5], Duration::ZERO);
+    let mut went = || {
+        let batch = take(&mut waiting);
+        (batch.map(|batch| keys(batch.values())), keys(&waiting))
+    };
+    assert_eq!(went(), (Some(vec![3, 5, 7]), vec![7, 7, 3]));
+    assert_eq!(went(), (Some(vec![3, 7]), vec![7]));
+    assert_eq!(went(), (Some(vec![7]), vec![]));
+    assert_eq!(went(), (None, vec![]));
+}
+
+#[test]
+fn e16_a_statement_has_32_callers_at_most() {
+    let (mut waiting, _hears) = come(&(0..40).collect::<Vec<_>>(), Duration::ZERO);
+    assert_eq!(take(&mut waiting).unwrap().len(), 32);
+    assert_eq!(keys(&waiting), (32..40).collect::<Vec<_>>());
+}
+
+#[test]
+fn e16_who_has_waited_for_more_than_3_s_is_told_and_not_asked_about() {
+    let (mut waiting, hears) = come(&[1, 1, 2], Duration::from_millis(3_001));
+    let (new, mut hear) = come(&[1], Duration::ZERO);
+    waiting.extend(new);
+    assert_eq!(keys(take(&mut waiting).unwrap().values()), [1]);
+    for mut old in hears {
+        assert!(matches!(old.try_recv(), Ok(Err(Error::Unavailable(_)))));
+    }
+    assert!(hear[0].try_recv().is_err(), "nobody has asked about it yet");
+}
+
+#[test]
+fn a_failure_is_everybodys_and_an_answer_is_its_own_callers() {
+    let (mut waiting, mut hears) = come(&[2, 1], Duration::ZERO);
+    tell(take(&mut waiting).unwrap(), Ok(vec![Some(10), None]));
+    assert_eq!(hears.remove(0).try_recv(), Ok(Ok(None)));
+    assert_eq!(hears.remove(0).try_recv(), Ok(Ok(Some(10))));
+    let (mut waiting, hears) = come(&[2, 1], Duration::ZERO);
+    tell(take(&mut waiting).unwrap(), Err(Error::Unavailable(String::new())));
+    for mut each in hears {
+        assert_eq!(each.try_recv(), Ok(Err(Error::Unavailable(String::new()))));
+    }
+}

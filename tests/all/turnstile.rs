@@ -1,0 +1,225 @@
+//! Callers who come at the same time and are asked about together: each is told its own, and counted.
+
+use std::sync::Arc;
+
+use api::commands::keys;
+use domain::api_key::ApiKey;
+use domain::context::Actor;
+use serde_json::{Value, json};
+use sqlx::{Executor, Postgres, Transaction};
+use tests::{Answer, DatabaseProxy, Fault, Firm, TestDatabase, World, activity, later};
+use tokio::task::{JoinHandle, yield_now};
+use uuid::Uuid;
+
+/// Statements under way at once.
+const ATTENDANTS: i64 = 2;
+
+/// A world whose callers can be made to wait for each other.
+struct Scene {
+    world: Arc<World>,
+    firm: Firm,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let world = Arc::new(World::new().await);
+        let firm = world.firm().await;
+        Self { world, firm }
+    }
+
+    async fn keys(&self, count: usize) -> Vec<ApiKey> {
+        let mut made = Vec::with_capacity(count);
+        for number in 0..count {
+            let (firm, name) = (&self.firm, format!("Key {number}"));
+            let key = keys::create(self.world.service(), firm.id, firm.owner, &name).await.unwrap();
+            made.push(key.key);
+        }
+        made
+    }
+
+    /// Keeps both attendants waiting, each with the call of one of these keys.
+    async fn hold(&self, keys: &[ApiKey]) -> (Transaction<'static, Postgres>, Vec<Call>) {
+        let mut held = self.world.pool().begin().await.unwrap();
+        held.execute("lock table key_calls in exclusive mode").await.unwrap();
+        let mut calls = Vec::new();
+        for (waiting, key) in (1..).zip(keys) {
+            calls.push(self.call(key.as_str(), "/me"));
+            self.until_waiting(waiting).await;
+        }
+        (held, calls)
+    }
+
+    /// A call in a task of its own.
+    fn call(&self, key: &str, path: &'static str) -> Call {
+        let (world, key) = (Arc::clone(&self.world), key.to_owned());
+        tokio::spawn(async move { world.call(&key, "GET", path, Value::Null).await })
+    }
+
+    async fn until_waiting(&self, count: i64) {
+        let waiting = async || -> i64 {
+            sqlx::query_scalar(
+                "select count(*) from pg_stat_activity
+                  where datname = current_database() and wait_event_type = 'Lock'",
+            )
+            .fetch_one(self.world.pool())
+            .await
+            .unwrap()
+        };
+        while waiting().await != count {}
+    }
+
+    /// How many transactions have written the rings as they are.
+    async fn statements(&self) -> i64 {
+        sqlx::query_scalar("select count(distinct xmin::text) from key_calls")
+            .fetch_one(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    async fn counted(&self) -> i64 {
+        sqlx::query_scalar("select count(*) from key_calls, unnest(calls)")
+            .fetch_one(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    /// Breaks off what waits for a lock.
+    async fn break_off(&self) {
+        sqlx::query(
+            "select pg_terminate_backend(pid) from pg_stat_activity
+              where datname = current_database() and wait_event_type = 'Lock'",
+        )
+        .execute(self.world.pool())
+        .await
+        .unwrap();
+    }
+}
+
+type Call = JoinHandle<Answer>;
+
+/// Lets every call that was made come to its turnstile: nothing else is left to do in this runtime.
+async fn come() {
+    for _ in 0..1_000 {
+        yield_now().await;
+    }
+}
+
+async fn statuses(calls: impl IntoIterator<Item = Call>) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for call in calls {
+        statuses.push(call.await.unwrap().status.as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn b12_calls_that_wait_together_are_one_statement_and_each_is_told_its_own() {
+    let scene = Scene::new().await;
+    let (world, keys) = (&scene.world, scene.keys(23).await);
+    let [at_its_limit, revoked, ..] = &keys[..] else { unreachable!() };
+    for _ in 0..120 {
+        assert_eq!(world.call(at_its_limit.as_str(), "GET", "/me", Value::Null).await.status, 200);
+    }
+    let service = world.service();
+    let id: Uuid = sqlx::query_scalar("select key_id from key_auth where sha256 = $1")
+        .bind(revoked.hash())
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    keys::revoke(service, scene.firm.id, id, Actor::System).await.unwrap();
+    let suspended = world.firm().await;
+    let told = later(activity(suspended.id, "firm.suspended", json!({})), 1);
+    assert_eq!(world.report(&[told]).await.status, 202);
+
+    let (held, first) = scene.hold(&keys[2..4]).await;
+    let wrong = format!("ffk_{}A", "0".repeat(42));
+    let others = [at_its_limit.as_str(), revoked.as_str(), &suspended.key, &wrong];
+    let others = others.map(|key| scene.call(key, "/me"));
+    let good: Vec<_> = keys[4..].iter().map(|key| scene.call(key.as_str(), "/me")).collect();
+    come().await;
+    held.rollback().await.unwrap();
+    assert_eq!(statuses(first).await, [200; 2]);
+    assert_eq!(statuses(others).await, [429, 401, 403, 401]);
+    for (call, key) in good.into_iter().zip(&keys[4..]) {
+        let answer = call.await.unwrap();
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["key"]["prefix"]),
+            (200, &json!(key.prefix()))
+        );
+    }
+    // The one that is at its limit is written by the last of its own calls.
+    assert_eq!(scene.statements().await, 1 + ATTENDANTS + 1);
+}
+
+#[tokio::test]
+async fn b11_of_the_calls_of_one_key_that_wait_together_as_many_pass_as_have_room() {
+    let scene = Scene::new().await;
+    let keys = scene.keys(2).await;
+    for _ in 0..115 {
+        assert_eq!(scene.world.get(&scene.firm, "/me").await.status, 200);
+    }
+    let (held, first) = scene.hold(&keys).await;
+    let path = |n| if n % 2 == 0 { "/me" } else { "/hooks" };
+    let calls: Vec<_> = (0..20).map(|n| scene.call(&scene.firm.key, path(n))).collect();
+    come().await;
+    held.rollback().await.unwrap();
+    assert_eq!(statuses(first).await, [200; 2]);
+    let mut statuses = statuses(calls).await;
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 5], vec![429; 15]].concat());
+    assert_eq!(scene.counted().await, 120 + 2);
+}
+
+/// Each of those who were asked about is told that there was no answer; nobody is counted, and whoever
+/// comes next goes through.
+#[tokio::test]
+async fn e12_a_statement_that_breaks_off_is_an_error_for_each_of_its_callers() {
+    let scene = Scene::new().await;
+    let keys = scene.keys(10).await;
+    let (held, first) = scene.hold(&keys[..2]).await;
+    let others: Vec<_> = keys[2..].iter().map(|key| scene.call(key.as_str(), "/me")).collect();
+    come().await;
+    scene.break_off().await;
+    assert_eq!(statuses(first).await, [503; 2]);
+    scene.until_waiting(1).await;
+    scene.break_off().await;
+    assert_eq!(statuses(others).await, [503; 8]);
+    held.rollback().await.unwrap();
+    assert_eq!(scene.counted().await, 0);
+    let again = keys.iter().map(|key| scene.call(key.as_str(), "/me")).collect::<Vec<_>>();
+    assert_eq!(statuses(again).await, [200; 10]);
+    assert_eq!(scene.counted().await, 10);
+}
+
+#[tokio::test]
+async fn a23_a_caller_who_hangs_up_takes_nobody_along() {
+    let scene = Scene::new().await;
+    let keys = scene.keys(5).await;
+    let (held, first) = scene.hold(&keys[..2]).await;
+    first[0].abort();
+    let [one, gone, other] = [2, 3, 4].map(|key: usize| scene.call(keys[key].as_str(), "/me"));
+    come().await;
+    gone.abort();
+    come().await;
+    held.rollback().await.unwrap();
+    assert_eq!(statuses([one, other]).await, [200; 2]);
+    assert_eq!(scene.counted().await, 5, "whoever hung up is counted");
+    let again = keys.iter().map(|key| scene.call(key.as_str(), "/me")).collect::<Vec<_>>();
+    assert_eq!(statuses(again).await, [200; 5]);
+}
+
+/// A call ends long before its caller would give up, and the next ones are asked about by another
+/// connection.
+#[tokio::test]
+async fn e22_callers_of_a_database_that_went_silent_are_told_and_it_is_asked_again() {
+    let TestDatabase { main, keyring } = TestDatabase::new().await;
+    let proxy = DatabaseProxy::before(&main).await;
+    let main = proxy.url(&main).parse().unwrap();
+    let world = World::on(TestDatabase { main, keyring }).await;
+    let firm = world.firm().await;
+    assert_eq!(world.get(&firm, "/hooks").await.status, 200);
+    proxy.set(Fault::BlackHole);
+    assert_eq!(world.get(&firm, "/hooks").await.code(), (503, "unavailable"));
+    proxy.set(Fault::None);
+    assert_eq!(world.get(&firm, "/hooks").await.status, 200);
+}
