@@ -291,6 +291,7 @@ impl From<IntakeError> for Error {
             IntakeError::NotABatch(why) => Self::invalid(why),
             IntakeError::BadEvent(bad) => Self::BadEvent(bad),
             IntakeError::Append(error) => error.into(),
+            IntakeError::Away(why) => Self::Unavailable(why),
             IntakeError::Vault(why) => Self::Internal(why),
         }
     }

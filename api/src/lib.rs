@@ -10,10 +10,11 @@ pub mod openapi;
 pub mod public;
 
 mod body;
+mod desk;
 mod error;
 mod opening;
 mod service;
 
 pub use error::Error;
 pub use opening::Opening;
-pub use service::{Names, Sending, Service};
+pub use service::{Desks, Names, Sending, Service};

@@ -1,6 +1,7 @@
 //! What every handler works with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use domain::address::AllowedTargets;
@@ -15,6 +16,8 @@ use telemetry::trace;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
 
+use crate::commands::tokens::{self, TokenDesk};
+use crate::intake::{self, IntakeDesk};
 use crate::public::{Turnstiles, WrongKeys};
 
 /// The service behind both doors. Clones share everything.
@@ -48,10 +51,40 @@ pub struct Service {
     pub partial_after: TimeDelta,
     /// The wrong keys this server saw.
     pub wrong_keys: Arc<WrongKeys>,
+    /// Where callers who come at the same time are served together.
+    pub desks: Desks,
     /// Where the public API is reached, ending in `/api/v1`.
     pub base_url: Arc<str>,
     /// Whether anything leaves this process.
     pub sending: Sending,
+}
+
+/// Where callers who come at the same time are served together. Clones share them.
+#[derive(Clone)]
+pub struct Desks {
+    pub(crate) intake: Arc<IntakeDesk>,
+    pub(crate) tokens: Arc<TokenDesk>,
+}
+
+impl Desks {
+    /// Those where calls that are taken in together hold up the next as long as they take, up to so
+    /// long: for tests, which decide who goes with whom.
+    #[must_use]
+    pub fn patient(last: Duration) -> Self {
+        Self { intake: intake::desk(Some(last)), tokens: tokens::desk() }
+    }
+
+    /// How many calls wait to be taken in together.
+    #[must_use]
+    pub fn calls_waiting(&self) -> usize {
+        self.intake.waiting()
+    }
+}
+
+impl Default for Desks {
+    fn default() -> Self {
+        Self { intake: intake::desk(None), tokens: tokens::desk() }
+    }
 }
 
 /// Whether deliveries, replays and mails leave a process.
@@ -88,8 +121,6 @@ impl Service {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::time::Duration;
-
     use mailer::Mailer;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use vault::{Identity, SystemEntropy, WrappingKey};
@@ -140,6 +171,7 @@ pub(crate) mod tests {
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
+            desks: Desks::default(),
             base_url: "https://forms.example/api/v1".into(),
             sending: Sending::On,
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::Sending;
+use api::{Desks, Sending};
 use deliverer::purge::Retention;
 use deliverer::{Settings, TimeScale};
 use domain::address::AllowedTargets;
@@ -48,6 +48,7 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
         patience: Patience::default(),
         notary: Some(place.notary()),
         sending: if serve.paused { Sending::Held } else { Sending::On },
+        desks: Desks::default(),
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use api::public::Turnstiles;
-use api::{Names, Sending, Service};
+use api::{Desks, Names, Sending, Service};
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
@@ -81,6 +81,8 @@ pub struct Setup {
     pub notary: Option<Notary>,
     /// Whether anything leaves this process.
     pub sending: Sending,
+    /// Where callers who come at the same time are served together.
+    pub desks: Desks,
 }
 
 impl Setup {
@@ -101,11 +103,12 @@ impl Setup {
             patience: Patience::default(),
             notary: None,
             sending: Sending::On,
+            desks: Desks::default(),
         })
     }
 }
 
-/// How workers' statements are planned: once, and by an index. Planning anew took a ninth of
+/// How statements are planned: once, and by an index. Planning anew took a ninth of
 /// PostgreSQL's time, and no statement is better for it: figures of when queues were empty speak for
 /// reading them whole, and rows that are gone are left out by who comes next only where they are looked
 /// up one by one. A table without an index then costs more than anything in the planner's eyes, and
@@ -130,7 +133,7 @@ impl System {
         wrapping: WrappingKey,
         setup: Setup,
     ) -> anyhow::Result<Self> {
-        let pool = connect(databases.main.clone(), CALLERS);
+        let pool = connect(databases.main.clone().options(PLANNED), CALLERS);
         let readers = connect_guarded(databases.main.clone().options(LOOKED_UP), READERS);
         let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);
@@ -195,6 +198,7 @@ impl System {
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(HOUR))?,
             wrong_keys: Arc::default(),
+            desks: setup.desks,
             base_url: setup.base_url.into(),
             sending: setup.sending,
         };

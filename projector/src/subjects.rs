@@ -5,7 +5,7 @@
 //! Whoever reports of a subject locks its row first: of two that meet, the later sees what the
 //! earlier left.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use domain::fact::Fact;
 use sqlx::types::Json;
@@ -30,52 +30,64 @@ pub struct SubjectRow {
     pub erased: bool,
 }
 
-/// Locks subjects, in order; those nobody heard of are made.
+/// What a report says of where its subject belongs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Belongs {
+    /// The response of a report or call.
+    pub response_id: Option<Uuid>,
+    /// The form of a response.
+    pub form_id: Option<Uuid>,
+}
+
+/// A subject that is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Locked {
+    /// What the table says of it.
+    #[sqlx(flatten)]
+    pub row: SubjectRow,
+    /// Whether nobody had heard of it: then the table says what is reported, and nothing waited for it.
+    pub is_new: bool,
+}
+
+/// Locks subjects and the responses they belong to, in one order; those nobody heard of are made, as
+/// they are reported: most are never changed again.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn lock(
     connection: &mut PgConnection,
-    subjects: &BTreeSet<SubjectId>,
-) -> Result<Vec<SubjectRow>, sqlx::Error> {
-    if subjects.is_empty() {
+    reported: &BTreeMap<SubjectId, Belongs>,
+) -> Result<Vec<Locked>, sqlx::Error> {
+    if reported.is_empty() {
         return Ok(Vec::new());
     }
-    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = reported.keys().copied().unzip();
+    // What an insert replaces, it locks before: only then `xmax` is set in the row it leaves.
     sqlx::query_as(
-        "insert into subjects as s (firm_id, subject_id)
-         select * from unnest($1::uuid[], $2::uuid[])
+        "with reported as (
+             select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[])
+                    as t(firm_id, subject_id, response_id, form_id)
+         ), related as (
+             select firm_id, subject_id, response_id, form_id from reported
+              union all
+             select distinct s.firm_id, s.response_id, null::uuid, null::uuid
+               from reported r
+               join subjects s on s.firm_id = r.firm_id and s.subject_id = r.subject_id
+              where s.response_id is not null
+                and (s.firm_id, s.response_id) not in (select firm_id, subject_id from reported)
+         )
+         insert into subjects as s (firm_id, subject_id, response_id, form_id)
+         select firm_id, subject_id, response_id, form_id from related
+          order by firm_id, subject_id
              on conflict (firm_id, subject_id) do update set erased = s.erased
-         returning firm_id, subject_id, response_id, form_id, erased",
+         returning firm_id, subject_id, response_id, form_id, erased, xmax = 0 as is_new",
     )
     .bind(firm_ids)
     .bind(subject_ids)
+    .bind(reported.values().map(|belongs| belongs.response_id).collect::<Vec<_>>())
+    .bind(reported.values().map(|belongs| belongs.form_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
-}
-
-/// The responses that these subjects belong to, as far as it is known.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn responses_of(
-    connection: &mut PgConnection,
-    subjects: &BTreeSet<SubjectId>,
-) -> Result<BTreeSet<SubjectId>, sqlx::Error> {
-    if subjects.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
-    let rows: Vec<SubjectId> = sqlx::query_as(
-        "select firm_id, response_id from subjects
-          where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))
-            and response_id is not null",
-    )
-    .bind(firm_ids)
-    .bind(subject_ids)
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().collect())
 }
 
 /// The reports and calls of these responses.

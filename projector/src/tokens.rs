@@ -81,16 +81,30 @@ pub async fn revoke(pool: &PgPool, token_id: Uuid, at: DateTime<Utc>) -> Result<
     Ok(revoked.rows_affected() == 1)
 }
 
-/// The id and role of the active token with this SHA-256.
+/// An active token, for whoever presents its text.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct ActiveToken {
+    /// Its id.
+    pub token_id: Uuid,
+    /// `product`, `operator` or `auditor`.
+    pub role: String,
+    /// SHA-256 of its text.
+    pub sha256: Vec<u8>,
+}
+
+/// The active tokens with these SHA-256.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn authenticate(
     pool: &PgPool,
-    sha256: &[u8; 32],
-) -> Result<Option<(Uuid, String)>, sqlx::Error> {
-    sqlx::query_as("select token_id, role from tokens where sha256 = $1 and revoked_at is null")
-        .bind(sha256.as_slice())
-        .fetch_optional(pool)
-        .await
+    sha256: &[[u8; 32]],
+) -> Result<Vec<ActiveToken>, sqlx::Error> {
+    sqlx::query_as(
+        "select token_id, role, sha256 from tokens
+          where sha256 = any($1) and revoked_at is null",
+    )
+    .bind(sha256)
+    .fetch_all(pool)
+    .await
 }

@@ -48,6 +48,7 @@ mod servers;
 mod story;
 mod targets;
 mod telemetry;
+mod together;
 mod triggers;
 mod turnstile;
 mod vault;

@@ -3,18 +3,23 @@
 //! Like keys, a token's text is shown once and only its SHA-256 is kept. Tokens belong to no firm,
 //! so they have no events.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::context::Actor;
 use domain::time::Timestamp;
-use projector::tokens::{self, NewToken, TokenRow};
+use projector::tokens::{self, ActiveToken, NewToken, TokenRow};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use sqlx::PgPool;
 use uuid::Uuid;
 
+use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -66,6 +71,12 @@ pub struct Holder {
 }
 
 impl Holder {
+    fn of(token: &ActiveToken) -> Result<Self, Error> {
+        let role = token.role.parse();
+        let role = role.map_err(|error: NotARole| Error::Internal(error.to_string()))?;
+        Ok(Self { token_id: token.token_id, role })
+    }
+
     /// Who this is in the log.
     #[must_use]
     pub const fn actor(self) -> Actor {
@@ -117,6 +128,18 @@ pub async fn revoke(service: &Service, token_id: Uuid) -> Result<(), Error> {
     }
 }
 
+/// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
+/// before a call is refused.
+const TURNS: Turns = Turns { at_once: 2, most: 100, last: Duration::from_millis(250) };
+
+/// Where tokens that are presented at the same time are looked up together.
+pub(crate) type TokenDesk = Desk<[u8; 32], Result<Option<Holder>, Error>>;
+
+/// A new one.
+pub(crate) fn desk() -> Arc<TokenDesk> {
+    Desk::new(TURNS)
+}
+
 /// The holder of this token, unless it is unknown or revoked. What does not have the form of a
 /// token is not looked up.
 ///
@@ -126,12 +149,31 @@ pub async fn authenticate(service: &Service, token: &str) -> Result<Option<Holde
     if !is_token(token) {
         return Ok(None);
     }
-    let Some((token_id, role)) = tokens::authenticate(service.store.pool(), &hash(token)).await?
-    else {
-        return Ok(None);
+    let pool = service.store.pool().clone();
+    let look_up: Serve<_, _> = Arc::new(move |presented| {
+        let pool = pool.clone();
+        Box::pin(async move { holders(&pool, presented).await })
+    });
+    let asked = service.desks.tokens.ask(hash(token), look_up).await;
+    asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))
+}
+
+/// The holder of each of these.
+async fn holders(pool: &PgPool, presented: Vec<[u8; 32]>) -> Vec<Result<Option<Holder>, Error>> {
+    let distinct: Vec<[u8; 32]> =
+        presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let active = match tokens::authenticate(pool, &distinct).await {
+        Ok(active) => active,
+        Err(error) => {
+            let error = Error::from(error);
+            return presented.iter().map(|_| Err(error.clone())).collect();
+        }
     };
-    let role = role.parse().map_err(|error: NotARole| Error::Internal(error.to_string()))?;
-    Ok(Some(Holder { token_id, role }))
+    let holder = |sha256: &[u8; 32]| {
+        let found = active.iter().find(|token| token.sha256 == sha256);
+        found.map(Holder::of).transpose()
+    };
+    presented.iter().map(holder).collect()
 }
 
 fn is_token(text: &str) -> bool {

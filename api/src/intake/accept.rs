@@ -1,36 +1,36 @@
-//! Taking a batch in: one transaction, begun again when another came first.
+//! Who takes in what a call reports: the call by itself, or one for several that come at the same time.
 
-use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use domain::activity::BATCH_MAX_EVENTS;
-use domain::context::{Actor, Context};
-use domain::event::Event;
-use eventstore::{AppendError, Appending, NewEvent, load_many, retry_conflicts};
-use projector::partials::{self, Partial};
-use projector::subjects::{self, SubjectId};
-use projector::{firms, reports};
+use domain::context::Actor;
+use eventstore::{AppendError, AsConflict, retry_conflicts};
 use serde::Serialize;
-use sqlx::PgConnection;
 use telemetry::figures::INTAKE;
 use uuid::Uuid;
-use vault::bookings::{self, Booking};
-use vault::reports::{self as vault_reports, Report};
-use vault::responses::{self as vault_responses, Response};
-use vault::{DataKeys, Subject, erasure, people, secrets};
 
-use super::batch::{
-    Changing, Named, erased_people, firms_of_leads, hot_leads, report_ids, reported_of, streams,
-    subjects_of,
-};
+use super::calls::{Batch, Call};
 use super::cloudevents::CloudEvent;
-use super::consequences::with_consequences;
 use super::error::IntakeError;
-use super::facts::Placed;
-use super::known::Known;
-use super::locks::{condemned, leads_last, lock, lock_subjects, there};
-use super::plan::{Plan, plan};
-use super::reported::Reported;
+use super::take_in::take_in;
+use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::service::Service;
+
+/// Two transactions at a time: one is decided while another waits for its commit. Calls that are taken in
+/// together have no more events and bytes, by the limits on each of them, than one call may have: 1,000
+/// and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
+const TURNS: Turns = Turns { at_once: 2, most: 100, last: Duration::from_millis(250) };
+
+/// The most events of a call that is taken in with others.
+const SMALL_EVENTS: usize = 10;
+
+/// The most bytes of a call that is taken in with others.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// How often calls go on together without one that was refused. Then each is tried by itself: many bad
+/// calls do not hold up the good ones for long.
+const WITHOUT_BAD_ONES: usize = 4;
 
 /// What became of a batch: together, as many as were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -50,249 +50,145 @@ impl Accepted {
     }
 }
 
-/// Takes in a batch: all of it or nothing.
+/// Takes in what a call reports, in a transaction of its own: all of it or nothing.
 ///
 /// # Errors
 /// [`IntakeError`] says why nothing was taken in.
 pub async fn accept(
     service: &Service,
-    batch: Vec<CloudEvent>,
+    events: Vec<CloudEvent>,
     actor: Actor,
 ) -> Result<Accepted, IntakeError> {
-    if batch.len() > BATCH_MAX_EVENTS {
+    let call = call(service, events, actor)?;
+    alone(service, call).await
+}
+
+/// Takes in what a call of so many bytes reports: a small one together with others that come at the
+/// same time. All of the call or nothing, whatever becomes of them.
+///
+/// # Errors
+/// [`IntakeError`] says why nothing was taken in.
+pub(crate) async fn accept_with_others(
+    service: &Service,
+    (events, bytes): (Vec<CloudEvent>, usize),
+    actor: Actor,
+) -> Result<Accepted, IntakeError> {
+    let call = call(service, events, actor)?;
+    let is_small = (1..=SMALL_EVENTS).contains(&call.events.len()) && bytes <= SMALL_BYTES;
+    if !is_small {
+        return alone(service, call).await;
+    }
+    let service_of_all = service.clone();
+    let serve: Serve<_, _> = Arc::new(move |calls| {
+        let service = service_of_all.clone();
+        Box::pin(async move { together(&service, calls).await })
+    });
+    match service.desks.intake.ask(Arc::clone(&call), serve).await {
+        Ok(Answer::Taken(accepted)) => Ok(accepted),
+        Ok(Answer::Failed(error)) => Err(error),
+        // Whether it was taken in is not known then; taken in again, it is known.
+        Ok(Answer::ByItself) | Err(NoAnswer) => again(service, call).await,
+    }
+}
+
+/// Where small calls are taken in together.
+pub(crate) type IntakeDesk = Desk<Arc<Call>, Answer>;
+
+/// A new one; if turns are to last that long.
+pub(crate) fn desk(last: Option<Duration>) -> Arc<IntakeDesk> {
+    Desk::new(Turns { last: last.unwrap_or(TURNS.last), ..TURNS })
+}
+
+/// What a call is told that was to be taken in together with others.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It was.
+    Taken(Accepted),
+    /// It cannot be.
+    Failed(IntakeError),
+    /// It was not, and it is not known whose fault that is: it must be tried by itself.
+    ByItself,
+}
+
+fn call(
+    service: &Service,
+    events: Vec<CloudEvent>,
+    actor: Actor,
+) -> Result<Arc<Call>, IntakeError> {
+    if events.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    let subjects = subjects_of(&batch);
-    let keys = keys(service, &subjects).await?;
-    let context = service.context(Uuid::nil(), actor);
-    let seed = context.correlation_id;
-    let intake = Intake { service, batch, keys, context };
-    let accepted = retry_conflicts(seed, || intake.attempt()).await;
-    let forgotten = forget_erased(service, &subjects).await;
-    accepted.and_then(|accepted| forgotten.map(|()| accepted))
+    Ok(Arc::new(Call { events, context: service.context(Uuid::nil(), actor) }))
 }
 
-/// The keyring is a database of its own: a key without data does no harm, data without one would.
-async fn keys(service: &Service, subjects: &[Subject]) -> Result<DataKeys, IntakeError> {
-    if subjects.is_empty() {
-        return Ok(DataKeys::new());
+/// Begun again when another came first.
+async fn alone(service: &Service, call: Arc<Call>) -> Result<Accepted, IntakeError> {
+    if call.events.is_empty() {
+        return Ok(Accepted { accepted: 0, duplicates: 0 });
     }
-    Ok(service.keyring.make(subjects, &*service.entropy).await?)
+    let seed = call.context.correlation_id;
+    let batch = Batch::of(vec![call]);
+    retry_conflicts(seed, || only(service, &batch)).await
 }
 
-/// Whatever became of the batch, an erased response has no key: the one just made for it goes. An
-/// erasure that comes after this look drops it itself.
-async fn forget_erased(service: &Service, subjects: &[Subject]) -> Result<(), IntakeError> {
-    if subjects.is_empty() {
-        return Ok(());
-    }
-    let responses: Vec<_> = subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-    let mut connection = service.store.pool().acquire().await?;
-    let erased = subjects::erased(&mut connection, &responses).await?;
-    drop(connection);
-    if erased.is_empty() {
-        return Ok(());
-    }
-    let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
-    let erased: Vec<Subject> = erased.into_iter().map(subject).collect();
-    Ok(service.keyring.forget(&erased).await?)
-}
-
-struct Intake<'a> {
-    service: &'a Service,
-    batch: Vec<CloudEvent>,
-    keys: DataKeys,
-    /// Of no firm: each event gets its own.
-    context: Context,
-}
-
-impl Intake<'_> {
-    async fn attempt(&self) -> Result<Accepted, IntakeError> {
-        let mut appending = self.service.store.begin().await?;
-        let (mut plan, known) = self.plan(appending.connection()).await?;
-        let condemned = condemned(appending.connection(), &plan).await?;
-        let mut events = with_consequences(&mut plan, &condemned, &self.context);
-        let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
-        // Before the append, as the timer does it: then the order of the log is that of the commits.
-        partials::drop_of(appending.connection(), &plan.submitted()).await?;
-        events.extend(leads_last(std::mem::take(&mut placed.events)));
-        let recorded = append(&mut appending, events).await?;
-        drop_parts(appending.connection(), &known.parts_of_erased()).await?;
-        let now_waiting = subjects::wait(appending.connection(), &placed.waiting).await?;
-        self.keep_of_firms(appending.connection(), &plan).await?;
-        let duplicates = plan.duplicates
-            + placed.duplicates(&recorded, &now_waiting)
-            + self.keep(appending.connection(), plan, &recorded).await?;
-        appending.commit().await?;
-        Ok(Accepted { accepted: self.batch.len() - duplicates, duplicates })
-    }
-
-    /// Locks before it loads: then nothing of these firms and subjects can change before the commit.
-    async fn plan(&self, connection: &mut PgConnection) -> Result<(Plan, Known), IntakeError> {
-        let at = self.context.recorded_at.get();
-        let fresh = reports::remember(connection, &report_ids(&self.batch), at).await?;
-        lock(connection, Changing::by(&self.batch)).await?;
-        let known = self.known(connection).await?;
-        let identity = &self.service.inviter.identity;
-        Ok(plan(&self.batch, fresh, known, (identity, &self.context))?)
-    }
-
-    /// Only streams that are decided about are loaded; the rest is asked of the tables.
-    async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
-        let identity = &self.service.inviter.identity;
-        let streams = streams(&self.batch, identity);
-        let upcasters = self.service.store.upcasters();
-        let events = if streams.is_empty() {
-            Vec::new()
-        } else {
-            load_many(connection, &upcasters, &streams).await?
-        };
-        let there = there(connection, Named::by(&self.batch)).await?;
-        let leads = firms::plans(connection, &firms_of_leads(&self.batch)).await?;
-        let silent = subjects::silent(connection, &hot_leads(&self.batch, identity)).await?;
-        let erased = erased_people(&self.batch, identity);
-        let named = people::naming(connection, &erased).await?;
-        let mut reported_of = reported_of(&self.batch);
-        reported_of.extend(named.iter().map(|one| (one.firm_id, one.response_id)));
-        let subjects = lock_subjects(connection, &reported_of).await?;
-        // A response that named one of them in between is erased too.
-        if people::naming(connection, &erased).await? != named {
-            return Err(AppendError::Conflict.into());
+/// The same, after a first try with others. Whoever they are come again at other times.
+async fn again(service: &Service, call: Arc<Call>) -> Result<Accepted, IntakeError> {
+    let seed = call.context.correlation_id;
+    let batch = Batch::of(vec![call]);
+    let mut first = Some(AppendError::Conflict);
+    let attempt = || {
+        let first = first.take();
+        async {
+            match first {
+                Some(conflict) => Err(conflict.into()),
+                None => only(service, &batch).await,
+            }
         }
-        Ok(Known::of(events, there, subjects).with(leads, silent, named))
-    }
+    };
+    retry_conflicts(seed, attempt).await
+}
 
-    /// Writes down what became known of subjects, and finds out what that settles.
-    async fn place(
-        &self,
-        connection: &mut PgConnection,
-        plan: &mut Plan,
-        known: &Known,
-    ) -> Result<Placed, IntakeError> {
-        let (rows, responses) = known.learned();
-        subjects::know(connection, &rows).await?;
-        let waited = subjects::take_waiting(connection, &responses).await?;
-        Ok(std::mem::take(&mut plan.facts).place(known, &waited, &self.context))
-    }
+async fn only(service: &Service, batch: &Batch) -> Result<Accepted, IntakeError> {
+    let taken = take_in(service, batch).await?;
+    taken.into_iter().next().ok_or(AppendError::Conflict.into())
+}
 
-    async fn keep_of_firms(
-        &self,
-        connection: &mut PgConnection,
-        plan: &Plan,
-    ) -> Result<(), IntakeError> {
-        let (wrapping, entropy) = (self.service.keyring.wrapping(), &*self.service.entropy);
-        let at = self.context.recorded_at.get();
-        secrets::make(connection, wrapping, &plan.opened, at, entropy).await?;
-        secrets::put_contacts(connection, wrapping, &plan.contacts, entropy).await?;
-        Ok(())
-    }
-
-    /// Puts what was reported into the vault; answers how many reports turned out to be duplicates.
-    async fn keep(
-        &self,
-        connection: &mut PgConnection,
-        plan: Plan,
-        recorded: &HashSet<Uuid>,
-    ) -> Result<usize, IntakeError> {
-        let entropy = &*self.service.entropy;
-        let (reports, counts): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
-        let news = vault_reports::put(connection, &self.keys, &reports, entropy).await?;
-        let old_reports = old(reports.iter().map(Report::id).zip(counts), &news);
-        let (bookings, counts): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
-        let news = bookings::put(connection, &self.keys, &bookings, entropy).await?;
-        let old_bookings = old(bookings.iter().map(Booking::id).zip(counts), &news);
-        people::put(connection, &plan.named).await?;
-        vault_reports::approve(connection, &plan.approved).await?;
-        bookings::move_to(connection, &plan.moves).await?;
-        bookings::cancel(connection, &plan.cancelled).await?;
-        let responses = self.keep_responses(connection, plan.responses, recorded).await?;
-        Ok(responses + old_reports + old_bookings)
-    }
-
-    /// A submission that the log knew already is not put again.
-    async fn keep_responses(
-        &self,
-        connection: &mut PgConnection,
-        reported: BTreeMap<Subject, Reported>,
-        recorded: &HashSet<Uuid>,
-    ) -> Result<usize, IntakeError> {
-        let all: usize = reported.values().map(|reported| reported.reports).sum();
-        let (put, reports): (Vec<_>, Vec<_>) = reported
-            .into_values()
-            .filter(|reported| reported.submission.is_none_or(|event| recorded.contains(&event)))
-            .map(|reported| (reported.response, reported.reports))
-            .unzip();
-        if put.is_empty() {
-            return Ok(all);
+/// Takes calls in together; without those that are refused, a few times.
+async fn together(service: &Service, calls: Vec<Arc<Call>>) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = calls.iter().map(|_| Answer::ByItself).collect();
+    let mut going: Vec<usize> = (0..calls.len()).collect();
+    for _ in 0..=WITHOUT_BAD_ONES {
+        let batch = Batch::of(going.iter().map(|call| Arc::clone(&calls[*call])).collect());
+        match take_in(service, &batch).await {
+            Ok(taken) => {
+                for (call, accepted) in going.into_iter().zip(taken) {
+                    answers[call] = Answer::Taken(accepted);
+                }
+                return answers;
+            }
+            Err(IntakeError::BadEvent(bad)) if going.len() > 1 => {
+                going.remove(batch.call_of(bad.index));
+            }
+            Err(error) => {
+                answer_all(&mut answers, &going, error);
+                return answers;
+            }
         }
-        let entropy = &*self.service.entropy;
-        let news = vault_responses::put(connection, &self.keys, &put, entropy).await?;
-        let news: HashSet<Subject> = news.into_iter().collect();
-        let is_news = |response: &&Response| news.contains(&response.subject());
-        self.begin_hour(connection, put.iter().filter(is_news)).await?;
-        let accepted: usize = put
-            .iter()
-            .zip(reports)
-            .filter(|(response, _)| is_news(response))
-            .map(|(_, reports)| reports)
-            .sum();
-        Ok(all - accepted)
     }
-
-    /// Whoever answered something has an hour to go on, by database time (contract, section
-    /// Triggers).
-    async fn begin_hour<'b>(
-        &self,
-        connection: &mut PgConnection,
-        news: impl Iterator<Item = &'b Response>,
-    ) -> Result<(), IntakeError> {
-        let due_at = self.context.recorded_at.get() + self.service.partial_after;
-        let (begun, empty): (Vec<_>, Vec<_>) = news
-            .filter(|response| response.submitted_at.is_none())
-            .partition(|response| !response.document.answers.is_empty());
-        let empty: Vec<_> = empty.iter().map(|r| (r.firm_id, r.response_id)).collect();
-        partials::drop_of(connection, &empty).await?;
-        let begun: Vec<Partial> = begun
-            .into_iter()
-            .map(|response| Partial {
-                firm_id: response.firm_id,
-                response_id: response.response_id,
-                form_id: response.form_id,
-                due_at,
-            })
-            .collect();
-        Ok(partials::set(connection, &begun).await?)
-    }
+    answers
 }
 
-/// What came of parts of an erased response before it was known that they are: the eraser could not
-/// tell.
-async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Result<(), sqlx::Error> {
-    if parts.is_empty() {
-        return Ok(());
+/// One call has its own error, unless deciding again may help. Of several, each is tried by itself; but
+/// not when no database was met: then each would wait for one again.
+fn answer_all(answers: &mut [Answer], going: &[usize], error: IntakeError) {
+    if let [call] = going {
+        if !error.is_conflict() {
+            answers[*call] = Answer::Failed(error);
+        }
+    } else if error.is_everybodys() {
+        let why = error.to_string();
+        for call in going {
+            answers[*call] = Answer::Failed(IntakeError::Away(why.clone()));
+        }
     }
-    subjects::drop_waiting(connection, parts).await?;
-    erasure::erase_parts(connection, parts).await
-}
-
-/// How many reports led to parts of responses that were no news to the vault.
-fn old(parts: impl Iterator<Item = (SubjectId, usize)>, news: &[SubjectId]) -> usize {
-    let news: HashSet<&SubjectId> = news.iter().collect();
-    parts.filter(|(id, _)| !news.contains(id)).map(|(_, count)| count).sum()
-}
-
-/// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have
-/// been recorded before: any other place that is taken means that another came first.
-async fn append(
-    appending: &mut Appending<'_>,
-    events: Vec<NewEvent>,
-) -> Result<HashSet<Uuid>, AppendError> {
-    let required: HashSet<Uuid> = events
-        .iter()
-        .filter(|new| !matches!(new.event, Event::Occurrence(_)))
-        .map(NewEvent::id)
-        .collect();
-    let recorded = appending.append_new(events).await?;
-    let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
-    if required.is_subset(&recorded) { Ok(recorded) } else { Err(AppendError::Conflict) }
 }

@@ -1,7 +1,7 @@
 //! What of a batch must be known before it is decided: whose data it holds, which reports it may
 //! repeat, which rows it changes, which streams it decides about and what it only names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cqrs_es::Aggregate;
 use domain::activity::Activity;
@@ -11,10 +11,11 @@ use domain::person::Person;
 use domain::trigger::{Plan, Trigger};
 use eventstore::StreamName;
 use projector::reports::ReportId;
-use projector::subjects::SubjectId;
+use projector::subjects::{Belongs, SubjectId};
 use uuid::Uuid;
 use vault::{Identity, Subject};
 
+use super::calls::Batch;
 use super::cloudevents::CloudEvent;
 use super::facts::fact_of;
 
@@ -27,9 +28,9 @@ pub(super) struct Changing {
 
 impl Changing {
     /// A member is in its firm's stream: the firm changes too.
-    pub(super) fn by(batch: &[CloudEvent]) -> Self {
+    pub(super) fn by(batch: &Batch) -> Self {
         let mut changing = Self::default();
-        for event in batch {
+        for event in batch.events() {
             match &event.activity {
                 Activity::Firm { .. } => {
                     changing.firms.insert(event.firm_id);
@@ -47,9 +48,9 @@ impl Changing {
 
 /// The streams whose next events a batch decides: those of what it reports the state of. A response
 /// needs none, so that it costs the same however long its firm's stream is.
-pub(super) fn streams(batch: &[CloudEvent], identity: &Identity) -> Vec<StreamName> {
+pub(super) fn streams(batch: &Batch, identity: &Identity) -> Vec<StreamName> {
     let streams: BTreeSet<_> = batch
-        .iter()
+        .events()
         .filter_map(|event| match &event.activity {
             Activity::Firm { .. } | Activity::Member { .. } => Some(stream::<Firm>(event.firm_id)),
             Activity::Form { form_id, .. } => Some(stream::<Form>(*form_id)),
@@ -74,9 +75,9 @@ pub(super) struct Named {
 }
 
 impl Named {
-    pub(super) fn by(batch: &[CloudEvent]) -> Self {
+    pub(super) fn by(batch: &Batch) -> Self {
         let mut named = Self::default();
-        for event in batch {
+        for event in batch.events() {
             match &event.activity {
                 Activity::Firm { .. } | Activity::Member { .. } => {}
                 Activity::ResponseSaved(report) | Activity::ResponseSubmitted(report) => {
@@ -97,9 +98,9 @@ fn stream<A: Aggregate>(id: Uuid) -> StreamName {
 }
 
 /// Whose data the batch holds.
-pub(super) fn subjects_of(batch: &[CloudEvent]) -> Vec<Subject> {
+pub(super) fn subjects_of(batch: &Batch) -> Vec<Subject> {
     batch
-        .iter()
+        .events()
         .filter_map(|event| match &event.activity {
             Activity::ResponseSaved(_)
             | Activity::ResponseSubmitted(_)
@@ -113,25 +114,34 @@ pub(super) fn subjects_of(batch: &[CloudEvent]) -> Vec<Subject> {
         .collect()
 }
 
-/// What the batch reports things of: responses, reports and calls.
-pub(super) fn reported_of(batch: &[CloudEvent]) -> BTreeSet<SubjectId> {
-    let ids = |event: &CloudEvent| [event.activity.response_id(), event.activity.part_id()];
-    batch
-        .iter()
-        .flat_map(|event| ids(event).into_iter().flatten().map(|id| (event.firm_id, id)))
-        .collect()
+/// What the batch reports things of: responses, reports and calls; each with where it belongs, by the
+/// first report that says so.
+pub(super) fn reported_of(batch: &Batch) -> BTreeMap<SubjectId, Belongs> {
+    let mut reported: BTreeMap<SubjectId, Belongs> = BTreeMap::new();
+    for CloudEvent { firm_id, activity, .. } in batch.events() {
+        let response_id = activity.response_id();
+        if let Some(response_id) = response_id {
+            let response = reported.entry((*firm_id, response_id)).or_default();
+            response.form_id = response.form_id.or(activity.form_id());
+        }
+        if let Some(part_id) = activity.part_id() {
+            let part = reported.entry((*firm_id, part_id)).or_default();
+            part.response_id = part.response_id.or(response_id);
+        }
+    }
+    reported
 }
 
 /// The firms whose plan decides about a lead.
-pub(super) fn firms_of_leads(batch: &[CloudEvent]) -> Vec<Uuid> {
-    let of_leads = batch.iter().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
+pub(super) fn firms_of_leads(batch: &Batch) -> Vec<Uuid> {
+    let of_leads = batch.events().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
     of_leads.map(|event| event.firm_id).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// What the hot leads of a batch become.
-pub(super) fn hot_leads(batch: &[CloudEvent], identity: &Identity) -> Vec<Uuid> {
+pub(super) fn hot_leads(batch: &Batch, identity: &Identity) -> Vec<Uuid> {
     batch
-        .iter()
+        .events()
         .filter_map(|event| Some((event.firm_id, fact_of(event, identity, Plan::default())?)))
         .filter(|(_, fact)| fact.trigger == Trigger::LeadHot)
         .map(|(firm_id, fact)| fact.occurrence_id(firm_id))
@@ -139,9 +149,9 @@ pub(super) fn hot_leads(batch: &[CloudEvent], identity: &Identity) -> Vec<Uuid> 
 }
 
 /// The people whose data is to be erased.
-pub(super) fn erased_people(batch: &[CloudEvent], identity: &Identity) -> Vec<(Uuid, Uuid)> {
+pub(super) fn erased_people(batch: &Batch, identity: &Identity) -> Vec<(Uuid, Uuid)> {
     batch
-        .iter()
+        .events()
         .filter_map(|event| match &event.activity {
             Activity::PersonErased { email } => {
                 Some((event.firm_id, identity.person_named(event.firm_id, email)))
@@ -152,8 +162,8 @@ pub(super) fn erased_people(batch: &[CloudEvent], identity: &Identity) -> Vec<(U
 }
 
 /// How the batch's reports of state are told apart.
-pub(super) fn report_ids(batch: &[CloudEvent]) -> Vec<ReportId> {
-    batch.iter().filter_map(report_id).collect()
+pub(super) fn report_ids(batch: &Batch) -> Vec<ReportId> {
+    batch.events().filter_map(report_id).collect()
 }
 
 /// Reports of state are told apart by their ids; reports of what happened, by what happened.

@@ -28,11 +28,7 @@ pub(super) struct Condemned {
 
 /// The plan's events, each followed by its consequences. A subscription goes once, with the first
 /// event that takes it along: as if they had been reported one by one.
-pub(super) fn with_consequences(
-    plan: &mut Plan,
-    condemned: &Condemned,
-    context: &Context,
-) -> Vec<NewEvent> {
+pub(super) fn with_consequences(plan: &mut Plan, condemned: &Condemned) -> Vec<NewEvent> {
     let events = std::mem::take(&mut plan.events);
     let mut consequences = Consequences { condemned, gone: HashSet::new() };
     let unmanaging: HashMap<Uuid, _> =
@@ -40,9 +36,9 @@ pub(super) fn with_consequences(
     let closed: HashSet<Uuid> = plan.closed.values().copied().collect();
     let mut all = Vec::with_capacity(events.len());
     for event in events {
-        let (id, firm_id) = (event.id(), event.context.firm_id);
+        let id = event.id();
+        let caused = event.context.caused_by(id);
         all.push(event);
-        let caused = Context { firm_id, ..context.caused_by(id) };
         if let Some(member) = unmanaging.get(&id) {
             consequences.revoke(*member, &caused, &mut all);
         }

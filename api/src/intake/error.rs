@@ -4,7 +4,7 @@ use std::fmt;
 
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use eventstore::tail::TailError;
-use eventstore::{AppendError, AsConflict};
+use eventstore::{AppendError, AsConflict, may_pass};
 use vault::responses::VaultError;
 
 /// Why a batch was not taken in.
@@ -25,6 +25,9 @@ pub enum IntakeError {
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
+    /// No database was met, by the transaction that this call shared with others.
+    #[error("{0}")]
+    Away(String),
     /// The vault could not seal it; its database's errors are [`Self::Append`], like the log's.
     #[error("the vault: {0}")]
     Vault(String),
@@ -60,8 +63,19 @@ impl AsConflict for IntakeError {
             | Self::TooLarge
             | Self::NotABatch(_)
             | Self::BadEvent(_)
+            | Self::Away(_)
             | Self::Vault(_) => false,
         }
+    }
+}
+
+impl IntakeError {
+    /// Whether no database was met: then it is no call's own. What a database says may be.
+    pub(super) fn is_everybodys(&self) -> bool {
+        let Self::Append(AppendError::Database(error)) = self else {
+            return false;
+        };
+        may_pass(error) && error.as_database_error().is_none()
     }
 }
 

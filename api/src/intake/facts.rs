@@ -12,6 +12,7 @@ use projector::subjects::{SubjectId, Waiting};
 use uuid::Uuid;
 use vault::Identity;
 
+use super::calls::Batch;
 use super::cloudevents::CloudEvent;
 use super::known::Known;
 
@@ -24,10 +25,10 @@ pub(super) fn fact_of(event: &CloudEvent, identity: &Identity, plan: Plan) -> Op
     Fact::of(&event.activity, event.time, (plan, person_id))
 }
 
-/// The facts a batch reports, in order, each once.
+/// The facts a batch reports, in order, each once, with the place of its report.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Facts {
-    reported: Vec<Waiting>,
+    reported: Vec<(Waiting, usize)>,
     /// By occurrence, and by what it happened to.
     known: HashSet<(Uuid, Uuid)>,
 }
@@ -37,21 +38,22 @@ pub(super) struct Facts {
 pub(super) struct Placed {
     /// To append.
     pub(super) events: Vec<NewEvent>,
-    /// The events of those that the batch reports and that did not wait before, if they count.
-    pub(super) news: Vec<Uuid>,
-    /// How many facts that count the batch reports that are placed.
-    pub(super) reported: usize,
+    /// The places of the batch's facts that count and are placed, each with its event, if it did not
+    /// wait before.
+    reported: Vec<(usize, Option<Uuid>)>,
     /// To wait.
     pub(super) waiting: Vec<Waiting>,
+    /// The places of those.
+    waiting_from: Vec<usize>,
 }
 
 impl Facts {
     /// Takes a fact in; whether the batch reports it for the first time.
-    pub(super) fn take(&mut self, firm_id: Uuid, fact: Fact) -> bool {
+    pub(super) fn take(&mut self, firm_id: Uuid, fact: Fact, place: usize) -> bool {
         let occurrence_id = fact.occurrence_id(firm_id);
         let news = self.known.insert((occurrence_id, fact.subject_id));
         if news {
-            self.reported.push(Waiting { firm_id, occurrence_id, fact });
+            self.reported.push((Waiting { firm_id, occurrence_id, fact }, place));
         }
         news
     }
@@ -61,52 +63,54 @@ impl Facts {
         self,
         known: &Known,
         waited: &[(SubjectId, Fact)],
-        context: &Context,
+        batch: &Batch,
     ) -> Placed {
         let mut placed = Placed::default();
         let mut once = HashSet::new();
         // What waited for a part of an erased response is dropped.
         for (response, fact) in waited.iter().filter(|(response, _)| !known.is_erased(*response)) {
+            let context = batch.context_of(known.told_by(*response, fact));
             if let Some(event) = event(known, *response, fact, context)
                 && once.insert(event.id())
             {
                 placed.events.push(event);
             }
         }
-        for waiting in self.reported {
+        for (waiting, place) in self.reported {
             let subject = (waiting.firm_id, waiting.fact.subject_id);
             if known.is_erased(subject) {
                 continue;
             }
+            let context = batch.context_of(place);
             let Some(event) = event(known, subject, &waiting.fact, context) else {
                 placed.waiting.push(waiting);
+                placed.waiting_from.push(place);
                 continue;
             };
-            placed.reported += usize::from(is_told_by(&waiting.fact));
-            if once.insert(event.id()) {
-                if is_told_by(&waiting.fact) {
-                    placed.news.push(event.id());
-                }
-                placed.events.push(event);
+            let news = once.insert(event.id());
+            if is_told_by(&waiting.fact) {
+                placed.reported.push((place, news.then(|| event.id())));
             }
+            placed.events.extend(news.then_some(event));
         }
         placed
     }
 }
 
 impl Placed {
-    /// How many of the batch's facts were known: recorded, or waiting.
+    /// The places of the batch's facts that were known: recorded, or waiting.
     pub(super) fn duplicates(
         &self,
         recorded: &HashSet<Uuid>,
         now_waiting: &HashSet<(Uuid, Uuid)>,
-    ) -> usize {
-        let news = self.news.iter().filter(|event| recorded.contains(event)).count();
-        let waited = self.waiting.iter().filter(|waiting| {
-            let place = (waiting.occurrence_id, waiting.fact.subject_id);
-            is_told_by(&waiting.fact) && !now_waiting.contains(&place)
+    ) -> Vec<usize> {
+        let is_news = |event: &Uuid| recorded.contains(event);
+        let placed = self.reported.iter().filter(|(_, event)| !event.as_ref().is_some_and(is_news));
+        let waited = self.waiting.iter().zip(&self.waiting_from).filter(|(waiting, _)| {
+            let fact = (waiting.occurrence_id, waiting.fact.subject_id);
+            is_told_by(&waiting.fact) && !now_waiting.contains(&fact)
         });
-        self.reported - news + waited.count()
+        placed.map(|(place, _)| *place).chain(waited.map(|(_, place)| *place)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! aggregates in memory: loaded once, then carried forward by each decision, so that a report can
 //! build on one before it in the same batch. Of what it only names, the tables told what is there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cqrs_es::Aggregate;
 use domain::context::Context;
@@ -14,7 +14,7 @@ use domain::person::Person;
 use domain::response::PartRejection;
 use domain::trigger::Plan;
 use eventstore::{NewEvent, RecordedEvent};
-use projector::subjects::{SubjectId, SubjectRow};
+use projector::subjects::{Locked, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
 
@@ -34,8 +34,12 @@ pub(super) struct Known {
     silent: HashMap<Uuid, bool>,
     /// Where people who are to be erased are named.
     pub(super) named: Vec<NamedOn>,
-    /// Subjects of which more is known than the table has.
-    learned: BTreeSet<SubjectId>,
+    /// What the table says of them.
+    in_table: HashMap<SubjectId, SubjectRow>,
+    /// Subjects nobody had heard of.
+    new: HashSet<SubjectId>,
+    /// Subjects of which more was told than was known, by the place of the report that told.
+    learned: BTreeMap<SubjectId, usize>,
 }
 
 /// One stream in memory.
@@ -48,9 +52,18 @@ pub(super) struct Stream<A> {
 
 impl Known {
     /// What these events, each stream's in order, come to, and what else is there.
-    pub(super) fn of(events: Vec<RecordedEvent>, there: Named, subjects: Vec<SubjectRow>) -> Self {
-        let subjects = subjects.into_iter().map(|row| ((row.firm_id, row.subject_id), row));
-        let mut known = Self { there, subjects: subjects.collect(), ..Self::default() };
+    pub(super) fn of(events: Vec<RecordedEvent>, there: Named, locked: Vec<Locked>) -> Self {
+        let mut known = Self { there, ..Self::default() };
+        for Locked { row, is_new } in locked {
+            let id = (row.firm_id, row.subject_id);
+            known.in_table.insert(id, row);
+            if is_new {
+                known.new.insert(id);
+                known.subject(id);
+            } else {
+                known.subjects.insert(id, row);
+            }
+        }
         for recorded in events {
             let (sequence, firm_id) = (recorded.sequence, recorded.context.firm_id);
             let Ok(id) = recorded.aggregate_id.parse() else {
@@ -126,28 +139,32 @@ impl Known {
     }
 
     /// Learns which form a response answers, and tells: the first report counts.
-    pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid) -> Uuid {
+    pub(super) fn learn_form(
+        &mut self,
+        response: SubjectId,
+        (form_id, place): (Uuid, usize),
+    ) -> Uuid {
         let known = self.subject(response).form_id;
         if known.is_none() {
             self.subject(response).form_id = Some(form_id);
-            self.learned.insert(response);
+            self.learned.insert(response, place);
         }
         known.unwrap_or(form_id)
     }
 
     /// Learns which response a report or call belongs to; the first report counts.
-    pub(super) fn learn_response(&mut self, part: SubjectId, response_id: Uuid) {
+    pub(super) fn learn_response(&mut self, part: SubjectId, (response_id, place): (Uuid, usize)) {
         if self.subject(part).response_id.is_none() {
             self.subject(part).response_id = Some(response_id);
-            self.learned.insert(part);
+            self.learned.insert(part, place);
         }
     }
 
     /// Learns that a response was erased; whether that is news.
-    pub(super) fn learn_erased(&mut self, response: SubjectId) -> bool {
+    pub(super) fn learn_erased(&mut self, response: SubjectId, place: usize) -> bool {
         let news = !std::mem::replace(&mut self.subject(response).erased, true);
         if news {
-            self.learned.insert(response);
+            self.learned.insert(response, place);
         }
         news
     }
@@ -170,20 +187,35 @@ impl Known {
     pub(super) fn parts_of_erased(&self) -> Vec<SubjectId> {
         let is_part =
             |id: &&SubjectId| self.subjects.get(id).is_some_and(|row| row.response_id.is_some());
-        self.learned.iter().filter(is_part).filter(|id| self.is_erased(**id)).copied().collect()
+        self.learned.keys().filter(is_part).filter(|id| self.is_erased(**id)).copied().collect()
     }
 
-    /// What the table does not have yet, and the responses that facts may have waited for.
+    /// Those of these subjects that were heard of before.
+    pub(super) fn heard_of(&self, mut subjects: Vec<SubjectId>) -> Vec<SubjectId> {
+        subjects.retain(|id| !self.new.contains(id));
+        subjects
+    }
+
+    /// What the table does not say, and the responses that facts may have waited for: for what nobody
+    /// had heard of, nothing did.
     pub(super) fn learned(&self) -> (Vec<SubjectRow>, Vec<SubjectId>) {
-        let rows = self.learned.iter().filter_map(|id| self.subjects.get(id).copied()).collect();
+        let is_news = |(id, row): &(&SubjectId, &SubjectRow)| self.in_table.get(id) != Some(*row);
+        let rows = self.subjects.iter().filter(is_news).map(|(_, row)| *row).collect();
         let responses: BTreeSet<SubjectId> = self
             .learned
-            .iter()
+            .keys()
+            .filter(|id| !self.new.contains(id))
             .filter_map(|id| self.response_of(*id))
             .filter(|response| response.form_id.is_some())
             .map(|response| (response.firm_id, response.subject_id))
             .collect();
         (rows, responses.into_iter().collect())
+    }
+
+    /// The place of the report that told where a fact belongs that waited: the last it waited for.
+    pub(super) fn told_by(&self, (firm_id, response_id): SubjectId, fact: &Fact) -> usize {
+        let place = |id| self.learned.get(&(firm_id, id)).copied();
+        place(response_id).max(place(fact.subject_id)).unwrap_or_default()
     }
 
     /// Refuses what is reported of a firm that is not known.

@@ -1,12 +1,12 @@
 //! What a batch locks before it is decided, each kind in the order of its ids.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use domain::event::Event;
 use domain::occurrence::OccurrenceEvent;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, NewEvent};
-use projector::subjects::{self, SubjectId, SubjectRow};
+use projector::subjects::{self, Belongs, Locked, SubjectId};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
 
@@ -18,17 +18,17 @@ use super::plan::Plan;
 /// report takes an id for: the table may know it as a part's.
 pub(super) async fn lock_subjects(
     connection: &mut PgConnection,
-    reported_of: &BTreeSet<SubjectId>,
-) -> Result<Vec<SubjectRow>, AppendError> {
-    let mut ids = subjects::responses_of(connection, reported_of).await?;
-    ids.extend(reported_of);
-    let rows = subjects::lock(connection, &ids).await?;
-    let is_locked = |row: &SubjectRow| {
-        !reported_of.contains(&(row.firm_id, row.subject_id))
+    reported_of: &BTreeMap<SubjectId, Belongs>,
+) -> Result<Vec<Locked>, AppendError> {
+    let locked = subjects::lock(connection, reported_of).await?;
+    let ids: HashSet<SubjectId> =
+        locked.iter().map(|Locked { row, .. }| (row.firm_id, row.subject_id)).collect();
+    let is_whole = |Locked { row, .. }: &Locked| {
+        !reported_of.contains_key(&(row.firm_id, row.subject_id))
             || row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
     };
-    // Another batch told whose it is between the look and the lock.
-    if rows.iter().all(is_locked) { Ok(rows) } else { Err(AppendError::Conflict) }
+    // Another batch told whose it is between the statement's look and its lock.
+    if locked.iter().all(is_whole) { Ok(locked) } else { Err(AppendError::Conflict) }
 }
 
 /// Those of them that are there, be they closed or deleted by now.
@@ -36,12 +36,13 @@ pub(super) async fn there(
     connection: &mut PgConnection,
     named: Named,
 ) -> Result<Named, sqlx::Error> {
-    let (firm_ids, pairs): (Vec<_>, Vec<_>) =
-        (named.firms.into_iter().collect(), named.forms.into_iter().collect());
-    Ok(Named {
-        firms: firms::known(connection, &firm_ids).await?.into_iter().collect(),
-        forms: forms::known(connection, &pairs).await?.into_iter().collect(),
-    })
+    let Named { firms, forms } = named;
+    let forms = forms::known(connection, &forms.into_iter().collect::<Vec<_>>()).await?;
+    // A form that is there is a firm's that is.
+    let mut there: BTreeSet<_> = forms.iter().map(|(firm_id, _)| *firm_id).collect();
+    let others: Vec<_> = firms.difference(&there).copied().collect();
+    there.extend(firms::known(connection, &others).await?);
+    Ok(Named { firms: there, forms: forms.into_iter().collect() })
 }
 
 /// In the order of locks: firms, then members.

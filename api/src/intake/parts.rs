@@ -26,7 +26,7 @@ impl Planner<'_> {
     pub(super) fn learn_part(&mut self, event: &CloudEvent) {
         let ids = (event.activity.part_id(), event.activity.response_id());
         if let (Some(part_id), Some(response_id)) = ids {
-            self.known.learn_response((event.firm_id, part_id), response_id);
+            self.known.learn_response((event.firm_id, part_id), (response_id, self.place));
         }
     }
 
@@ -107,7 +107,11 @@ impl Planner<'_> {
             return Verdict::News;
         };
         let fact = self.known.as_first_reported(firm_id, fact);
-        if self.plan.facts.take(firm_id, fact) { Verdict::News } else { Verdict::Duplicate }
+        if self.plan.facts.take(firm_id, fact, self.place) {
+            Verdict::News
+        } else {
+            Verdict::Duplicate
+        }
     }
 
     fn report(
@@ -121,7 +125,7 @@ impl Planner<'_> {
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
         let new = Report { subject, reported_at: event.time.get(), document: report.clone() };
-        Ok(keep_newest(&mut self.plan.reports, id, (new, |known| known.reported_at)))
+        Ok(keep_newest(&mut self.plan.reports, (id, self.place), (new, |known| known.reported_at)))
     }
 
     /// Any call of a response is kept; that only the first is told of is the fact's matter.
@@ -136,16 +140,17 @@ impl Planner<'_> {
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
         let new = Booking { subject, made_at: event.time.get(), document: booking.clone() };
-        Ok(keep_newest(&mut self.plan.bookings, id, (new, |known| known.made_at)))
+        Ok(keep_newest(&mut self.plan.bookings, (id, self.place), (new, |known| known.made_at)))
     }
 
     /// Each response once; what the batch itself said of it goes too.
     fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> Verdict {
         let firm_id = event.firm_id;
+        let place = self.place;
         let news: Vec<Uuid> = response_ids
             .iter()
             .copied()
-            .filter(|response_id| self.known.learn_erased((firm_id, *response_id)))
+            .filter(|response_id| self.known.learn_erased((firm_id, *response_id), place))
             .collect();
         let context = self.context_of(firm_id);
         let events = news.iter().flat_map(|response_id| {
@@ -190,15 +195,18 @@ impl Planner<'_> {
 
 /// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
 fn keep_newest<P>(
-    parts: &mut BTreeMap<SubjectId, (P, usize)>,
-    id: SubjectId,
+    parts: &mut BTreeMap<SubjectId, (P, Vec<usize>)>,
+    (id, place): (SubjectId, usize),
     (new, time): (P, impl Fn(&P) -> DateTime<Utc>),
 ) -> Verdict {
     match parts.get_mut(&id) {
         Some((known, _)) if time(known) >= time(&new) => return Verdict::Duplicate,
-        Some((known, count)) => (*known, *count) = (new, *count + 1),
+        Some((known, places)) => {
+            *known = new;
+            places.push(place);
+        }
         None => {
-            parts.insert(id, (new, 1));
+            parts.insert(id, (new, vec![place]));
         }
     }
     Verdict::News

@@ -20,6 +20,7 @@ use vault::reports::Report;
 use vault::{Identity, Subject};
 
 use super::batch::report_id;
+use super::calls::Batch;
 use super::cloudevents::CloudEvent;
 use super::error::BadEvent;
 use super::facts::Facts;
@@ -33,14 +34,16 @@ pub(super) struct Plan {
     pub(super) events: Vec<NewEvent>,
     /// To put into the vault: each response once.
     pub(super) responses: BTreeMap<Subject, Reported>,
-    /// To put into the vault: each report as it was reported last, and how many reports led there.
-    pub(super) reports: BTreeMap<SubjectId, (Report, usize)>,
+    /// To put into the vault: each report as it was reported last, and the places of the reports that
+    /// led there.
+    pub(super) reports: BTreeMap<SubjectId, (Report, Vec<usize>)>,
     /// To write down: who is named on which response.
     pub(super) named: BTreeSet<NamedOn>,
     /// When reports were approved.
     pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
-    /// To put into the vault: each call as it was booked last, and how many reports led there.
-    pub(super) bookings: BTreeMap<SubjectId, (Booking, usize)>,
+    /// To put into the vault: each call as it was booked last, and the places of the reports that led
+    /// there.
+    pub(super) bookings: BTreeMap<SubjectId, (Booking, Vec<usize>)>,
     /// New times of calls.
     pub(super) moves: Vec<(Uuid, BookingMove)>,
     /// Calls that were cancelled.
@@ -55,8 +58,8 @@ pub(super) struct Plan {
     pub(super) unmanaging: BTreeMap<(Uuid, Uuid), Uuid>,
     /// Closed firms, by the event that says so.
     pub(super) closed: BTreeMap<Uuid, Uuid>,
-    /// Reports that are already known to change nothing.
-    pub(super) duplicates: usize,
+    /// The places of reports that are already known to change nothing.
+    pub(super) duplicates: Vec<usize>,
 }
 
 impl Plan {
@@ -75,24 +78,26 @@ pub(super) enum Verdict {
 }
 
 /// Decides what the batch leads to. `fresh` are the ids of those reports of state that never came
-/// before; the context's firm is replaced by each report's.
+/// before; the firm of each call's context is replaced by each report's.
 ///
 /// # Errors
-/// The first report that is refused.
+/// The first report that is refused, by its place.
 pub(super) fn plan(
-    batch: &[CloudEvent],
+    batch: &Batch,
     fresh: Vec<ReportId>,
     known: Known,
-    (identity, context): (&Identity, &Context),
+    identity: &Identity,
 ) -> Result<(Plan, Known), BadEvent> {
     let fresh = fresh.into_iter().collect();
-    let mut planner = Planner { fresh, known, identity, context, plan: Plan::default() };
-    for (index, event) in batch.iter().enumerate() {
+    let (context, plan) = (batch.context_of(0), Plan::default());
+    let mut planner = Planner { fresh, known, identity, context, place: 0, plan };
+    for (place, (event, context)) in batch.in_context().enumerate() {
+        (planner.place, planner.context) = (place, context);
         match planner.take(event) {
             Ok(Verdict::News) => {}
-            Ok(Verdict::Duplicate) => planner.plan.duplicates += 1,
+            Ok(Verdict::Duplicate) => planner.plan.duplicates.push(place),
             Err(why) => {
-                return Err(BadEvent { index, line: event.line, why });
+                return Err(BadEvent { index: place, line: event.line, why });
             }
         }
     }
@@ -105,7 +110,10 @@ pub(super) struct Planner<'a> {
     fresh: HashSet<ReportId>,
     pub(super) known: Known,
     pub(super) identity: &'a Identity,
+    /// Of the call whose turn it is.
     pub(super) context: &'a Context,
+    /// Of the report whose turn it is.
+    pub(super) place: usize,
     pub(super) plan: Plan,
 }
 
@@ -237,8 +245,9 @@ impl Planner<'_> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
-        let form_id = self.known.learn_form((firm_id, report.response_id), report.form_id);
-        let reported = Reported::new((firm_id, form_id), report, submitted_at);
+        let form_id =
+            self.known.learn_form((firm_id, report.response_id), (report.form_id, self.place));
+        let reported = Reported::new((firm_id, form_id), report, (submitted_at, self.place));
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),

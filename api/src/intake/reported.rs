@@ -15,8 +15,8 @@ use vault::responses::Response;
 pub(super) struct Reported {
     /// Its last state.
     pub(super) response: Response,
-    /// How many reports led there: duplicates, if it turns out to be no news.
-    pub(super) reports: usize,
+    /// The places of the reports that led there: duplicates, if it turns out to be no news.
+    pub(super) reports: Vec<usize>,
     /// The event that records its submission.
     pub(super) submission: Option<Uuid>,
 }
@@ -25,7 +25,7 @@ impl Reported {
     pub(super) fn new(
         (firm_id, form_id): (Uuid, Uuid),
         report: &ResponseReport,
-        submitted_at: Option<Timestamp>,
+        (submitted_at, place): (Option<Timestamp>, usize),
     ) -> Self {
         let response = Response {
             firm_id,
@@ -35,7 +35,7 @@ impl Reported {
             submitted_at: submitted_at.map(Timestamp::get),
             document: report.document.clone(),
         };
-        Self { response, reports: 1, submission: None }
+        Self { response, reports: vec![place], submission: None }
     }
 
     /// Takes in the next report of the same response; nothing, if that is no news.
@@ -49,7 +49,7 @@ impl Reported {
             return None;
         }
         self.response = next.response;
-        self.reports += next.reports;
+        self.reports.extend(next.reports);
         Some(self)
     }
 }

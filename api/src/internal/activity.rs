@@ -21,7 +21,8 @@ pub(super) async fn report(
     let format = format(&parts.headers)?;
     let bytes = body::read_of_any_type(&parts.headers, body, Limit::INTERNAL).await?;
     let batch = intake::parse(format, &bytes)?;
-    let accepted = intake::accept(&service, batch, caller.actor()).await?;
+    let accepted =
+        intake::accept_with_others(&service, (batch, bytes.len()), caller.actor()).await?;
     accepted.count();
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }

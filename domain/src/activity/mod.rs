@@ -251,6 +251,15 @@ impl Activity {
         }
     }
 
+    /// The form of the response it is about, if it names one.
+    #[must_use]
+    pub const fn form_id(&self) -> Option<Uuid> {
+        match self {
+            Self::ResponseSaved(report) | Self::ResponseSubmitted(report) => Some(report.form_id),
+            _ => None,
+        }
+    }
+
     /// The address of the person it names on its response, if it names one: who answered, whom a call
     /// is booked with, whose lead it is.
     #[must_use]

@@ -51,7 +51,7 @@ fn each_event_is_followed_by_what_it_caused() {
         hooks_of_keys: vec![mine],
         hooks_of_firms: vec![mine, other],
     };
-    let events = with_consequences(&mut plan(), &condemned, &context());
+    let events = with_consequences(&mut plan(), &condemned);
     let [left, revoked, removed, closed, removed_too] = &events[..] else { panic!("{events:?}") };
     assert_eq!(left.event.event_type(), "MemberLeft");
     assert_eq!(closed.event.event_type(), "FirmClosed");
@@ -77,13 +77,13 @@ fn what_goes_with_its_firm_does_not_go_again_with_its_key() {
         hooks_of_keys: vec![hook(4, KEY)],
         hooks_of_firms: vec![hook(4, KEY)],
     };
-    let events = with_consequences(&mut plan, &condemned, &context());
+    let events = with_consequences(&mut plan, &condemned);
     let kinds: Vec<_> = events.iter().map(|new| new.event.event_type()).collect();
     assert_eq!(kinds, ["FirmClosed", "SubscriptionRemoved", "MemberLeft", "KeyRevoked"]);
 }
 
 #[test]
 fn without_keys_and_subscriptions_nothing_follows() {
-    let events = with_consequences(&mut plan(), &Condemned::default(), &context());
+    let events = with_consequences(&mut plan(), &Condemned::default());
     assert_eq!(events, plan().events);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::intake::batch::{Named, report_ids, streams};
-use domain::context::Actor;
+use crate::intake::calls::tests::calls;
 use domain::event::Event;
 use domain::firm::{Brand, Role};
 use domain::form::{FormDetails, FormStatus};
@@ -20,17 +20,6 @@ fn at(second: u32) -> Timestamp {
 
 fn identity() -> Identity {
     Identity::new(&[1; 32])
-}
-
-fn context() -> Context {
-    Context {
-        firm_id: Uuid::nil(),
-        recorded_at: at(59),
-        actor: Actor::Product(Uuid::nil()),
-        correlation_id: Uuid::from_u128(9),
-        causation_id: None,
-        traceparent: None,
-    }
 }
 
 fn report(firm_id: Uuid, second: u32, activity: Activity) -> CloudEvent {
@@ -83,16 +72,17 @@ fn submitted(second: u32) -> CloudEvent {
 
 /// A batch on an empty log, all ids new.
 fn given(batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
-    plan(batch, report_ids(batch), Known::default(), (&identity(), &context()))
-        .map(|(plan, _)| plan)
+    let batch = calls([batch]);
+    plan(&batch, report_ids(&batch), Known::default(), &identity()).map(|(plan, _)| plan)
 }
 
 /// A batch on a log that took in another before, and on the tables that go with it.
 fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
     let log = given(before).unwrap().events;
-    let there = there(&log, Named::by(batch));
-    let known = Known::of(loaded(log, &streams(batch, &identity())), there, Vec::new());
-    plan(batch, report_ids(batch), known, (&identity(), &context())).map(|(plan, _)| plan)
+    let batch = calls([batch]);
+    let there = there(&log, Named::by(&batch));
+    let known = Known::of(loaded(log, &streams(&batch, &identity())), there, Vec::new());
+    plan(&batch, report_ids(&batch), known, &identity()).map(|(plan, _)| plan)
 }
 
 fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
@@ -147,7 +137,7 @@ fn a_report_builds_on_those_before_it_in_the_batch() {
     assert_eq!(names(&plan), expected);
     assert_eq!(plan.opened, [FIRM]);
     assert_eq!(plan.contacts[&FIRM].as_deref(), Some("hello@example.com"));
-    assert_eq!(plan.duplicates, 0);
+    assert!(plan.duplicates.is_empty());
     assert!(plan.events.iter().all(|new| new.context.firm_id == FIRM));
     assert!(plan.events.iter().all(|new| new.context.correlation_id == Uuid::from_u128(9)));
 }
@@ -161,7 +151,7 @@ fn a_report_builds_on_the_log() {
 
 #[test]
 fn only_reports_of_state_need_streams() {
-    let of = |batch: &[CloudEvent]| streams(batch, &identity()).len();
+    let of = |batch: &[CloudEvent]| streams(&calls([batch]), &identity()).len();
     assert_eq!(of(&[saved(3), submitted(9)]), 0);
     assert_eq!(of(&[form(FIRM), submitted(9)]), 1, "the form's");
     let change = MemberChange::Left;
@@ -218,10 +208,10 @@ fn the_line_of_a_refused_report_is_told() {
 #[test]
 fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
-    let fresh = report_ids(&[opened(FIRM)]);
-    let (plan, _) = plan(&batch, fresh, Known::default(), (&identity(), &context())).unwrap();
+    let fresh = report_ids(&calls([&[opened(FIRM)]]));
+    let (plan, _) = plan(&calls([&batch]), fresh, Known::default(), &identity()).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
-    assert_eq!(plan.duplicates, 2);
+    assert_eq!(plan.duplicates, [1, 2]);
 }
 
 #[test]
@@ -229,13 +219,13 @@ fn a_report_that_is_not_news_is_a_duplicate() {
     let batch = [firm(2, FirmChange::Suspended), firm(1, FirmChange::Resumed)];
     let plan = given_after(&[opened(FIRM)], &batch).unwrap();
     assert_eq!(names(&plan), [("FirmSuspended", 2)]);
-    assert_eq!(plan.duplicates, 1);
+    assert_eq!(plan.duplicates, [1]);
 }
 
 #[test]
 fn a_report_that_is_not_news_changes_no_contact() {
     let plan = given_after(&[opened(FIRM)], &[opened(FIRM)]).unwrap();
-    assert_eq!(plan, Plan { duplicates: 1, ..Plan::default() });
+    assert_eq!(plan, Plan { duplicates: vec![0], ..Plan::default() });
 }
 
 #[test]
@@ -266,7 +256,7 @@ fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let reported = &plan.responses[&Subject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(plan.events.len() - 2, usize::from(reported.submission.is_some()));
     let saved_at = reported.response.saved_at.into();
-    (reported.reports, reported.submission.is_some(), saved_at, plan.duplicates)
+    (reported.reports.len(), reported.submission.is_some(), saved_at, plan.duplicates.len())
 }
 
 #[test]
@@ -303,5 +293,5 @@ fn a_closed_firm_is_named_with_the_event_that_closed_it() {
     assert_eq!(plan.closed, BTreeMap::from([(FIRM, plan.events[0].id())]));
     let again =
         given_after(&[opened(FIRM), firm(5, FirmChange::Closed)], &[firm(6, FirmChange::Closed)]);
-    assert_eq!(again.unwrap(), Plan { duplicates: 1, ..Plan::default() });
+    assert_eq!(again.unwrap(), Plan { duplicates: vec![0], ..Plan::default() });
 }

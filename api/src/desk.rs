@@ -1,0 +1,261 @@
+//! Who comes at the same time is served together: by one statement, or in one transaction, for all.
+//!
+//! Nobody waits for company. While there is a turn left, who comes is served at once. Who comes while
+//! all turns are taken waits, and goes with all others who wait as soon as one ends. A turn lasts only
+//! so long: what takes longer goes on without one, and holds up nobody else.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// Answers all of these, in their order.
+pub(crate) type Serve<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<A>> + Send + Sync>;
+
+/// Nobody answered: whoever should have broke down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoAnswer;
+
+/// How those who come at the same time are served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turns {
+    /// Turns at a time.
+    pub(crate) at_once: usize,
+    /// How many are served together at most.
+    pub(crate) most: usize,
+    /// How long a turn lasts at most.
+    pub(crate) last: Duration,
+}
+
+/// Where those who come at the same time are served together.
+pub(crate) struct Desk<Q, A> {
+    turns: Turns,
+    queue: Mutex<Queue<Q, A>>,
+}
+
+struct Queue<Q, A> {
+    turns_left: usize,
+    waiting: VecDeque<Asker<Q, A>>,
+}
+
+type Asker<Q, A> = (Q, oneshot::Sender<A>);
+
+impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
+    pub(crate) fn new(turns: Turns) -> Arc<Self> {
+        let queue = Queue { turns_left: turns.at_once, waiting: VecDeque::new() };
+        Arc::new(Self { turns, queue: Mutex::new(queue) })
+    }
+
+    /// Asks, with whoever asks at this time. Who goes away loses the answer; what was asked together
+    /// with others happens.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        question: Q,
+        serve: Serve<Q, A>,
+    ) -> Result<A, NoAnswer> {
+        match self.enter(question) {
+            Ok(question) => {
+                let turn = Turn { desk: Arc::clone(self), serve };
+                turn.end(vec![question]).await.pop().ok_or(NoAnswer)
+            }
+            Err(answered) => answered.await.map_err(|_| NoAnswer),
+        }
+    }
+
+    /// How many wait for a turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue().waiting.len()
+    }
+
+    /// Takes a turn, or a place among those who wait.
+    fn enter(&self, question: Q) -> Result<Q, oneshot::Receiver<A>> {
+        let mut queue = self.queue();
+        if let Some(left) = queue.turns_left.checked_sub(1) {
+            queue.turns_left = left;
+            return Ok(question);
+        }
+        let (sender, answered) = oneshot::channel();
+        queue.waiting.push_back((question, sender));
+        Err(answered)
+    }
+
+    /// Those who are next; if nobody is, the turn is free.
+    fn next(&self) -> Vec<Asker<Q, A>> {
+        let mut queue = self.queue();
+        let count = queue.waiting.len().min(self.turns.most);
+        if count == 0 {
+            queue.turns_left += 1;
+        }
+        queue.waiting.drain(..count).collect()
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<Q, A>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A turn. However it ends, the next ones have it.
+struct Turn<Q: Send + 'static, A: Send + 'static> {
+    desk: Arc<Desk<Q, A>>,
+    serve: Serve<Q, A>,
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
+    fn drop(&mut self) {
+        let next = self.desk.next();
+        if next.is_empty() {
+            return;
+        }
+        let turn = Self { desk: Arc::clone(&self.desk), serve: Arc::clone(&self.serve) };
+        // Without a runtime the process ends, and nobody waits any more.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(turn.serve(next));
+        }
+    }
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Turn<Q, A> {
+    /// Serves these; the next ones go when they are served, or when it takes long.
+    async fn end(self, questions: Vec<Q>) -> Vec<A> {
+        let mut served = (self.serve)(questions);
+        let in_time = timeout(self.desk.turns.last, &mut served).await;
+        drop(self);
+        match in_time {
+            Ok(answers) => answers,
+            Err(_) => served.await,
+        }
+    }
+
+    async fn serve(self, askers: Vec<Asker<Q, A>>) {
+        let (questions, waiting): (Vec<_>, Vec<_>) = askers.into_iter().unzip();
+        let answers = self.end(questions).await;
+        for (asker, answer) in waiting.into_iter().zip(answers) {
+            // An error is an asker who has gone.
+            let _ = asker.send(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use tokio::sync::Semaphore;
+    use tokio::task::{JoinHandle, yield_now};
+
+    use super::*;
+
+    /// A desk where each serving waits until it is let, and is written down.
+    struct Counter {
+        desk: Arc<Desk<u32, u32>>,
+        let_go: Arc<Semaphore>,
+        served: Arc<Mutex<Vec<Vec<u32>>>>,
+    }
+
+    impl Counter {
+        fn new(at_once: usize, most: usize) -> Self {
+            let (let_go, served) = (Arc::new(Semaphore::new(0)), Arc::default());
+            let turns = Turns { at_once, most, last: Duration::from_secs(60) };
+            Self { desk: Desk::new(turns), let_go, served }
+        }
+
+        fn serve(&self) -> Serve<u32, u32> {
+            let (let_go, served) = (Arc::clone(&self.let_go), Arc::clone(&self.served));
+            Arc::new(move |questions| {
+                let (let_go, served) = (Arc::clone(&let_go), Arc::clone(&served));
+                Box::pin(async move {
+                    served.lock().unwrap().push(questions.clone());
+                    let_go.acquire().await.unwrap().forget();
+                    assert!(!questions.contains(&13), "unlucky");
+                    questions.into_iter().map(|question| question * 10).collect()
+                })
+            })
+        }
+
+        /// They ask one after the other, and wait.
+        async fn come(&self, questions: impl IntoIterator<Item = u32>) -> Vec<Asked> {
+            let mut asked = Vec::new();
+            for question in questions {
+                let (desk, serve) = (Arc::clone(&self.desk), self.serve());
+                asked.push(tokio::spawn(async move { desk.ask(question, serve).await }));
+                yield_now().await;
+            }
+            asked
+        }
+
+        fn served(&self) -> Vec<Vec<u32>> {
+            self.served.lock().unwrap().clone()
+        }
+    }
+
+    type Asked = JoinHandle<Result<u32, NoAnswer>>;
+
+    async fn answers(asked: Vec<Asked>) -> Vec<Result<u32, NoAnswer>> {
+        join_all(asked).await.into_iter().map(Result::unwrap).collect()
+    }
+
+    #[tokio::test]
+    async fn who_comes_while_another_is_served_waits_and_goes_with_all_who_wait() {
+        let counter = Counter::new(1, 10);
+        let asked = counter.come(1..=4).await;
+        assert_eq!(counter.served(), [vec![1]], "nobody waits for company");
+        counter.let_go.add_permits(2);
+        assert_eq!(answers(asked).await, [Ok(10), Ok(20), Ok(30), Ok(40)]);
+        assert_eq!(counter.served(), [vec![1], vec![2, 3, 4]]);
+    }
+
+    #[tokio::test]
+    async fn so_many_turns_at_a_time_and_so_many_in_each() {
+        let counter = Counter::new(2, 3);
+        let asked = counter.come(1..=7).await;
+        assert_eq!(counter.served(), [vec![1], vec![2]]);
+        counter.let_go.add_permits(4);
+        assert_eq!(answers(asked).await.len(), 7);
+        assert_eq!(counter.served(), [vec![1], vec![2], vec![3, 4, 5], vec![6, 7]]);
+        let later = counter.come([8, 9]).await;
+        assert_eq!(counter.served()[4..], [vec![8], vec![9]], "both turns are free again");
+        counter.let_go.add_permits(2);
+        assert_eq!(answers(later).await, [Ok(80), Ok(90)]);
+    }
+
+    #[tokio::test]
+    async fn what_takes_long_goes_on_and_holds_up_nobody_else() {
+        let turns = Turns { at_once: 1, most: 10, last: Duration::from_millis(50) };
+        let counter = Counter { desk: Desk::new(turns), ..Counter::new(1, 10) };
+        let asked = counter.come(1..=3).await;
+        while counter.served().len() < 2 {
+            yield_now().await;
+        }
+        assert_eq!(counter.served(), [vec![1], vec![2, 3]], "the first still waits");
+        counter.let_go.add_permits(2);
+        assert_eq!(answers(asked).await, [Ok(10), Ok(20), Ok(30)]);
+        assert_eq!(counter.desk.queue().turns_left, 1, "there is one turn again, not two");
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_cancels_nothing_that_was_asked_together() {
+        let counter = Counter::new(1, 10);
+        let mut asked = counter.come(1..=4).await;
+        for gone in [2, 0] {
+            asked.remove(gone).abort();
+        }
+        yield_now().await;
+        assert_eq!(counter.served(), [vec![1], vec![2, 3, 4]], "the turn went on at once");
+        counter.let_go.add_permits(1);
+        assert_eq!(answers(asked).await, [Ok(20), Ok(40)]);
+    }
+
+    #[tokio::test]
+    async fn who_is_served_together_with_one_that_breaks_it_is_told_and_the_next_are_served() {
+        let counter = Counter::new(1, 2);
+        let asked = counter.come([1, 13, 2, 3]).await;
+        counter.let_go.add_permits(3);
+        assert_eq!(answers(asked).await, [Ok(10), Err(NoAnswer), Err(NoAnswer), Ok(30)]);
+    }
+}

@@ -1,0 +1,122 @@
+//! What is taken in together: the reports of one call, or of several that came at the same time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use domain::context::Context;
+
+use super::accept::Accepted;
+use super::cloudevents::CloudEvent;
+
+/// What one call reports.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Its reports, in order.
+    pub(super) events: Vec<CloudEvent>,
+    /// Who called and when, of no firm: each event gets its own.
+    pub(super) context: Context,
+}
+
+/// Calls that are taken in together, in the order in which they came; never none.
+#[derive(Debug)]
+pub(super) struct Batch {
+    calls: Vec<Arc<Call>>,
+    /// Where each call's reports end, among all of them.
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    pub(super) fn of(calls: Vec<Arc<Call>>) -> Self {
+        let ends = calls.iter().scan(0, |end, call| {
+            *end += call.events.len();
+            Some(*end)
+        });
+        Self { ends: ends.collect(), calls }
+    }
+
+    /// All reports, in order. The place of one is its number among them; 0 for the first.
+    pub(super) fn events(&self) -> impl Iterator<Item = &CloudEvent> {
+        self.calls.iter().flat_map(|call| &call.events)
+    }
+
+    /// All reports, each in the context of its call.
+    pub(super) fn in_context(&self) -> impl Iterator<Item = (&CloudEvent, &Context)> {
+        self.calls.iter().flat_map(|call| call.events.iter().map(|event| (event, &call.context)))
+    }
+
+    /// The context of the report at this place.
+    pub(super) fn context_of(&self, place: usize) -> &Context {
+        &self.calls[self.call_of(place)].context
+    }
+
+    /// The call whose report is at this place.
+    pub(super) fn call_of(&self, place: usize) -> usize {
+        self.ends.partition_point(|end| *end <= place)
+    }
+
+    /// When its last call came.
+    pub(super) fn at(&self) -> DateTime<Utc> {
+        self.calls.iter().map(|call| call.context.recorded_at.get()).max().unwrap_or_default()
+    }
+
+    /// What became of each call, when the reports at these places were duplicates.
+    pub(super) fn accepted(&self, duplicates: &[usize]) -> Vec<Accepted> {
+        let of = |range: Range<usize>| {
+            let duplicates = duplicates.iter().filter(|place| range.contains(place)).count();
+            Accepted { accepted: range.len() - duplicates, duplicates }
+        };
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| of(start..*end)).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use domain::activity::Activity;
+    use domain::context::Actor;
+    use domain::firm::FirmChange;
+    use uuid::Uuid;
+
+    use super::*;
+
+    pub(in crate::intake) fn context(correlation_id: u128) -> Context {
+        Context {
+            firm_id: Uuid::nil(),
+            recorded_at: "2026-11-01T00:00:59.000Z".parse().unwrap(),
+            actor: Actor::Product(Uuid::nil()),
+            correlation_id: Uuid::from_u128(correlation_id),
+            causation_id: None,
+            traceparent: None,
+        }
+    }
+
+    /// Calls with these reports, told apart by their correlation ids: 9, 10 and so on.
+    pub(in crate::intake) fn calls<const N: usize>(calls: [&[CloudEvent]; N]) -> Batch {
+        let call = |(id, events): (u128, &[CloudEvent])| {
+            Arc::new(Call { events: events.to_vec(), context: context(id) })
+        };
+        Batch::of((9..).zip(calls).map(call).collect())
+    }
+
+    fn event() -> CloudEvent {
+        CloudEvent {
+            firm_id: Uuid::nil(),
+            source: "urn:test".into(),
+            id: "1".into(),
+            time: context(0).recorded_at,
+            activity: Activity::Firm { change: FirmChange::Closed, reply_to: None },
+            line: None,
+        }
+    }
+
+    #[test]
+    fn each_call_is_told_of_its_own_reports() {
+        let batch = calls([&[event(), event()], &[], &[event(), event(), event()]]);
+        assert_eq!([0, 1, 2, 4].map(|place| batch.call_of(place)), [0, 0, 2, 2]);
+        assert_eq!(batch.context_of(2).correlation_id, Uuid::from_u128(11));
+        let told = batch.accepted(&[1, 4, 2]);
+        let told: Vec<_> = told.iter().map(|told| (told.accepted, told.duplicates)).collect();
+        assert_eq!(told, [(1, 1), (0, 0), (1, 2)]);
+    }
+}

@@ -1,0 +1,112 @@
+//! What a batch puts away: answers, reports and calls in the vault, secrets and reply addresses of
+//! firms, and when unfinished responses are due.
+
+use std::collections::{BTreeMap, HashSet};
+
+use projector::partials::{self, Partial};
+use projector::subjects::SubjectId;
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::bookings::{self, Booking};
+use vault::reports::{self, Report};
+use vault::responses::{self, Response};
+use vault::{DataKeys, Subject, people, secrets};
+
+use super::error::IntakeError;
+use super::plan::Plan;
+use super::reported::Reported;
+use super::take_in::Intake;
+
+impl Intake<'_> {
+    pub(super) async fn keep_of_firms(
+        &self,
+        connection: &mut PgConnection,
+        plan: &Plan,
+    ) -> Result<(), IntakeError> {
+        let service = self.service;
+        let (wrapping, entropy) = (service.keyring.wrapping(), &*service.entropy);
+        secrets::make(connection, wrapping, &plan.opened, self.batch.at(), entropy).await?;
+        secrets::put_contacts(connection, wrapping, &plan.contacts, entropy).await?;
+        Ok(())
+    }
+
+    /// Puts what was reported into the vault; answers the places of reports that turned out to be
+    /// duplicates.
+    pub(super) async fn keep(
+        &self,
+        connection: &mut PgConnection,
+        (plan, keys): (Plan, &DataKeys),
+        recorded: &HashSet<Uuid>,
+    ) -> Result<Vec<usize>, IntakeError> {
+        let entropy = &*self.service.entropy;
+        let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
+        let news = reports::put(connection, keys, &reports, entropy).await?;
+        let mut duplicates = old(reports.iter().map(Report::id).zip(places), &news);
+        let (bookings, places): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
+        let news = bookings::put(connection, keys, &bookings, entropy).await?;
+        duplicates.extend(old(bookings.iter().map(Booking::id).zip(places), &news));
+        people::put(connection, &plan.named).await?;
+        reports::approve(connection, &plan.approved).await?;
+        bookings::move_to(connection, &plan.moves).await?;
+        bookings::cancel(connection, &plan.cancelled).await?;
+        duplicates.extend(self.keep_responses(connection, (plan.responses, keys), recorded).await?);
+        Ok(duplicates)
+    }
+
+    /// A submission that the log knew already is not put again.
+    async fn keep_responses(
+        &self,
+        connection: &mut PgConnection,
+        (reported, keys): (BTreeMap<Subject, Reported>, &DataKeys),
+        recorded: &HashSet<Uuid>,
+    ) -> Result<Vec<usize>, IntakeError> {
+        let is_new =
+            |reported: &Reported| reported.submission.is_none_or(|event| recorded.contains(&event));
+        let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
+        let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.reports).collect();
+        if new.is_empty() {
+            return Ok(duplicates);
+        }
+        let (put, places): (Vec<_>, Vec<_>) =
+            new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
+        let entropy = &*self.service.entropy;
+        let news = responses::put(connection, keys, &put, entropy).await?;
+        let news: HashSet<Subject> = news.into_iter().collect();
+        let is_news = |response: &&Response| news.contains(&response.subject());
+        self.begin_hour(connection, put.iter().filter(is_news)).await?;
+        let old = put.iter().zip(places).filter(|(response, _)| !is_news(response));
+        duplicates.extend(old.flat_map(|(_, places)| places));
+        Ok(duplicates)
+    }
+
+    /// Whoever answered something has an hour to go on, by database time (contract, section
+    /// Triggers).
+    async fn begin_hour<'b>(
+        &self,
+        connection: &mut PgConnection,
+        news: impl Iterator<Item = &'b Response>,
+    ) -> Result<(), IntakeError> {
+        let due_at = self.batch.at() + self.service.partial_after;
+        let (begun, empty): (Vec<_>, Vec<_>) = news
+            .filter(|response| response.submitted_at.is_none())
+            .partition(|response| !response.document.answers.is_empty());
+        let empty: Vec<_> = empty.iter().map(|r| (r.firm_id, r.response_id)).collect();
+        partials::drop_of(connection, &empty).await?;
+        let begun: Vec<Partial> = begun
+            .into_iter()
+            .map(|response| Partial {
+                firm_id: response.firm_id,
+                response_id: response.response_id,
+                form_id: response.form_id,
+                due_at,
+            })
+            .collect();
+        Ok(partials::set(connection, &begun).await?)
+    }
+}
+
+/// The places of reports that led to parts of responses that were no news to the vault.
+fn old(parts: impl Iterator<Item = (SubjectId, Vec<usize>)>, news: &[SubjectId]) -> Vec<usize> {
+    let news: HashSet<&SubjectId> = news.iter().collect();
+    parts.filter(|(id, _)| !news.contains(id)).flat_map(|(_, places)| places).collect()
+}

@@ -1,0 +1,214 @@
+//! Taking a batch in, in one transaction: all of it or nothing.
+
+use std::collections::HashSet;
+
+use domain::event::Event;
+use eventstore::{AppendError, Appending, NewEvent, load_many};
+use projector::subjects::{self, SubjectId};
+use projector::{firms, partials, reports};
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{DataKeys, Subject, erasure, people};
+
+use super::accept::Accepted;
+use super::batch::{
+    Changing, Named, erased_people, firms_of_leads, hot_leads, report_ids, reported_of, streams,
+    subjects_of,
+};
+use super::calls::Batch;
+use super::consequences::with_consequences;
+use super::error::IntakeError;
+use super::facts::Placed;
+use super::known::Known;
+use super::locks::{condemned, leads_last, lock, lock_subjects, there};
+use super::plan::{Plan, plan};
+use crate::service::Service;
+
+/// Takes calls in together; answers what became of each.
+///
+/// # Errors
+/// [`IntakeError`] says why nothing was taken in; a [`super::BadEvent`] is told by its place among all.
+pub(super) async fn take_in(
+    service: &Service,
+    batch: &Batch,
+) -> Result<Vec<Accepted>, IntakeError> {
+    let intake = Intake { service, batch, subjects: subjects_of(batch) };
+    let taken = intake.attempt().await;
+    let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
+    let taken = taken?;
+    forgotten?;
+    Ok(taken.accepted)
+}
+
+/// A batch under way.
+pub(super) struct Intake<'a> {
+    pub(super) service: &'a Service,
+    pub(super) batch: &'a Batch,
+    /// Whose data it holds.
+    subjects: Vec<Subject>,
+}
+
+/// A batch that was taken in.
+struct Taken {
+    accepted: Vec<Accepted>,
+    /// Those whose data it held, and who were erased.
+    erased: Vec<Subject>,
+}
+
+/// A batch that is decided, and locked.
+struct Decided<'a> {
+    appending: Appending<'a>,
+    plan: Plan,
+    known: Known,
+    /// To append.
+    events: Vec<NewEvent>,
+    placed: Placed,
+}
+
+impl<'a> Intake<'a> {
+    /// The keyring is a database of its own, and commits on its own: a key without data does no harm,
+    /// data without one would. So the keys are made while it is decided, and nothing is kept before
+    /// they are there. They are always waited for: none appears after the look for who was erased.
+    async fn attempt(&self) -> Result<Taken, IntakeError> {
+        let (decided, keys) = tokio::join!(self.decide(), self.keys());
+        let (mut decided, keys) = (decided?, keys?);
+        let connection = decided.appending.connection();
+        // Before the append, as the timer does it: then the order of the log is that of the commits.
+        partials::drop_of(connection, &decided.known.heard_of(decided.plan.submitted())).await?;
+        let recorded = append(&mut decided.appending, decided.events).await?;
+        let connection = decided.appending.connection();
+        drop_parts(connection, &decided.known.parts_of_erased()).await?;
+        let now_waiting = subjects::wait(connection, &decided.placed.waiting).await?;
+        self.keep_of_firms(connection, &decided.plan).await?;
+        let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
+        duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
+        duplicates.extend(self.keep(connection, (decided.plan, &keys), &recorded).await?);
+        decided.appending.commit().await?;
+        Ok(Taken {
+            accepted: self.batch.accepted(&duplicates),
+            erased: self.erased_of(&decided.known),
+        })
+    }
+
+    async fn keys(&self) -> Result<DataKeys, IntakeError> {
+        if self.subjects.is_empty() {
+            return Ok(DataKeys::new());
+        }
+        Ok(self.service.keyring.make(&self.subjects, &*self.service.entropy).await?)
+    }
+
+    async fn decide(&self) -> Result<Decided<'a>, IntakeError> {
+        let mut appending = self.service.store.begin().await?;
+        let (mut plan, known) = self.plan(appending.connection()).await?;
+        let condemned = condemned(appending.connection(), &plan).await?;
+        let mut events = with_consequences(&mut plan, &condemned);
+        let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
+        events.extend(leads_last(std::mem::take(&mut placed.events)));
+        Ok(Decided { appending, plan, known, events, placed })
+    }
+
+    /// Locks before it loads: then nothing of these firms and subjects can change before the commit.
+    async fn plan(&self, connection: &mut PgConnection) -> Result<(Plan, Known), IntakeError> {
+        let fresh = reports::remember(connection, &report_ids(self.batch), self.batch.at()).await?;
+        lock(connection, Changing::by(self.batch)).await?;
+        let known = self.known(connection).await?;
+        let identity = &self.service.inviter.identity;
+        Ok(plan(self.batch, fresh, known, identity)?)
+    }
+
+    /// Only streams that are decided about are loaded; the rest is asked of the tables.
+    async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
+        let identity = &self.service.inviter.identity;
+        let streams = streams(self.batch, identity);
+        let upcasters = self.service.store.upcasters();
+        let events = if streams.is_empty() {
+            Vec::new()
+        } else {
+            load_many(connection, &upcasters, &streams).await?
+        };
+        let there = there(connection, Named::by(self.batch)).await?;
+        let leads = firms::plans(connection, &firms_of_leads(self.batch)).await?;
+        let silent = subjects::silent(connection, &hot_leads(self.batch, identity)).await?;
+        let erased = erased_people(self.batch, identity);
+        let named = people::naming(connection, &erased).await?;
+        let mut reported_of = reported_of(self.batch);
+        for one in &named {
+            reported_of.entry((one.firm_id, one.response_id)).or_default();
+        }
+        let subjects = lock_subjects(connection, &reported_of).await?;
+        // A response that named one of them in between is erased too.
+        if people::naming(connection, &erased).await? != named {
+            return Err(AppendError::Conflict.into());
+        }
+        Ok(Known::of(events, there, subjects).with(leads, silent, named))
+    }
+
+    /// Writes down what became known of subjects, and finds out what that settles.
+    async fn place(
+        &self,
+        connection: &mut PgConnection,
+        plan: &mut Plan,
+        known: &Known,
+    ) -> Result<Placed, IntakeError> {
+        let (rows, responses) = known.learned();
+        subjects::know(connection, &rows).await?;
+        let waited = subjects::take_waiting(connection, &responses).await?;
+        Ok(std::mem::take(&mut plan.facts).place(known, &waited, self.batch))
+    }
+
+    /// Whatever became of the batch, an erased response has no key: the one just made for it goes. An
+    /// erasure that comes after the batch had locked the response, or after this look, drops it itself.
+    async fn forget_erased(&self, taken: Option<&Taken>) -> Result<(), IntakeError> {
+        let erased = match taken {
+            Some(taken) => taken.erased.clone(),
+            None => self.look_for_erased().await?,
+        };
+        if erased.is_empty() {
+            return Ok(());
+        }
+        Ok(self.service.keyring.forget(&erased).await?)
+    }
+
+    fn erased_of(&self, known: &Known) -> Vec<Subject> {
+        let is_erased = |one: &&Subject| known.is_erased((one.firm_id, one.subject_id));
+        self.subjects.iter().filter(is_erased).copied().collect()
+    }
+
+    async fn look_for_erased(&self) -> Result<Vec<Subject>, IntakeError> {
+        if self.subjects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let responses: Vec<_> =
+            self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let mut connection = self.service.store.pool().acquire().await?;
+        let erased = subjects::erased(&mut connection, &responses).await?;
+        let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
+        Ok(erased.into_iter().map(subject).collect())
+    }
+}
+
+/// What came of parts of an erased response before it was known that they are: the eraser could not
+/// tell.
+async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Result<(), sqlx::Error> {
+    if parts.is_empty() {
+        return Ok(());
+    }
+    subjects::drop_waiting(connection, parts).await?;
+    erasure::erase_parts(connection, parts).await
+}
+
+/// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have
+/// been recorded before: any other place that is taken means that another came first.
+async fn append(
+    appending: &mut Appending<'_>,
+    events: Vec<NewEvent>,
+) -> Result<HashSet<Uuid>, AppendError> {
+    let required: HashSet<Uuid> = events
+        .iter()
+        .filter(|new| !matches!(new.event, Event::Occurrence(_)))
+        .map(NewEvent::id)
+        .collect();
+    let recorded = appending.append_new(events).await?;
+    let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
+    if required.is_subset(&recorded) { Ok(recorded) } else { Err(AppendError::Conflict) }
+}

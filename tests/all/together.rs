@@ -1,0 +1,361 @@
+//! Calls that are taken in together: each gets its own answer, whatever becomes of the others.
+//!
+//! Two calls hold the two turns, because somebody holds the rows of what they report; all others come
+//! meanwhile, and are taken in together when these rows are free.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use api::Desks;
+use axum::body::Body;
+use axum::http::Request;
+use eventstore::Clock;
+use firmforms::wiring::Setup;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sqlx::{Executor, Postgres, Transaction};
+use tests::{Answer, Firm, TestDatabase, World, activity, later, submitted};
+use uuid::Uuid;
+
+/// A world where turns last until they are freed.
+async fn patient() -> World {
+    let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+    let desks = Desks::patient(Duration::from_secs(60));
+    World::with(TestDatabase::new().await, clock, |setup| Setup { desks, ..setup }).await
+}
+
+type Call<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
+
+/// Both turns, held.
+struct Held<'a> {
+    world: &'a World,
+    firm: &'a Firm,
+    responses: [Uuid; 2],
+    holder: Transaction<'static, Postgres>,
+}
+
+impl<'a> Held<'a> {
+    async fn both(world: &'a World, firm: &'a Firm) -> Self {
+        let responses = [world.id(), world.id()];
+        let mut holder = world.pool().begin().await.unwrap();
+        for response in responses {
+            sqlx::query("insert into subjects (firm_id, subject_id) values ($1, $2)")
+                .bind(firm.id)
+                .bind(response)
+                .execute(&mut *holder)
+                .await
+                .unwrap();
+        }
+        Self { world, firm, responses, holder }
+    }
+
+    /// Lets the calls come while both turns are held, then frees these; answers what each was told.
+    async fn meanwhile(self, calls: Vec<Call<'_>>) -> Vec<Answer> {
+        let Self { world, firm, responses, holder } = self;
+        let firsts = responses.map(|response| async move {
+            assert_eq!(counts(&world.report(&[submitted(firm, response)]).await), (1, 0));
+        });
+        let waiting = calls.len();
+        let calls = async {
+            blocked(world, 2).await;
+            join_all(calls).await
+        };
+        let free = async {
+            blocked(world, 2).await;
+            while world.service().desks.calls_waiting() < waiting {
+                tokio::task::yield_now().await;
+            }
+            holder.rollback().await.unwrap();
+        };
+        let (_, answers, ()) = tokio::join!(join_all(firsts), calls, free);
+        answers
+    }
+}
+
+/// Waits until so many transactions wait for a lock.
+async fn blocked(world: &World, transactions: i64) {
+    let waits = "select count(*) from pg_stat_activity
+                  where datname = current_database() and wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(world.pool()).await.unwrap() < transactions
+    {
+    }
+}
+
+fn counts(answer: &Answer) -> (u64, u64) {
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let count = |name| answer.body[name].as_u64().unwrap();
+    (count("accepted"), count("duplicates"))
+}
+
+fn opened(firm_id: Uuid) -> Value {
+    activity(firm_id, "firm.opened", json!({"name": "F", "plan": {"leads_in_full": true}}))
+}
+
+fn call(world: &World, events: Vec<Value>) -> Call<'_> {
+    Box::pin(async move { world.report(&events).await })
+}
+
+/// The transactions by which occurrences of these responses came into the log.
+async fn transactions(world: &World, responses: &[Uuid]) -> Vec<(i64, i64)> {
+    sqlx::query_as(
+        "select min(position), count(*) from events
+          where event_type = 'OccurrenceRecorded'
+            and (payload -> 'OccurrenceRecorded' ->> 'response_id')::uuid = any($1)
+          group by xmin::text order by 1",
+    )
+    .bind(responses)
+    .fetch_all(world.pool())
+    .await
+    .unwrap()
+}
+
+/// Breaks an insert of several events, as long as it is there.
+async fn break_together(world: &World, how: &str) {
+    let broken = format!(
+        "create function break_together() returns trigger language plpgsql as $$ begin
+             if (select count(*) from added) > 1 then {how} end if;
+             return null;
+         end $$;
+         create trigger break_together after insert on events
+             referencing new table as added for each statement execute function break_together()"
+    );
+    world.pool().execute(&*broken).await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_that_come_at_the_same_time_are_one_transaction_and_each_is_told_of_its_own() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    let held = Held::both(&world, &firm).await;
+    let responses: Vec<Uuid> = (0..20).map(|_| world.id()).collect();
+    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 9);
+    let mut calls: Vec<Call<'_>> =
+        responses.iter().map(|response| call(&world, vec![submitted(&firm, *response)])).collect();
+    calls.push(call(&world, vec![submitted(&firm, responses[0]), submitted(&firm, world.id())]));
+    calls.push(call(&world, vec![suspended.clone()]));
+    calls.push(call(&world, vec![suspended]));
+    let answers = held.meanwhile(calls).await;
+    let told: Vec<_> = answers.iter().map(counts).collect();
+    assert_eq!(told[..20], [(1, 0); 20]);
+    assert_eq!(told[20..], [(1, 1), (1, 0), (0, 1)], "the first of two counts");
+    assert_eq!(transactions(&world, &responses).await.len(), 1);
+    let causes: i64 = sqlx::query_scalar(
+        "select count(distinct metadata ->> 'correlation_id') from events
+          where event_type = 'OccurrenceRecorded'",
+    )
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(causes, 23, "each call has its own");
+}
+
+#[tokio::test]
+async fn a_bad_call_is_refused_by_its_own_index_and_the_others_are_taken_in() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    for bad in [1, 2, 8] {
+        let held = Held::both(&world, &firm).await;
+        let responses: Vec<Uuid> = (0..8).map(|_| world.id()).collect();
+        let unknown = Firm { form: world.id(), ..firm.clone() };
+        let reports: Vec<Vec<Value>> =
+            (0..bad).map(|_| vec![opened(world.id()), submitted(&unknown, world.id())]).collect();
+        let good = responses.iter().map(|response| call(&world, vec![submitted(&firm, *response)]));
+        let bad_ones = reports.iter().map(|reports| call(&world, reports.clone()));
+        let mut calls: Vec<Call<'_>> = good.collect();
+        calls.splice(3..3, bad_ones);
+        let answers = held.meanwhile(calls).await;
+        for (place, answer) in answers.iter().enumerate() {
+            if (3..3 + bad).contains(&place) {
+                assert_eq!(answer.code(), (400, "invalid_request"), "{}", answer.text());
+                assert_eq!(answer.body["index"], 1, "within its own call");
+            } else {
+                assert_eq!(counts(answer), (1, 0));
+            }
+        }
+        for mut reports in reports {
+            reports.pop();
+            assert_eq!(counts(&world.report(&reports).await), (1, 0), "nothing was remembered");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_conflict_or_what_may_be_one_calls_fault_each_is_tried_by_itself() {
+    let broken = [
+        "raise exception 'a lost race' using errcode = '40001';",
+        "raise exception 'a defect';",
+        "raise exception 'a lock' using errcode = '55P03';",
+        "perform pg_terminate_backend(pg_backend_pid());",
+    ];
+    for how in broken {
+        let world = patient().await;
+        let firm = world.firm().await;
+        let held = Held::both(&world, &firm).await;
+        break_together(&world, how).await;
+        let responses: Vec<Uuid> = (0..6).map(|_| world.id()).collect();
+        let calls =
+            responses.iter().map(|response| call(&world, vec![submitted(&firm, *response)]));
+        let answers = held.meanwhile(calls.collect()).await;
+        assert!(answers.iter().all(|answer| counts(answer) == (1, 0)), "{how}");
+        let each: Vec<_> = transactions(&world, &responses).await;
+        assert_eq!(each.iter().map(|(_, events)| *events).collect::<Vec<_>>(), [1; 6], "{how}");
+    }
+}
+
+#[tokio::test]
+async fn one_call_that_the_database_cannot_take_fails_alone() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    let held = Held::both(&world, &firm).await;
+    let responses: Vec<Uuid> = (0..6).map(|_| world.id()).collect();
+    let refuses = format!(
+        "alter table responses add constraint refuses check (response_id <> '{}')",
+        responses[2]
+    );
+    world.pool().execute(&*refuses).await.unwrap();
+    let calls = responses.iter().map(|response| call(&world, vec![submitted(&firm, *response)]));
+    let answers = held.meanwhile(calls.collect()).await;
+    for (answer, response) in answers.iter().zip(&responses) {
+        let refused = *response == responses[2];
+        assert_eq!(answer.status, if refused { 500 } else { 202 }, "{}", answer.text());
+        assert_eq!(transactions(&world, &[*response]).await.len(), usize::from(!refused));
+    }
+}
+
+/// Nobody waits for a connection on their own after the wait they shared.
+#[tokio::test]
+async fn when_no_database_is_met_all_are_told_so() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    let held = Held::both(&world, &firm).await;
+    let reports: Vec<_> = (0..6).map(|_| submitted(&firm, world.id())).collect();
+    let calls = reports.iter().map(|report| call(&world, vec![report.clone()]));
+    let closing = async {
+        while world.service().desks.calls_waiting() < reports.len() {
+            tokio::task::yield_now().await;
+        }
+        world.service().store.pool().close().await;
+    };
+    // The holder of the rows has a connection already, and so have the first two calls.
+    let (answers, ()) = tokio::join!(held.meanwhile(calls.collect()), closing);
+    for answer in answers {
+        assert_eq!(answer.code(), (503, "unavailable"), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_keyring_that_is_away_leaves_nothing() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    world.service().keyring.close().await;
+    let response = world.id();
+    let answer = world.report(&[submitted(&firm, response)]).await;
+    assert_eq!(answer.code(), (503, "unavailable"), "{}", answer.text());
+    assert!(transactions(&world, &[response]).await.is_empty());
+    let sql = "select (select count(*) from responses) + (select count(*) from subjects)";
+    let kept: i64 = sqlx::query_scalar(sql).fetch_one(world.pool()).await.unwrap();
+    assert_eq!(kept, 0);
+}
+
+/// A23: the call is in its own task, and its place among the others is kept.
+#[tokio::test]
+async fn a23_a_caller_who_hangs_up_while_waiting_is_taken_in_with_the_others() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    let held = Held::both(&world, &firm).await;
+    let responses: Vec<Uuid> = (0..6).map(|_| world.id()).collect();
+    let mut calls: Vec<Call<'_>> = Vec::new();
+    for (place, response) in responses.iter().enumerate() {
+        let reported = call(&world, vec![submitted(&firm, *response)]);
+        calls.push(if place == 2 { hanging_up(&world, reported) } else { reported });
+    }
+    let answers = held.meanwhile(calls).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 202).count(), 5);
+    let all = async {
+        while transactions(&world, &responses).await.iter().map(|(_, events)| events).sum::<i64>()
+            < 6
+        {}
+    };
+    tokio::time::timeout(Duration::from_secs(10), all).await.unwrap();
+}
+
+/// Goes away as soon as its call waits; it is told nothing.
+fn hanging_up<'a>(world: &'a World, mut call: Call<'a>) -> Call<'a> {
+    Box::pin(async move {
+        let waits = async {
+            while world.service().desks.calls_waiting() < 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            answer = &mut call => return answer,
+            () = waits => drop(call),
+        }
+        let nothing = Request::get("/internal/v1/nothing").body(Body::empty()).unwrap();
+        world.internal(nothing).await
+    })
+}
+
+/// Eight callers, each of whom reports the next name of a firm when the last is taken in.
+#[tokio::test]
+async fn successive_calls_of_a_caller_stay_in_order() {
+    let world = patient().await;
+    let firms: Vec<Firm> = join_all((0..8).map(|_| world.firm())).await;
+    let caller = async |firm: &Firm| {
+        for second in 1..10 {
+            let named = activity(firm.id, "firm.changed", json!({"name": second.to_string()}));
+            assert_eq!(counts(&world.report(&[later(named, second)]).await), (1, 0));
+        }
+    };
+    join_all(firms.iter().map(caller)).await;
+    for firm in firms {
+        let names: Vec<String> = sqlx::query_scalar(
+            "select payload -> 'FirmChanged' ->> 'name' from events
+              where event_type = 'FirmChanged' and firm_id = $1 order by position",
+        )
+        .bind(firm.id)
+        .fetch_all(world.pool())
+        .await
+        .unwrap();
+        assert_eq!(names, (1..10).map(|name| name.to_string()).collect::<Vec<_>>());
+    }
+}
+
+/// An erased response keeps no key, whoever reports of it again together with others.
+#[tokio::test]
+async fn h1_what_is_reported_of_an_erased_response_together_with_others_leaves_no_key() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    let response = world.submit(&firm).await;
+    let erased = activity(firm.id, "response.erased", json!({"response_id": response}));
+    assert_eq!(counts(&world.report(&[erased]).await), (1, 0));
+    world.erase().await;
+    let held = Held::both(&world, &firm).await;
+    let calls = vec![
+        call(&world, vec![submitted(&firm, response)]),
+        call(&world, vec![submitted(&firm, world.id())]),
+    ];
+    let told: Vec<_> = held.meanwhile(calls).await.iter().map(counts).collect();
+    assert_eq!(told, [(0, 1), (1, 0)]);
+    let subject = vault::Subject { firm_id: firm.id, subject_id: response };
+    assert!(world.service().keyring.find(&[subject]).await.unwrap().is_empty());
+}
+
+/// Whoever waits for rows that somebody else has locked holds up nobody.
+#[tokio::test]
+async fn a_firm_whose_rows_are_locked_does_not_hold_up_the_others() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let Held { responses, holder, .. } = Held::both(&world, &firm).await;
+    let waiting = responses.map(|response| call(&world, vec![submitted(&firm, response)]));
+    let meanwhile = async {
+        blocked(&world, 2).await;
+        for _ in 0..3 {
+            world.submit(&other).await;
+        }
+        blocked(&world, 2).await;
+        holder.rollback().await.unwrap();
+    };
+    let (answers, ()) = tokio::join!(join_all(waiting), meanwhile);
+    assert!(answers.iter().all(|answer| counts(answer) == (1, 0)));
+}
