@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use vault::SystemEntropy;
-use vault::rewrap::Rewrap;
+use vault::rewrap::{Before, Rewrap};
 
 use crate::args::Json;
 use crate::databases::key_of_file;
@@ -34,9 +34,9 @@ pub(crate) async fn run(place: &Place, command: &Keyring) -> anyhow::Result<()> 
     databases.require().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;
-    nobody_is_at_work(&mut main).await?;
-    nobody_is_at_work(&mut keyring).await?;
+    nobody_is_at_work(&mut main, &mut keyring).await?;
     let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
+    begin(&rewrap, &mut main, &mut keyring).await?;
     let done = rewrap.run(&mut main, &mut keyring).await.context("rewrapping")?;
     main.close().await?;
     keyring.close().await?;
@@ -53,8 +53,31 @@ pub(crate) async fn run(place: &Place, command: &Keyring) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// Nobody begins to work from then on. Whoever began since the first look had asked before, and is
+/// connected now: a second look finds it.
+async fn begin(
+    rewrap: &Rewrap<'_>,
+    main: &mut PgConnection,
+    keyring: &mut PgConnection,
+) -> anyhow::Result<()> {
+    let before = rewrap.begin(keyring).await.context("rewrapping")?;
+    let alone = nobody_is_at_work(main, keyring).await;
+    if alone.is_err() && before == Before::Untouched {
+        rewrap.call_off(keyring).await?;
+    }
+    alone
+}
+
 /// A process with the old key in memory would write what nobody can read.
-async fn nobody_is_at_work(connection: &mut PgConnection) -> anyhow::Result<()> {
+async fn nobody_is_at_work(
+    main: &mut PgConnection,
+    keyring: &mut PgConnection,
+) -> anyhow::Result<()> {
+    nobody_works_on(main).await?;
+    nobody_works_on(keyring).await
+}
+
+async fn nobody_works_on(connection: &mut PgConnection) -> anyhow::Result<()> {
     let connections: i64 = sqlx::query_scalar(
         "select count(*) from pg_stat_activity
           where datname = current_database() and application_name = 'firmforms'",

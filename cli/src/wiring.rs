@@ -108,20 +108,22 @@ impl Setup {
     }
 }
 
-/// How statements are planned: once, and by an index. Planning anew took a ninth of
-/// PostgreSQL's time, and no statement is better for it: figures of when queues were empty speak for
-/// reading them whole, and rows that are gone are left out by who comes next only where they are looked
-/// up one by one. A table without an index then costs more than anything in the planner's eyes, and
-/// nothing is worth being compiled for it.
-const PLANNED: [(&str, &str); 4] = [
+/// How workers' statements are planned: once, and by an index, row for row. Planning anew took a ninth of
+/// PostgreSQL's time. A plan that is kept must not be one for empty queues, and figures of when they were
+/// empty speak for reading them whole, by index or not: so that costs more than anything in the
+/// planner's eyes, and a table without an index is read whole only because nothing else is left. Nothing is
+/// worth being compiled for it.
+pub const PLANNED: [(&str, &str); 6] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
 ];
 
-/// How statements of callers who read are planned: as in a full database, since plans are kept.
-const LOOKED_UP: [(&str, &str); 1] = [("enable_seqscan", "off")];
+/// How statements of callers are planned: as in a full database, since plans are kept.
+pub const LOOKED_UP: [(&str, &str); 2] = [("enable_seqscan", "off"), ("enable_bitmapscan", "off")];
 
 impl System {
     /// Connects, brings the databases to this version's schema, and puts everything together.
@@ -133,7 +135,7 @@ impl System {
         wrapping: WrappingKey,
         setup: Setup,
     ) -> anyhow::Result<Self> {
-        let pool = connect(databases.main.clone().options(PLANNED), CALLERS);
+        let pool = connect(databases.main.clone().options(LOOKED_UP), CALLERS);
         let readers = connect_guarded(databases.main.clone().options(LOOKED_UP), READERS);
         let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);

@@ -219,8 +219,11 @@ async fn lock(
     lane_ids: &[Uuid],
     firm_ids: &[Uuid],
 ) -> Result<(), sqlx::Error> {
+    // Two looks by an index each: workers' plans have no other way to an `or` than all lanes.
     sqlx::query(
-        "select 1 from lanes where lane_id = any($1) or firm_id = any($2)
+        "select 1 from lanes
+          where lane_id in (select unnest($1) union
+                            select lane_id from lanes where firm_id = any($2))
           order by lane_id for update",
     )
     .bind(lane_ids)

@@ -1,6 +1,6 @@
 //! Proof: was each occurrence queued once for each subscription that lived when it happened, and did
-//! each delivery go as it may? Asked of the log alone, and of the outbox at the same moment (case I1;
-//! rules in [`domain::once`]).
+//! each delivery go as it may? Asked of the log alone, and of the outbox and of what replays have queued
+//! at the same moment (case I1; rules in [`domain::once`]).
 //!
 //! The log is walked once, in windows: memory is that of one window, of all subscriptions there ever
 //! were, and of what is missing. Nothing is written, and no lock is taken.
@@ -13,6 +13,7 @@ use domain::occurrence::{OccurrenceEvent, delivery_id};
 use domain::once::{Beginning, Happened, Kind, Lives, Queued, Wrong, judge};
 use eventstore::worker::Worker;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof, tail};
+use projector::replays::{self, QueuedItem};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -115,6 +116,7 @@ pub async fn verify(
         after = until;
     }
     walk.unknown(connection).await?;
+    walk.replays(connection).await?;
     Ok(walk.report)
 }
 
@@ -271,6 +273,34 @@ impl Walk {
             let known: HashSet<String> = known.into_iter().collect();
             for (row, _) in rows.iter().zip(&ids).filter(|(_, id)| !known.contains(*id)) {
                 self.found(row.example());
+            }
+        }
+    }
+
+    /// What replays have queued and nobody will send; of all replays, whatever part of the log is looked
+    /// at: what they drop is in no event.
+    async fn replays(&mut self, connection: &mut PgConnection) -> Result<(), DeliveryError> {
+        let mut after = (Uuid::nil(), 0);
+        loop {
+            let rows = replays::queued_after(connection, after, self.scope.part.firm_id, ROWS);
+            let rows = rows.await?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = (last.replay_id, last.place);
+            let ids: Vec<Uuid> = rows.iter().map(|row| row.delivery_id).collect();
+            let queued = queued(connection, &ids).await?;
+            let is_queued = |row: &QueuedItem| {
+                queued.get(&row.delivery_id) == Some(&Queued::ForReplay(row.replay_id))
+            };
+            for row in rows.iter().filter(|row| !is_queued(row)) {
+                self.found(Example {
+                    wrong: Wrong::ReplayLost(row.replay_id),
+                    position: None,
+                    delivery_id: row.delivery_id,
+                    occurrence_id: None,
+                    hook_id: None,
+                });
             }
         }
     }

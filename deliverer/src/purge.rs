@@ -39,6 +39,8 @@ impl Default for Retention {
     }
 }
 
+// By `offset 0` each row is looked up: joined, a planner that takes the queue for short reads all of it.
+
 /// Those of these bodies that nothing queued will send: history knows a body once a try is recorded.
 async fn not_queued(
     connection: &mut PgConnection,
@@ -48,8 +50,11 @@ async fn not_queued(
         return Ok(Vec::new());
     }
     sqlx::query_scalar(
-        "select body_id from unnest($1::uuid[]) as t(body_id)
-          where not exists (select 1 from outbox o where o.body_id = t.body_id)",
+        "select b.body_id from bodies b
+          where b.body_id = any($1)
+            and not exists (select 1 from outbox o
+                             where o.firm_id = b.firm_id and o.response_id = b.response_id
+                               and o.body_id = b.body_id offset 0)",
     )
     .bind(body_ids)
     .fetch_all(connection)
@@ -63,7 +68,7 @@ async fn not_under_way(
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "select delivery_id from unnest($1::uuid[]) as t(delivery_id)
-          where not exists (select 1 from outbox o where o.delivery_id = t.delivery_id)",
+          where not exists (select 1 from outbox o where o.delivery_id = t.delivery_id offset 0)",
     )
     .bind(delivery_ids)
     .fetch_all(connection)

@@ -340,10 +340,7 @@ impl<'a> Ledger<'a> {
     ) -> Result<(), DeliveryError> {
         appending.append(self.events).await?;
         let connection = appending.connection();
-        sqlx::query("delete from outbox where delivery_id = any($1)")
-            .bind(&self.ended)
-            .execute(&mut *connection)
-            .await?;
+        withdrawn::drop_rows(connection, &self.ended).await?;
         put_due_again(connection, &self.due_again).await?;
         move_streams(connection, &self.noted).await?;
         replays::conclude(connection, &self.replayed).await?;

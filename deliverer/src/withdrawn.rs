@@ -64,8 +64,19 @@ pub(crate) async fn erased_of(
 }
 
 async fn take_out(connection: &mut PgConnection, rows: &[Leased]) -> Result<(), sqlx::Error> {
+    drop_rows(connection, &rows.iter().map(|row| row.delivery_id).collect::<Vec<_>>()).await
+}
+
+/// Takes these out of the outbox. For none of them the planner would read all that are leased.
+pub(crate) async fn drop_rows(
+    connection: &mut PgConnection,
+    delivery_ids: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    if delivery_ids.is_empty() {
+        return Ok(());
+    }
     sqlx::query("delete from outbox where delivery_id = any($1)")
-        .bind(rows.iter().map(|row| row.delivery_id).collect::<Vec<_>>())
+        .bind(delivery_ids)
         .execute(connection)
         .await?;
     Ok(())

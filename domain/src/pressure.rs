@@ -128,17 +128,18 @@ pub struct Candidate {
 /// by side, and what tells of the same occurrence is claimed together and built once.
 const TURN: usize = 8;
 
-/// Picks what is sent now: in turn from lane to lane and from firm to firm, as far as the limits go.
+/// Picks what is sent now: of each firm in turn from lane to lane, and in turn from firm to firm, as far
+/// as the limits go.
 #[must_use]
 pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) -> Vec<Uuid> {
-    let mut turns: Vec<(usize, Candidate)> =
-        due.into_iter().map(|one| (next(&mut flight.lanes, one.lane_id), one)).collect();
-    turns.sort_by_key(|(turn, _)| turn / TURN);
+    let by_lane = in_turn(due, |one| next(&mut flight.lanes, one.lane_id) / TURN);
+    let mut firms = HashMap::new();
+    let by_firm = in_turn(by_lane, |one| next(&mut firms, one.firm_id));
     let mut held = room.held.clone();
-    let mut fits: Vec<(usize, Uuid)> = turns
+    let mut fits: Vec<(usize, Uuid)> = by_firm
         .into_iter()
-        .filter(|(_, one)| flight.takes(one, caps))
-        .map(|(_, one)| (next(&mut held, one.firm_id), one.delivery_id))
+        .filter(|one| flight.takes(one, caps))
+        .map(|one| (next(&mut held, one.firm_id), one.delivery_id))
         .collect();
     fits.sort_by_key(|(turn, _)| *turn);
     let share = room.share(held.len());
@@ -159,6 +160,13 @@ impl Flight {
         }
         fits
     }
+}
+
+/// These by their turns; those of one turn stay in their order.
+fn in_turn(due: Vec<Candidate>, mut turn: impl FnMut(&Candidate) -> usize) -> Vec<Candidate> {
+    let mut turns: Vec<(usize, Candidate)> = due.into_iter().map(|one| (turn(&one), one)).collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, one)| one).collect()
 }
 
 /// How many there were before this one.

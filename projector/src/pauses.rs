@@ -1,8 +1,10 @@
-//! What operators hold now (see [`domain::pause`]). The claim reads the table in its own statement.
+//! What operators hold now (see [`domain::pause`]). The claim reads the table in its own statement. A
+//! pause ends when it is resumed; a subscription's also when that is removed.
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::pause::{PauseEvent, Scope};
+use domain::subscription::SubscriptionEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -18,18 +20,23 @@ impl WithAppend for Pauses {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
+            let mut over = Vec::new();
             for recorded in events {
                 match &recorded.event {
                     Event::Pause(PauseEvent::DeliveriesPaused { scope, reason }) => {
                         hold(connection, (scope, reason), recorded).await?;
                     }
                     Event::Pause(PauseEvent::DeliveriesResumed { scope, .. }) => {
-                        release(connection, scope.pause_id()).await?;
+                        over.push(scope.pause_id());
+                    }
+                    // Nothing is left that it could hold.
+                    Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
+                        over.extend(pause_of(recorded));
                     }
                     _ => {}
                 }
             }
-            Ok(())
+            release(connection, &over).await
         })
     }
 }
@@ -62,9 +69,18 @@ async fn hold(
     Ok(())
 }
 
-async fn release(connection: &mut PgConnection, pause_id: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query("delete from pauses where pause_id = $1")
-        .bind(pause_id)
+/// The pause of the subscription that an event is about, on or not.
+fn pause_of(recorded: &RecordedEvent) -> Option<Uuid> {
+    let hook_id = recorded.aggregate_id.parse().ok()?;
+    Some(Scope::Hook { firm_id: recorded.context.firm_id, hook_id }.pause_id())
+}
+
+async fn release(connection: &mut PgConnection, over: &[Uuid]) -> Result<(), AppendError> {
+    if over.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("delete from pauses where pause_id = any($1)")
+        .bind(over)
         .execute(connection)
         .await?;
     Ok(())

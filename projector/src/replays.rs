@@ -1,5 +1,7 @@
 //! Replays: where each stands, and what it sends again, in order (ruling 31).
 
+mod queued;
+
 use chrono::{DateTime, Utc};
 use domain::delivery::DeliveryState;
 use domain::event::Event;
@@ -8,6 +10,8 @@ use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
+
+pub use queued::{QueuedItem, queued_after};
 
 /// The writer.
 pub(crate) struct Replays;

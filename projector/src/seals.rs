@@ -139,7 +139,7 @@ pub async fn last(
 ) -> Result<Option<SealRow>, sqlx::Error> {
     sqlx::query_as(
         "select number, last_position, events, root, previous_hash, hash from seals
-          where last_position <= $1 order by number desc limit 1",
+          where last_position <= $1 order by last_position desc limit 1",
     )
     .bind(through)
     .fetch_optional(connection)

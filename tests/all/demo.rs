@@ -28,6 +28,8 @@ async fn its_file_is_delivered_once() {
     let shown = shown(&[]).await;
     assert!(shown.contains("30 deliveries arrived, 30 different, 30 signatures good"), "{shown}");
     assert_eq!(shown.matches(" → http").count(), 2, "{shown}");
+    let [key, hook] = ["key_created", "hook_created"].map(|action| shown.find(action).unwrap());
+    assert!(key < hook && shown[hook..].contains("hash    "), "{shown}");
 }
 
 #[tokio::test]

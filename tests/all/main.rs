@@ -28,6 +28,7 @@ mod newer;
 mod openapi;
 mod outages;
 mod pauses;
+mod plans;
 mod pressure;
 mod privacy;
 mod process;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use api::commands::tokens::{self, Role};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::claim::next_due;
+use deliverer::claim::{Claimed, claim, next_due};
+use deliverer::outgoing::Exchange;
+use deliverer::record::{Finished, record};
 use domain::pause::INSTALLATION;
 use domain::pressure::Room;
 use serde_json::{Value, json};
@@ -213,6 +215,50 @@ async fn what_is_held_can_still_be_taken_back() {
         .await
         .unwrap();
     assert_eq!(state, "cancelled");
+}
+
+/// By its own key or by its receiver; all else that is held stays so.
+#[tokio::test]
+async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
+    let scene = Scene::new().await;
+    let world = &scene.world;
+    let listed = async || {
+        let list = scene.call("GET", "/pauses", Value::Null).await.body;
+        let items = list["items"].as_array().unwrap().clone();
+        items.into_iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let of_host = scene.pause(json!({"host": "held.example.com"})).await;
+    let of_hook = scene.pause(json!({"hook_id": scene.hook})).await;
+    let path = format!("/hooks/{}", scene.hook);
+    assert_eq!(world.call(&scene.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    assert_eq!(listed().await, [of_host.as_str()]);
+    let resumed = scene.call("DELETE", &format!("/pauses/{of_hook}"), Value::Null).await;
+    assert_eq!(resumed.code(), (404, "pause_not_found"));
+
+    let gone = world.subscribe(&scene.firm, &scene.receiver.url("/gone")).await;
+    for _ in 0..2 {
+        world.submit(&scene.firm).await;
+    }
+    world.fan_out().await;
+    let claimed = claim(world.courier(), &Room::of(8)).await.unwrap();
+    scene.pause(json!({"hook_id": gone})).await;
+    let gone_twice: Vec<Finished> =
+        claimed.into_iter().map(|claimed| answered_gone(world, claimed)).collect();
+    assert_eq!(gone_twice.len(), 2);
+    record(world.courier(), &gone_twice).await.unwrap();
+    assert_eq!(listed().await, [of_host]);
+}
+
+/// The receiver of a claimed try is gone.
+fn answered_gone(world: &World, claimed: Claimed) -> Finished {
+    let exchange = Exchange {
+        answer: domain::answer::Answer::Status(410),
+        retry_after: None,
+        hops: Vec::new(),
+        snippet: Vec::new(),
+        connected: true,
+    };
+    Finished { claimed, exchange, finished_at: world.clock.now() }
 }
 
 #[tokio::test]

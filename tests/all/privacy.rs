@@ -172,7 +172,7 @@ async fn what_was_said_to_an_erased_response_was_shown_until_the_eraser_came() {
 }
 
 /// Everything that somebody can say, each with the word in it.
-fn said(world: &World, firm: &Firm, response: Uuid, email: &str) -> Vec<Value> {
+pub(crate) fn said(world: &World, firm: &Firm, response: Uuid, email: &str) -> Vec<Value> {
     let of = |kind, data| activity(firm.id, kind, data);
     let (form, at) = (firm.form, "2026-11-01T11:00:00Z");
     let person = json!({"name": "canary person", "email": email,

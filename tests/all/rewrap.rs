@@ -1,9 +1,10 @@
 //! Another wrapping key: everything can be read under it, and nothing under the old one.
 
 use std::fs;
+use std::pin::pin;
 
-use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Executor};
 use tests::{Receiver, TestDatabase, World};
 use tokio::process::Command;
 
@@ -73,6 +74,44 @@ async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
     assert!(old.0 != 0 && old.1.contains("made with another wrapping key"), "{old:?}");
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
     assert_sent_again(&world, firm, &receiver).await;
+}
+
+/// It has looked, and has not yet said that nobody may begin: then somebody does.
+#[tokio::test]
+async fn a_service_that_began_between_the_look_and_the_flag_kept_the_old_key() {
+    let receiver = Receiver::start().await;
+    let (world, _, file) = world(&receiver).await;
+    // A service has been at work before.
+    let listed = said(firmforms(&world.database).args(["tokens", "list"])).await;
+    assert_eq!(listed.0, 0, "{listed:?}");
+    let watching = world.database.keyring.clone().application_name("a test");
+    let mut holding = watching.connect().await.unwrap();
+    holding.execute("begin; select 1 from wrapping_check for update").await.unwrap();
+    let begun_meanwhile = async {
+        let blocked = "select exists (select from pg_stat_activity
+                        where datname = current_database() and wait_event_type = 'Lock')";
+        // Another connection: what a transaction sees of this view stands.
+        let mut looking = watching.connect().await.unwrap();
+        while !sqlx::query_scalar::<_, bool>(blocked).fetch_one(&mut looking).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+        let service = process::serve(&world.database, &[]).await;
+        holding.execute("commit").await.unwrap();
+        service
+    };
+    let mut rewrapping = pin!(rewrap(&world, &file));
+    let service = tokio::select! {
+        ended = &mut rewrapping => panic!("it did not wait: {ended:?}"),
+        service = begun_meanwhile => service,
+    };
+    let (code, text) = rewrapping.await;
+    assert!(code != 0 && text.contains("stop the service first"), "{text}");
+    drop(service);
+    let rewrapping = "select rewrapping from wrapping_check";
+    let rewrapping: bool = sqlx::query_scalar(rewrapping).fetch_one(&mut holding).await.unwrap();
+    assert!(!rewrapping, "it is called off");
+    let (code, text) = said(firmforms(&world.database).args(["doctor"])).await;
+    assert_eq!(code, 0, "{text}");
 }
 
 #[tokio::test]

@@ -226,6 +226,29 @@ async fn i1_what_waits_and_is_not_queued_is_lost() {
 }
 
 #[tokio::test]
+async fn i1_what_a_replay_has_queued_and_nobody_will_send_is_lost() {
+    let scene = Scene::new().await;
+    scene.receiver.reply([404, 404].map(Reply::status));
+    scene.submit(2).await;
+    scene.world.deliver().await;
+    start_replay(&scene.world, &json!({"firm_id": scene.firm.id, "reason": "a drill"})).await;
+    scene.world.replay().await;
+    scene.assert_proven().await;
+    scene.tamper(&["delete from outbox where delivery_id = (select min(delivery_id::text)::uuid from outbox)"]).await;
+    let replay_id: Uuid = sqlx::query_scalar("select replay_id from replays")
+        .fetch_one(scene.world.pool())
+        .await
+        .unwrap();
+    scene.assert_found(&[(Wrong::ReplayLost(replay_id), 1)]).await;
+    let other = Part { firm_id: Some(scene.world.id()), ..ALL.part };
+    let of_other = Scope { part: other, ..ALL };
+    let report = verify(scene.world.pool(), of_other, |_, _| ()).await.unwrap();
+    assert!(report.is_proven(), "{:?}", report.examples);
+    scene.world.deliver().await;
+    scene.assert_found(&[(Wrong::ReplayLost(replay_id), 1)]).await;
+}
+
+#[tokio::test]
 async fn i1_a_second_delivery_of_the_same_to_the_same_is_found() {
     let scene = Scene::new().await;
     scene.submit(1).await;

@@ -1,5 +1,6 @@
 //! One private cluster per run, a pair of databases per test.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cluster::Cluster;
@@ -66,6 +67,12 @@ impl TestDatabase {
 }
 
 impl Templates {
+    /// Where the server logs.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.cluster.data_dir().join("postgres.log")
+    }
+
     /// New, empty databases in this cluster.
     pub async fn database(&self) -> TestDatabase {
         self.copies(["template_main", "template_keyring"]).await
@@ -86,18 +93,35 @@ impl Templates {
     }
 }
 
-/// Whether worlds work by the database's roles instead of as a superuser: for a run of all tests that
+/// Whether worlds work by the database's roles if nobody says otherwise: for a run of all tests that
 /// shows what the roles lack.
-pub(crate) fn by_roles() -> bool {
+fn by_roles() -> bool {
     std::env::var_os("FIRMFORMS_TEST_ROLES").is_some()
 }
 
-/// A database as one of the service's roles meets it, if worlds work by them.
-pub(crate) fn as_role(database: &PgConnectOptions, role: &str) -> PgConnectOptions {
-    if by_roles() {
-        return database.clone().options([("role", format!("firmforms_{role}"))]);
+/// The connections that the parts of a world work on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// A superuser's, the same for all parts.
+    Shared,
+    /// A superuser's, apart for doors, readers and workers and planned as the service's are.
+    Apart,
+    /// Apart, each as its database role (`migrate --roles`).
+    ByRoles,
+}
+
+impl Connections {
+    pub(crate) fn usual() -> Self {
+        if by_roles() { Self::ByRoles } else { Self::Shared }
     }
-    database.clone()
+
+    /// A database as one of the service's parts meets it.
+    pub(crate) fn to(self, database: &PgConnectOptions, role: &str) -> PgConnectOptions {
+        if self == Self::ByRoles {
+            return database.clone().options([("role", format!("firmforms_{role}"))]);
+        }
+        database.clone()
+    }
 }
 
 /// The wrapping key of all tests.

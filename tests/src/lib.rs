@@ -5,8 +5,11 @@
 
 mod copy;
 mod database;
+mod handicap;
 pub mod invariants;
 mod leaks;
+mod multiply;
+pub mod plans;
 mod proxy;
 pub mod raw;
 mod receiver;
@@ -20,7 +23,9 @@ mod world;
 pub mod smtp_server;
 
 pub use copy::Copies;
-pub use database::{Templates, TestDatabase, cluster_with, own_cluster};
+pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster};
+pub use handicap::Handicap;
+pub use multiply::multiply;
 pub use proxy::{DatabaseProxy, Fault};
 pub use receiver::{Received, Receiver, Reply};
 pub use settled::settles;

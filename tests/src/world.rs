@@ -17,7 +17,7 @@ use deliverer::replay::Replay;
 use domain::address::AllowedTargets;
 use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, Fence, Store, connect, connect_guarded};
-use firmforms::wiring::{Setup, System, store};
+use firmforms::wiring::{LOOKED_UP, PLANNED, Setup, System, store};
 use inviter::TakeOver;
 use projector::audit::AuditLog;
 use projector::deliveries::Deliveries;
@@ -31,7 +31,13 @@ use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
-use crate::database::{TestDatabase, as_role, by_roles, wrapping_key};
+use crate::database::{Connections, TestDatabase, wrapping_key};
+
+/// When worlds begin.
+const NOON: &str = "2026-11-01T12:00:00.000Z";
+
+/// What a test asks itself is no statement of the service's: nobody writes down its plan.
+const UNSEEN: [(&str, &str); 1] = [("auto_explain.log_min_duration", "-1")];
 
 /// Where its public door would be.
 pub const BASE_URL: &str = "https://forms.test/api/v1";
@@ -104,7 +110,7 @@ impl World {
 
     /// A world on these databases.
     pub async fn on(database: TestDatabase) -> Self {
-        let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+        let clock = Clock::standing_at(NOON.parse().unwrap());
         Self::at(database, clock).await
     }
 
@@ -125,31 +131,50 @@ impl World {
         clock: Clock,
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
-        let _ = rustls_once();
-        let keyring_of =
-            |role| Keyring::new(connect(as_role(&database.keyring, role), 4), wrapping_key());
-        let pool_of = |role| connect(as_role(&database.main, role), 10);
-        let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-        let store = store(pool_of("api"));
-        let projector = if by_roles() { store.by(pool_of("projector")) } else { store.clone() };
         let mails = tempfile::tempdir().unwrap();
-        let setup = Setup { allowed, ..Setup::quiet(BASE_URL, mails.path()).unwrap() };
-        let setup = change(setup);
+        let setup = change(usual(&mails));
+        Self::put_together((database, Connections::usual()), clock, (setup, mails)).await
+    }
+
+    /// A world on these databases whose parts work on these connections.
+    pub async fn connected(database: TestDatabase, connections: Connections) -> Self {
+        let clock = Clock::standing_at(NOON.parse().unwrap());
+        let mails = tempfile::tempdir().unwrap();
+        let setup = usual(&mails);
+        Self::put_together((database, connections), clock, (setup, mails)).await
+    }
+
+    async fn put_together(
+        (database, connections): (TestDatabase, Connections),
+        clock: Clock,
+        (setup, mails): (Setup, TempDir),
+    ) -> Self {
+        let _ = rustls_once();
+        let keyring_of = |role| {
+            Keyring::new(connect(connections.to(&database.keyring, role), 4), wrapping_key())
+        };
+        let workers_of = |role| connect(connections.to(&database.main, role).options(PLANNED), 10);
+        let callers = connections.to(&database.main, "api").options(LOOKED_UP);
+        let store = store(connect(callers.clone(), 10));
+        let apart = connections != Connections::Shared;
+        let projector = if apart { store.by(workers_of("projector")) } else { store.clone() };
         let keyring = keyring_of("api");
         let mut system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
-        if by_roles() {
-            system.service.readers = connect_guarded(as_role(&database.main, "api"), 4);
-            system.courier.store = projector.by(pool_of("deliverer"));
+        if apart {
+            system.service.readers = connect_guarded(callers, 4);
+            system.courier.store = projector.by(workers_of("deliverer"));
             system.courier.keyring = keyring_of("deliverer");
-            system.fence = Fence::new(pool_of("deliverer"));
+            system.fence = Fence::new(workers_of("deliverer"));
         }
-        let pool = if by_roles() {
-            connect(database.main.clone(), 4)
+        let pool = if apart {
+            connect(database.main.clone().options(UNSEEN), 4)
         } else {
             system.service.store.pool().clone()
         };
         let service = &system.service;
-        let token = tokens::create(service, "tests", tokens::Role::Product).await.unwrap().token;
+        // As at the terminal: no door makes tokens.
+        let operated = Service { store: service.store.by(pool.clone()), ..service.clone() };
+        let token = tokens::create(&operated, "tests", tokens::Role::Product).await.unwrap().token;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
         Self { database, clock, public, internal, token, system, mails, projector, pool }
@@ -357,6 +382,12 @@ impl World {
         let tries = projector::deliveries::attempts(self.pool(), delivery_id).await.unwrap();
         (state, tries.into_iter().map(|attempt| attempt.outcome).collect())
     }
+}
+
+/// The setup of a world whose mails go there.
+fn usual(mails: &TempDir) -> Setup {
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    Setup { allowed, ..Setup::quiet(BASE_URL, mails.path()).unwrap() }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests

@@ -29,6 +29,15 @@ pub struct Rewrap<'a> {
     pub entropy: &'a dyn Entropy,
 }
 
+/// How it was before a run began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Everything was under one key.
+    Untouched,
+    /// A run before was cut off.
+    Begun,
+}
+
 /// Rows of which one has to open before anything is changed.
 const SAMPLE: i64 = 100;
 
@@ -65,18 +74,43 @@ const OF_FIRMS: [OfFirms; 2] = [
 ];
 
 impl Rewrap<'_> {
-    /// Rewraps everything: firms' secrets in the main database, then the keyring. From its first moment
-    /// to its last, neither key is taken for the right one.
+    /// From now on neither key is taken for the right one: nobody begins to work. Says whether it was so
+    /// before, from a run that was cut off.
     ///
     /// # Errors
     /// [`VaultError::Broken`] if neither is the key that everything is under, and nothing has changed then;
-    /// otherwise if a database does not answer: run it again.
+    /// otherwise if the database does not answer.
+    pub async fn begin(&self, keyring: &mut PgConnection) -> Result<Before, VaultError> {
+        let (sealed, rewrapping): (Vec<u8>, bool) =
+            sqlx::query_as("select sealed, rewrapping from wrapping_check")
+                .fetch_one(&mut *keyring)
+                .await?;
+        if !self.opens(CHECK, &sealed) {
+            return Err(Broken.into());
+        }
+        self.try_some(keyring).await?;
+        sqlx::query("update wrapping_check set rewrapping = true").execute(keyring).await?;
+        Ok(if rewrapping { Before::Begun } else { Before::Untouched })
+    }
+
+    /// Leaves everything as it was: nothing was rewrapped since it began.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn call_off(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
+        sqlx::query("update wrapping_check set rewrapping = false").execute(keyring).await?;
+        Ok(())
+    }
+
+    /// Rewraps everything, once it has begun: firms' secrets in the main database, then the keyring.
+    ///
+    /// # Errors
+    /// If a database does not answer: run it again.
     pub async fn run(
         &self,
         main: &mut PgConnection,
         keyring: &mut PgConnection,
     ) -> Result<Rewrapped, VaultError> {
-        self.begin(keyring).await?;
         let mut done = Rewrapped::default();
         for of_firms in &OF_FIRMS {
             self.firms(main, of_firms, &mut done).await?;
@@ -97,18 +131,6 @@ impl Rewrap<'_> {
 
     fn opens(&self, purpose: &[u8], sealed: &[u8]) -> bool {
         [self.from, self.to].into_iter().any(|key| key.0.open(purpose, sealed).is_ok())
-    }
-
-    async fn begin(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
-        let sealed: Vec<u8> = sqlx::query_scalar("select sealed from wrapping_check")
-            .fetch_one(&mut *keyring)
-            .await?;
-        if !self.opens(CHECK, &sealed) {
-            return Err(Broken.into());
-        }
-        self.try_some(keyring).await?;
-        sqlx::query("update wrapping_check set rewrapping = true").execute(keyring).await?;
-        Ok(())
     }
 
     /// A few may be damaged, and not all of them.

@@ -296,3 +296,68 @@ impl<A: Aggregate> Stream<A> {
         new
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRM: Uuid = Uuid::from_u128(1);
+    const FORM: Uuid = Uuid::from_u128(3);
+    const RESPONSE: SubjectId = (FIRM, Uuid::from_u128(5));
+    const PART: SubjectId = (FIRM, Uuid::from_u128(6));
+
+    fn row((firm_id, subject_id): SubjectId) -> SubjectRow {
+        SubjectRow { firm_id, subject_id, response_id: None, form_id: None, erased: false }
+    }
+
+    fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> Known {
+        let locked = locked.into_iter().map(|(row, is_new)| Locked { row, is_new }).collect();
+        Known::of(Vec::new(), Named::default(), locked)
+    }
+
+    #[test]
+    fn a_new_subject_is_written_again_only_if_more_was_decided_than_was_reported() {
+        let reported = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
+        let mut same = known([(reported, true)]);
+        assert_eq!(same.learn_form(RESPONSE, (FORM, 0)), FORM);
+        assert_eq!(same.learned(), (Vec::new(), Vec::new()), "nothing waited for it");
+        same.learn_erased(RESPONSE, 1);
+        assert_eq!(same.learned().0, [SubjectRow { erased: true, ..reported }]);
+        let ignored = known([(reported, true)]);
+        assert_eq!(ignored.learned().0, [row(RESPONSE)], "what was not taken in is not known");
+    }
+
+    #[test]
+    fn what_waited_is_looked_for_where_something_was_heard_of_it() {
+        let mut heard = known([(row(RESPONSE), false)]);
+        heard.learn_form(RESPONSE, (FORM, 0));
+        let written = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
+        assert_eq!(heard.learned(), (vec![written], vec![RESPONSE]));
+        assert_eq!(heard.heard_of(vec![RESPONSE, PART]), [RESPONSE, PART]);
+
+        let of_part = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
+        let mut part = known([(of_part, true), (row(PART), false)]);
+        part.learn_form(RESPONSE, (FORM, 0));
+        part.learn_response(PART, (RESPONSE.1, 1));
+        assert_eq!(part.learned().1, [RESPONSE], "for the part, before its response came");
+        assert_eq!(part.heard_of(vec![RESPONSE, PART]), [PART]);
+    }
+
+    #[test]
+    fn a_fact_that_waited_is_told_by_the_last_report_it_waited_for() {
+        let fact = |subject_id| Fact {
+            trigger: domain::trigger::Trigger::ReportSent,
+            subject_id,
+            key: String::new(),
+            happened_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
+            report_id: None,
+            booking_id: None,
+            silent: false,
+        };
+        let mut known = known([(row(RESPONSE), false), (row(PART), false)]);
+        known.learn_response(PART, (RESPONSE.1, 3));
+        assert_eq!(known.told_by(RESPONSE, &fact(PART.1)), 3);
+        known.learn_form(RESPONSE, (FORM, 7));
+        assert_eq!(known.told_by(RESPONSE, &fact(PART.1)), 7);
+    }
+}

@@ -120,6 +120,7 @@ async fn tell(
     let arrived = receiver.arrived();
     story::arrived(&arrived, &subscribers, (started, reported)).await?;
     story::one_delivery(system, &arrived).await?;
+    story::one_entry(system, &arrived).await?;
     Ok(subscribers)
 }
 

@@ -7,6 +7,7 @@ use anyhow::bail;
 use api::intake::Accepted;
 use chrono::SecondsFormat;
 use domain::trigger::Trigger;
+use projector::audit::{self, EntryRow};
 use projector::deliveries;
 use serde_json::Value;
 use uuid::Uuid;
@@ -127,6 +128,46 @@ pub(super) async fn one_delivery(system: &System, arrived: &[Arrived]) -> anyhow
         );
     }
     Ok(())
+}
+
+/// Who subscribed there, as the audit log has it: the key that was made, and the subscription.
+pub(super) async fn one_entry(system: &System, arrived: &[Arrived]) -> anyhow::Result<()> {
+    let Some(shown) = arrived.iter().min_by_key(|one| one.body.len()) else {
+        bail!("nothing arrived");
+    };
+    let hook = entry_about(system, shown.header("x-service-hook").parse()?).await?;
+    let key = match &hook.actor_id {
+        Some(key_id) => Some(entry_about(system, key_id.parse()?).await?),
+        None => None,
+    };
+    println!("\nWho subscribed, in the firm's audit log:\n");
+    for entry in key.iter().chain([&hook]) {
+        println!(
+            "  {}. {} {} at {}",
+            entry.sequence,
+            entry.action,
+            entry.subject_id.as_deref().unwrap_or_default(),
+            entry.at.to_rfc3339_opts(SecondsFormat::Millis, true)
+        );
+        println!("     follows {}", hex::encode(entry.previous_hash));
+        println!("     hash    {}", hex::encode(entry.hash));
+    }
+    Ok(())
+}
+
+/// The first entry about a subject, once the audit log has come to it.
+async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryRow> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let entries = audit::of_subject(system.pool(), subject_id).await?;
+        if let Some(first) = entries.into_iter().next() {
+            return Ok(first);
+        }
+        if Instant::now() > until {
+            bail!("the audit log has nothing about {subject_id}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What to do next.

@@ -36,7 +36,7 @@ pub(super) const MAIN: &[Grant] = &[
     ("people", [WRITE, NO, NO, NO]),
     ("open_invites", [ALL, READ, READ, NO]),
     ("replays", [WRITE, READ, CHANGE, READ]),
-    ("pauses", [ALL, READ, READ, READ]),
+    ("pauses", [ALL, READ, DROP, READ]),
     ("rebuilds", [READ, READ, NO, READ]),
     ("replay_items", [WRITE, NO, CHANGE, READ]),
     // History.

@@ -193,6 +193,8 @@ pub enum Wrong {
     Unknown,
     /// It waits for a try, and is not queued: nobody will send it.
     Lost,
+    /// A replay says that it is queued once more, and it is not: nobody will send it.
+    ReplayLost(Uuid),
 }
 
 /// The kinds of what can be wrong.
@@ -237,7 +239,7 @@ impl Wrong {
             | Self::AfterTheEnd
             | Self::StillQueued => Kind::Doubled,
             Self::OfNothing | Self::ToNobody | Self::Unknown => Kind::Orphaned,
-            Self::Lost => Kind::Lost,
+            Self::Lost | Self::ReplayLost(_) => Kind::Lost,
         }
     }
 }
@@ -256,6 +258,7 @@ impl std::fmt::Display for Wrong {
             Self::ToNobody => f.write_str("its subscription did not live there"),
             Self::Unknown => f.write_str("it is queued and not in the log"),
             Self::Lost => f.write_str("it waits for a try and is not queued"),
+            Self::ReplayLost(id) => write!(f, "replay {id} has queued it, and it is not queued"),
         }
     }
 }

@@ -52,6 +52,7 @@ macro_rules! listed {
 const ANY: &str = listed!("true");
 const OF_HOOK: &str = listed!("hook_id = $2");
 const FAILED: &str = listed!("state = 'failed'");
+const PENDING: &str = listed!("state = 'pending'");
 const CANCELLED: &str = listed!("state = 'cancelled'");
 const OF_STEPS: &str = listed!("run_id is not null");
 
@@ -68,7 +69,8 @@ pub async fn list(
         (Some(_), _) => OF_HOOK,
         (None, Some(DeliveryState::Failed)) => FAILED,
         (None, Some(DeliveryState::Cancelled)) => CANCELLED,
-        (None, Some(DeliveryState::Pending | DeliveryState::Delivered) | None) => ANY,
+        (None, Some(DeliveryState::Pending)) => PENDING,
+        (None, Some(DeliveryState::Delivered) | None) => ANY,
     };
     page(pool, statement, (firm_id, wanted)).await
 }

@@ -37,6 +37,9 @@ impl Shadow {
             ("client_min_messages", "warning"),
             // A plan made for empty tables would be kept when they are full.
             ("plan_cache_mode", "force_custom_plan"),
+            // Here tables are read whole.
+            ("enable_seqscan", "on"),
+            ("enable_bitmapscan", "on"),
         ]);
         let mut connection = options.clone().options([("search_path", SCHEMA)]).connect().await?;
         if !is_alone(&mut connection).await? {

@@ -2,7 +2,7 @@
 
 mod equal;
 mod live;
-mod story;
+pub(crate) mod story;
 mod tampered;
 
 use projector::rebuild::{Act, Model, Order, Report, Unfinished, run};

@@ -18,27 +18,33 @@ use uuid::Uuid;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Tells it all, and brings everything that follows up to date.
+/// Tells it all, with a block of seals, and brings everything that follows up to date.
 pub(super) async fn told() -> (World, Firm) {
     let world = World::new().await;
+    let firm = tell(&world).await;
+    many(&world, &firm).await;
+    world.deliver().await;
+    world.seal().await;
+    (world, firm)
+}
+
+/// Tells all but that.
+pub(crate) async fn tell(world: &World) -> Firm {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for trigger in Trigger::ALL {
         let body = json!({"trigger": trigger.key(), "target_url": receiver.url("/?key=secret")});
         assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
     }
-    settings(&world, &firm).await;
-    deliveries(&world, &firm, &receiver).await;
-    steps(&world, &firm, &receiver).await;
-    replayed(&world, &firm, &receiver).await;
-    held(&world, &firm).await;
-    people(&world, &firm).await;
-    ends(&world).await;
+    settings(world, &firm).await;
+    deliveries(world, &firm, &receiver).await;
+    steps(world, &firm, &receiver).await;
+    replayed(world, &firm, &receiver).await;
+    held(world, &firm).await;
+    people(world, &firm).await;
+    ends(world).await;
     world.pass(8 * DAY);
     world.purge().await;
-    many(&world, &firm).await;
-    world.deliver().await;
-    world.seal().await;
-    (world, firm)
+    firm
 }
 
 async fn report(world: &World, events: &[Value]) {
@@ -189,9 +195,10 @@ async fn held(world: &World, firm: &Firm) {
     let of_firm = pauses::pause(service, &Which::Firm(firm.id), "drill", operator).await.unwrap();
     pauses::resume(service, of_firm.pause_id, None, operator).await.unwrap();
     let ended = "select delivery_id from deliveries d join hooks h using (hook_id)
-                  where d.state = 'delivered' and h.removed_at is null
+                  where d.state = 'delivered' and h.removed_at is null and d.firm_id = $1
                   order by d.created_at desc limit 1";
-    let delivery_id = sqlx::query_scalar(ended).fetch_one(world.pool()).await.unwrap();
+    let delivery_id =
+        sqlx::query_scalar(ended).bind(firm.id).fetch_one(world.pool()).await.unwrap();
     let (firm_id, request_id, reason) = (firm.id, world.id(), "drill".to_owned());
     let new = NewReissue { firm_id, delivery_id, request_id, reason };
     reissue(service, &new, operator).await.unwrap();
@@ -213,7 +220,7 @@ async fn ends(world: &World) {
 }
 
 /// As many as make a block of seals whole.
-async fn many(world: &World, firm: &Firm) {
+pub(crate) async fn many(world: &World, firm: &Firm) {
     let other = world.firm().await;
     let submitted = |_| {
         let data = json!({

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
-use tests::{Firm, Received, Receiver, World, activity, later};
+use tests::{Firm, Handicap, Received, Receiver, World, activity, later};
 use uuid::Uuid;
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -69,17 +69,17 @@ async fn a_partial_that_is_finished_before_its_first_try_is_cancelled() {
 async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_was_first() {
     let mut story = Story::begin().await;
     let mut firsts = 0;
-    let mut handicap = Handicap { timer: 0, step: 1 };
+    let mut handicap = Handicap::default();
     for race in 0..500_u32 {
         story.response = story.world.id();
         story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
         story.world.pass(HOUR);
         let timer = async {
-            wait_turns(handicap.timer).await;
+            handicap.first().await;
             story.world.time_out().await;
         };
         let submission = async {
-            wait_turns(-handicap.timer).await;
+            handicap.second().await;
             story.report(&[story.submitted()]).await;
         };
         tokio::join!(timer, submission);
@@ -114,27 +114,4 @@ async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_
         ("partial_submission".to_owned(), "cancelled".to_owned(), partials),
     ];
     assert_eq!(told, expected);
-}
-
-/// By how many turns of the scheduler the timer starts later; the submission, if it is negative.
-#[derive(Debug)]
-struct Handicap {
-    timer: i64,
-    step: i64,
-}
-
-impl Handicap {
-    /// The winner starts later: by twice as much as before while the same one wins, by little at once
-    /// the other does.
-    fn after(&mut self, timer_won: bool) {
-        let towards = if timer_won { 1 } else { -1 };
-        self.step = if self.step.signum() == towards { self.step * 2 } else { towards };
-        self.timer = (self.timer + self.step).clamp(-100_000, 100_000);
-    }
-}
-
-async fn wait_turns(turns: i64) {
-    for _ in 0..turns {
-        tokio::task::yield_now().await;
-    }
 }

@@ -1,0 +1,223 @@
+//! How PostgreSQL carries out what the service asks: on tables that have grown, every statement of a
+//! story in which everything happens finds its rows by an index (issue of speed, part 2). The plans are
+//! those that were chosen, as the server wrote them down, for connections planned as the service's are.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::commands::tokens::{self, Role};
+use axum::body::Body;
+use axum::http::Request;
+use deliverer::claim::claim;
+use deliverer::give_back::give_back;
+use domain::pressure::Room;
+use eventstore::{Clock, connect};
+use firmforms::roles::make_roles;
+use serde_json::{Value, json};
+use sqlx::{Executor, PgPool};
+use tests::plans::{Sizes, is_tiny, read, sizes, write_down, wrong};
+use tests::{
+    Connections, Firm, Receiver, Reply, Templates, TestDatabase, World, activity, later, multiply,
+    own_cluster,
+};
+
+use crate::privacy::said;
+use crate::rebuild::story::{many, tell};
+
+/// Databases whose tables have grown, with the plans of all that is asked from now on written down;
+/// what time it is there, and a firm with much of them.
+async fn grown(cluster: &Templates) -> (TestDatabase, Clock, Firm) {
+    let world = World::connected(cluster.database().await, Connections::Apart).await;
+    let firm = everything(&world).await;
+    unfinished(&world).await;
+    let keyring = connect(world.database.keyring.clone(), 1);
+    for pool in [world.pool(), &keyring] {
+        multiply(pool).await;
+        write_down(pool).await;
+    }
+    (world.database, world.clock, firm)
+}
+
+/// What is under way when the tables are looked at.
+async fn unfinished(world: &World) {
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    receiver.reply((0..8).map(|_| Reply::status(503).body(b"busy")));
+    many(world, &firm).await;
+    let reply_to = json!({"brand": {"reply_to": "ann@firm.example"}});
+    let (unknown, at) = (world.id(), "2026-11-01T11:00:00Z");
+    let paid = json!({"payment_id": world.id(), "response_id": unknown, "amount": 100,
+                      "currency": "EUR", "at": at});
+    let saved = json!({
+        "response_id": world.id(), "form_id": firm.form, "saved_at": world.clock.now(),
+        "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "a"}],
+    });
+    let of = |kind, data| later(activity(firm.id, kind, data), 1);
+    let reported =
+        [of("firm.changed", reply_to), of("payment.received", paid), of("response.saved", saved)];
+    assert_eq!(world.report(&reported).await.status, 202);
+    world.deliver().await;
+    world.seal().await;
+    sqlx::raw_sql(A_MAIL).execute(world.pool()).await.unwrap();
+}
+
+/// A mail that is being handed over, a step's headers, calls with wrong keys.
+const A_MAIL: &str = "
+    insert into step_headers select delivery_id, firm_id, response_id, 'x' from deliveries limit 9;
+    insert into open_invites
+    select gen_random_uuid(), firm_id, form_id, gen_random_uuid(), '2026-11-01', created_at,
+           created_at + interval '1 year' from forms limit 1;
+    insert into mails select invite_id, firm_id, invite_id, 'x' from open_invites";
+
+/// All that the service does all day.
+async fn everything(world: &World) -> Firm {
+    let firm = tell(world).await;
+    let receiver = Receiver::start().await;
+    world.subscribe(&firm, &receiver.url("/again")).await;
+    busy(world, &firm, &receiver).await;
+    asked(world, &firm).await;
+    operated(world, &firm).await;
+    firm
+}
+
+/// Responses of all kinds, partial ones, tries that are given back, cut off, and still to come.
+async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
+    for name in ["ann", "bob"] {
+        let said = said(world, firm, world.id(), &format!("{name}@example.com"));
+        assert_eq!(world.report(&said).await.status, 202);
+    }
+    world.deliver().await;
+    world.pass(Duration::from_secs(3_600));
+    world.time_out().await;
+    world.fan_out().await;
+    for _ in 0..3 {
+        world.submit(firm).await;
+    }
+    world.fan_out().await;
+    give_back(world.courier(), &claim(world.courier(), &Room::of(16)).await.unwrap())
+        .await
+        .unwrap();
+    drop(claim(world.courier(), &Room::of(16)).await.unwrap());
+    world.pass(Duration::from_secs(180));
+    world.deliver().await;
+    receiver.reply((0..4).map(|_| Reply::status(503)));
+    for _ in 0..4 {
+        world.submit(firm).await;
+    }
+    world.deliver().await;
+    world.take_over().await;
+    world.seal().await;
+}
+
+/// What integrators ask.
+async fn asked(world: &World, firm: &Firm) {
+    let form = format!("/forms/{}", firm.form);
+    for path in ["/me", "/triggers", "/forms", &form, "/hooks"] {
+        assert_eq!(world.get(firm, path).await.status, 200, "{path}");
+    }
+    for trigger in domain::trigger::Trigger::ALL {
+        let of_form = format!("/triggers/{}/sample?form_id={}", trigger.key(), firm.form);
+        for path in [format!("/triggers/{}/sample", trigger.key()), of_form] {
+            assert_eq!(world.get(firm, &path).await.status, 200, "{path}");
+        }
+    }
+    let links = world.call(&firm.key, "POST", &format!("{form}/links"), Value::Null).await;
+    assert_eq!(links.status, 201);
+    assert_eq!(world.call("a wrong key", "GET", "/me", Value::Null).await.status, 401);
+}
+
+/// What operators, the product's screens and scrapers ask.
+async fn operated(world: &World, firm: &Firm) {
+    let service = world.service();
+    let operated =
+        api::Service { store: service.store.by(world.pool().clone()), ..service.clone() };
+    let token = tokens::create(&operated, "operator", Role::Operator).await.unwrap().token;
+    let ask = async |path: String| {
+        let request = Request::get(&path).header("authorization", format!("Bearer {token}"));
+        let answer = world.internal(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    };
+    let of = format!("/internal/v1/firms/{}", firm.id);
+    for list in ["keys", "webhook-secret", "audit", "audit?action=hook_created", "hooks"] {
+        ask(format!("{of}/{list}")).await;
+    }
+    let hooks = world.get(firm, "/hooks").await.body;
+    let hook = hooks[0]["id"].as_str().unwrap();
+    for filter in [
+        "",
+        "?state=pending",
+        "?state=failed",
+        "?state=delivered",
+        "?state=cancelled",
+        "?trigger=lead_hot",
+        &format!("?hook_id={hook}"),
+    ] {
+        let page = ask(format!("{of}/deliveries{filter}")).await;
+        if let Some(id) = page["items"][0]["id"].as_str() {
+            ask(format!("{of}/deliveries/{id}")).await;
+            ask(format!("{of}/deliveries?limit=1&after={id}")).await;
+        }
+    }
+    ask(format!("{of}/hooks/{hook}/history")).await;
+    ask("/internal/v1/pauses".to_owned()).await;
+}
+
+/// Where the server's log ends.
+fn end(cluster: &Templates) -> u64 {
+    std::fs::metadata(cluster.log()).unwrap().len()
+}
+
+/// What has no index is found out, however it is asked; what has one is not.
+async fn refused(cluster: &Templates, world: &World, sizes: &Sizes) {
+    let (doors, workers) = (world.service().store.pool(), world.courier().store.pool());
+    let found = async |pool: &PgPool, statement: &str| {
+        let from = end(cluster);
+        pool.execute(statement).await.unwrap();
+        wrong(&read(&cluster.log(), from), sizes)
+    };
+    let by_body = "select delivery_id from outbox where body_sha256 = 'x'";
+    let in_order = "select delivery_id from outbox where body_sha256 = 'x' order by delivery_id";
+    // Its second column.
+    let second =
+        "select 1 from response_people where person_id = '00000000-0000-0000-0000-000000000000'";
+    let below = "select 1 where exists (select from deliveries where body_sha256 = 'x')";
+    for statement in [by_body, in_order, second, below] {
+        for pool in [doors, workers] {
+            let found = found(pool, statement).await;
+            assert!(found.iter().any(|told| told.contains(statement)), "{statement}: {found:?}");
+        }
+    }
+    let by_id = "select 1 from outbox where delivery_id = '00000000-0000-0000-0000-000000000000'";
+    for pool in [doors, workers] {
+        assert!(found(pool, by_id).await.is_empty());
+    }
+}
+
+/// As a superuser, and with the guards of rows in every condition (case B16).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() {
+    let cluster = own_cluster().await;
+    let (mut database, mut clock, big) = grown(&cluster).await;
+    for connections in [Connections::Apart, Connections::ByRoles] {
+        if connections == Connections::ByRoles {
+            make_roles(&database.main, &database.keyring, "firmforms").await.unwrap();
+        }
+        let from = end(&cluster);
+        let world = World::connected(database, connections).await;
+        world.pass((clock.now().get() - world.clock.now().get()).to_std().unwrap());
+        everything(&world).await;
+        operated(&world, &big).await;
+        let sizes = sizes(world.pool()).await;
+        let small = sizes.iter().filter(|(table, rows)| !is_tiny(table) && **rows < 5_000.0);
+        assert_eq!(small.collect::<Vec<_>>(), [], "these have not grown");
+        let plans = read(&cluster.log(), from);
+        let statements: BTreeSet<_> = plans.iter().map(|plan| &plan.statement).collect();
+        assert!(statements.len() > 150, "{} statements", statements.len());
+        let wrong: Vec<String> = wrong(&plans, &sizes).into_iter().collect();
+        let of = (wrong.len(), statements.len());
+        assert!(wrong.is_empty(), "{connections:?}, {of:?}:\n{}", wrong.join("\n"));
+        refused(&cluster, &world, &sizes).await;
+        (database, clock) = (world.database, world.clock);
+    }
+}
