@@ -1,52 +1,39 @@
--- Tables whose rows change or go all the time are vacuumed by how much of them is dead, not by what part of
--- them: by the server's own settings (50 rows and a fifth, a look a minute, and a pause of 2 ms for each
--- 200 of cost) a queue that has emptied is read through its dead rows meanwhile. `cost_delay` 0: they
--- are small, and a claim that waits for a vacuum costs more than the vacuum. What is updated in place
--- keeps room for it on its pages (`fillfactor`), so that an update that changes no indexed column writes to
--- no index.
+-- Tables whose rows change or go all the time are vacuumed by how many of them are dead, not by what part of
+-- a table: how much room the dead take is bounded then, however large it is. They are small, so that a
+-- vacuum of them need not pause (`cost_delay` 0). How often the server looks is its own setting
+-- (`autovacuum_naptime`), and matters more: docs/performance.md, "What finished rows cost".
 
--- A row comes, is leased and goes within a second.
+-- A row comes, is leased and goes within a second. A lease changes what is indexed: room on the pages
+-- saves no write to an index here.
 alter table outbox set (
-    fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
-    autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,
     autovacuum_analyze_threshold = 5000);
-
--- Each claim, each record and each fan-out writes its lanes; there are few of them.
+-- Each claim, record and fan-out writes its lanes.
 alter table lanes set (
-    fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200,
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200,
     autovacuum_vacuum_cost_delay = 0);
 
--- A row per follower, written with every batch.
+-- What follows is updated in columns that no index has: with room on its page such an update writes to
+-- no index. Rows are one per follower, firm and key.
 alter table checkpoints set (
     fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
     autovacuum_vacuum_cost_delay = 0);
-
--- A row per key, written by every call.
-alter table key_calls set (
-    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
-    autovacuum_vacuum_cost_delay = 0);
-alter table wrong_keys set (
-    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
-    autovacuum_vacuum_cost_delay = 0);
-
--- A row per firm, written by each invite, key and subscription; a chain's end, by each entry.
 alter table quotas set (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200,
     autovacuum_vacuum_cost_delay = 0);
 alter table audit_heads set (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200,
     autovacuum_vacuum_cost_delay = 0);
+alter table key_calls set (
+    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0);
 
--- Queues: a row comes and goes.
+-- Queues that are slower: a row comes and goes.
 alter table partials set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 alter table open_invites set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 alter table waiting_facts set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-alter table replay_items set (
-    fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
--- History: 200 of a billion rows would wait for each other. By a part of it, but of a hundredth; a row
--- is written two or three times while it is young.
+-- History: a fifth of a billion rows would be too late.
 alter table deliveries set (
-    fillfactor = 90, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_insert_scale_factor = 0.05,
-    autovacuum_analyze_scale_factor = 0.02);
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
