@@ -33,12 +33,13 @@ impl World {
     /// in base64, in text or in bytes.
     pub async fn columns_holding(&self, text: &str) -> Vec<String> {
         let disguises: Vec<_> = disguises(text).iter().map(|text| format!("%{text}%")).collect();
-        let keyring = connect(self.database.keyring.clone(), 1);
+        // Connections of their own: the service's are planned for looking things up.
+        let databases = [&self.database.main, &self.database.keyring];
         let mut holding = Vec::new();
-        for pool in [self.pool(), &keyring] {
-            let looks: Vec<String> = sqlx::query_scalar(LOOKS).fetch_all(pool).await.unwrap();
+        for pool in databases.map(|database| connect(database.clone(), 1)) {
+            let looks: Vec<String> = sqlx::query_scalar(LOOKS).fetch_all(&pool).await.unwrap();
             for look in looks {
-                let found = sqlx::query_scalar(&look).bind(&disguises).fetch_one(pool).await;
+                let found = sqlx::query_scalar(&look).bind(&disguises).fetch_one(&pool).await;
                 holding.extend::<Vec<String>>(found.unwrap());
             }
         }
