@@ -6,7 +6,6 @@ mod people;
 
 use std::time::Duration;
 
-use eventstore::connect;
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;
@@ -46,10 +45,9 @@ async fn left(world: &World, response_id: Uuid) -> (i64, i64) {
     .fetch_one(world.pool())
     .await
     .unwrap();
-    let keyring = connect(world.database.keyring.clone(), 1);
     let keys: i64 = sqlx::query_scalar("select count(*) from data_keys where subject_id = $1")
         .bind(response_id)
-        .fetch_one(&keyring)
+        .fetch_one(world.keys())
         .await
         .unwrap();
     (rows, keys)

@@ -57,6 +57,7 @@ pub struct World {
     token: String,
     projector: Store,
     pool: PgPool,
+    keys: PgPool,
 }
 
 /// A firm with an owner, a published form and a key.
@@ -177,7 +178,8 @@ impl World {
         let token = tokens::create(&operated, "tests", tokens::Role::Product).await.unwrap().token;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
-        Self { database, clock, public, internal, token, system, mails, projector, pool }
+        let keys = connect(database.keyring.clone(), 1);
+        Self { database, clock, public, internal, token, system, mails, projector, pool, keys }
     }
 
     /// What the doors work with.
@@ -196,6 +198,13 @@ impl World {
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// The keyring's database, as a superuser meets it. Kept open: on a busy machine a new connection
+    /// for each look takes longer, once in many, than anybody waits for one.
+    #[must_use]
+    pub const fn keys(&self) -> &PgPool {
+        &self.keys
     }
 
     /// The log, as projectors meet it.
