@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::Sending;
 use auditor::Checkpointer;
+use deliverer::Dispatch;
 use deliverer::cancel::Cancel;
 use deliverer::engine::deliver;
 use deliverer::erase::{self, Erase};
@@ -147,7 +148,15 @@ fn spawn_workers(
     }
     if matches!(role, Role::All | Role::Deliverer) {
         let courier = &system.courier;
-        let fan_out = FanOut::new(courier.clone(), system.fence.clone());
+        let mut fan_out = FanOut::new(courier.clone(), system.fence.clone());
+        if sends {
+            let replay = Replay::new(courier.clone());
+            tasks.spawn(run_worker(replay, store.nudge().subscribe(), stop.clone()));
+            let (dispatch, answers) = Dispatch::new(courier.clone(), stop.clone());
+            fan_out = fan_out.that_claims(&dispatch);
+            let nudge = store.nudge().clone();
+            tasks.spawn(async move { deliver(dispatch, answers, &nudge).await });
+        }
         tasks.spawn(run_worker(fan_out, store.nudge().subscribe_to_occurrences(), stop.clone()));
         let purge = Purge::new(courier.clone());
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
@@ -155,13 +164,6 @@ fn spawn_workers(
         tasks.spawn(run_worker(erase, store.nudge().subscribe(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
         tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
-    }
-    if sends && matches!(role, Role::All | Role::Deliverer) {
-        let replay = Replay::new(system.courier.clone());
-        tasks.spawn(run_worker(replay, store.nudge().subscribe(), stop.clone()));
-        let (courier, nudge) = (system.courier.clone(), store.nudge().clone());
-        let stop = stop.clone();
-        tasks.spawn(async move { deliver(courier, &nudge, stop).await });
     }
 }
 

@@ -139,7 +139,7 @@ impl System {
         let readers = connect_guarded(databases.main.clone().options(LOOKED_UP), READERS);
         let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);
-        let keyring_pool = connect(databases.keyring, KEYRING_CONNECTIONS);
+        let keyring_pool = connect(databases.keyring.options(PLANNED), KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool.clone(), wrapping);
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
@@ -148,7 +148,7 @@ impl System {
         system.service.readers = readers;
         system.service.health = health;
         system.courier.store = system.service.store.by(workers.clone());
-        system.fence = Fence::new(workers);
+        system.fence = Fence::new(workers).beside(system.service.store.nudge());
         Ok(Self { cluster: databases.cluster, ..system })
     }
 
@@ -165,7 +165,7 @@ impl System {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
-        let fence = Fence::new(store.pool().clone());
+        let fence = Fence::new(store.pool().clone()).beside(store.nudge());
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let courier = Courier {
             store: store.clone(),
@@ -173,6 +173,7 @@ impl System {
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
             outgoing: Outgoing::new(OutgoingConfig { extra_roots: setup.extra_roots, ..outgoing })?,
+            targets: Arc::default(),
             settings: setup.settings,
         };
         let inviter = Inviter {

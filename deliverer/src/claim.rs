@@ -1,7 +1,6 @@
 //! Claim: takes what is due under a lease, numbers the try, and freezes the bodies of first tries,
 //! in one durable commit before anything is sent (rulings 21 and 23).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,7 +162,7 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     let leased = as_leased(connection, &chosen).await?;
     let (leased, erased) = withdrawn::erased(connection, leased).await?;
     let (leased, finished) = withdrawn::finished_later(connection, leased).await?;
-    let mut composed = compose(courier, connection, &leased, now).await?;
+    let composed = compose(courier, connection, &leased, now).await?;
     lease((connection, courier), &leased, &composed, now.get()).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
     let tried_before = over.iter().chain(&leased).chain(&erased);
@@ -176,20 +175,42 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     let mut withdrawn = withdrawn::cancelled(&finished, CancelCause::FinishedLater, now);
     withdrawn.extend(withdrawn::cancelled(&erased, CancelCause::SourceErased, now));
     appending.append(withdrawn).await?;
-    let claimed = Instant::now();
+    let taken = Taken { leased, composed, at: (now, Instant::now()) };
     appending.commit().await?;
     CLAIM_SECONDS.took(&[], began.elapsed());
     tally::interrupted(cut_off);
-    crash::point("claimed");
-    let looked = take_out_erased(courier, &leased, &mut composed).await;
-    let all: Vec<Claimed> =
-        leased.iter().filter_map(|row| to_claimed(row, &mut composed, (now, claimed))).collect();
-    if looked.is_err() || claimed.elapsed() > SEND_WITHIN {
-        // What cannot go out in time uses up no try (case E13).
-        give_back(courier, &all).await?;
-        return looked.map(|()| Vec::new());
+    taken.hand_over(courier).await
+}
+
+/// What a claim that has committed took.
+pub(crate) struct Taken {
+    pub(crate) leased: Vec<Leased>,
+    pub(crate) composed: Composed,
+    /// When it was claimed, also on this machine's steady clock.
+    pub(crate) at: (Timestamp, Instant),
+}
+
+impl Taken {
+    /// Hands it over to be sent.
+    ///
+    /// # Errors
+    /// [`DeliveryError`]; it was given back then, or its leases end by themselves.
+    pub(crate) async fn hand_over(
+        mut self,
+        courier: &Courier,
+    ) -> Result<Vec<Claimed>, DeliveryError> {
+        crash::point("claimed");
+        let looked = take_out_erased(courier, &self.leased, &mut self.composed).await;
+        let Self { leased, mut composed, at } = self;
+        let all: Vec<Claimed> =
+            leased.iter().filter_map(|row| to_claimed(row, &mut composed, at)).collect();
+        if looked.is_err() || at.1.elapsed() > SEND_WITHIN {
+            // What cannot go out in time uses up no try (case E13).
+            give_back(courier, &all).await?;
+            return looked.map(|()| Vec::new());
+        }
+        Ok(all)
     }
-    Ok(all)
 }
 
 /// An erasure that committed before the claim did may have come after its look: such a try is never
@@ -377,6 +398,3 @@ pub async fn next_due(
     let now = courier.clock.now().get();
     due::next(courier.store.pool(), now, room, courier.settings.caps).await
 }
-
-/// Where deliveries of these subscriptions go.
-pub(crate) type Targets = HashMap<Uuid, Arc<str>>;

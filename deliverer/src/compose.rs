@@ -10,17 +10,17 @@ use domain::payload::{EventPayload, FormPart, PayloadSource};
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
 use projector::forms::{self, FormRow};
-use projector::hooks;
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bodies::{self, Body};
-use vault::responses::{self, Response};
+use vault::responses::{self, Parts, Response};
 use vault::step_headers::{self, Headers};
 use vault::{DataKeys, Subject, bookings, reports, secrets};
 
-use crate::claim::{FrozenBody, Leased, Targets};
+use crate::claim::{FrozenBody, Leased};
 use crate::settings::{Courier, DeliveryError};
+use crate::targets::Targets;
 
 /// What the claimed deliveries need.
 pub(crate) struct Composed {
@@ -43,11 +43,16 @@ pub(crate) async fn compose(
     now: Timestamp,
 ) -> Result<Composed, DeliveryError> {
     let firm_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.firm_id));
-    let hook_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.lane_id));
+    let of_hooks = leased.iter().filter(|row| row.step.is_none());
+    let hook_ids: Vec<Uuid> = distinct(of_hooks.map(|row| row.lane_id));
     let subjects: Vec<Subject> = distinct(leased.iter().map(Leased::subject));
-    let keys = courier.keyring.find(&subjects).await?;
-    let secrets = secrets::read(connection, courier.keyring.wrapping(), &firm_ids).await?;
-    let targets = hooks::targets(connection, &hook_ids).await?;
+    // The keyring is another database: it is asked meanwhile.
+    let (keys, secrets) = tokio::join!(
+        courier.keyring.find(&subjects),
+        secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
+    );
+    let (keys, secrets) = (keys?, secrets?);
+    let targets = courier.targets.of(connection, &hook_ids).await?;
     let with_headers = |row: &&Leased| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
     let step_ids: Vec<Uuid> =
         leased.iter().filter(with_headers).map(|row| row.delivery_id).collect();
@@ -58,7 +63,7 @@ pub(crate) async fn compose(
         keys,
         bodies,
         secrets: secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect(),
-        targets: targets.into_iter().map(|(hook, target)| (hook, target.into())).collect(),
+        targets,
         step_headers,
     })
 }
@@ -145,14 +150,18 @@ impl Sources {
             .filter(|(subject, _)| wanted.contains(subject))
             .map(|(subject, key)| (*subject, key.clone()))
             .collect();
-        let responses = responses::read(connection, &keys).await?;
-        let subjects: Vec<Subject> = wanted.into_iter().collect();
+        let whole = responses::read_with_parts(connection, &keys).await?;
+        let with = |has: fn(&Parts) -> bool| -> Vec<Subject> {
+            let some = whole.iter().filter(|(_, parts)| has(parts));
+            some.map(|(response, _)| response.subject()).collect()
+        };
+        let (reported_on, booked) = (with(|parts| parts.reports), with(|parts| parts.bookings));
         let mut documents: HashMap<Subject, Vec<ReportDocument>> = HashMap::new();
-        for report in reports::read(connection, &keys, &subjects).await? {
+        for report in reports::read(connection, &keys, &reported_on).await? {
             documents.entry(report.subject).or_default().push(report.document);
         }
         let mut calls: HashMap<Subject, Vec<Booking>> = HashMap::new();
-        for booking in bookings::read(connection, &keys, &subjects).await? {
+        for booking in bookings::read(connection, &keys, &booked).await? {
             calls.entry(booking.subject).or_default().push(booking.document);
         }
         let form_ids = distinct(rows.iter().map(|row| (row.firm_id, row.form_id)));
@@ -160,7 +169,7 @@ impl Sources {
         Ok(Self {
             reports: documents,
             bookings: calls,
-            responses: responses.into_iter().map(|r| (r.subject(), r)).collect(),
+            responses: whole.into_iter().map(|(r, _)| (r.subject(), r)).collect(),
             forms: forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect(),
         })
     }

@@ -146,7 +146,11 @@ struct Running {
     running: i32,
 }
 
-async fn flight(connection: &mut PgConnection, now: DateTime<Utc>) -> Result<Flight, sqlx::Error> {
+/// What is in flight in all processes.
+pub(crate) async fn flight(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<Flight, sqlx::Error> {
     let rows: Vec<Running> = sqlx::query_as(
         "select lane_id, firm_id, host, running from lanes
           where running > 0 and running_until > $1",

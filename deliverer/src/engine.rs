@@ -1,25 +1,20 @@
-//! The engine: claims as far as permits go, sends each try in a task of its own, records answers
-//! in batches as they come. A slow receiver holds one permit, never the others' answers.
+//! The engine: claims as far as permits go, has it sent, and records answers in batches as they come.
+//! A slow receiver holds one permit, never the others' answers.
 //!
 //! At the first signal it claims no more; what is out is sent and recorded, then it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::pressure::Room;
+use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
-use eventstore::{Nudge, crash};
 use futures::future::join_all;
-use telemetry::trace::{self, Traced};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::claim::{Claimed, claim, next_due};
-use crate::give_back::give_back;
-use crate::permits::{Permit, Permits};
+use crate::claim::{claim, next_due};
+use crate::dispatch::{Answers, Dispatch, finish};
 use crate::record::{Finished, record};
-use crate::send::send;
 use crate::settings::{Courier, DeliveryError};
 
 /// Answers recorded at a time.
@@ -30,6 +25,9 @@ const RECORD_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a stop waits for what is out (case E25): a send ends within 11 s.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
+
+/// The wait for a lane that is due and held by another process.
+const HELD_BY_ANOTHER: Duration = Duration::from_millis(20);
 
 /// The wait between those.
 const RECORD_AGAIN: Duration = Duration::from_millis(500);
@@ -47,19 +45,12 @@ pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
     Ok(finished.len())
 }
 
-/// Sends until `stop`, then finishes what is out. Ends early if answers cannot be recorded any
+/// Sends until its end, then finishes what is out. Ends early if answers cannot be recorded any
 /// more: what is sent and not recorded is sent again.
-pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
-    let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
-    let mut recorder = tokio::spawn(record_all(courier.clone(), inbox));
-    let sender = Sender {
-        permits: Permits::new(courier.settings.permits),
-        tasks: TaskTracker::new(),
-        answers,
-        courier,
-        stop: stop.clone(),
-    };
-    let tasks = sender.tasks.clone();
+pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
+    let mut recorder = tokio::spawn(record_all(dispatch.courier.clone(), answers));
+    let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
+    let sender = Sender { dispatch, was_full: false };
     tokio::select! {
         () = run(sender, nudge.subscribe_to_all_else(), stop) => {}
         _ = &mut recorder => {
@@ -79,12 +70,11 @@ pub async fn deliver(courier: Courier, nudge: &Nudge, stop: CancellationToken) {
     }
 }
 
+/// Claims what is due.
 struct Sender {
-    courier: Courier,
-    permits: Permits,
-    tasks: TaskTracker,
-    answers: mpsc::Sender<Finished>,
-    stop: CancellationToken,
+    dispatch: Arc<Dispatch>,
+    /// Whether the claim before took much of the room there was: there is more, most likely.
+    was_full: bool,
 }
 
 impl Worker for Sender {
@@ -92,68 +82,41 @@ impl Worker for Sender {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let courier = &self.dispatch.courier;
         // Receivers reject signatures from another time (cases E18 and E19).
-        if self.courier.clock.fault().is_some() {
+        if courier.clock.fault().is_some() {
             return Ok(Step::IDLE);
         }
-        let room = self.permits.room().await;
-        let claimed = claim(&self.courier, &room).await?;
+        if !std::mem::take(&mut self.was_full)
+            && let Some(wait) = until_due(courier, &self.dispatch.room().await).await?
+        {
+            return Ok(Step::IdleFor(wait));
+        }
+        let turn = self.dispatch.turn().await;
+        let claimed = claim(courier, &turn.room).await?;
         if claimed.is_empty() {
-            return self.until_next_due(&room).await;
+            // A due lane that was not claimed is held by another process.
+            let wait = until_due(courier, &turn.room).await?.unwrap_or_default();
+            return Ok(Step::IdleFor(wait.max(HELD_BY_ANOTHER)));
         }
-        if self.stop.is_cancelled() {
-            give_back(&self.courier, &claimed).await?;
-            return Ok(Step::IDLE);
-        }
-        for claimed in claimed {
-            if let Some(permit) = self.permits.take(claimed.firm_id) {
-                self.start(claimed, permit);
-            }
-        }
+        self.was_full = claimed.len() * 2 >= turn.room.free;
+        self.dispatch.send(claimed, turn).await?;
         Ok(Step::Busy)
     }
 }
 
-impl Sender {
-    /// The permit is free again as soon as the answer is handed over: before it is recorded, so that
-    /// the nudge of that record finds the room it made.
-    fn start(&self, claimed: Claimed, permit: Permit) {
-        let (courier, answers) = (self.courier.clone(), self.answers.clone());
-        self.tasks.spawn(async move {
-            let finished = finish(&courier, claimed).await;
-            let Ok(place) = answers.reserve().await else {
-                tracing::error!("an answer could not be recorded; its lease will end");
-                return;
-            };
-            drop(permit);
-            place.send(finished);
-        });
-    }
-
-    async fn until_next_due(&self, room: &Room) -> Result<Step, DeliveryError> {
-        let Some(due_at) = next_due(&self.courier, room).await? else {
-            return Ok(Step::IDLE);
-        };
-        let wait = due_at - self.courier.clock.now().get();
-        // A due lane that was not claimed is held by another process.
-        let wait = wait.to_std().unwrap_or_default().max(Duration::from_millis(20));
-        Ok(Step::IdleFor(wait))
-    }
-}
-
-async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
-    let traced = Traced::attempt(claimed.place, claimed.number);
-    let exchange = trace::at(traced.place(), send(courier, &claimed)).await;
-    crash::point("answered");
-    traced.tried(exchange.answer.class(), exchange.answer.status());
-    let claimed = Claimed { place: traced.place(), ..claimed };
-    Finished { claimed, exchange, finished_at: courier.clock.now() }
+/// How long it is until something is due, if nothing is.
+async fn until_due(courier: &Courier, room: &Room) -> Result<Option<Duration>, DeliveryError> {
+    let Some(due_at) = next_due(courier, room).await? else {
+        return Ok(Some(Duration::MAX));
+    };
+    Ok((due_at - courier.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero()))
 }
 
 /// Records until all senders are gone.
-async fn record_all(courier: Courier, mut inbox: mpsc::Receiver<Finished>) {
+async fn record_all(courier: Courier, mut answers: Answers) {
     let mut batch = Vec::with_capacity(RECORD);
-    while inbox.recv_many(&mut batch, RECORD).await > 0 {
+    while answers.0.recv_many(&mut batch, RECORD).await > 0 {
         record_surely(&courier, &batch).await;
         batch.clear();
     }

@@ -1,67 +1,87 @@
 //! Fan-out: reads the log's occurrences in order, and queues one delivery per occurrence and subscription.
 //!
-//! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes
-//! woken, the checkpoint moved. Done again after a crash, it finds every place taken.
+//! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes given
+//! their work, the checkpoint moved. Done again after a crash, it finds every place taken. A few are
+//! claimed in the same transaction, where the process sends too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use domain::context::{Actor, Context};
 use domain::delivery::{Consignment, DeliveryEvent};
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
+use domain::pressure::Room;
 use domain::retry::Schedule;
 use eventstore::crash;
 use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
+use eventstore::{Appending, Fence, Look, NewEvent, RecordedEvent};
 use projector::hooks::{Matchable, matching};
 use sqlx::PgConnection;
+use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::lanes;
+use crate::at_once::AtOnce;
+use crate::claim::{FrozenBody, Leased, Taken};
+use crate::dispatch::{Dispatch, Turn};
+use crate::lanes::{self, Work};
 use crate::settings::{Courier, DeliveryError};
 
 /// Occurrences read at a time.
 const READ: i64 = 500;
 
-/// Deliveries queued at a time: a transaction stays well under 100 ms.
-const QUEUE: usize = 2_000;
+/// Deliveries queued at a time: a transaction stays well under 100 ms, and what it holds small.
+const QUEUE: usize = 1_000;
 
 /// The wait for appends that are under way.
 const UNSETTLED: Duration = Duration::from_millis(5);
+
+/// Deliveries queued at a time of which some are claimed at once: of more, a claim of its own shares
+/// out what room there is.
+const FEW: usize = 64;
 
 /// The worker.
 pub struct FanOut {
     courier: Courier,
     fence: Fence,
+    dispatch: Option<Arc<Dispatch>>,
 }
 
 impl FanOut {
     /// A fan-out of this log.
     #[must_use]
     pub const fn new(courier: Courier, fence: Fence) -> Self {
-        Self { courier, fence }
+        Self { courier, fence, dispatch: None }
     }
-}
 
-impl Worker for FanOut {
-    const NAME: &'static str = "fan_out";
-    type Error = DeliveryError;
+    /// The same where the process sends too.
+    #[must_use]
+    pub fn that_claims(self, dispatch: &Arc<Dispatch>) -> Self {
+        Self { dispatch: Some(Arc::clone(dispatch)), ..self }
+    }
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
-        let look = self.fence.look_patiently().await?;
+    /// Queues what is new up to where the log is settled; says what comes next, and what was claimed.
+    async fn pass(
+        &self,
+        look: Look,
+        room: Option<&Room>,
+    ) -> Result<(Step, Option<Taken>), DeliveryError> {
         let mut appending = self.courier.store.begin().await?;
         let Some(after) = tail::take_checkpoint(appending.connection(), Self::NAME).await? else {
-            return Ok(Step::IDLE);
+            return Ok((Step::IDLE, None));
         };
         let upcasters = self.courier.store.upcasters();
         let stretch = Stretch { after, settled: look.settled, limit: READ };
         let events = tail::read_occurrences(appending.connection(), &upcasters, stretch).await?;
         let Some(last) = events.last() else {
             appending.leave().await?;
-            return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
+            let step = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
+            return Ok((step, None));
         };
         let matches = Matches::of(&mut appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
@@ -72,36 +92,95 @@ impl Worker for FanOut {
             traceparent: traced.get(&occurrence.position).and_then(Traced::place),
             ..occurrence.context.caused_by(occurrence.event_id)
         };
-        queue(&mut appending, &matches, by).await?;
+        let began = Instant::now();
+        let at_once = room.map(|room| AtOnce { courier: &self.courier, room });
+        let Queued { taken, .. } = queue((&mut appending, at_once), &matches, by).await?;
         crash::point("queueing");
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         appending.commit().await?;
         crash::point("queued");
-        Ok(Step::Busy)
+        if taken.is_some() {
+            CLAIM_SECONDS.took(&[], began.elapsed());
+        }
+        Ok((Step::Busy, taken))
+    }
+
+    /// The same, with a turn to claim. What keeps it from claiming keeps nothing from being queued.
+    async fn pass_in_turn(
+        &self,
+        look: Look,
+        (dispatch, turn): (&Arc<Dispatch>, Turn<'_>),
+    ) -> Result<Step, DeliveryError> {
+        let (step, taken) = match self.pass(look, Some(&turn.room)).await {
+            Ok(passed) => passed,
+            Err(error) => {
+                tracing::warn!(%error, "could not claim what is queued at once; it is only queued");
+                self.pass(look, None).await?
+            }
+        };
+        if let Some(taken) = taken {
+            let claimed = taken.hand_over(&self.courier).await?;
+            dispatch.send(claimed, turn).await?;
+        }
+        Ok(step)
     }
 }
 
+impl Worker for FanOut {
+    const NAME: &'static str = "fan_out";
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<Step, DeliveryError> {
+        let look = self.fence.look_patiently().await?;
+        if let Some(dispatch) = &self.dispatch
+            && let Some(turn) = dispatch.turn_now()
+        {
+            return self.pass_in_turn(look, (dispatch, turn)).await;
+        }
+        Ok(self.pass(look, None).await?.0)
+    }
+}
+
+/// What was queued.
+pub(crate) struct Queued {
+    /// That, as it is in the log.
+    pub(crate) events: Vec<RecordedEvent>,
+    /// What of it was claimed at once.
+    taken: Option<Taken>,
+}
+
 /// Queues what is not queued, in the order it is found: the events, their outbox rows, the lanes
-/// woken. `by` says for each occurrence who queues it, and as a part of what. Answers what is new.
+/// given their work. `by` says for each occurrence who queues it, and as a part of what.
 pub(crate) async fn queue(
-    appending: &mut Appending<'_>,
+    (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
     matches: &Matches<'_>,
     by: impl Fn(&RecordedEvent) -> Context,
-) -> Result<Vec<RecordedEvent>, DeliveryError> {
+) -> Result<Queued, DeliveryError> {
     let events = matches
         .pairs
         .iter()
         .map(|(occurrence, hook_id)| occurrence.delivery_to(*hook_id, by(occurrence.recorded)))
         .collect();
-    let queued = appending.append_new(events).await?;
-    let Some(first) = queued.first() else {
-        return Ok(queued);
+    let events = appending.append_new(events).await?;
+    let Some(first) = events.first() else {
+        return Ok(Queued { events, taken: None });
     };
-    let now = first.context.recorded_at.get();
-    let rows = OutboxRows::of(&queued, matches);
-    rows.insert(appending.connection(), now).await?;
-    lanes::wake(appending.connection(), &rows.lane_ids, now).await?;
-    Ok(queued)
+    let (now, connection) = (first.context.recorded_at, appending.connection());
+    let rows = OutboxRows::of(&events, matches);
+    let taken = match at_once {
+        Some(at_once) if rows.delivery_ids.len() <= FEW => {
+            at_once.take(connection, rows.leased(), now).await?
+        }
+        Some(_) | None => {
+            lanes::lock(connection, &rows.lane_ids).await?;
+            None
+        }
+    };
+    let lease = at_once.map(|by| by.courier.settings.scale.lease()).unwrap_or_default();
+    let leases = Leases::of(taken.as_ref(), (now.get(), lease));
+    rows.insert(connection, &leases).await?;
+    lanes::give(connection, &rows.work(&leases), leases.end).await?;
+    Ok(Queued { events, taken })
 }
 
 #[derive(Clone, Copy)]
@@ -258,18 +337,66 @@ impl OutboxRows {
         rows
     }
 
+    /// The rows as they are once they are leased.
+    fn leased(&self) -> Vec<Leased> {
+        let row = |at: usize| Leased {
+            delivery_id: self.delivery_ids[at],
+            lane_id: self.lane_ids[at],
+            firm_id: self.firm_ids[at],
+            occurrence_id: self.occurrence_ids[at],
+            trigger: self.triggers[at].to_owned(),
+            form_id: self.form_ids[at],
+            response_id: self.response_ids[at],
+            report_id: self.report_ids[at],
+            booking_id: self.booking_ids[at],
+            sequence: 1,
+            tries: 1,
+            tries_max: Schedule::RestHook.tries().cast_signed(),
+            step: None,
+            replay_id: None,
+            traceparent: self.traceparents[at].clone(),
+            lease: 1,
+            body_id: None,
+            body_sha256: None,
+            interrupted_at: None,
+        };
+        (0..self.delivery_ids.len()).map(row).collect()
+    }
+
+    /// What that gives their lanes to do.
+    fn work(&self, leases: &Leases<'_>) -> BTreeMap<Uuid, Work> {
+        let mut all = BTreeMap::new();
+        for (delivery_id, lane_id) in self.delivery_ids.iter().zip(&self.lane_ids) {
+            let is_leased = leases.bodies.contains_key(delivery_id);
+            let due_at = if is_leased { leases.end } else { leases.now };
+            let work = all.entry(*lane_id).or_insert(Work { due_at, leased: 0 });
+            work.due_at = work.due_at.min(due_at);
+            work.leased += i32::from(is_leased);
+        }
+        all
+    }
+
+    /// Puts them in the queue, due now, or leased.
     async fn insert(
         &self,
         connection: &mut PgConnection,
-        due_at: chrono::DateTime<chrono::Utc>,
+        leases: &Leases<'_>,
     ) -> Result<(), sqlx::Error> {
+        let leased = || self.delivery_ids.iter().map(|id| leases.bodies.get(id).copied());
+        let bodies = || leased().map(Option::flatten);
         sqlx::query(
             "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                 response_id, report_id, booking_id, position, traceparent, due_at,
-                                 tries_max)
-             select t.*, $12, $13 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
-                                         $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[],
-                                         $10::bigint[], $11::text[]) t",
+                                 response_id, report_id, booking_id, position, traceparent, body_id,
+                                 body_sha256, tries, lease, leased_at, due_at, tries_max)
+             select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                    report_id, booking_id, position, traceparent, body_id, sha256, leased::int,
+                    leased::int, case when leased then $15 end, case when leased then $16 else $15 end,
+                    $17
+               from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::uuid[],
+                           $7::uuid[], $8::uuid[], $9::uuid[], $10::bigint[], $11::text[],
+                           $12::uuid[], $13::bytea[], $14::bool[])
+                    as t(delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                         report_id, booking_id, position, traceparent, body_id, sha256, leased)",
         )
         .bind(&self.delivery_ids)
         .bind(&self.lane_ids)
@@ -282,11 +409,32 @@ impl OutboxRows {
         .bind(&self.booking_ids)
         .bind(&self.positions)
         .bind(&self.traceparents)
-        .bind(due_at)
+        .bind(bodies().map(|body| body.map(|body| body.body_id)).collect::<Vec<_>>())
+        .bind(bodies().map(|body| body.map(|body| body.sha256)).collect::<Vec<_>>())
+        .bind(leased().map(|one| one.is_some()).collect::<Vec<_>>())
+        .bind(leases.now)
+        .bind(leases.end)
         .bind(Schedule::RestHook.tries().cast_signed())
         .execute(connection)
         .await?;
         Ok(())
+    }
+}
+
+/// What of the rows is leased, each with its body, if it could be built.
+struct Leases<'a> {
+    bodies: HashMap<Uuid, Option<&'a FrozenBody>>,
+    now: DateTime<Utc>,
+    end: DateTime<Utc>,
+}
+
+impl<'a> Leases<'a> {
+    fn of(taken: Option<&'a Taken>, (now, last): (DateTime<Utc>, Duration)) -> Self {
+        let bodies = taken.iter().flat_map(|taken| {
+            let body = |row: &Leased| taken.composed.bodies.get(&row.delivery_id);
+            taken.leased.iter().map(move |row| (row.delivery_id, body(row)))
+        });
+        Self { bodies: bodies.collect(), now, end: now + last }
     }
 }
 

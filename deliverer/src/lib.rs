@@ -9,11 +9,13 @@
 //! This crate is the only writer of the outbox and its lanes, and nothing else in the workspace
 //! opens outgoing HTTP.
 
+mod at_once;
 pub mod backlog;
 pub mod cancel;
 pub mod checkup;
 pub mod claim;
 mod compose;
+mod dispatch;
 mod due;
 pub mod engine;
 pub mod erase;
@@ -34,7 +36,10 @@ mod send;
 mod settings;
 mod steps;
 mod tally;
+mod targets;
 mod withdrawn;
 
+pub use dispatch::{Answers, Dispatch};
 pub use lane_life::Lanes;
 pub use settings::{Courier, DeliveryError, Settings, TimeScale};
+pub use targets::KnownTargets;

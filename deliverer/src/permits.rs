@@ -32,6 +32,15 @@ impl Permits {
     /// Waits until one is free; then what there is room for.
     pub(crate) async fn room(&self) -> Room {
         drop(self.free.acquire().await);
+        self.as_it_is()
+    }
+
+    /// What there is room for, if there is any now.
+    pub(crate) fn room_now(&self) -> Option<Room> {
+        Some(self.as_it_is()).filter(|room| room.free > 0)
+    }
+
+    fn as_it_is(&self) -> Room {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Room { permits: self.total, free: self.free.available_permits(), held }
     }
@@ -70,6 +79,7 @@ mod tests {
         let first = permits.take(firm).unwrap();
         let second = permits.take(firm).unwrap();
         assert!(permits.take(firm).is_none());
+        assert_eq!(permits.room_now(), None);
         drop(second);
         let room = permits.room().await;
         assert_eq!(room, Room { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });

@@ -148,20 +148,21 @@ struct LaneRow {
 }
 
 impl LaneRow {
-    /// The lane, and where the stream of its subscription ends, if it is one's.
-    fn open(self, end: Option<i64>) -> Option<Lane> {
+    /// The lane; the stream of its subscription, if it is one's, ends there.
+    fn open(self, sequence: i64) -> Lane {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
         if self.kind == "step" {
-            return Some(Lane { subscription: None, withdrawn, sequence: 0 });
+            return Lane { subscription: None, withdrawn, sequence };
         }
         let live = Subscription::live(self.gone.map(|Json(gone)| gone));
         let subscription = withdrawn.is_none().then_some(live);
-        Some(Lane { subscription, withdrawn, sequence: end? })
+        Lane { subscription, withdrawn, sequence }
     }
 }
 
 /// Locks the batch's lanes, then asks where their streams end: in that order, or a recorder that
-/// waited for another would follow an old end.
+/// waited for another would follow an old end. Few batches add to them: where no answer is 410 and
+/// none was before, nobody asks.
 async fn lock_lanes(
     connection: &mut PgConnection,
     batch: &[&Finished],
@@ -174,14 +175,18 @@ async fn lock_lanes(
     .bind(&lane_ids)
     .fetch_all(&mut *connection)
     .await?;
-    let ends = projector::hooks::sequences(connection, &lane_ids).await?;
-    Ok(rows
-        .into_iter()
-        .filter_map(|row| {
-            let (lane_id, end) = (row.lane_id, ends.get(&row.lane_id).copied());
-            Some((lane_id, row.open(end)?))
-        })
-        .collect())
+    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE))
+        || rows.iter().any(|row| row.gone.is_some());
+    let ends = if counts {
+        projector::hooks::sequences(connection, &lane_ids).await?
+    } else {
+        HashMap::new()
+    };
+    let opened = rows.into_iter().map(|row| {
+        let (lane_id, end) = (row.lane_id, ends.get(&row.lane_id).copied());
+        (lane_id, row.open(end.unwrap_or_default()))
+    });
+    Ok(opened.collect())
 }
 
 #[derive(FromRow)]

@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use eventstore::{Appending, NewEvent, RecordedEvent, proof};
 use uuid::Uuid;
 
-use crate::fan_out::{Matches, queue};
+use crate::fan_out::{Matches, Queued, queue};
 use crate::settings::{Courier, DeliveryError};
 
 /// Occurrences looked at in one transaction, which also ends where fan-out's would.
@@ -65,10 +65,10 @@ async fn repair_some(
     let reached = matches.reached.unwrap_or(last);
     let repair = Repair::of(courier, &matches, order);
     let by = |occurrence: &RecordedEvent| repair.context(occurrence);
-    let queued = queue(&mut appending, &matches, by).await?;
-    repair.record(&mut appending, &queued).await?;
+    let Queued { events, .. } = queue((&mut appending, None), &matches, by).await?;
+    repair.record(&mut appending, &events).await?;
     appending.commit().await?;
-    Ok((reached, queued.len() as u64))
+    Ok((reached, events.len() as u64))
 }
 
 /// One transaction's repair: a stream of its own for each firm.

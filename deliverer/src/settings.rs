@@ -11,6 +11,7 @@ use vault::{Entropy, Keyring};
 
 use crate::outgoing::Outgoing;
 use crate::purge::Retention;
+use crate::targets::KnownTargets;
 
 /// Everything a step of the deliverer needs. Clones share it.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Courier {
     pub outgoing: Outgoing,
     /// What can be set.
     pub settings: Settings,
+    /// Where subscriptions' deliveries go.
+    pub targets: Arc<KnownTargets>,
 }
 
 /// What can be set.

@@ -44,9 +44,9 @@ impl Clocks {
         let jumped = self.expected.map_or(TimeDelta::zero(), |expected| self.database - expected);
         let apart = self.machine - self.database;
         if jumped.abs() > CLOCK_SKEW_MAX {
-            Some(ClockFault::Jumped { seconds: jumped.num_seconds() })
+            Some(ClockFault::Jumped { seconds: nearest(jumped) })
         } else if apart.abs() > CLOCK_SKEW_MAX {
-            Some(ClockFault::Apart { seconds: apart.num_seconds() })
+            Some(ClockFault::Apart { seconds: nearest(apart) })
         } else {
             None
         }
@@ -62,6 +62,12 @@ impl ClockFault {
             (Self::Jumped { .. }, Self::Jumped { .. }) | (Self::Apart { .. }, Self::Apart { .. })
         )
     }
+}
+
+/// Whole seconds. A look takes some milliseconds, and an hour less two of them is an hour.
+fn nearest(off: TimeDelta) -> i64 {
+    let half = TimeDelta::milliseconds(500);
+    if off < TimeDelta::zero() { (off - half).num_seconds() } else { (off + half).num_seconds() }
 }
 
 #[cfg(test)]
@@ -93,6 +99,14 @@ mod tests {
         }
         assert_eq!(look(30_000, 30_000), None);
         assert_eq!(look(30_001, 30_001), Some(ClockFault::Jumped { seconds: 30 }));
+    }
+
+    #[test]
+    fn e19_an_hour_was_told_as_3_599_seconds_when_the_look_took_two_milliseconds() {
+        for (by, seconds) in [(-3_599_998, -3_600), (-3_600_002, -3_600), (3_599_998, 3_600)] {
+            assert_eq!(look(by, 0), Some(ClockFault::Jumped { seconds }));
+        }
+        assert_eq!(look(0, 599_998), Some(ClockFault::Apart { seconds: 600 }));
     }
 
     #[test]

@@ -17,6 +17,15 @@ use std::time::{Duration, Instant};
 
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use crate::nudge::Nudge;
+
+/// How long appends that are under way are waited for in one look.
+const PATIENCE: Duration = Duration::from_millis(7);
+
+/// How long until the next look meanwhile, unless something is committed here.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// The shared fence of a process.
 #[derive(Debug, Clone)]
@@ -25,6 +34,8 @@ pub struct Fence {
     state: Arc<Mutex<State>>,
     /// Since when the newest appends have not settled: apart, for who watches waits for nobody.
     unsettled: Arc<Brief<Option<Instant>>>,
+    /// What is committed in this process.
+    nudge: Nudge,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -53,7 +64,13 @@ impl Fence {
     /// A fence on this pool.
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, state: Arc::default(), unsettled: Arc::default() }
+        Self { pool, state: Arc::default(), unsettled: Arc::default(), nudge: Nudge::default() }
+    }
+
+    /// The same where these are told: who waits for an append looks as soon as it is committed.
+    #[must_use]
+    pub fn beside(self, nudge: &Nudge) -> Self {
+        Self { nudge: nudge.clone(), ..self }
     }
 
     /// For how long this process has waited for the newest appends to settle.
@@ -83,12 +100,10 @@ impl Fence {
     /// # Errors
     /// If the database does not answer.
     pub async fn look_patiently(&self) -> Result<Look, sqlx::Error> {
+        let (began, mut commits) = (Instant::now(), self.nudge.subscribe());
         let mut look = self.look().await?;
-        for millis in [0, 1, 2, 4] {
-            if !look.more {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(millis)).await;
+        while look.more && began.elapsed() < PATIENCE {
+            tokio::select! { _ = commits.changed() => {}, () = sleep(AGAIN) => {} }
             look = self.look().await?;
         }
         Ok(look)

@@ -29,7 +29,7 @@ pub use clock::{Clock, WallClock};
 pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::{Digested, canonical, digest};
 pub use error::{AppendError, may_pass};
-pub use fence::Fence;
+pub use fence::{Fence, Look};
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{News, Nudge, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};

@@ -29,7 +29,7 @@ pub struct News {
 }
 
 /// Tells everybody who waits that there is something new.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Nudge {
     /// Appends of this process: what other processes must be told.
     local: watch::Sender<u64>,

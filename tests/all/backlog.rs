@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use deliverer::Courier;
+use deliverer::Dispatch;
 use deliverer::claim::{Claimed, claim, next_due};
 use deliverer::engine::{deliver, turn};
 use deliverer::give_back::give_back;
@@ -39,7 +40,8 @@ async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     let (courier, nudge) = (courier(&world, 16, Caps::default()), world.service().store.nudge());
     let (stop, nudge) = (CancellationToken::new(), nudge.clone());
     let until = stop.clone();
-    let sending = tokio::spawn(async move { deliver(courier, &nudge, until).await });
+    let (dispatch, answers) = Dispatch::new(courier, until);
+    let sending = tokio::spawn(async move { deliver(dispatch, answers, &nudge).await });
     let patience = Duration::from_secs(8);
     timeout(patience, black_hole.wait_for(12)).await.unwrap();
     for sent in 1..=5 {

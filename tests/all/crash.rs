@@ -128,7 +128,7 @@ async fn count(world: &World, question: &'static str) -> i64 {
 async fn another_keyring_is_refused_at_the_start() {
     let (database, other) = (TestDatabase::new().await, TestDatabase::new().await);
     assert!(firmforms(&database).arg("migrate").output().await.unwrap().status.success());
-    let mixed = TestDatabase { main: database.main, keyring: other.keyring };
+    let mixed = TestDatabase::of(database.main.clone(), other.keyring.clone());
     let refused = firmforms(&mixed).arg("migrate").output().await.unwrap();
     assert!(!refused.status.success());
     let said = String::from_utf8(refused.stderr).unwrap();

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod as_of;
+mod at_once;
 mod audit;
 mod backlog;
 mod batches;

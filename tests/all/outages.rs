@@ -38,7 +38,7 @@ impl Server {
 }
 
 fn databases(cluster: &Cluster) -> TestDatabase {
-    TestDatabase { main: cluster.connect("away"), keyring: cluster.connect("away_keyring") }
+    TestDatabase::of(cluster.connect("away"), cluster.connect("away_keyring"))
 }
 
 /// Asks until the door answers so.
@@ -94,7 +94,7 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
 #[tokio::test]
 async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait() {
     let nowhere = |name| PgConnectOptions::new().host("127.0.0.1").port(1).database(name);
-    let database = TestDatabase { main: nowhere("a"), keyring: nowhere("b") };
+    let database = TestDatabase::of(nowhere("a"), nowhere("b"));
     let waiting = Listening::start(&database, &[], &[]).await;
     assert!(waiting.stopped().await.success());
     let migrate = firmforms(&database).arg("migrate").output().await.unwrap();
@@ -114,7 +114,7 @@ async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_lin
         (main.clone().database("nowhere"), keyring.clone(), "the main database: "),
         (main.clone(), keyring.database("nowhere"), "the keyring: "),
     ] {
-        let database = TestDatabase { main, keyring };
+        let database = TestDatabase::of(main, keyring);
         let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
         let ended = firmforms(&database).args(serve).env("RUST_LOG", "off").output().await.unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();

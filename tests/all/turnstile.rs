@@ -212,10 +212,10 @@ async fn a23_a_caller_who_hangs_up_takes_nobody_along() {
 /// connection.
 #[tokio::test]
 async fn e22_callers_of_a_database_that_went_silent_are_told_and_it_is_asked_again() {
-    let TestDatabase { main, keyring } = TestDatabase::new().await;
-    let proxy = DatabaseProxy::before(&main).await;
-    let main = proxy.url(&main).parse().unwrap();
-    let world = World::on(TestDatabase { main, keyring }).await;
+    let mut database = TestDatabase::new().await;
+    let proxy = DatabaseProxy::before(&database.main).await;
+    database.main = proxy.url(&database.main).parse().unwrap();
+    let world = World::on(database).await;
     let firm = world.firm().await;
     assert_eq!(world.get(&firm, "/hooks").await.status, 200);
     proxy.set(Fault::BlackHole);

@@ -1,7 +1,9 @@
-//! One private cluster per run, a pair of databases per test.
+//! One private cluster per run, a pair of databases per test: they go when enough tests are over, or
+//! a run would take 8 GB of disk.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cluster::Cluster;
 use eventstore::{connect, migrate};
@@ -14,9 +16,15 @@ use vault::{Keyring, WrappingKey};
 static SHARED: OnceCell<Templates> = OnceCell::const_new();
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
+/// Pairs of databases that are dropped together: each drop costs the server a checkpoint, and those
+/// after the first find little to write.
+const DROPPED_TOGETHER: usize = 10;
+
 /// A cluster whose templates are migrated. It goes with the process, even a killed one.
 pub struct Templates {
     cluster: Cluster,
+    /// The numbers of those that nobody needs any more.
+    done: Arc<Mutex<Vec<u32>>>,
 }
 
 /// The databases of one test.
@@ -25,6 +33,19 @@ pub struct TestDatabase {
     pub main: PgConnectOptions,
     /// The keyring.
     pub keyring: PgConnectOptions,
+    _needed: Option<Needed>,
+}
+
+/// Databases of a test that is not over.
+struct Needed {
+    number: u32,
+    done: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Drop for Needed {
+    fn drop(&mut self) {
+        self.done.lock().unwrap().push(self.number);
+    }
 }
 
 /// A cluster of its own, for tests that hold transactions open or kill the server.
@@ -50,10 +71,16 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
         let (main, keyring) = (cluster.connect(&main), cluster.connect(&keyring));
         make_roles(&main, &keyring, "firmforms").await.unwrap();
     }
-    Templates { cluster }
+    Templates { cluster, done: Arc::default() }
 }
 
 impl TestDatabase {
+    /// Databases that are there, and are not dropped with this.
+    #[must_use]
+    pub const fn of(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
+        Self { main, keyring, _needed: None }
+    }
+
     /// New, empty databases in the cluster of this run.
     pub async fn new() -> Self {
         SHARED.get_or_init(own_cluster).await.database().await
@@ -81,16 +108,33 @@ impl Templates {
     async fn copies(&self, templates: [&str; 2]) -> TestDatabase {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut connection = self.cluster.connect("postgres").connect().await.unwrap();
-        for (kind, template) in ["main", "keyring"].into_iter().zip(templates) {
-            let create = format!("create database {kind}_{number} template {template}");
+        for name in self.done_together().iter().flat_map(|number| names(*number)) {
+            let drop = format!("drop database if exists {name} with (force)");
+            connection.execute(drop.as_str()).await.unwrap();
+        }
+        let [main, keyring] = names(number);
+        for (name, template) in [&main, &keyring].into_iter().zip(templates) {
+            let create = format!("create database {name} template {template}");
             connection.execute(create.as_str()).await.unwrap();
         }
         connection.close().await.unwrap();
         TestDatabase {
-            main: self.cluster.connect(&format!("main_{number}")),
-            keyring: self.cluster.connect(&format!("keyring_{number}")),
+            main: self.cluster.connect(&main),
+            keyring: self.cluster.connect(&keyring),
+            _needed: Some(Needed { number, done: Arc::clone(&self.done) }),
         }
     }
+
+    /// Those to drop now.
+    fn done_together(&self) -> Vec<u32> {
+        let mut done = self.done.lock().unwrap();
+        if done.len() < DROPPED_TOGETHER { Vec::new() } else { std::mem::take(&mut done) }
+    }
+}
+
+/// The databases of a test.
+fn names(number: u32) -> [String; 2] {
+    ["main", "keyring"].map(|kind| format!("{kind}_{number}"))
 }
 
 /// Whether worlds work by the database's roles if nobody says otherwise: for a run of all tests that

@@ -152,7 +152,8 @@ impl World {
     ) -> Self {
         let _ = rustls_once();
         let keyring_of = |role| {
-            Keyring::new(connect(connections.to(&database.keyring, role), 4), wrapping_key())
+            let options = connections.to(&database.keyring, role).options(PLANNED);
+            Keyring::new(connect(options, 4), wrapping_key())
         };
         let workers_of = |role| connect(connections.to(&database.main, role).options(PLANNED), 10);
         let callers = connections.to(&database.main, "api").options(LOOKED_UP);
@@ -165,7 +166,8 @@ impl World {
             system.service.readers = connect_guarded(callers, 4);
             system.courier.store = projector.by(workers_of("deliverer"));
             system.courier.keyring = keyring_of("deliverer");
-            system.fence = Fence::new(workers_of("deliverer"));
+            let nudge = system.courier.store.nudge();
+            system.fence = Fence::new(workers_of("deliverer")).beside(nudge);
         }
         let pool = if apart {
             connect(database.main.clone().options(UNSEEN), 4)

@@ -116,6 +116,9 @@ pub async fn read(
     keys: &DataKeys,
     subjects: &[Subject],
 ) -> Result<Vec<Report>, sqlx::Error> {
+    if subjects.is_empty() {
+        return Ok(Vec::new());
+    }
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<Row> = sqlx::query_as(

@@ -112,6 +112,17 @@ struct Row {
     saved_at: DateTime<Utc>,
     submitted_at: Option<DateTime<Utc>>,
     document: Vec<u8>,
+    reported_on: bool,
+    booked: bool,
+}
+
+/// What else there is of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Reports.
+    pub reports: bool,
+    /// Calls booked on it.
+    pub bookings: bool,
 }
 
 /// The responses of the subjects of `keys` that are there; a damaged one is left out, so that it
@@ -123,18 +134,37 @@ pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
 ) -> Result<Vec<Response>, sqlx::Error> {
+    let whole = read_with_parts(connection, keys).await?;
+    Ok(whole.into_iter().map(|(response, _)| response).collect())
+}
+
+/// The same, and what else there is of each.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn read_with_parts(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+) -> Result<Vec<(Response, Parts)>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         keys.keys().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<Row> = sqlx::query_as(
-        "select firm_id, response_id, form_id, saved_at, submitted_at, document
-           from responses
+        "select firm_id, response_id, form_id, saved_at, submitted_at, document,
+                exists (select from reports p
+                         where (p.firm_id, p.response_id) = (r.firm_id, r.response_id))
+                    as reported_on,
+                exists (select from bookings b
+                         where (b.firm_id, b.response_id) = (r.firm_id, r.response_id)) as booked
+           from responses r
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
     )
     .bind(firm_ids)
     .bind(response_ids)
     .fetch_all(connection)
     .await?;
-    Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.response_id)).collect())
+    let parts = |row: &Row| Parts { reports: row.reported_on, bookings: row.booked };
+    let opened = |row| Some((unless_broken(open(row, keys), row.response_id)?, parts(row)));
+    Ok(rows.iter().filter_map(opened).collect())
 }
 
 /// How many bytes these responses have.

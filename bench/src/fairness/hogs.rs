@@ -12,15 +12,6 @@ use uuid::Uuid;
 use crate::hosts::{Hosts, Manner};
 use crate::pace::{Pace, Reported, Reporter};
 
-/// Subscriptions of all of them: what one firm may have.
-const HOOKS: usize = 100;
-
-/// Deliveries that are stuck before a phase begins.
-const STUCK: usize = 10_000;
-
-/// More of them that come each second.
-const MORE_PER_SECOND: usize = 100;
-
 /// How long it may take until they are stuck, or gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,18 +25,37 @@ pub(super) struct Kind {
     firms: usize,
     hosts: u8,
     network: u8,
+    /// Subscriptions of all of them; one firm may have 100.
+    hooks: usize,
+    /// Deliveries that are stuck before a phase begins.
+    stuck: usize,
+    /// More of them that come each second.
+    more_per_second: usize,
 }
 
 impl Kind {
+    /// Of eleven receivers one hangs, and is told of as much as each of the others.
+    pub(super) const ONE_HOOK: Self = Self {
+        name: "1 of 11 hangs",
+        firms: 1,
+        hosts: 1,
+        network: 4,
+        hooks: 1,
+        stuck: 60,
+        more_per_second: 6,
+    };
+
     pub(super) const ONE_FIRM: Self =
-        Self { name: "one firm, 100 hosts", firms: 1, hosts: 100, network: 2 };
+        Self { name: "one firm, 100 hosts", firms: 1, hosts: 100, network: 2, ..Self::MANY };
 
     /// Each has a host of its own.
     pub(super) const TEN_FIRMS: Self =
-        Self { name: "ten firms, 10 hosts", firms: 10, hosts: 10, network: 3 };
+        Self { name: "ten firms, 10 hosts", firms: 10, hosts: 10, network: 3, ..Self::MANY };
+
+    const MANY: Self = Self { hooks: 100, stuck: 10_000, more_per_second: 100, ..Self::ONE_HOOK };
 
     const fn hooks_each(self) -> usize {
-        HOOKS / self.firms
+        self.hooks / self.firms
     }
 }
 
@@ -74,10 +84,10 @@ impl Hogs {
     /// Makes deliveries until so many are stuck, and as many are out as ever will be.
     pub(super) async fn get_stuck(&self, world: &World, by: &Reporter) -> anyhow::Result<()> {
         let time = Duration::from_secs(2);
-        let count = STUCK / self.kind.hooks_each();
+        let count = self.kind.stuck / self.kind.hooks_each();
         by.steadily(&self.firms, Pace { per_second: count as f64 / 2.0, time }).await?;
         let began = Instant::now();
-        while self.waiting(world).await? < i64::try_from(STUCK)? {
+        while self.waiting(world).await? < i64::try_from(self.kind.stuck)? {
             ensure!(began.elapsed() < PATIENCE, "deliveries are not queued");
             sleep(LOOK_EVERY).await;
         }
@@ -88,7 +98,7 @@ impl Hogs {
 
     /// Makes more, and looks how many are out.
     pub(super) async fn go_on(&self, by: &Reporter, time: Duration) -> anyhow::Result<Vec<usize>> {
-        let per_second = MORE_PER_SECOND as f64 / self.kind.hooks_each() as f64;
+        let per_second = self.kind.more_per_second as f64 / self.kind.hooks_each() as f64;
         let more = by.steadily(&self.firms, Pace { per_second, time });
         let (_, out): (Vec<Reported>, _) = tokio::try_join!(more, self.look(time))?;
         Ok(out)

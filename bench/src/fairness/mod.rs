@@ -1,6 +1,6 @@
 //! `fairness`: how long firms wait, from the moment their event is due to be reported to its arrival at
-//! the receiver, first alone, then beside firms whose 100 subscriptions go to hosts that accept and
-//! never answer, with 10,000 deliveries stuck before the first look and more coming.
+//! the receiver, first alone, then beside one more receiver that accepts and never answers, then beside
+//! firms with 100 of those, 10,000 deliveries stuck before the first look and more coming.
 //!
 //! The service is a process, reported to over HTTP. Who reports and who receives is in this one, so
 //! there is one clock. An event is reported at its time whether or not those before it were answered.
@@ -88,7 +88,7 @@ impl Bench<'_> {
         self.ordinary.arrived((self.command.rate as usize) * WARM_UP.as_secs() as usize).await;
         self.ordinary.receiver.take_arrivals();
         let mut phases = vec![self.phase("alone", None).await?];
-        for kind in [Kind::ONE_FIRM, Kind::TEN_FIRMS] {
+        for kind in [Kind::ONE_HOOK, Kind::ONE_FIRM, Kind::TEN_FIRMS] {
             let hogs = Hogs::subscribe(&self.world, kind).await?;
             hogs.get_stuck(&self.world, &self.reporter).await?;
             phases.push(self.phase(kind.name, Some(&hogs)).await?);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use deliverer::Dispatch;
 use deliverer::claim::{Claimed, claim};
 use deliverer::engine::deliver;
 use deliverer::fan_out::FanOut;
@@ -84,7 +85,8 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
     let fan_out = FanOut::new(world.courier().clone(), world.system.fence.clone());
     let fanning_out = tokio::spawn(run(fan_out, nudge.subscribe(), stop.clone()));
     let (courier, until) = (world.courier().clone(), stop.clone());
-    let sending = tokio::spawn(async move { deliver(courier, &nudge, until).await });
+    let (dispatch, inbox) = Dispatch::new(courier, until);
+    let sending = tokio::spawn(async move { deliver(dispatch, inbox, &nudge).await });
     let before = refused(&world).await;
     let looked_at = async { while refused(&world).await < before + 4 {} };
     tokio::time::timeout(Duration::from_secs(30), looked_at).await.unwrap();

@@ -44,8 +44,8 @@ impl Scene {
     fn as_login(&self, group: &str) -> TestDatabase {
         let name = format!("{}_{group}_login", self.prefix);
         let login = |of: &PgConnectOptions| of.clone().username(&name).password("secret");
-        let TestDatabase { main, keyring } = &self.world.database;
-        TestDatabase { main: login(main), keyring: login(keyring) }
+        let TestDatabase { main, keyring, .. } = &self.world.database;
+        TestDatabase::of(login(main), login(keyring))
     }
 
     async fn connection(&self, group: &str) -> PgConnection {

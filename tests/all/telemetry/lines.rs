@@ -44,10 +44,8 @@ async fn said(mut command: Command) -> (Option<i32>, Vec<Value>) {
 async fn h4_what_ends_a_service_at_its_start_is_a_line_of_json_too() {
     let database = TestDatabase::new().await;
     let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
-    let wrong = TestDatabase {
-        main: database.main.clone().database("nowhere"),
-        keyring: database.keyring.clone(),
-    };
+    let wrong =
+        TestDatabase::of(database.main.clone().database("nowhere"), database.keyring.clone());
     for (of, more, code, words) in [
         (&wrong, &["--log-json"][..], 1, "the main database"),
         (&database, &["--log-json", "--permits", "many"], 2, "invalid value"),

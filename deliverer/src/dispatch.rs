@@ -1,0 +1,115 @@
+//! Dispatch: sends each claimed try in a task of its own, and hands its answer to the recorder. All who
+//! claim in a process share it, and take turns.
+
+use std::sync::Arc;
+
+use domain::pressure::Room;
+use eventstore::crash;
+use telemetry::trace::{self, Traced};
+use tokio::sync::{Mutex, MutexGuard, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::claim::Claimed;
+use crate::give_back::give_back;
+use crate::permits::{Permit, Permits};
+use crate::record::Finished;
+use crate::send::send;
+use crate::settings::{Courier, DeliveryError};
+
+/// What sends.
+pub struct Dispatch {
+    pub(crate) courier: Courier,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    permits: Permits,
+    answers: mpsc::Sender<Finished>,
+    turn: Mutex<()>,
+}
+
+/// What came of what was sent, for the recorder. It ends when nobody can send any more.
+pub struct Answers(pub(crate) mpsc::Receiver<Finished>);
+
+/// The right to claim: two who claimed at a time would give the same permits away.
+pub(crate) struct Turn<'a> {
+    /// What there is room for.
+    pub(crate) room: Room,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl Dispatch {
+    /// Sends until `stop`.
+    #[must_use]
+    pub fn new(courier: Courier, stop: CancellationToken) -> (Arc<Self>, Answers) {
+        let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
+        let permits = Permits::new(courier.settings.permits);
+        let (tasks, turn) = (TaskTracker::new(), Mutex::default());
+        (Arc::new(Self { courier, stop, tasks, permits, answers, turn }), Answers(inbox))
+    }
+
+    /// What there is room for, once there is any.
+    pub(crate) async fn room(&self) -> Room {
+        self.permits.room().await
+    }
+
+    /// Waits for a turn, and for room.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        let alone = self.turn.lock().await;
+        Turn { room: self.permits.room().await, _alone: alone }
+    }
+
+    /// A turn, if there is one now, and what is claimed may be sent.
+    pub(crate) fn turn_now(&self) -> Option<Turn<'_>> {
+        if self.stop.is_cancelled() || self.courier.clock.fault().is_some() {
+            return None;
+        }
+        let alone = self.turn.try_lock().ok()?;
+        Some(Turn { room: self.permits.room_now()?, _alone: alone })
+    }
+
+    /// Sends what was claimed in this turn; gives it back if it is too late for that.
+    ///
+    /// # Errors
+    /// [`DeliveryError`]; the leases end by themselves then.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        claimed: Vec<Claimed>,
+        turn: Turn<'_>,
+    ) -> Result<(), DeliveryError> {
+        if self.stop.is_cancelled() {
+            return give_back(&self.courier, &claimed).await;
+        }
+        for claimed in claimed {
+            if let Some(permit) = self.permits.take(claimed.firm_id) {
+                self.start(claimed, permit);
+            }
+        }
+        drop(turn);
+        Ok(())
+    }
+
+    /// The permit is free again as soon as the answer is handed over: before it is recorded, so that
+    /// the nudge of that record finds the room it made.
+    fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit) {
+        let dispatch = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let finished = finish(&dispatch.courier, claimed).await;
+            let Ok(place) = dispatch.answers.reserve().await else {
+                tracing::error!("an answer could not be recorded; its lease will end");
+                return;
+            };
+            drop(permit);
+            place.send(finished);
+        });
+    }
+}
+
+/// Sends a try, and waits for what comes of it.
+pub(crate) async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
+    let traced = Traced::attempt(claimed.place, claimed.number);
+    let exchange = trace::at(traced.place(), send(courier, &claimed)).await;
+    crash::point("answered");
+    traced.tried(exchange.answer.class(), exchange.answer.status());
+    let claimed = Claimed { place: traced.place(), ..claimed };
+    Finished { claimed, exchange, finished_at: courier.clock.now() }
+}

@@ -1,0 +1,68 @@
+//! Where subscriptions' deliveries go. A subscription's target never changes: it is read once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use projector::hooks;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// As many are remembered: with long URLs, some megabytes.
+const MOST: usize = 10_000;
+
+/// By subscription.
+pub(crate) type Targets = HashMap<Uuid, Arc<str>>;
+
+/// The targets that this process has read.
+#[derive(Debug, Default)]
+pub struct KnownTargets(Mutex<Targets>);
+
+impl KnownTargets {
+    /// The targets of these subscriptions.
+    pub(crate) async fn of(
+        &self,
+        connection: &mut PgConnection,
+        hook_ids: &[Uuid],
+    ) -> Result<Targets, sqlx::Error> {
+        let mut targets = self.known(hook_ids);
+        let new: Vec<Uuid> =
+            hook_ids.iter().filter(|hook| !targets.contains_key(hook)).copied().collect();
+        if !new.is_empty() {
+            let read = hooks::targets(connection, &new).await?;
+            let read: Targets = read.into_iter().map(|(hook, url)| (hook, url.into())).collect();
+            self.remember(&read);
+            targets.extend(read);
+        }
+        Ok(targets)
+    }
+
+    fn known(&self, hook_ids: &[Uuid]) -> Targets {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hook_ids.iter().filter_map(|hook| Some((*hook, Arc::clone(known.get(hook)?)))).collect()
+    }
+
+    /// What is too much makes room for what is new.
+    fn remember(&self, read: &Targets) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() + read.len() > MOST {
+            known.clear();
+        }
+        known.extend(read.iter().map(|(hook, url)| (*hook, Arc::clone(url))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_targets_than_are_remembered_make_room() {
+        let known = KnownTargets::default();
+        let target = |n: usize| (Uuid::from_u128(n as u128), Arc::from("https://a.test/"));
+        known.remember(&(0..MOST).map(target).collect());
+        assert_eq!(known.known(&[Uuid::from_u128(7)]).len(), 1);
+        known.remember(&Targets::from([target(MOST)]));
+        let both = [7, MOST].map(|n| Uuid::from_u128(n as u128));
+        assert_eq!(known.known(&both).into_keys().collect::<Vec<_>>(), [both[1]]);
+    }
+}
