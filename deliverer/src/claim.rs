@@ -285,7 +285,7 @@ async fn lease(
                 body_id = coalesce(t.body_id, o.body_id),
                 body_sha256 = coalesce(t.sha256, o.body_sha256)
            from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as t(delivery_id, body_id, sha256)
-          where o.delivery_id = t.delivery_id",
+          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
     )
     .bind(leased.iter().map(|row| row.delivery_id).collect::<Vec<_>>())
     .bind(bodies().map(|body| body.map(|body| body.body_id)).collect::<Vec<_>>())

@@ -115,6 +115,7 @@ async fn sources(
         "select o.firm_id, o.response_id, o.occurrence_id, o.body_id
            from unnest($1::uuid[]) with ordinality as c(delivery_id, place)
            join outbox o using (delivery_id)
+          where o.delivery_id = any($1)
           order by c.place",
     )
     .bind(chosen)

@@ -33,7 +33,8 @@ async fn release(
     sqlx::query(
         "update outbox o set tries = o.tries - 1, leased_at = null, due_at = $3
            from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
-          where o.delivery_id = t.delivery_id and o.lease = t.lease and o.leased_at is not null",
+          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
+            and o.lease = t.lease and o.leased_at is not null",
     )
     .bind(claimed.iter().map(|one| one.delivery_id).collect::<Vec<_>>())
     .bind(claimed.iter().map(|one| one.lease).collect::<Vec<_>>())

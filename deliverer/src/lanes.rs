@@ -91,7 +91,7 @@ pub(crate) async fn give(
                 running_until = case when t.leased > 0 then greatest(l.running_until, $4)
                                      else l.running_until end
            from unnest($1::uuid[], $2::timestamptz[], $3::int[]) as t(lane_id, due_at, leased)
-          where l.lane_id = t.lane_id
+          where l.lane_id = t.lane_id and l.lane_id = any($1)
             and (t.leased > 0 or l.due_at is null or l.due_at > t.due_at)",
     )
     .bind(work.keys().copied().collect::<Vec<_>>())

@@ -423,7 +423,7 @@ async fn put_due_again(
         "update outbox o set due_at = t.due_at, sequence = t.sequence, leased_at = null
            from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
                 as t(delivery_id, due_at, sequence)
-          where o.delivery_id = t.delivery_id",
+          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
     )
     .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
@@ -445,7 +445,7 @@ async fn move_streams(
     sqlx::query(
         "update outbox o set sequence = t.sequence
            from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, sequence)
-          where o.delivery_id = t.delivery_id",
+          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
     )
     .bind(delivery_ids)
     .bind(sequences)

@@ -2,22 +2,18 @@
 //! speaks against that leaves it to a claim of its own.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use api::commands::tokens::{self, Role};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::engine::{deliver, turn};
-use deliverer::fan_out::FanOut;
-use deliverer::{Answers, Courier, Dispatch};
+use deliverer::Courier;
+use deliverer::engine::turn;
 use domain::pressure::Caps;
 use eventstore::connect;
-use eventstore::worker::{Step, Worker};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use sqlx::Executor;
-use tests::{Firm, Receiver, World, activity, later};
-use tokio_util::sync::CancellationToken;
+use tests::{Firm, Receiver, Sending, World, activity, later};
 use uuid::Uuid;
 use vault::{Keyring, WrappingKey};
 
@@ -25,14 +21,6 @@ struct Scene {
     world: World,
     firm: Firm,
     receiver: Receiver,
-}
-
-/// A process that queues and sends.
-struct Process {
-    courier: Courier,
-    dispatch: Arc<Dispatch>,
-    answers: Answers,
-    stop: CancellationToken,
 }
 
 impl Scene {
@@ -43,17 +31,15 @@ impl Scene {
         Self { world, firm, receiver }
     }
 
-    fn process(&self, change: impl FnOnce(&mut Courier)) -> Process {
+    fn process(&self, change: impl FnOnce(&mut Courier)) -> Sending {
         let mut courier = self.world.courier().clone();
         change(&mut courier);
-        let stop = CancellationToken::new();
-        let (dispatch, answers) = Dispatch::new(courier.clone(), stop.clone());
-        Process { courier, dispatch, answers, stop }
+        Sending::with(courier)
     }
 
     /// Something happens, and this process hears of it first; answers what is in flight then, and what
     /// is only queued.
-    async fn happens_to(&self, process: &Process) -> (i64, i64) {
+    async fn happens_to(&self, process: &Sending) -> (i64, i64) {
         self.world.submit(&self.firm).await;
         process.fan_out(&self.world).await;
         self.queue().await
@@ -81,21 +67,6 @@ impl Scene {
 
     async fn reported(&self, activity: Value) {
         assert_eq!(self.world.report(&[activity]).await.status, 202);
-    }
-}
-
-impl Process {
-    async fn fan_out(&self, world: &World) {
-        let fan_out = FanOut::new(self.courier.clone(), world.system.fence.clone());
-        let mut fan_out = fan_out.that_claims(&self.dispatch);
-        while fan_out.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
-    }
-
-    /// It stops: what is out is sent and recorded.
-    async fn ends(self, world: &World) {
-        self.stop.cancel();
-        deliver(self.dispatch, self.answers, world.service().store.nudge()).await;
-        world.project().await;
     }
 }
 

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use sqlx::{Executor, PgPool};
 use tests::plans::{Sizes, is_tiny, read, sizes, write_down, wrong};
 use tests::{
-    Connections, Firm, Receiver, Reply, Templates, TestDatabase, World, activity, later, multiply,
-    own_cluster,
+    Connections, Firm, Receiver, Reply, Sending, Templates, TestDatabase, World, activity, later,
+    multiply, own_cluster,
 };
 
 use crate::privacy::said;
@@ -119,6 +119,10 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
         world.submit(firm).await;
     }
     world.deliver().await;
+    let process = Sending::with(world.courier().clone());
+    world.submit(firm).await;
+    process.fan_out(world).await;
+    process.ends(world).await;
     world.take_over().await;
     world.seal().await;
 }
@@ -233,4 +237,57 @@ async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() 
         refused(&cluster, &world, &sizes).await;
         (database, clock) = (world.database, world.clock);
     }
+}
+
+/// What is queued in other lanes, due in a year.
+const QUEUED: &str = "
+    insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                        position, due_at, tries_max)
+    select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'x',
+           gen_random_uuid(), gen_random_uuid(), n, now() + interval '1 year', 8
+      from generate_series(1, 20000) as n";
+
+/// Sent, tried again, given back, and claimed at once.
+async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
+    receiver.reply((0..3).map(|_| Reply::status(503)));
+    for _ in 0..4 {
+        world.submit(firm).await;
+    }
+    world.deliver().await;
+    world.pass(Duration::from_secs(60));
+    let claimed = claim(world.courier(), &Room::of(16)).await.unwrap();
+    give_back(world.courier(), &claimed).await.unwrap();
+    world.deliver().await;
+    let process = Sending::with(world.courier().clone());
+    world.submit(firm).await;
+    process.fan_out(world).await;
+    process.ends(world).await;
+}
+
+/// Plans are kept, and a queue is empty most of the time: 10,000 deliveries that got stuck within a
+/// minute made each claim and each record read all of them, for up to 0.4 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_was_empty_when_it_was_planned_was_read_whole_once_it_was_long() {
+    let cluster = own_cluster().await;
+    let before = World::connected(cluster.database().await, Connections::Apart).await;
+    write_down(before.pool()).await;
+    let (firm, receiver) = (before.firm().await, Receiver::start().await);
+    before.subscribe(&firm, &receiver.url("/")).await;
+    sent(&before, &firm, &receiver).await;
+    // What is left is at the end of the table, and keeps it as large as it was.
+    for statement in [QUEUED, "delete from outbox where position < 20000", "vacuum analyze"] {
+        before.pool().execute(statement).await.unwrap();
+    }
+    let clock = before.clock.now().get();
+    let world = World::connected(before.database, Connections::Apart).await;
+    world.pass((clock - world.clock.now().get()).to_std().unwrap());
+    sent(&world, &firm, &receiver).await;
+    world.pool().execute(QUEUED).await.unwrap();
+    let from = end(&cluster);
+    sent(&world, &firm, &receiver).await;
+    let long = Sizes::from([("outbox".to_owned(), 20_000.0)]);
+    let plans = read(&cluster.log(), from);
+    assert!(plans.iter().any(|plan| plan.statement.contains("update outbox")));
+    let wrong: Vec<String> = wrong(&plans, &long).into_iter().collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -264,7 +264,7 @@ async fn update_states(
            from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::uuid[],
                        $6::text[], $7::timestamptz[])
                 as s(delivery_id, state, cause, next_try_at, body_id, body_sha256, ended_at)
-          where d.delivery_id = s.delivery_id",
+          where d.delivery_id = s.delivery_id and d.delivery_id = any($1)",
     )
     .bind(states.keys().copied().collect::<Vec<_>>())
     .bind(states.values().map(|s| s.state).collect::<Vec<_>>())

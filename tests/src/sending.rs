@@ -1,0 +1,44 @@
+//! A process that queues and sends, stepped by hand.
+
+use std::sync::Arc;
+
+use deliverer::engine::deliver;
+use deliverer::fan_out::FanOut;
+use deliverer::{Answers, Courier, Dispatch};
+use eventstore::worker::{Step, Worker};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::World;
+
+/// Such a process.
+pub struct Sending {
+    courier: Courier,
+    dispatch: Arc<Dispatch>,
+    answers: Answers,
+    /// The signal that ends it.
+    pub stop: CancellationToken,
+}
+
+impl Sending {
+    /// One that works with this.
+    #[must_use]
+    pub fn with(courier: Courier) -> Self {
+        let stop = CancellationToken::new();
+        let (dispatch, answers) = Dispatch::new(courier.clone(), stop.clone());
+        Self { courier, dispatch, answers, stop }
+    }
+
+    /// It fans everything out, and claims at once what may be.
+    pub async fn fan_out(&self, world: &World) {
+        let fan_out = FanOut::new(self.courier.clone(), world.system.fence.clone());
+        let mut fan_out = fan_out.that_claims(&self.dispatch);
+        while fan_out.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
+    }
+
+    /// It stops: what is out is sent and recorded.
+    pub async fn ends(self, world: &World) {
+        self.stop.cancel();
+        deliver(self.dispatch, self.answers, world.service().store.nudge()).await;
+        world.project().await;
+    }
+}
