@@ -33,7 +33,7 @@ pub(crate) struct AtOnce<'a> {
 
 impl AtOnce<'_> {
     /// So many may be claimed at once: they fit a claim's memory, whatever their size is.
-    pub(crate) const fn most(self) -> usize {
+    const fn most(self) -> usize {
         always_within(self.courier.settings.claim_bytes)
     }
 

@@ -23,13 +23,13 @@ const RECORD: usize = 256;
 /// How long one try to record a batch may take; see [`eventstore::worker`].
 const RECORD_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a stop waits for what is out (case E25): a send ends within 11 s.
-const STOP_WITHIN: Duration = Duration::from_secs(15);
-
 /// The wait for a lane that is due and held by another process.
 const HELD_BY_ANOTHER: Duration = Duration::from_millis(20);
 
-/// The wait between those.
+/// How long a stop waits for what is out (case E25): a send ends within 11 s.
+const STOP_WITHIN: Duration = Duration::from_secs(15);
+
+/// The wait until a batch that could not be recorded is tried again.
 const RECORD_AGAIN: Duration = Duration::from_millis(500);
 
 /// Claims, sends and records one batch and waits for all of it: for tests that step by hand.
