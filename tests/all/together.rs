@@ -136,8 +136,10 @@ async fn calls_that_come_at_the_same_time_are_one_transaction_and_each_is_told_o
     calls.push(call(&world, vec![suspended]));
     let answers = held.meanwhile(calls).await;
     let told: Vec<_> = answers.iter().map(counts).collect();
-    assert_eq!(told[..20], [(1, 0); 20]);
-    assert_eq!(told[20..], [(1, 1), (1, 0), (0, 1)], "the first of two counts");
+    assert_eq!(told[1..20], [(1, 0); 19]);
+    // Of two that report the same the first counts, and either may be the first.
+    assert!([[(1, 0), (1, 1)], [(0, 1), (2, 0)]].contains(&[told[0], told[20]]), "{told:?}");
+    assert!([[(1, 0), (0, 1)], [(0, 1), (1, 0)]].contains(&[told[21], told[22]]), "{told:?}");
     assert_eq!(transactions(&world, &responses).await.len(), 1);
     let causes: i64 = sqlx::query_scalar(
         "select count(distinct metadata ->> 'correlation_id') from events
