@@ -76,9 +76,13 @@ impl Scene {
             .unwrap()
     }
 
+    /// How many calls are counted when every statement under way has ended, that of a caller who is not
+    /// there to be waited for too.
     async fn counted(&self) -> i64 {
+        let mut ended = self.world.pool().begin().await.unwrap();
+        ended.execute("lock table key_calls in share mode").await.unwrap();
         sqlx::query_scalar("select count(*) from key_calls, unnest(calls)")
-            .fetch_one(self.world.pool())
+            .fetch_one(&mut *ended)
             .await
             .unwrap()
     }

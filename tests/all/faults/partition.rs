@@ -4,9 +4,10 @@
 use nix::sys::signal::Signal;
 use tests::{DatabaseProxy, Fault, own_cluster};
 use tokio::process::Child;
+use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{CONNECT_WITHIN, FAST, LEASE, Scene};
+use super::{CONNECT_WITHIN, FAST, LEASE, PATIENCE, Scene};
 use crate::process::{signal, work};
 
 const DELIVERER: [&str; 4] = [FAST[0], FAST[1], "--role", "deliverer"];
@@ -74,9 +75,11 @@ impl Scene {
     /// Waits until the first deliverer works again; what it noted of its old answer, which changed
     /// nothing.
     async fn back(&mut self, id: Uuid) -> String {
-        // It records in order: when it has recorded this, its old answer is behind it.
         self.submit(1).await;
         self.receiver.wait_for(3).await;
+        // A late answer is written down after those of its batch that are in time.
+        let noted = async { while self.world.history(id).await.1.len() < 3 {} };
+        timeout(PATIENCE, noted).await.expect("its old answer is noted");
         self.assert_held().await;
         assert_eq!(self.receiver.received().len(), 3);
         let (state, mut outcomes) = self.world.history(id).await;
