@@ -140,11 +140,13 @@ async fn record_surely(courier: &Courier, finished: &[Finished]) {
     }
 }
 
-/// Tries again while a lease of the batch runs: after that its tries are made anew. What another holds
-/// up is found by halving, so that it holds up nothing else.
+/// Tries again while a lease of the batch runs: after that its tries are made anew, and what they came
+/// to is history only; that, too, is tried for as long as a record may take. What another holds up is
+/// found by halving, so that it holds up nothing else.
 async fn record_patiently(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
     let lease = courier.settings.scale.lease();
-    let ends = batch.iter().map(|one| one.claimed.claimed + lease).max();
+    let leased = batch.iter().map(|one| one.claimed.claimed + lease);
+    let ends = leased.chain([Instant::now() + RECORD_WITHIN]).max();
     loop {
         let recorded = timeout(RECORD_WITHIN, record(courier, batch)).await;
         match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {

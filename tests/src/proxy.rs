@@ -42,6 +42,7 @@ struct Shared {
     server: PathBuf,
     fault: watch::Sender<Fault>,
     lost_commits: AtomicUsize,
+    resets: watch::Sender<usize>,
 }
 
 impl DatabaseProxy {
@@ -50,7 +51,8 @@ impl DatabaseProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (fault, lost_commits) = (watch::Sender::new(Fault::None), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { server: server.to_owned(), fault, lost_commits });
+        let resets = watch::Sender::new(0);
+        let shared = Arc::new(Shared { server: server.to_owned(), fault, lost_commits, resets });
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -87,6 +89,12 @@ impl DatabaseProxy {
     pub fn lost_commits(&self) -> usize {
         self.shared.lost_commits.load(Ordering::SeqCst)
     }
+
+    /// Waits until so many connections were reset.
+    pub async fn until_reset(&self, count: usize) {
+        let mut resets = self.shared.resets.subscribe();
+        let _ = resets.wait_for(|resets| *resets >= count).await;
+    }
 }
 
 impl Shared {
@@ -107,6 +115,7 @@ impl Shared {
         };
         if resets {
             let _ = client.set_zero_linger();
+            self.resets.send_modify(|resets| *resets += 1);
         }
     }
 

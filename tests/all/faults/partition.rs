@@ -31,8 +31,11 @@ async fn e21_a_deliverer_stopped_in_a_send_is_replaced_once_and_goes_on_without_
     assert!(["delivered", "retry"].contains(&&*late), "{late}");
 }
 
-/// Another deliverer sends once more when the lease has ended; when the first is back, its old answer
-/// is noted and changes nothing, and it works on.
+/// Enough that whoever works tried again and again.
+const RESETS: usize = 20;
+
+/// Another deliverer sends once more when the lease has ended; when the first is back, on connections
+/// that break meanwhile, its old answer is noted and changes nothing, and it works on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e22_a_deliverer_cut_off_in_a_send_is_replaced_once_and_comes_back_without_harm() {
     let cluster = own_cluster().await;
@@ -47,6 +50,9 @@ async fn e22_a_deliverer_cut_off_in_a_send_is_replaced_once_and_comes_back_witho
 
     let (mut other, id) = scene.replaced().await;
     other.kill().await.unwrap();
+    // An answer that met a broken connection after its lease was given up.
+    proxy.set(Fault::Reset);
+    proxy.until_reset(RESETS).await;
     proxy.set(Fault::None);
     assert_eq!(scene.back(id).await, "delivered");
 }
