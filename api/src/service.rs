@@ -25,6 +25,8 @@ use crate::public::{Turnstiles, WrongKeys};
 pub struct Service {
     /// The log, and the pool of the main database.
     pub store: Store,
+    /// The same, for what the product reports: its statements are planned once.
+    pub intake: Store,
     /// Connections for who calls with a key: each sees nobody's rows, or one firm's for which it reads.
     pub readers: PgPool,
     /// Where callers show their keys.
@@ -161,6 +163,7 @@ pub(crate) mod tests {
             readers: store.pool().clone(),
             turnstiles: Turnstiles::default(),
             health: store.pool().clone(),
+            intake: store.clone(),
             store,
             keyring,
             clock,

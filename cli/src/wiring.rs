@@ -31,6 +31,9 @@ pub(crate) use crate::databases::{DatabaseNames, SERVICE};
 /// Connections to the main database for callers.
 const CALLERS: u32 = 10;
 
+/// Connections to the main database for the product, which reports all day.
+const INTAKE: u32 = 6;
+
 /// Connections to the main database that see one firm at a time, for callers with a key.
 const READERS: u32 = 12;
 
@@ -108,7 +111,7 @@ impl Setup {
     }
 }
 
-/// How workers' statements are planned: once, and by an index, row for row. Planning anew took a ninth of
+/// How the statements of workers and of intake are planned: once, and by an index, row for row. Planning anew took a ninth of
 /// PostgreSQL's time. A plan that is kept must not be one for empty queues, and figures of when they were
 /// empty speak for reading them whole, by index or not: so that costs more than anything in the
 /// planner's eyes, and a table without an index is read whole only because nothing else is left. No setting
@@ -138,6 +141,7 @@ impl System {
     ) -> anyhow::Result<Self> {
         let pool = connect(databases.main.clone().options(LOOKED_UP), CALLERS);
         let readers = connect_guarded(databases.main.clone().options(LOOKED_UP), READERS);
+        let intake = connect(databases.main.clone().options(PLANNED), INTAKE);
         let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
         let health = connect(databases.main, HEALTH);
         let keyring_pool = connect(databases.keyring.options(PLANNED), KEYRING_CONNECTIONS);
@@ -146,10 +150,11 @@ impl System {
         keyring.check_wrapping_key(&SystemEntropy).await?;
         let clock = Clock::of_database(&health).await.context("the main database")?;
         let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
+        system.service.intake = system.service.store.by(intake);
         system.service.readers = readers;
         system.service.health = health;
-        system.courier.store = system.service.store.by(workers.clone());
-        system.fence = Fence::new(workers).beside(system.service.store.nudge());
+        system.courier.store = system.service.store.by(workers);
+        system.fence = Fence::of(&system.courier.store);
         Ok(Self { cluster: databases.cluster, ..system })
     }
 
@@ -166,7 +171,7 @@ impl System {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
-        let fence = Fence::new(store.pool().clone()).beside(store.nudge());
+        let fence = Fence::of(&store);
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let courier = Courier {
             store: store.clone(),
@@ -192,6 +197,7 @@ impl System {
             readers: store.pool().clone(),
             turnstiles: Turnstiles::default(),
             health: store.pool().clone(),
+            intake: store.clone(),
             store,
             keyring,
             clock,
@@ -221,10 +227,11 @@ impl System {
     /// If the private cluster does not end.
     pub async fn stop(self) -> anyhow::Result<()> {
         announce(self.pool()).await;
-        self.pool().close().await;
+        self.service.store.connections().close().await;
+        self.service.intake.connections().close().await;
         self.service.readers.close().await;
         self.service.health.close().await;
-        self.courier.store.pool().close().await;
+        self.courier.store.connections().close().await;
         self.service.keyring.close().await;
         if let Some(cluster) = self.cluster {
             cluster.stop().await?;

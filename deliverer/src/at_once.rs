@@ -14,9 +14,10 @@ use domain::trigger::Trigger;
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::Subject;
 
 use crate::claim::{Leased, Taken};
-use crate::compose::compose;
+use crate::compose::{Ingredients, Wanted};
 use crate::due;
 use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
@@ -29,6 +30,15 @@ const BUSY: i32 = 8;
 pub(crate) struct AtOnce<'a> {
     pub(crate) courier: &'a Courier,
     pub(crate) room: &'a Room,
+    /// Whether to read what deliveries are composed from while they are queued: for nothing, where they
+    /// cannot be claimed.
+    pub(crate) ahead: bool,
+}
+
+/// What is read of deliveries before they are composed.
+pub(crate) struct Read {
+    ingredients: Ingredients,
+    erased: HashSet<Subject>,
 }
 
 impl AtOnce<'_> {
@@ -37,20 +47,20 @@ impl AtOnce<'_> {
         always_within(self.courier.settings.claim_bytes)
     }
 
-    /// Takes what can be sent now of what is queued, in its order. The lanes are locked here, and
-    /// nothing is written down but bodies.
-    pub(crate) async fn take(
+    /// What can be sent now of what is queued, in its order. The lanes are locked here, and nothing is
+    /// written down.
+    pub(crate) async fn choose(
         self,
         connection: &mut PgConnection,
         queued: Vec<Leased>,
         now: Timestamp,
-    ) -> Result<Option<Taken>, DeliveryError> {
+    ) -> Result<Vec<Leased>, DeliveryError> {
         let lane_ids: Vec<Uuid> = queued.iter().map(|row| row.lane_id).collect();
         let hosts = lock_idle(connection, &lane_ids, now.get()).await?;
         let candidates: Vec<Candidate> =
             queued.iter().filter_map(|row| candidate(row, &hosts)).collect();
         if candidates.is_empty() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let flight = due::flight(connection, now.get()).await?;
         let mut chosen = choose(candidates, self.room, flight, self.courier.settings.caps);
@@ -58,13 +68,48 @@ impl AtOnce<'_> {
         let chosen: HashSet<Uuid> = chosen.into_iter().collect();
         let mut leased = queued;
         leased.retain(|row| chosen.contains(&row.delivery_id));
-        let subjects = leased.iter().map(Leased::subject);
+        Ok(leased)
+    }
+
+    /// Reads ahead, by a connection of its own.
+    pub(crate) async fn read_ahead(self, wanted: &Wanted) -> Result<Read, DeliveryError> {
+        let connections = self.courier.store.connections();
+        let mut connection = connections.take().await?;
+        let read = self.read(&mut connection, wanted).await?;
+        connections.give_back(connection);
+        Ok(read)
+    }
+
+    async fn read(
+        self,
+        connection: &mut PgConnection,
+        wanted: &Wanted,
+    ) -> Result<Read, DeliveryError> {
+        let ingredients = Ingredients::read(self.courier, connection, wanted).await?;
+        let subjects = wanted.subjects.iter().copied();
         let erased = withdrawn::erased_of(connection, subjects).await?;
+        Ok(Read { ingredients, erased })
+    }
+
+    /// Composes what was chosen, from what was read before, if it was.
+    pub(crate) async fn take(
+        self,
+        connection: &mut PgConnection,
+        (mut leased, read): (Vec<Leased>, Option<Read>),
+        now: Timestamp,
+    ) -> Result<Option<Taken>, DeliveryError> {
+        if leased.is_empty() {
+            return Ok(None);
+        }
+        let Read { ingredients, erased } = match read {
+            Some(read) => read,
+            None => self.read(connection, &Wanted::by(&leased)).await?,
+        };
         leased.retain(|row| !erased.contains(&row.subject()));
         if leased.is_empty() {
             return Ok(None);
         }
-        let composed = compose(self.courier, connection, &leased, now).await?;
+        let composed = ingredients.compose((self.courier, connection), &leased, now).await?;
         Ok(Some(Taken { leased, composed, at: (now, Instant::now()) }))
     }
 }

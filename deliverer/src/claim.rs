@@ -223,9 +223,11 @@ async fn take_out_erased(
     if leased.is_empty() {
         return Ok(());
     }
-    let mut connection = courier.store.pool().acquire().await?;
+    let connections = courier.store.connections();
+    let mut connection = connections.take().await?;
     let subjects = leased.iter().map(Leased::subject);
     let erased = withdrawn::erased_of(&mut connection, subjects).await?;
+    connections.give_back(connection);
     for row in leased.iter().filter(|row| erased.contains(&row.subject())) {
         composed.bodies.remove(&row.delivery_id);
     }
@@ -396,5 +398,9 @@ pub async fn next_due(
     room: &Room,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let now = courier.clock.now().get();
-    due::next(courier.store.pool(), now, room, courier.settings.caps).await
+    let connections = courier.store.connections();
+    let mut connection = connections.take().await?;
+    let next = due::next(&mut connection, now, room, courier.settings.caps).await?;
+    connections.give_back(connection);
+    Ok(next)
 }

@@ -36,36 +36,94 @@ pub(crate) struct Composed {
     pub(crate) step_headers: HashMap<Uuid, Headers>,
 }
 
+/// What deliveries are composed from. None of it needs a lock.
+pub(crate) struct Ingredients {
+    keys: DataKeys,
+    secrets: HashMap<Uuid, WebhookSecret>,
+    targets: Targets,
+    sources: Sources,
+}
+
+/// What ingredients are wanted of.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    /// Whose secrets.
+    pub(crate) firm_ids: HashSet<Uuid>,
+    /// Whose targets.
+    pub(crate) hook_ids: HashSet<Uuid>,
+    /// Whose keys.
+    pub(crate) subjects: HashSet<Subject>,
+    /// Which of them have no frozen body.
+    pub(crate) fresh: HashSet<Subject>,
+    /// The forms of those.
+    pub(crate) form_ids: HashSet<(Uuid, Uuid)>,
+}
+
+impl Wanted {
+    pub(crate) fn by(leased: &[Leased]) -> Self {
+        let mut wanted = Self::default();
+        for row in leased {
+            wanted.firm_ids.insert(row.firm_id);
+            wanted.subjects.insert(row.subject());
+            if row.step.is_none() {
+                wanted.hook_ids.insert(row.lane_id);
+            }
+            if row.body_id.is_none() {
+                wanted.fresh.insert(row.subject());
+                wanted.form_ids.insert((row.firm_id, row.form_id));
+            }
+        }
+        wanted
+    }
+}
+
 pub(crate) async fn compose(
     courier: &Courier,
     connection: &mut PgConnection,
     leased: &[Leased],
     now: Timestamp,
 ) -> Result<Composed, DeliveryError> {
-    let firm_ids: Vec<Uuid> = distinct(leased.iter().map(|row| row.firm_id));
-    let of_hooks = leased.iter().filter(|row| row.step.is_none());
-    let hook_ids: Vec<Uuid> = distinct(of_hooks.map(|row| row.lane_id));
-    let subjects: Vec<Subject> = distinct(leased.iter().map(Leased::subject));
-    // The keyring is another database: it is asked meanwhile.
-    let (keys, secrets) = tokio::join!(
-        courier.keyring.find(&subjects),
-        secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
-    );
-    let (keys, secrets) = (keys?, secrets?);
-    let targets = courier.targets.of(connection, &hook_ids).await?;
-    let with_headers = |row: &&Leased| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
-    let step_ids: Vec<Uuid> =
-        leased.iter().filter(with_headers).map(|row| row.delivery_id).collect();
-    let step_headers = step_headers::read(connection, &keys, &step_ids).await?;
-    let mut bodies = thaw(connection, &keys, leased).await?;
-    bodies.extend(freeze(courier, connection, &keys, leased, now).await?);
-    Ok(Composed {
-        keys,
-        bodies,
-        secrets: secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect(),
-        targets,
-        step_headers,
-    })
+    let ingredients = Ingredients::read(courier, connection, &Wanted::by(leased)).await?;
+    ingredients.compose((courier, connection), leased, now).await
+}
+
+impl Ingredients {
+    pub(crate) async fn read(
+        courier: &Courier,
+        connection: &mut PgConnection,
+        wanted: &Wanted,
+    ) -> Result<Self, DeliveryError> {
+        let (firm_ids, hook_ids) = (listed(&wanted.firm_ids), listed(&wanted.hook_ids));
+        let subjects = listed(&wanted.subjects);
+        // The keyring is another database: it is asked meanwhile.
+        let (keys, secrets) = tokio::join!(
+            courier.keyring.find(&subjects),
+            secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
+        );
+        let (keys, secrets) = (keys?, secrets?);
+        let targets = courier.targets.of(connection, &hook_ids).await?;
+        let sources = Sources::read(connection, &keys, wanted).await?;
+        let secrets = secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect();
+        Ok(Self { keys, secrets, targets, sources })
+    }
+
+    /// Composes what was leased; freezes the bodies of first tries.
+    pub(crate) async fn compose(
+        self,
+        (courier, connection): (&Courier, &mut PgConnection),
+        leased: &[Leased],
+        now: Timestamp,
+    ) -> Result<Composed, DeliveryError> {
+        let Self { keys, secrets, targets, sources } = self;
+        let with_headers =
+            |row: &&Leased| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
+        let step_ids: Vec<Uuid> =
+            leased.iter().filter(with_headers).map(|row| row.delivery_id).collect();
+        let step_headers = step_headers::read(connection, &keys, &step_ids).await?;
+        let mut bodies = thaw(connection, &keys, leased).await?;
+        bodies.extend(freeze((courier, connection), &keys, (leased, &sources), now).await?);
+        Ok(Composed { keys, bodies, secrets, targets, step_headers })
+    }
 }
 
 /// The bodies of later tries, as they were frozen.
@@ -74,11 +132,11 @@ async fn thaw(
     keys: &DataKeys,
     leased: &[Leased],
 ) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
-    let body_ids: Vec<Uuid> = distinct(leased.iter().filter_map(|row| row.body_id));
+    let body_ids: HashSet<Uuid> = leased.iter().filter_map(|row| row.body_id).collect();
     if body_ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let bodies = bodies::read(connection, keys, &body_ids).await?;
+    let bodies = bodies::read(connection, keys, &listed(&body_ids)).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         bodies.into_iter().map(|body| (body.body_id, to_frozen(body))).collect();
     Ok(leased
@@ -89,21 +147,19 @@ async fn thaw(
 
 /// The bodies of first tries: one per occurrence, shared by its deliveries in this claim.
 async fn freeze(
-    courier: &Courier,
-    connection: &mut PgConnection,
+    (courier, connection): (&Courier, &mut PgConnection),
     keys: &DataKeys,
-    leased: &[Leased],
+    (leased, sources): (&[Leased], &Sources),
     now: Timestamp,
 ) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
     let first: Vec<&Leased> = leased.iter().filter(|row| row.body_id.is_none()).collect();
     if first.is_empty() {
         return Ok(HashMap::new());
     }
-    let sources = Sources::read(connection, keys, &first).await?;
     let mut built: HashMap<Uuid, Body> = HashMap::new();
     for row in &first {
         if !built.contains_key(&row.occurrence_id)
-            && let Some(bytes) = build_safely(&sources, row)
+            && let Some(bytes) = build_safely(sources, row)
         {
             built.insert(row.occurrence_id, body(courier.entropy.id(), row.subject(), bytes));
         }
@@ -129,6 +185,7 @@ fn build_safely(sources: &Sources, row: &Leased) -> Option<Vec<u8>> {
 }
 
 /// What payloads are built from.
+#[derive(Default)]
 struct Sources {
     responses: HashMap<Subject, Response>,
     /// The newest last.
@@ -142,12 +199,14 @@ impl Sources {
     async fn read(
         connection: &mut PgConnection,
         keys: &DataKeys,
-        rows: &[&Leased],
+        wanted: &Wanted,
     ) -> Result<Self, DeliveryError> {
-        let wanted: HashSet<Subject> = rows.iter().map(|row| row.subject()).collect();
+        if wanted.fresh.is_empty() {
+            return Ok(Self::default());
+        }
         let keys = keys
             .iter()
-            .filter(|(subject, _)| wanted.contains(subject))
+            .filter(|(subject, _)| wanted.fresh.contains(subject))
             .map(|(subject, key)| (*subject, key.clone()))
             .collect();
         let whole = responses::read_with_parts(connection, &keys).await?;
@@ -164,8 +223,7 @@ impl Sources {
         for booking in bookings::read(connection, &keys, &booked).await? {
             calls.entry(booking.subject).or_default().push(booking.document);
         }
-        let form_ids = distinct(rows.iter().map(|row| (row.firm_id, row.form_id)));
-        let forms = forms::find_all(connection, &form_ids).await?;
+        let forms = forms::find_all(connection, &listed(&wanted.form_ids)).await?;
         Ok(Self {
             reports: documents,
             bookings: calls,
@@ -226,6 +284,6 @@ fn to_frozen(body: Body) -> FrozenBody {
     FrozenBody { body_id: body.body_id, sha256: body.sha256, bytes: Bytes::from(body.bytes) }
 }
 
-fn distinct<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
-    items.collect::<HashSet<_>>().into_iter().collect()
+fn listed<T: Copy>(items: &HashSet<T>) -> Vec<T> {
+    items.iter().copied().collect()
 }

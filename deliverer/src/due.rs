@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use domain::pressure::{Candidate, Caps, Flight, Room, always_within, choose, within};
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 use vault::{Subject, bodies, responses};
 
@@ -64,7 +64,7 @@ pub(crate) async fn lock_lanes(
 
 /// When the next lane with a place is due, if any is.
 pub(crate) async fn next(
-    pool: &PgPool,
+    connection: &mut PgConnection,
     now: DateTime<Utc>,
     room: &Room,
     caps: Caps,
@@ -74,7 +74,7 @@ pub(crate) async fn next(
         .bind(room.sated())
         .bind(rows(caps.per_firm_and_host))
         .bind(rows(caps.per_host))
-        .fetch_optional(pool)
+        .fetch_optional(connection)
         .await
 }
 

@@ -10,7 +10,7 @@ use domain::pressure::Room;
 use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
 use futures::future::join_all;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::claim::{claim, next_due};
 use crate::dispatch::{Answers, Dispatch, finish};
@@ -19,6 +19,14 @@ use crate::settings::{Courier, DeliveryError};
 
 /// Answers recorded at a time.
 const RECORD: usize = 256;
+
+/// From one batch of answers to the next, unless enough have come: what comes by itself is recorded at
+/// once, and what comes all the time costs a transaction for several. A crash in between repeats what was
+/// answered, as it does while a record is under way.
+const RECORD_PACE: Duration = Duration::from_millis(15);
+
+/// So many answers are worth a transaction: fewer than a host may have out, so that none waits for them.
+const ENOUGH: usize = 16;
 
 /// How long one try to record a batch may take; see [`eventstore::worker`].
 const RECORD_WITHIN: Duration = Duration::from_secs(60);
@@ -115,10 +123,22 @@ async fn until_due(courier: &Courier, room: &Room) -> Result<Option<Duration>, D
 
 /// Records until all senders are gone.
 async fn record_all(courier: Courier, mut answers: Answers) {
-    let mut batch = Vec::with_capacity(RECORD);
+    let (mut batch, mut next) = (Vec::with_capacity(RECORD), Instant::now());
     while answers.0.recv_many(&mut batch, RECORD).await > 0 {
+        gather(&mut answers, &mut batch, next).await;
+        next = Instant::now() + RECORD_PACE;
         record_surely(&courier, &batch).await;
         batch.clear();
+    }
+}
+
+/// Waits for more answers until then, or until there are enough.
+async fn gather(answers: &mut Answers, batch: &mut Vec<Finished>, until: Instant) {
+    while batch.len() < ENOUGH {
+        let more = answers.0.recv_many(batch, RECORD - batch.len());
+        if !matches!(timeout_at(until, more).await, Ok(1..)) {
+            return;
+        }
     }
 }
 

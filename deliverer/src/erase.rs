@@ -11,7 +11,7 @@ use domain::response::ResponseEvent;
 use domain::time::Timestamp;
 use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Fence, NewEvent, RecordedEvent};
+use eventstore::{Appending, Done, Fence, NewEvent, RecordedEvent};
 use projector::replays;
 use projector::{partials, subjects};
 use sqlx::{FromRow, PgConnection};
@@ -35,13 +35,14 @@ const PACE: Duration = Duration::from_millis(50);
 pub struct Erase {
     courier: Courier,
     fence: Fence,
+    done: Done,
 }
 
 impl Erase {
     /// An eraser by this log.
     #[must_use]
-    pub const fn new(courier: Courier, fence: Fence) -> Self {
-        Self { courier, fence }
+    pub fn new(courier: Courier, fence: Fence) -> Self {
+        Self { courier, fence, done: Done::default() }
     }
 }
 
@@ -51,10 +52,15 @@ impl Worker for Erase {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
-        let look = self.fence.look_patiently().await?;
+        let look = self.fence.look().await?;
+        let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
+        if self.done.is_all(look) {
+            return Ok(idle);
+        }
         let (erased, last) = self.read(look.settled).await?;
         let Some(last) = last else {
-            return Ok(if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE });
+            self.done.up_to(look.settled);
+            return Ok(idle);
         };
         // In a database of its own: no lock is held meanwhile.
         self.courier.keyring.forget(&erased).await?;
@@ -72,16 +78,14 @@ impl Worker for Erase {
 impl Erase {
     /// What is to be erased next, and how far the log is read then.
     async fn read(&self, settled: i64) -> Result<(Vec<Subject>, Option<i64>), DeliveryError> {
-        // Nothing is appended: a commit of the store's would wake every follower, this one too.
-        let mut transaction = self.courier.store.pool().begin().await?;
-        let Some(after) = tail::take_checkpoint(&mut transaction, Self::NAME).await? else {
-            return Ok((Vec::new(), None));
-        };
+        let connections = self.courier.store.connections();
+        let mut connection = connections.take().await?;
+        let after = tail::checkpoint(&mut connection, Self::NAME).await?;
         let upcasters = self.courier.store.upcasters();
         let stretch = Stretch { after, settled, limit: READ };
-        let events = tail::read_erasures(&mut transaction, &upcasters, stretch).await?;
+        let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+        connections.give_back(connection);
         let erased: HashSet<Subject> = events.iter().filter_map(subject).collect();
-        transaction.commit().await?;
         Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))
     }
 }

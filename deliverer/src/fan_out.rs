@@ -16,18 +16,20 @@ use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
 use domain::pressure::Room;
 use eventstore::crash;
-use eventstore::tail::{self, Stretch};
+use eventstore::tail;
 use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Fence, Look, NewEvent, RecordedEvent};
+use eventstore::{Appending, Done, Fence, Look, NewEvent, RecordedEvent};
 use projector::hooks::{Matchable, matching};
 use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::Subject;
 
 use self::rows::{Leases, OutboxRows};
 use crate::at_once::AtOnce;
-use crate::claim::Taken;
+use crate::claim::{Leased, Taken};
+use crate::compose::Wanted;
 use crate::dispatch::{Dispatch, Turn};
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
@@ -50,13 +52,17 @@ pub struct FanOut {
     courier: Courier,
     fence: Fence,
     dispatch: Option<Arc<Dispatch>>,
+    /// Whether the last pass claimed something at once: then the next one most likely does, and reads
+    /// ahead.
+    ahead: bool,
+    done: Done,
 }
 
 impl FanOut {
     /// A fan-out of this log.
     #[must_use]
-    pub const fn new(courier: Courier, fence: Fence) -> Self {
-        Self { courier, fence, dispatch: None }
+    pub fn new(courier: Courier, fence: Fence) -> Self {
+        Self { courier, fence, dispatch: None, ahead: true, done: Done::default() }
     }
 
     /// The same where the process sends too.
@@ -65,23 +71,16 @@ impl FanOut {
         Self { dispatch: Some(Arc::clone(dispatch)), ..self }
     }
 
-    /// Queues what is new up to where the log is settled; says what comes next, and what was claimed.
-    async fn pass(
-        &self,
-        look: Look,
-        room: Option<&Room>,
-    ) -> Result<(Step, Option<Taken>), DeliveryError> {
+    /// Queues what is new up to where the log is settled.
+    async fn pass(&self, look: Look, room: Option<&Room>) -> Result<Passed, DeliveryError> {
         let mut appending = self.courier.store.begin().await?;
-        let Some(after) = tail::take_checkpoint(appending.connection(), Self::NAME).await? else {
-            return Ok((Step::IDLE, None));
-        };
-        let upcasters = self.courier.store.upcasters();
-        let stretch = Stretch { after, settled: look.settled, limit: READ };
-        let events = tail::read_occurrences(appending.connection(), &upcasters, stretch).await?;
+        let (connection, upcasters) = (appending.connection(), self.courier.store.upcasters());
+        let wanted = (Self::NAME, look.settled, READ);
+        let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
         let Some(last) = events.last() else {
-            appending.leave().await?;
-            let step = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
-            return Ok((step, None));
+            let is_first = tail::make_checkpoint(connection, Self::NAME).await?;
+            appending.commit().await?;
+            return Ok(Passed { all: !is_first, taken: None });
         };
         let matches = Matches::of(&mut appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
@@ -93,7 +92,7 @@ impl FanOut {
             ..occurrence.context.caused_by(occurrence.event_id)
         };
         let began = Instant::now();
-        let at_once = room.map(|room| AtOnce { courier: &self.courier, room });
+        let at_once = room.map(|room| AtOnce { courier: &self.courier, room, ahead: self.ahead });
         let Queued { taken, .. } = queue((&mut appending, at_once), &matches, by).await?;
         crash::point("queueing");
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
@@ -102,28 +101,37 @@ impl FanOut {
         if taken.is_some() {
             CLAIM_SECONDS.took(&[], began.elapsed());
         }
-        Ok((Step::Busy, taken))
+        let is_rest = i64::try_from(events.len()) == Ok(READ) || matches.reached.is_some();
+        Ok(Passed { all: !is_rest, taken })
     }
 
-    /// The same, with a turn to claim. What keeps it from claiming keeps nothing from being queued.
+    /// The same, with a turn to claim; says whether there was something to claim at once. What keeps it
+    /// from claiming keeps nothing from being queued.
     async fn pass_in_turn(
         &self,
         look: Look,
         (dispatch, turn): (&Arc<Dispatch>, Turn<'_>),
-    ) -> Result<Step, DeliveryError> {
-        let (step, taken) = match self.pass(look, Some(&turn.room)).await {
+    ) -> Result<(Passed, bool), DeliveryError> {
+        let mut passed = match self.pass(look, Some(&turn.room)).await {
             Ok(passed) => passed,
             Err(error) => {
                 tracing::warn!(%error, "could not claim what is queued at once; it is only queued");
                 self.pass(look, None).await?
             }
         };
-        if let Some(taken) = taken {
-            let claimed = taken.hand_over(&self.courier).await?;
-            dispatch.send(claimed, turn).await?;
-        }
-        Ok(step)
+        let Some(taken) = passed.taken.take() else { return Ok((passed, false)) };
+        let claimed = taken.hand_over(&self.courier).await?;
+        dispatch.send(claimed, turn).await?;
+        Ok((passed, true))
     }
+}
+
+/// What a pass came to.
+struct Passed {
+    /// Whether that was all there is up to where the log is settled.
+    all: bool,
+    /// What was claimed at once.
+    taken: Option<Taken>,
 }
 
 impl Worker for FanOut {
@@ -132,12 +140,25 @@ impl Worker for FanOut {
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
         let look = self.fence.look_patiently().await?;
-        if let Some(dispatch) = &self.dispatch
-            && let Some(turn) = dispatch.turn_now()
-        {
-            return self.pass_in_turn(look, (dispatch, turn)).await;
+        let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
+        if self.done.is_all(look) {
+            return Ok(idle);
         }
-        Ok(self.pass(look, None).await?.0)
+        let turn =
+            self.dispatch.as_ref().and_then(|dispatch| Some((dispatch, dispatch.turn_now()?)));
+        let passed = match turn {
+            Some(turn) => {
+                let (passed, claimed) = self.pass_in_turn(look, turn).await?;
+                self.ahead = claimed;
+                passed
+            }
+            None => self.pass(look, None).await?,
+        };
+        if !passed.all {
+            return Ok(Step::Busy);
+        }
+        self.done.up_to(look.settled);
+        Ok(idle)
     }
 }
 
@@ -156,31 +177,65 @@ pub(crate) async fn queue(
     matches: &Matches<'_>,
     by: impl Fn(&RecordedEvent) -> Context,
 ) -> Result<Queued, DeliveryError> {
-    let events = matches
+    let new: Vec<NewEvent> = matches
         .pairs
         .iter()
         .map(|(occurrence, hook_id)| occurrence.delivery_to(*hook_id, by(occurrence.recorded)))
         .collect();
-    let events = appending.append_new(events).await?;
+    let at_once = at_once.filter(|_| (1..=FEW).contains(&new.len()));
+    let ahead = async {
+        match at_once {
+            Some(at_once) if at_once.ahead => {
+                Ok(Some(at_once.read_ahead(&matches.wanted()).await?))
+            }
+            Some(_) | None => Ok::<_, DeliveryError>(None),
+        }
+    };
+    let (appended, read) = tokio::join!(append((appending, at_once), matches, new), ahead);
+    let (Appended { events, rows, chosen }, read) = (appended?, read?);
     let Some(first) = events.first() else {
         return Ok(Queued { events, taken: None });
     };
     let (now, connection) = (first.context.recorded_at, appending.connection());
-    let rows = OutboxRows::of(&events, matches);
     let taken = match at_once {
-        Some(at_once) if rows.delivery_ids.len() <= FEW => {
-            at_once.take(connection, rows.leased(), now).await?
-        }
-        Some(_) | None => {
-            lanes::lock(connection, &rows.lane_ids).await?;
-            None
-        }
+        Some(at_once) => at_once.take(connection, (chosen, read), now).await?,
+        None => None,
     };
     let lease = at_once.map(|by| by.courier.settings.scale.lease()).unwrap_or_default();
     let leases = Leases::of(taken.as_ref(), (now.get(), lease));
     rows.insert(connection, &leases).await?;
     lanes::give(connection, &rows.work(&leases), leases.end).await?;
     Ok(Queued { events, taken })
+}
+
+/// What was appended, whose lanes are locked.
+#[derive(Default)]
+struct Appended {
+    events: Vec<RecordedEvent>,
+    rows: OutboxRows,
+    /// What of it can be claimed at once.
+    chosen: Vec<Leased>,
+}
+
+async fn append(
+    (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
+    matches: &Matches<'_>,
+    new: Vec<NewEvent>,
+) -> Result<Appended, DeliveryError> {
+    let events = appending.append_new(new).await?;
+    let Some(first) = events.first() else {
+        return Ok(Appended::default());
+    };
+    let (now, connection) = (first.context.recorded_at, appending.connection());
+    let rows = OutboxRows::of(&events, matches);
+    let chosen = match at_once {
+        Some(at_once) => at_once.choose(connection, rows.leased(), now).await?,
+        None => {
+            lanes::lock(connection, &rows.lane_ids).await?;
+            Vec::new()
+        }
+    };
+    Ok(Appended { events, rows, chosen })
 }
 
 #[derive(Clone, Copy)]
@@ -262,6 +317,20 @@ impl<'a> Matches<'a> {
 }
 
 impl Matches<'_> {
+    /// What their deliveries are composed from.
+    fn wanted(&self) -> Wanted {
+        let mut wanted = Wanted::default();
+        for (Occurred { recorded, happening, .. }, hook_id) in &self.pairs {
+            let firm_id = recorded.context.firm_id;
+            wanted.firm_ids.insert(firm_id);
+            wanted.hook_ids.insert(*hook_id);
+            wanted.subjects.insert(Subject { firm_id, subject_id: happening.response_id });
+            wanted.form_ids.insert((firm_id, happening.form_id));
+        }
+        wanted.fresh.clone_from(&wanted.subjects);
+        wanted
+    }
+
     /// The fan-outs of those that belong to a trace, by position; they end with the queueing.
     fn traced(&self) -> HashMap<i64, Traced> {
         let mut traced = HashMap::new();

@@ -15,11 +15,13 @@
 use std::sync::{Arc, Mutex as Brief, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use crate::held::Connections;
 use crate::nudge::Nudge;
+use crate::store::Store;
 
 /// How long appends that are under way are waited for in one look.
 const PATIENCE: Duration = Duration::from_millis(7);
@@ -30,7 +32,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 /// The shared fence of a process.
 #[derive(Debug, Clone)]
 pub struct Fence {
-    pool: PgPool,
+    connections: Connections,
     state: Arc<Mutex<State>>,
     /// Since when the newest appends have not settled: apart, for who watches waits for nobody.
     unsettled: Arc<Brief<Option<Instant>>>,
@@ -51,6 +53,27 @@ struct Pending {
     xid: i64,
 }
 
+/// How long it is believed that there is nothing below a height: another process may take its
+/// checkpoint back.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// Up to where a follower has done everything: until the log is settled further, it asks nobody.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Done(Option<(i64, Instant)>);
+
+impl Done {
+    /// Everything up to there is done.
+    pub fn up_to(&mut self, settled: i64) {
+        self.0 = Some((settled, Instant::now()));
+    }
+
+    /// Whether nothing has been settled since.
+    #[must_use]
+    pub fn is_all(&self, look: Look) -> bool {
+        self.0.is_some_and(|(done, at)| done == look.settled && at.elapsed() < BELIEVED)
+    }
+}
+
 /// How far a look got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
@@ -61,16 +84,11 @@ pub struct Look {
 }
 
 impl Fence {
-    /// A fence on this pool.
+    /// The fence of a log. Who waits for an append of this process looks as soon as it is committed.
     #[must_use]
-    pub fn new(pool: PgPool) -> Self {
-        Self { pool, state: Arc::default(), unsettled: Arc::default(), nudge: Nudge::default() }
-    }
-
-    /// The same where these are told: who waits for an append looks as soon as it is committed.
-    #[must_use]
-    pub fn beside(self, nudge: &Nudge) -> Self {
-        Self { nudge: nudge.clone(), ..self }
+    pub fn of(store: &Store) -> Self {
+        let (connections, nudge) = (store.connections().clone(), store.nudge().clone());
+        Self { connections, state: Arc::default(), unsettled: Arc::default(), nudge }
     }
 
     /// For how long this process has waited for the newest appends to settle.
@@ -91,8 +109,10 @@ impl Fence {
     /// If the database does not answer.
     pub async fn look(&self) -> Result<Look, sqlx::Error> {
         let mut state = self.state.lock().await;
-        let mut connection = self.pool.acquire().await?;
-        self.look_by(&mut connection, &mut state).await
+        let mut connection = self.connections.take().await?;
+        let look = self.look_by(&mut connection, &mut state).await?;
+        self.connections.give_back(connection);
+        Ok(look)
     }
 
     /// Looks again, for a moment, while the newest appends are still under way.

@@ -2,7 +2,7 @@
 //!
 //! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
 //! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`proof`] reads what is proved of it; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
+//! [`Connections`] go from one transaction to the next; [`proof`] reads what is proved of it; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
 //! [`crash`] names where tests kill the process.
 
 mod append;
@@ -13,6 +13,7 @@ pub mod crash;
 mod digest;
 mod error;
 mod fence;
+mod held;
 mod load;
 mod nudge;
 mod pool;
@@ -29,7 +30,8 @@ pub use clock::{Clock, WallClock};
 pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::{Digested, canonical, digest};
 pub use error::{AppendError, may_pass};
-pub use fence::{Fence, Look};
+pub use fence::{Done, Fence, Look};
+pub use held::{Connections, Held};
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{News, Nudge, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};

@@ -8,10 +8,10 @@ use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::timeout;
 
 /// How long a caller waits for a free connection before it is told to come back.
-const ACQUIRE: Duration = Duration::from_secs(3);
+pub(crate) const ACQUIRE: Duration = Duration::from_secs(3);
 
 /// A connection that was in use so short a time ago is taken as it is: it said that it was whole.
-const FRESH: Duration = Duration::from_millis(100);
+pub(crate) const FRESH: Duration = Duration::from_millis(100);
 
 /// How long a connection may take to say that it is whole when it comes back. One that says nothing is
 /// cut off from the server, which nothing else would tell: it is dropped.

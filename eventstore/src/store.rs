@@ -5,12 +5,13 @@ use std::sync::Arc;
 use cqrs_es::Aggregate;
 use domain::event::Event;
 use futures::future::BoxFuture;
-use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{PgConnection, PgPool};
 
 use crate::append::{NewEvent, RecordedEvent, Taken, insert};
 use crate::command::{self, CommandError};
 use crate::crash;
 use crate::error::AppendError;
+use crate::held::{Connections, Held};
 use crate::nudge::{News, Nudge};
 use crate::upcast::Upcasters;
 
@@ -43,7 +44,7 @@ pub trait WithAppend: Send + Sync {
 /// The log of one database.
 #[derive(Clone)]
 pub struct Store {
-    pool: PgPool,
+    connections: Connections,
     with_append: Arc<[Box<dyn WithAppend>]>,
     nudge: Nudge,
 }
@@ -52,20 +53,27 @@ impl Store {
     /// A store on this pool, with the tables that change with it.
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
-        Self { pool, with_append: with_append.into(), nudge: Nudge::default() }
+        let connections = Connections::of(pool);
+        Self { connections, with_append: with_append.into(), nudge: Nudge::default() }
     }
 
     /// The same log by another pool, so that workers and callers cannot take each other's
     /// connections.
     #[must_use]
     pub fn by(&self, pool: PgPool) -> Self {
-        Self { pool, ..self.clone() }
+        Self { connections: Connections::of(pool), ..self.clone() }
     }
 
     /// The pool it works on.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
-        &self.pool
+        self.connections.pool()
+    }
+
+    /// The connections it works on.
+    #[must_use]
+    pub const fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// Signalled after each commit of an append of this process.
@@ -86,7 +94,7 @@ impl Store {
     /// [`AppendError::Database`].
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
         crash::point("begin");
-        let transaction = self.pool.begin().await?;
+        let transaction = self.connections.begin().await?;
         Ok(Appending { store: self, transaction, news: None })
     }
 
@@ -122,7 +130,7 @@ impl Store {
 /// A transaction that can append; dropped without [`Appending::commit`], nothing happened.
 pub struct Appending<'a> {
     store: &'a Store,
-    transaction: Transaction<'a, Postgres>,
+    transaction: Held,
     /// What of, once something was appended.
     news: Option<News>,
 }
@@ -182,18 +190,21 @@ impl Appending<'_> {
     ///
     /// # Errors
     /// [`AppendError::Database`].
-    pub async fn leave(self) -> Result<(), AppendError> {
-        Ok(self.transaction.rollback().await?)
+    pub async fn leave(mut self) -> Result<(), AppendError> {
+        self.transaction.rollback().await?;
+        self.store.connections.give_back(self.transaction);
+        Ok(())
     }
 
     /// Makes it so, and tells the followers if there is something to follow.
     ///
     /// # Errors
     /// [`AppendError`]; whether it happened is then not known if the connection was lost.
-    pub async fn commit(self) -> Result<(), AppendError> {
+    pub async fn commit(mut self) -> Result<(), AppendError> {
         crash::point("committing");
         self.transaction.commit().await?;
         crash::point("committed");
+        self.store.connections.give_back(self.transaction);
         if let Some(news) = self.news {
             self.store.nudge.signal(news);
         }

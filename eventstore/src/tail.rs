@@ -89,20 +89,36 @@ pub async fn read_but(
     rows.into_iter().map(|row| row.read(upcasters)).collect()
 }
 
-/// The occurrences of a stretch, in order: a small part of the log, by an index of their own.
+/// The occurrences after a follower's checkpoint, up to where the log is settled, in order: a small part
+/// of the log, by an index of their own. The checkpoint is locked then. None if there are none, if
+/// another process holds it, or if it was never made.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
-pub async fn read_occurrences(
+pub async fn take_occurrences(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    stretch: Stretch,
+    (name, settled, limit): (&str, i64, i64),
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = events_where!(
-        "aggregate_type = 'Occurrence' and position > $1 and position <= $2
-          order by position limit $3"
-    );
-    select(connection, upcasters, (statement, stretch)).await
+    let rows: Vec<StoredEvent> = sqlx::query_as(
+        "with taken as materialized (
+             select position from checkpoints where name = $1 for update skip locked)
+         select e.* from taken
+          cross join lateral (
+                select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+                       payload, metadata, firm_id, event_id, recorded_at, digest
+                  from events
+                 where aggregate_type = 'Occurrence'
+                   and position > taken.position and position <= $2
+                 order by position limit $3) e
+          order by e.position",
+    )
+    .bind(name)
+    .bind(settled)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(|row| row.read(upcasters)).collect()
 }
 
 /// The erasures of a stretch, in order: few of them, by an index of their own.
@@ -118,14 +134,6 @@ pub async fn read_erasures(
         "aggregate_type = 'Response' and position > $1 and position <= $2
           order by position limit $3"
     );
-    select(connection, upcasters, (statement, stretch)).await
-}
-
-async fn select(
-    connection: &mut PgConnection,
-    upcasters: &Upcasters,
-    (statement, stretch): (&'static str, Stretch),
-) -> Result<Vec<RecordedEvent>, TailError> {
     let rows: Vec<StoredEvent> = sqlx::query_as(statement)
         .bind(stretch.after)
         .bind(stretch.settled)
@@ -149,11 +157,25 @@ pub async fn take_checkpoint(
     {
         return Ok(Some(position));
     }
-    sqlx::query("insert into checkpoints (name, position) values ($1, 0) on conflict do nothing")
-        .bind(name)
-        .execute(&mut *connection)
-        .await?;
+    make_checkpoint(connection, name).await?;
     sqlx::query_scalar(locked).bind(name).fetch_optional(connection).await
+}
+
+/// Makes a follower's checkpoint before the first event; whether there was none.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn make_checkpoint(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<bool, sqlx::Error> {
+    let made = sqlx::query(
+        "insert into checkpoints (name, position) values ($1, 0) on conflict do nothing",
+    )
+    .bind(name)
+    .execute(connection)
+    .await?;
+    Ok(made.rows_affected() == 1)
 }
 
 /// How far a follower has come.

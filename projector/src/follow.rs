@@ -3,7 +3,7 @@
 
 use eventstore::tail::{self, Stretch, TailError};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Fence, RecordedEvent, Store, crash};
+use eventstore::{Done, Fence, RecordedEvent, Store, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -16,9 +16,6 @@ const WINDOW: i64 = 10_000;
 
 /// From one look to the next: who asks a read model is told the truth of a moment ago.
 const PACE: Duration = Duration::from_millis(25);
-
-/// The wait for appends that are under way.
-const UNSETTLED: Duration = Duration::from_millis(5);
 
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
@@ -41,12 +38,13 @@ pub struct Follower<P> {
     store: Store,
     fence: Fence,
     projection: P,
+    done: Done,
 }
 
 impl<P: Projection> Follower<P> {
     /// A follower of this log.
-    pub const fn new(store: Store, fence: Fence, projection: P) -> Self {
-        Self { store, fence, projection }
+    pub fn new(store: Store, fence: Fence, projection: P) -> Self {
+        Self { store, fence, projection, done: Done::default() }
     }
 }
 
@@ -56,17 +54,22 @@ impl<P: Projection> Worker for Follower<P> {
     type Error = TailError;
 
     async fn step(&mut self) -> Result<Step, TailError> {
-        let look = self.fence.look_patiently().await?;
-        let mut transaction = self.store.pool().begin().await?;
+        let look = self.fence.look().await?;
+        let idle = if look.more { Step::IdleFor(PACE) } else { Step::IDLE };
+        if self.done.is_all(look) {
+            return Ok(idle);
+        }
+        let mut transaction = self.store.connections().begin().await?;
         let Some(after) = tail::take_checkpoint(&mut transaction, P::NAME).await? else {
             return Ok(Step::IDLE);
         };
         let upcasters = self.store.upcasters();
         let settled = look.settled.min(after + WINDOW);
-        let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
         if settled <= after {
             // Dropped, it would hold the checkpoint until some time later: the next look would skip it.
             transaction.rollback().await?;
+            self.store.connections().give_back(transaction);
+            self.done.up_to(look.settled);
             return Ok(idle);
         }
         let stretch = Stretch { after, settled, limit: BATCH };
@@ -79,6 +82,11 @@ impl<P: Projection> Worker for Follower<P> {
         crash::point("following");
         tail::move_checkpoint(&mut transaction, P::NAME, reached).await?;
         transaction.commit().await?;
-        Ok(if reached < look.settled { Step::Busy } else { idle })
+        self.store.connections().give_back(transaction);
+        if reached < look.settled {
+            return Ok(Step::Busy);
+        }
+        self.done.up_to(look.settled);
+        Ok(idle)
     }
 }

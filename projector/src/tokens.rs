@@ -2,7 +2,7 @@
 //! and have no events.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// A token that is about to be kept.
@@ -97,7 +97,7 @@ pub struct ActiveToken {
 /// # Errors
 /// If the database does not answer.
 pub async fn authenticate(
-    pool: &PgPool,
+    connection: &mut PgConnection,
     sha256: &[[u8; 32]],
 ) -> Result<Vec<ActiveToken>, sqlx::Error> {
     sqlx::query_as(
@@ -105,6 +105,6 @@ pub async fn authenticate(
           where sha256 = any($1) and revoked_at is null",
     )
     .bind(sha256)
-    .fetch_all(pool)
+    .fetch_all(connection)
     .await
 }

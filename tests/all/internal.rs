@@ -356,7 +356,7 @@ async fn health_is_asked_without_a_token() {
         let answer = world.internal(request).await;
         assert_eq!((answer.status.as_u16(), answer.text()), (200, r#"{"ok":true}"#));
     }
-    world.pool().close().await;
+    world.service().store.connections().close().await;
     let ask = |path: &str| Request::get(path).body(Body::empty()).unwrap();
     assert_eq!(world.internal(ask("/livez")).await.status, 200);
     let unready = world.internal(ask("/readyz")).await;

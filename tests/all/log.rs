@@ -105,7 +105,7 @@ async fn plain_cursor(pool: PgPool, done: Arc<AtomicBool>) -> usize {
 
 /// What a follower below the fence gets to see.
 async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> {
-    let fence = Fence::new(pool.clone());
+    let fence = Fence::of(&Store::new(pool.clone(), Vec::new()));
     let upcasters = Upcasters::current();
     let (mut last, mut seen) = (0, Vec::new());
     loop {

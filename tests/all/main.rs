@@ -8,6 +8,7 @@ mod audit;
 mod backlog;
 mod batches;
 mod clocks;
+mod connections;
 mod crash;
 mod demo;
 mod distribution;

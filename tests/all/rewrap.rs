@@ -36,8 +36,8 @@ async fn said(command: &mut Command) -> (i32, String) {
 
 async fn rewrap(world: &World, file: &str) -> (i32, String) {
     // The world itself is a process at work.
-    world.pool().close().await;
-    world.courier().store.pool().close().await;
+    world.service().store.connections().close().await;
+    world.courier().store.connections().close().await;
     world.service().health.close().await;
     world.courier().keyring.close().await;
     let arguments = ["keyring", "rewrap", "--new-key-file", file];

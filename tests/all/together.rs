@@ -236,7 +236,7 @@ async fn when_no_database_is_met_all_are_told_so() {
         while world.service().desks.calls_waiting() < reports.len() {
             tokio::task::yield_now().await;
         }
-        world.service().store.pool().close().await;
+        world.service().store.connections().close().await;
     };
     // The holder of the rows has a connection already, and so have the first two calls.
     let (answers, ()) = tokio::join!(held.meanwhile(calls.collect()), closing);

@@ -163,11 +163,12 @@ impl World {
         let keyring = keyring_of("api");
         let mut system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
         if apart {
+            let intake = connections.to(&database.main, "api").options(PLANNED);
+            system.service.intake = system.service.store.by(connect(intake, 4));
             system.service.readers = connect_guarded(callers, 4);
             system.courier.store = projector.by(workers_of("deliverer"));
             system.courier.keyring = keyring_of("deliverer");
-            let nudge = system.courier.store.nudge();
-            system.fence = Fence::new(workers_of("deliverer")).beside(nudge);
+            system.fence = Fence::of(&system.courier.store);
         }
         let pool = if apart {
             connect(database.main.clone().options(UNSEEN), 4)

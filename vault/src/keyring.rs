@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use eventstore::Connections;
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
 use uuid::Uuid;
@@ -54,7 +55,7 @@ pub type DataKeys = HashMap<Subject, DataKey>;
 /// The database of wrapped data keys, with the key that unwraps them.
 #[derive(Clone)]
 pub struct Keyring {
-    pool: PgPool,
+    connections: Connections,
     wrapping: WrappingKey,
 }
 
@@ -64,14 +65,14 @@ pub static KEYRING: Migrator = sqlx::migrate!("../migrations/keyring");
 impl Keyring {
     /// The keyring in this database.
     #[must_use]
-    pub const fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
-        Self { pool, wrapping }
+    pub fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
+        Self { connections: Connections::of(pool), wrapping }
     }
 
     /// Its connections, for those who watch them.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
-        &self.pool
+        self.connections.pool()
     }
 
     /// Brings the database to this build's schema.
@@ -79,18 +80,18 @@ impl Keyring {
     /// # Errors
     /// If a migration fails.
     pub async fn migrate(&self) -> Result<(), MigrateError> {
-        KEYRING.run(&self.pool).await
+        KEYRING.run(self.pool()).await
     }
 
     /// Its database, and the migrations that this build knows of it.
     #[must_use]
     pub fn schema(&self) -> (&PgPool, &'static Migrator) {
-        (&self.pool, &KEYRING)
+        (self.pool(), &KEYRING)
     }
 
     /// Closes its connections.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.connections.close().await;
     }
 
     /// The key that wraps, for secrets that are no subject's.
@@ -117,6 +118,7 @@ impl Keyring {
             .map(|subject| self.wrapping.0.seal(&purpose(subject), &entropy.secret(), entropy))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        let mut connection = self.connections.take().await?;
         let rows: Vec<Row> = sqlx::query_as(
             "insert into data_keys as k (firm_id, subject_id, wrapped)
              select * from unnest($1::uuid[], $2::uuid[], $3::bytea[])
@@ -126,8 +128,9 @@ impl Keyring {
         .bind(firm_ids)
         .bind(subject_ids)
         .bind(wrapped)
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *connection)
         .await?;
+        self.connections.give_back(connection);
         Ok(self.unwrap(&rows))
     }
 
@@ -138,14 +141,16 @@ impl Keyring {
     /// If the database does not answer.
     pub async fn find(&self, subjects: &[Subject]) -> Result<DataKeys, sqlx::Error> {
         let (firm_ids, subject_ids) = columns(subjects);
+        let mut connection = self.connections.take().await?;
         let rows: Vec<Row> = sqlx::query_as(
             "select firm_id, subject_id, wrapped from data_keys
               where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
         .bind(firm_ids)
         .bind(subject_ids)
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *connection)
         .await?;
+        self.connections.give_back(connection);
         Ok(self.unwrap(&rows))
     }
 
@@ -176,7 +181,7 @@ impl Keyring {
         )
         .bind(firm_ids)
         .bind(subject_ids)
-        .execute(&self.pool)
+        .execute(self.pool())
         .await?;
         Ok(())
     }
@@ -189,10 +194,10 @@ impl Keyring {
         let sealed = self.wrapping.0.seal(IDENTITY, &entropy.secret(), entropy)?;
         sqlx::query("insert into identity_key (sealed) values ($1) on conflict do nothing")
             .bind(sealed)
-            .execute(&self.pool)
+            .execute(self.pool())
             .await?;
         let sealed: Vec<u8> =
-            sqlx::query_scalar("select sealed from identity_key").fetch_one(&self.pool).await?;
+            sqlx::query_scalar("select sealed from identity_key").fetch_one(self.pool()).await?;
         let key = self.wrapping.0.open(IDENTITY, &sealed)?;
         Ok(Identity::new(&<[u8; 32]>::try_from(key).map_err(|_| Broken)?))
     }
@@ -205,7 +210,7 @@ impl Keyring {
     pub async fn examine(&self) -> Result<Option<Identity>, WrongKey> {
         let check: Option<(Vec<u8>, bool)> =
             sqlx::query_as("select sealed, rewrapping from wrapping_check")
-                .fetch_optional(&self.pool)
+                .fetch_optional(self.pool())
                 .await?;
         if let Some((sealed, rewrapping)) = check {
             if rewrapping {
@@ -214,7 +219,7 @@ impl Keyring {
             self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
         }
         let sealed: Option<Vec<u8>> = sqlx::query_scalar("select sealed from identity_key")
-            .fetch_optional(&self.pool)
+            .fetch_optional(self.pool())
             .await?;
         let Some(sealed) = sealed else { return Ok(None) };
         let key = self.wrapping.0.open(IDENTITY, &sealed).map_err(VaultError::from)?;
@@ -230,12 +235,12 @@ impl Keyring {
     pub async fn check_wrapping_key(&self, entropy: &dyn Entropy) -> Result<(), WrongKey> {
         let question = "select sealed, rewrapping from wrapping_check";
         let there: Option<(Vec<u8>, bool)> =
-            sqlx::query_as(question).fetch_optional(&self.pool).await?;
+            sqlx::query_as(question).fetch_optional(self.pool()).await?;
         let (sealed, rewrapping) = match there {
             Some(there) => there,
             None => {
                 self.write_check(entropy).await?;
-                sqlx::query_as(question).fetch_one(&self.pool).await?
+                sqlx::query_as(question).fetch_one(self.pool()).await?
             }
         };
         if rewrapping {
@@ -248,7 +253,7 @@ impl Keyring {
     async fn write_check(&self, entropy: &dyn Entropy) -> Result<(), VaultError> {
         let some: Option<Row> =
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit 1")
-                .fetch_optional(&self.pool)
+                .fetch_optional(self.pool())
                 .await?;
         if let Some((firm_id, subject_id, wrapped)) = some {
             self.open(&Subject { firm_id, subject_id }, &wrapped)?;
@@ -256,7 +261,7 @@ impl Keyring {
         let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy)?;
         sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
             .bind(sealed)
-            .execute(&self.pool)
+            .execute(self.pool())
             .await?;
         Ok(())
     }

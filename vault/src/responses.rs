@@ -1,6 +1,6 @@
 //! Responses: what people answered, saved on the way and submitted once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::document::ResponseDocument;
@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::entropy::Entropy;
 use crate::keyring::{DataKeys, Subject};
+use crate::people::NamedOn;
 use crate::seal::Broken;
 
 const PURPOSE: &[u8] = b"response";
@@ -63,14 +64,15 @@ impl From<serde_json::Error> for VaultError {
 /// Puts responses away; returns which of them were news.
 ///
 /// A submitted response never changes again; a saved one is replaced by a later save or by its
-/// submission. Its form is the one it was first put with. Each response may be in the list once.
+/// submission. Its form is the one it was first put with. Each response may be in the list once. Who is
+/// named on them or others is put away with them.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    responses: &[Response],
+    (responses, named): (&[Response], &BTreeSet<NamedOn>),
     entropy: &dyn Entropy,
 ) -> Result<Vec<Subject>, VaultError> {
     let mut sealed = Vec::with_capacity(responses.len());
@@ -80,7 +82,11 @@ pub async fn put(
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
     let news: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
+        "with named as (
+             insert into response_people (firm_id, person_id, response_id)
+             select * from unnest($7::uuid[], $8::uuid[], $9::uuid[])
+                 on conflict (firm_id, person_id, response_id) do nothing)
+         insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
                               $5::timestamptz[], $6::bytea[])
              on conflict (firm_id, response_id) do update
@@ -96,6 +102,9 @@ pub async fn put(
     .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
     .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
     .bind(sealed)
+    .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
+    .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
+    .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
     Ok(news

@@ -13,10 +13,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::context::Actor;
 use domain::time::Timestamp;
+use eventstore::Connections;
 use projector::tokens::{self, ActiveToken, NewToken, TokenRow};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::desk::{Desk, NoAnswer, Serve, Turns};
@@ -149,20 +149,23 @@ pub async fn authenticate(service: &Service, token: &str) -> Result<Option<Holde
     if !is_token(token) {
         return Ok(None);
     }
-    let pool = service.store.pool().clone();
+    let connections = service.intake.connections().clone();
     let look_up: Serve<_, _> = Arc::new(move |presented| {
-        let pool = pool.clone();
-        Box::pin(async move { holders(&pool, presented).await })
+        let connections = connections.clone();
+        Box::pin(async move { holders(&connections, presented).await })
     });
     let asked = service.desks.tokens.ask(hash(token), look_up).await;
     asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))
 }
 
 /// The holder of each of these.
-async fn holders(pool: &PgPool, presented: Vec<[u8; 32]>) -> Vec<Result<Option<Holder>, Error>> {
+async fn holders(
+    connections: &Connections,
+    presented: Vec<[u8; 32]>,
+) -> Vec<Result<Option<Holder>, Error>> {
     let distinct: Vec<[u8; 32]> =
         presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let active = match tokens::authenticate(pool, &distinct).await {
+    let active = match active(connections, &distinct).await {
         Ok(active) => active,
         Err(error) => {
             let error = Error::from(error);
@@ -174,6 +177,16 @@ async fn holders(pool: &PgPool, presented: Vec<[u8; 32]>) -> Vec<Result<Option<H
         found.map(Holder::of).transpose()
     };
     presented.iter().map(holder).collect()
+}
+
+async fn active(
+    connections: &Connections,
+    presented: &[[u8; 32]],
+) -> Result<Vec<ActiveToken>, sqlx::Error> {
+    let mut connection = connections.take().await?;
+    let active = tokens::authenticate(&mut connection, presented).await?;
+    connections.give_back(connection);
+    Ok(active)
 }
 
 fn is_token(text: &str) -> bool {

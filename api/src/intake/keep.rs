@@ -1,16 +1,17 @@
 //! What a batch puts away: answers, reports and calls in the vault, secrets and reply addresses of
 //! firms, and when unfinished responses are due.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use projector::partials::{self, Partial};
 use projector::subjects::SubjectId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bookings::{self, Booking};
+use vault::people::{self, NamedOn};
 use vault::reports::{self, Report};
 use vault::responses::{self, Response};
-use vault::{DataKeys, Subject, people, secrets};
+use vault::{DataKeys, Subject, secrets};
 
 use super::error::IntakeError;
 use super::plan::Plan;
@@ -45,11 +46,11 @@ impl Intake<'_> {
         let (bookings, places): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
         let news = bookings::put(connection, keys, &bookings, entropy).await?;
         duplicates.extend(old(bookings.iter().map(Booking::id).zip(places), &news));
-        people::put(connection, &plan.named).await?;
         reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
-        duplicates.extend(self.keep_responses(connection, (plan.responses, keys), recorded).await?);
+        let reported = (plan.responses, &plan.named);
+        duplicates.extend(self.keep_responses(connection, (reported, keys), recorded).await?);
         Ok(duplicates)
     }
 
@@ -57,7 +58,7 @@ impl Intake<'_> {
     async fn keep_responses(
         &self,
         connection: &mut PgConnection,
-        (reported, keys): (BTreeMap<Subject, Reported>, &DataKeys),
+        ((reported, named), keys): ((BTreeMap<Subject, Reported>, &BTreeSet<NamedOn>), &DataKeys),
         recorded: &HashSet<Uuid>,
     ) -> Result<Vec<usize>, IntakeError> {
         let is_new =
@@ -65,12 +66,13 @@ impl Intake<'_> {
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
         let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.reports).collect();
         if new.is_empty() {
+            people::put(connection, named).await?;
             return Ok(duplicates);
         }
         let (put, places): (Vec<_>, Vec<_>) =
             new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
         let entropy = &*self.service.entropy;
-        let news = responses::put(connection, keys, &put, entropy).await?;
+        let news = responses::put(connection, keys, (&put, named), entropy).await?;
         let news: HashSet<Subject> = news.into_iter().collect();
         let is_news = |response: &&Response| news.contains(&response.subject());
         self.begin_hour(connection, put.iter().filter(is_news)).await?;

@@ -98,7 +98,7 @@ impl<'a> Intake<'a> {
     }
 
     async fn decide(&self) -> Result<Decided<'a>, IntakeError> {
-        let mut appending = self.service.store.begin().await?;
+        let mut appending = self.service.intake.begin().await?;
         let (mut plan, known) = self.plan(appending.connection()).await?;
         let condemned = condemned(appending.connection(), &plan).await?;
         let mut events = with_consequences(&mut plan, &condemned);
@@ -120,7 +120,7 @@ impl<'a> Intake<'a> {
     async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
         let identity = &self.service.inviter.identity;
         let streams = streams(self.batch, identity);
-        let upcasters = self.service.store.upcasters();
+        let upcasters = self.service.intake.upcasters();
         let events = if streams.is_empty() {
             Vec::new()
         } else {
@@ -180,7 +180,7 @@ impl<'a> Intake<'a> {
         }
         let responses: Vec<_> =
             self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-        let mut connection = self.service.store.pool().acquire().await?;
+        let mut connection = self.service.intake.pool().acquire().await?;
         let erased = subjects::erased(&mut connection, &responses).await?;
         let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
         Ok(erased.into_iter().map(subject).collect())

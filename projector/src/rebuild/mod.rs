@@ -24,7 +24,7 @@ mod status;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
-use eventstore::{Fence, crash};
+use eventstore::{Fence, Store, crash};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 
 pub use compare::{Difference, Digest};
@@ -50,7 +50,7 @@ pub async fn run(
     progress: &Progress<'_>,
 ) -> Result<Vec<Report>, Unfinished> {
     let shadow = Shadow::open(pool, &order.models).await?;
-    let fence = Fence::new(pool.clone());
+    let fence = Fence::of(&Store::new(pool.clone(), Vec::new()));
     let mut rebuild = Rebuild { shadow, fence, order, progress };
     let reports = rebuild.all().await;
     let closed = rebuild.shadow.close().await;

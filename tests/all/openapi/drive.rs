@@ -52,7 +52,7 @@ impl Stage {
         let broken = with_firm(World::new().await).await;
         sqlx::query("drop table key_auth cascade").execute(broken.0.pool()).await.unwrap();
         let cut_off = with_firm(World::new().await).await;
-        cut_off.0.pool().close().await;
+        cut_off.0.service().store.connections().close().await;
         Self {
             world,
             firm,
