@@ -81,8 +81,11 @@ impl Erase {
         let connections = self.courier.store.connections();
         let mut connection = connections.take().await?;
         let after = tail::checkpoint(&mut connection, Self::NAME).await?;
+        if after.is_none() {
+            tail::make_checkpoint(&mut connection, Self::NAME).await?;
+        }
         let upcasters = self.courier.store.upcasters();
-        let stretch = Stretch { after, settled, limit: READ };
+        let stretch = Stretch { after: after.unwrap_or_default(), settled, limit: READ };
         let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
         connections.give_back(connection);
         let erased: HashSet<Subject> = events.iter().filter_map(subject).collect();

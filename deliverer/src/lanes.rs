@@ -55,15 +55,8 @@ pub(crate) async fn wake(
     due_at: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
     lock(connection, lane_ids).await?;
-    sqlx::query(
-        "update lanes set due_at = $2
-          where lane_id = any($1) and (due_at is null or due_at > $2)",
-    )
-    .bind(lane_ids)
-    .bind(due_at)
-    .execute(connection)
-    .await?;
-    Ok(())
+    let work = lane_ids.iter().map(|lane_id| (*lane_id, Work { due_at, leased: 0 })).collect();
+    give(connection, &work, due_at).await
 }
 
 /// What a lane was given to do.

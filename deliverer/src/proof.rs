@@ -101,7 +101,7 @@ pub async fn verify(
 ) -> Result<Report, DeliveryError> {
     let mut transaction = proof::snapshot(pool).await?;
     let connection = &mut *transaction;
-    let fanned_out = tail::checkpoint(connection, FanOut::NAME).await?;
+    let fanned_out = tail::checkpoint(connection, FanOut::NAME).await?.unwrap_or_default();
     let through = proof::height(connection).await?.min(scope.to);
     let lives = lives(connection, scope.part.firm_id).await?;
     let subscriptions = lives.count() as u64;

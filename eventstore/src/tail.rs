@@ -178,16 +178,18 @@ pub async fn make_checkpoint(
     Ok(made.rows_affected() == 1)
 }
 
-/// How far a follower has come.
+/// How far a follower has come, if it has begun.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn checkpoint(connection: &mut PgConnection, name: &str) -> Result<i64, sqlx::Error> {
-    let position = sqlx::query_scalar("select position from checkpoints where name = $1")
+pub async fn checkpoint(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar("select position from checkpoints where name = $1")
         .bind(name)
         .fetch_optional(connection)
-        .await?;
-    Ok(position.unwrap_or(0))
+        .await
 }
 
 /// Moves a locked checkpoint.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use deliverer::engine::deliver;
 use deliverer::fan_out::FanOut;
 use deliverer::{Answers, Courier, Dispatch};
-use eventstore::worker::{Step, Worker};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::World;
+use crate::world::{World, drain};
 
 /// Such a process.
 pub struct Sending {
@@ -31,8 +30,7 @@ impl Sending {
     /// It fans everything out, and claims at once what may be.
     pub async fn fan_out(&self, world: &World) {
         let fan_out = FanOut::new(self.courier.clone(), world.system.fence.clone());
-        let mut fan_out = fan_out.that_claims(&self.dispatch);
-        while fan_out.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
+        drain(fan_out.that_claims(&self.dispatch)).await;
     }
 
     /// It stops: what is out is sent and recorded.

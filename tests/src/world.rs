@@ -404,7 +404,7 @@ fn usual(mails: &TempDir) -> Setup {
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
 /// write to the same cluster) are waited for.
-async fn drain<W: Worker>(mut worker: W) {
+pub(crate) async fn drain<W: Worker>(mut worker: W) {
     while worker.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
 }
 

@@ -177,12 +177,12 @@ async fn a_batch_of_1_000_reports_about_responses_takes_as_many_statements_as_on
 /// Nothing is asked about a response that nobody had heard of: a key is made for it, its form is looked
 /// up, and five tables are written.
 #[tokio::test]
-async fn a_new_submission_takes_nine_statements_at_most() {
+async fn a_new_submission_takes_eight_statements_at_most() {
     let world = World::new().await;
     let place = Place(1);
     take(&world, &[place.opened(), place.joined(), place.created()]).await;
     let submitted =
         |number| About(place, number).response("response.submitted", 10, "submitted_at");
     let statements = statements_of(&world, &[submitted(1)]).await;
-    assert!((5..=9).contains(&statements), "{statements}");
+    assert!((5..=8).contains(&statements), "{statements}");
 }
