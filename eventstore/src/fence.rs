@@ -134,6 +134,8 @@ impl Fence {
         connection: &mut PgConnection,
         state: &mut State,
     ) -> Result<Look, sqlx::Error> {
+        // What another look waits for says nothing of what was appended since.
+        settle(connection, state).await?;
         if state.pending.is_none() {
             let (height, xid) = height(connection, state.settled).await?;
             if height < state.settled {
@@ -147,15 +149,21 @@ impl Fence {
             }
             state.pending = xid.map(|xid| Pending { height, xid });
             self.note(state.pending);
-        }
-        if let Some(pending) = state.pending
-            && oldest_running(connection).await? >= pending.xid
-        {
-            *state = State { settled: pending.height, pending: None };
+            settle(connection, state).await?;
         }
         self.note(state.pending);
         Ok(Look { settled: state.settled, more: state.pending.is_some() })
     }
+}
+
+/// Moves what is settled up to what is waited for, if all of that has ended.
+async fn settle(connection: &mut PgConnection, state: &mut State) -> Result<(), sqlx::Error> {
+    if let Some(pending) = state.pending
+        && oldest_running(connection).await? >= pending.xid
+    {
+        *state = State { settled: pending.height, pending: None };
+    }
+    Ok(())
 }
 
 /// The highest position drawn, and, if it is above what is settled, a transaction id drawn after that

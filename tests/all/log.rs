@@ -151,6 +151,26 @@ async fn hostile_writers_lose_nothing_below_the_fence_and_something_without() {
     assert!(plain < total, "a plain cursor saw {plain} of {total}: the writers were not hostile");
 }
 
+/// A follower that was told so waited until something else was appended.
+#[tokio::test]
+async fn a_look_that_ended_the_wait_of_another_said_that_there_was_nothing_more() {
+    let store = store().await;
+    let fence = Fence::of(&store);
+    let mut slow = store.begin().await.unwrap();
+    slow.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
+    assert!(fence.look().await.unwrap().more);
+    let last = store.append(vec![event(Uuid::from_u128(2), 1)]).await.unwrap()[0].position;
+    slow.commit().await.unwrap();
+    // Transactions of other tests in the same cluster are waited for, too.
+    let look = loop {
+        let look = fence.look().await.unwrap();
+        if !look.more {
+            break look;
+        }
+    };
+    assert_eq!(look.settled, last);
+}
+
 async fn store() -> Store {
     Store::new(connect(TestDatabase::new().await.main, 4), Vec::new())
 }
