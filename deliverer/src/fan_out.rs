@@ -73,21 +73,39 @@ impl FanOut {
 
     /// Queues what is new up to where the log is settled.
     async fn pass(&self, look: Look, room: Option<&Room>) -> Result<Passed, DeliveryError> {
-        let mut appending = self.courier.store.begin().await?;
+        let (mut appending, began) = (self.courier.store.begin().await?, Instant::now());
+        let passed = match self.pass_by(&mut appending, (look, room)).await {
+            Ok(Some(passed)) => passed,
+            // A transaction that is dropped would hold the checkpoint until some time later, and the next
+            // pass would leave it to whoever holds it.
+            nothing => {
+                let left = appending.leave().await;
+                nothing?;
+                return left.map(|()| Passed { all: true, taken: None }).map_err(Into::into);
+            }
+        };
+        appending.commit().await?;
+        crash::point("queued");
+        if passed.taken.is_some() {
+            CLAIM_SECONDS.took(&[], began.elapsed());
+        }
+        Ok(passed)
+    }
+
+    /// The same in this transaction; none if there is nothing, or another process has it.
+    async fn pass_by(
+        &self,
+        appending: &mut Appending<'_>,
+        (look, room): (Look, Option<&Room>),
+    ) -> Result<Option<Passed>, DeliveryError> {
         let (connection, upcasters) = (appending.connection(), self.courier.store.upcasters());
         let wanted = (Self::NAME, look.settled, READ);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
         let Some(last) = events.last() else {
             let is_first = tail::make_checkpoint(connection, Self::NAME).await?;
-            if is_first {
-                appending.commit().await?;
-            } else {
-                // Nothing to write down: the server need not wait for its disk.
-                appending.leave().await?;
-            }
-            return Ok(Passed { all: !is_first, taken: None });
+            return Ok(is_first.then_some(Passed { all: false, taken: None }));
         };
-        let matches = Matches::of(&mut appending, &events).await?;
+        let matches = Matches::of(appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
         let (now, traced) = (self.courier.clock.now(), matches.traced());
         let by = |occurrence: &RecordedEvent| Context {
@@ -96,18 +114,12 @@ impl FanOut {
             traceparent: traced.get(&occurrence.position).and_then(Traced::place),
             ..occurrence.context.caused_by(occurrence.event_id)
         };
-        let began = Instant::now();
         let at_once = room.map(|room| AtOnce { courier: &self.courier, room, ahead: self.ahead });
-        let Queued { taken, .. } = queue((&mut appending, at_once), &matches, by).await?;
+        let Queued { taken, .. } = queue((appending, at_once), &matches, by).await?;
         crash::point("queueing");
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
-        appending.commit().await?;
-        crash::point("queued");
-        if taken.is_some() {
-            CLAIM_SECONDS.took(&[], began.elapsed());
-        }
         let is_rest = i64::try_from(events.len()) == Ok(READ) || matches.reached.is_some();
-        Ok(Passed { all: !is_rest, taken })
+        Ok(Some(Passed { all: !is_rest, taken }))
     }
 
     /// The same, with a turn to claim; says whether there was something to claim at once. What keeps it
