@@ -81,7 +81,8 @@ impl FanOut {
             nothing => {
                 let left = appending.leave().await;
                 nothing?;
-                return left.map(|()| Passed { all: true, taken: None }).map_err(Into::into);
+                left?;
+                return self.begin_at_the_beginning().await;
             }
         };
         appending.commit().await?;
@@ -101,10 +102,7 @@ impl FanOut {
         let (connection, upcasters) = (appending.connection(), self.courier.store.upcasters());
         let wanted = (Self::NAME, look.settled, READ);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
-        let Some(last) = events.last() else {
-            let is_first = tail::make_checkpoint(connection, Self::NAME).await?;
-            return Ok(is_first.then_some(Passed { all: false, taken: None }));
-        };
+        let Some(last) = events.last() else { return Ok(None) };
         let matches = Matches::of(appending, &events).await?;
         let reached = matches.reached.unwrap_or(last.position);
         let (now, traced) = (self.courier.clock.now(), matches.traced());
@@ -120,6 +118,15 @@ impl FanOut {
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         let is_rest = i64::try_from(events.len()) == Ok(READ) || matches.reached.is_some();
         Ok(Some(Passed { all: !is_rest, taken }))
+    }
+
+    /// Makes the place of the first fan-out there ever was: it has everything to do.
+    async fn begin_at_the_beginning(&self) -> Result<Passed, DeliveryError> {
+        let connections = self.courier.store.connections();
+        let mut connection = connections.take().await?;
+        let is_first = tail::make_checkpoint(&mut connection, Self::NAME).await?;
+        connections.give_back(connection);
+        Ok(Passed { all: !is_first, taken: None })
     }
 
     /// The same, with a turn to claim; says whether there was something to claim at once. What keeps it

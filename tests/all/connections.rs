@@ -87,7 +87,8 @@ async fn what_a_cancelled_begin_left_open_is_given_to_nobody() {
     let (_database, connections) = connections().await;
     let waiting = connections.take().await.unwrap();
     connections.give_back(waiting);
-    assert!(connections.begin().now_or_never().is_none(), "it was under way");
+    // The server may have answered before anybody could hang up.
+    while connections.begin().now_or_never().is_some() {}
     for number in 0..MOST {
         let mut held = connections.take().await.unwrap();
         put(&mut held, &format!("kept {number}")).await;
