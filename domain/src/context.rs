@@ -1,9 +1,12 @@
 //! Who did it, for which firm, when, and because of what: the metadata of every event.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
@@ -98,10 +101,38 @@ impl Context {
         Self { causation_id: Some(event_id), ..self.clone() }
     }
 
-    /// The metadata column: all but the firm and the instant, which have columns of their own.
+    /// The metadata column, in canonical JSON (RFC 8785): all but the firm and the instant, which have
+    /// columns of their own.
+    ///
+    /// # Errors
+    /// Never: its parts are texts.
+    pub fn to_metadata(&self) -> serde_json::Result<Box<RawValue>> {
+        let Self { actor, correlation_id, causation_id, traceparent, .. } = *self;
+        let (actor, traceparent) = (Text(actor), traceparent.map(Text));
+        to_raw_value(&Metadata { actor, causation_id, correlation_id, traceparent })
+    }
+
+    /// Puts a stored event's columns and metadata together again.
+    ///
+    /// # Errors
+    /// For a part that is missing or malformed; says which.
+    pub fn from_metadata(
+        firm_id: Uuid,
+        recorded_at: Timestamp,
+        metadata: &RawValue,
+    ) -> serde_json::Result<Self> {
+        let Metadata { actor, causation_id, correlation_id, traceparent } =
+            Metadata::deserialize(metadata)?;
+        let (actor, traceparent) = (actor.0, traceparent.map(|text| text.0));
+        Ok(Self { firm_id, recorded_at, actor, correlation_id, causation_id, traceparent })
+    }
+
+    /// All of it as the flat map that cqrs-es carries from a command to the store.
     #[must_use]
-    pub fn metadata(&self) -> HashMap<String, String> {
+    pub fn to_map(&self) -> HashMap<String, String> {
         let mut map = HashMap::from([
+            (FIRM_ID.to_owned(), self.firm_id.to_string()),
+            (RECORDED_AT.to_owned(), self.recorded_at.to_string()),
             (ACTOR.to_owned(), self.actor.to_string()),
             (CORRELATION_ID.to_owned(), self.correlation_id.to_string()),
         ]);
@@ -114,48 +145,46 @@ impl Context {
         map
     }
 
-    /// All of it as the flat map that cqrs-es carries from a command to the store.
-    #[must_use]
-    pub fn to_map(&self) -> HashMap<String, String> {
-        let mut map = self.metadata();
-        map.insert(FIRM_ID.to_owned(), self.firm_id.to_string());
-        map.insert(RECORDED_AT.to_owned(), self.recorded_at.to_string());
-        map
-    }
-
     /// Reads what [`Context::to_map`] wrote.
     ///
     /// # Errors
     /// [`NotAContext`] names the part that is missing or malformed.
     pub fn from_map(map: &HashMap<String, String>) -> Result<Self, NotAContext> {
-        let firm_id = required(map, FIRM_ID)?;
-        let recorded_at = required(map, RECORDED_AT)?;
-        Self::from_columns(firm_id, recorded_at, map)
-    }
-
-    /// Puts a stored event's columns and metadata together again.
-    ///
-    /// # Errors
-    /// [`NotAContext`] names the part that is missing or malformed.
-    pub fn from_columns(
-        firm_id: Uuid,
-        recorded_at: Timestamp,
-        metadata: &HashMap<String, String>,
-    ) -> Result<Self, NotAContext> {
         Ok(Self {
-            firm_id,
-            recorded_at,
-            actor: required(metadata, ACTOR)?,
-            correlation_id: required(metadata, CORRELATION_ID)?,
-            causation_id: metadata
-                .get(CAUSATION_ID)
-                .map(|id| id.parse().map_err(|_| NotAContext(CAUSATION_ID)))
-                .transpose()?,
-            traceparent: metadata
-                .get(TRACEPARENT)
-                .map(|text| text.parse().map_err(|_| NotAContext(TRACEPARENT)))
-                .transpose()?,
+            firm_id: required(map, FIRM_ID)?,
+            recorded_at: required(map, RECORDED_AT)?,
+            actor: required(map, ACTOR)?,
+            correlation_id: required(map, CORRELATION_ID)?,
+            causation_id: optional(map, CAUSATION_ID)?,
+            traceparent: optional(map, TRACEPARENT)?,
         })
+    }
+}
+
+/// The metadata column; its parts in the order of their names, as canonical JSON has them.
+#[derive(Serialize, Deserialize)]
+struct Metadata {
+    actor: Text<Actor>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    causation_id: Option<Uuid>,
+    correlation_id: Uuid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<Text<Traceparent>>,
+}
+
+/// A part that is written as its text.
+struct Text<T>(T);
+
+impl<T: fmt::Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(de::Error::custom)
     }
 }
 
@@ -166,6 +195,13 @@ fn required<T: FromStr>(
     map.get(name).and_then(|text| text.parse().ok()).ok_or(NotAContext(name))
 }
 
+fn optional<T: FromStr>(
+    map: &HashMap<String, String>,
+    name: &'static str,
+) -> Result<Option<T>, NotAContext> {
+    map.get(name).map(|text| text.parse().map_err(|_| NotAContext(name))).transpose()
+}
+
 /// Metadata without a part that every event has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event metadata without a readable `{0}`")]
@@ -174,9 +210,10 @@ pub struct NotAContext(pub &'static str);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
-    fn a_context_survives_the_map() {
+    fn a_context_survives_the_map_and_the_column() {
         for actor in [
             Actor::Key(Uuid::from_u128(1)),
             Actor::Member(Uuid::from_u128(2)),
@@ -199,7 +236,17 @@ mod tests {
                     sampled: true,
                 }),
             };
-            assert_eq!(Context::from_map(&context.to_map()), Ok(context));
+            assert_eq!(Context::from_map(&context.to_map()).as_ref(), Ok(&context));
+            let bare = Context { causation_id: None, traceparent: None, ..context.clone() };
+            for context in [context, bare] {
+                let metadata = context.to_metadata().unwrap();
+                let Context { firm_id, recorded_at, .. } = context;
+                let read = Context::from_metadata(firm_id, recorded_at, &metadata);
+                assert_eq!(read.unwrap(), context);
+                let value: Value = serde_json::from_str(metadata.get()).unwrap();
+                let canonical = serde_json_canonicalizer::to_string(&value).unwrap();
+                assert_eq!(metadata.get(), canonical);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! upcaster from the old one.
 
 use cqrs_es::{Aggregate, DomainEvent};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::delivery::{Delivery, DeliveryEvent};
@@ -134,14 +135,14 @@ macro_rules! all_events {
             /// # Errors
             /// [`UnreadableEvent`] for a kind, name or shape this build does not know. A reader stops
             /// at it and says so; an event is never skipped.
-            pub fn from_payload(
+            pub fn from_payload<'de>(
                 aggregate_type: &str,
                 event_type: &str,
-                payload: Value,
+                payload: impl Deserializer<'de, Error = serde_json::Error>,
             ) -> Result<Self, UnreadableEvent> {
                 match aggregate_type {
                     $($aggregate::TYPE => {
-                        let event: $event = serde_json::from_value(payload)?;
+                        let event = $event::deserialize(payload)?;
                         if event.name() != event_type {
                             return Err(UnreadableEvent::Misnamed(event_type.to_owned()));
                         }

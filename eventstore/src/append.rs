@@ -198,7 +198,7 @@ impl Columns {
 
     fn push(&mut self, new: &NewEvent, event_id: Uuid) -> serde_json::Result<()> {
         let payload = canonical(&new.event.to_payload()?)?;
-        let metadata = canonical(&serde_json::to_value(new.context.metadata())?)?;
+        let metadata = new.context.to_metadata()?;
         let event_version = new.event.event_version();
         let digest = digest(&Digested {
             aggregate_id: &new.aggregate_id,

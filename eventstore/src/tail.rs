@@ -1,13 +1,12 @@
 //! Reading the log in order, below the fence, and remembering how far one came.
 
-use std::collections::HashMap;
-
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
 use domain::context::Context;
 use domain::event::Event;
-use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -217,8 +216,8 @@ pub(crate) struct StoredEvent {
     sequence: i64,
     event_type: String,
     event_version: String,
-    payload: Value,
-    metadata: Value,
+    payload: Json<Box<RawValue>>,
+    metadata: Json<Box<RawValue>>,
     firm_id: Uuid,
     event_id: Uuid,
     recorded_at: DateTime<Utc>,
@@ -242,8 +241,8 @@ impl StoredEvent {
             event_type: &self.event_type,
             event_version: &self.event_version,
             firm_id: self.firm_id,
-            metadata: &canonical(&self.metadata)?,
-            payload: &canonical(&self.payload)?,
+            metadata: &canonical(&value(&self.metadata)?)?,
+            payload: &canonical(&value(&self.payload)?)?,
             recorded_at: to_timestamp(self.recorded_at),
             sequence: self.sequence,
         })
@@ -255,32 +254,43 @@ impl StoredEvent {
     }
 
     fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
-        let metadata: HashMap<String, String> =
-            HashMap::deserialize(&self.metadata).map_err(|error| error.to_string())?;
+        let event = self.event(upcasters)?;
         let context =
-            Context::from_columns(self.firm_id, to_timestamp(self.recorded_at), &metadata)
+            Context::from_metadata(self.firm_id, to_timestamp(self.recorded_at), &self.metadata)
                 .map_err(|error| error.to_string())?;
-        let sequence = usize::try_from(self.sequence).map_err(|error| error.to_string())?;
         let digest = self.digest.try_into().map_err(|_| "not a digest".to_owned())?;
-        let stored = upcasters.apply(SerializedEvent::new(
-            self.aggregate_id,
-            sequence,
-            self.aggregate_type,
-            self.event_type,
-            self.event_version,
-            self.payload,
-            self.metadata,
-        ));
-        let event = Event::from_payload(&stored.aggregate_type, &stored.event_type, stored.payload)
-            .map_err(|error| error.to_string())?;
         Ok(RecordedEvent {
             position: self.position,
             event_id: self.event_id,
             digest,
-            aggregate_id: stored.aggregate_id,
+            aggregate_id: self.aggregate_id,
             sequence: self.sequence,
             event,
             context,
         })
     }
+
+    fn event(&self, upcasters: &Upcasters) -> Result<Event, String> {
+        let (of, name) = (&self.aggregate_type, &self.event_type);
+        if !upcasters.touch(name, &self.event_version) {
+            return Event::from_payload(of, name, &**self.payload)
+                .map_err(|error| error.to_string());
+        }
+        let unreadable = |error: serde_json::Error| error.to_string();
+        let stored = upcasters.apply(SerializedEvent::new(
+            self.aggregate_id.clone(),
+            usize::try_from(self.sequence).map_err(|error| error.to_string())?,
+            of.clone(),
+            name.clone(),
+            self.event_version.clone(),
+            value(&self.payload).map_err(unreadable)?,
+            value(&self.metadata).map_err(unreadable)?,
+        ));
+        Event::from_payload(&stored.aggregate_type, &stored.event_type, stored.payload)
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn value(json: &RawValue) -> serde_json::Result<Value> {
+    serde_json::from_str(json.get())
 }

@@ -22,6 +22,11 @@ impl Upcasters {
         self.0
     }
 
+    /// Whether one of them reads events of this name and version.
+    pub(crate) fn touch(&self, event_type: &str, event_version: &str) -> bool {
+        self.0.iter().any(|upcaster| upcaster.can_upcast(event_type, event_version))
+    }
+
     pub(crate) fn apply(&self, event: SerializedEvent) -> SerializedEvent {
         self.0.iter().fold(event, |event, upcaster| {
             if upcaster.can_upcast(&event.event_type, &event.event_version) {
