@@ -95,7 +95,14 @@ impl Rebuild<'_> {
         let began = Instant::now();
         let written = filling.spent;
         self.shadow.check(filling.model).await?;
-        let compared = self.compare(filling).await?;
+        let compared = match self.compare(filling).await {
+            Ok(compared) => compared,
+            Err(why) => {
+                // A migration since the check is why columns of one side are not there on the other.
+                self.shadow.check(filling.model).await?;
+                return Err(why);
+            }
+        };
         let position = filling.position();
         let (mut outcome, mut held) = (Outcome::Compared, Duration::ZERO);
         if self.order.act == Act::Replace {
