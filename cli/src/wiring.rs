@@ -111,12 +111,12 @@ impl Setup {
     }
 }
 
-/// How the statements of workers and of intake are planned: once, and by an index, row for row. Planning anew took a ninth of
-/// PostgreSQL's time. A plan that is kept must not be one for empty queues, and figures of when they were
-/// empty speak for reading them whole, by index or not: so that costs more than anything in the
-/// planner's eyes, and a table without an index is read whole only because nothing else is left. No setting
-/// keeps a join from it: what is joined to a list names the list's ids for the index, too. Nothing is worth
-/// being compiled for it.
+/// How the statements of workers and of intake are planned: once, and by an index, row for row. Planning
+/// anew took a ninth of PostgreSQL's time. A plan that is kept must not be one for empty queues, and figures
+/// of when they were empty speak for reading them whole, by index or not: so that costs more than anything
+/// in the planner's eyes, and a table without an index is read whole only because nothing else is left. No
+/// setting keeps a join from it: what is joined to a list names the list's ids for the index, too. Nothing
+/// is worth being compiled for it.
 pub const PLANNED: [(&str, &str); 6] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),

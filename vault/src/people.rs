@@ -1,8 +1,6 @@
 //! Who is named on which response: as its respondent in any state of it, as the invitee of a call on
 //! it, or as its lead. By keyed hash, and only to find what goes when the person is erased.
 
-use std::collections::BTreeSet;
-
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -25,30 +23,6 @@ impl NamedOn {
     pub const fn subject(&self) -> Subject {
         Subject { firm_id: self.firm_id, subject_id: self.response_id }
     }
-}
-
-/// Writes down who is named on which response. It stays, whatever the response says later.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn put(
-    connection: &mut PgConnection,
-    named: &BTreeSet<NamedOn>,
-) -> Result<(), sqlx::Error> {
-    if named.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into response_people (firm_id, person_id, response_id)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[])
-             on conflict (firm_id, person_id, response_id) do nothing",
-    )
-    .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-    .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
-    .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 /// The responses that name these people (of firms).

@@ -8,7 +8,7 @@ use projector::subjects::SubjectId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bookings::{self, Booking};
-use vault::people::{self, NamedOn};
+use vault::people::NamedOn;
 use vault::reports::{self, Report};
 use vault::responses::{self, Response};
 use vault::{DataKeys, Subject, secrets};
@@ -65,8 +65,7 @@ impl Intake<'_> {
             |reported: &Reported| reported.submission.is_none_or(|event| recorded.contains(&event));
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
         let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.reports).collect();
-        if new.is_empty() {
-            people::put(connection, named).await?;
+        if new.is_empty() && named.is_empty() {
             return Ok(duplicates);
         }
         let (put, places): (Vec<_>, Vec<_>) =
