@@ -8,7 +8,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use domain::context::{Actor, Context};
 use domain::delivery::{Attempt, CancelCause, DeliveryEvent};
-use domain::pressure::Room;
+use domain::pressure::{Candidate, Room};
 use domain::retry::Schedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
@@ -141,6 +141,12 @@ impl Leased {
     pub(crate) const fn subject(&self) -> Subject {
         Subject { firm_id: self.firm_id, subject_id: self.response_id }
     }
+
+    /// The same for the limits, where it goes to this host.
+    pub(crate) const fn candidate(&self, host: String) -> Candidate {
+        let Self { delivery_id, lane_id, firm_id, .. } = *self;
+        Candidate { delivery_id, lane_id, firm_id, host }
+    }
 }
 
 /// Claims what is due, as far as there is room; an empty answer means that nothing is.
@@ -158,8 +164,7 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     }
     let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
     let chosen = due::chosen(connection, &lane_ids, now.get(), room, caps).await?;
-    let chosen = due::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
-    let leased = as_leased(connection, &chosen).await?;
+    let leased = due::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
     let (leased, erased) = withdrawn::erased(connection, leased).await?;
     let (leased, finished) = withdrawn::finished_later(connection, leased).await?;
     let composed = compose(courier, connection, &leased, now).await?;
@@ -251,23 +256,6 @@ async fn take_out_of_tries(
     )
     .bind(lane_ids)
     .bind(now)
-    .fetch_all(connection)
-    .await
-}
-
-/// These deliveries of locked lanes, as they are once they are leased.
-async fn as_leased(
-    connection: &mut PgConnection,
-    chosen: &[Uuid],
-) -> Result<Vec<Leased>, sqlx::Error> {
-    sqlx::query_as(
-        "select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
-                report_id, booking_id, sequence + (leased_at is not null)::int as sequence,
-                tries + 1 as tries, tries_max, step, replay_id, traceparent, lease + 1 as lease,
-                body_id, body_sha256, leased_at as interrupted_at
-           from outbox where delivery_id = any($1)",
-    )
-    .bind(chosen)
     .fetch_all(connection)
     .await
 }

@@ -60,7 +60,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn by(leased: &[Leased]) -> Self {
+    pub(crate) fn by<'a>(leased: impl Iterator<Item = &'a Leased>) -> Self {
         let mut wanted = Self::default();
         for row in leased {
             wanted.firm_ids.insert(row.firm_id);
@@ -83,7 +83,7 @@ pub(crate) async fn compose(
     leased: &[Leased],
     now: Timestamp,
 ) -> Result<Composed, DeliveryError> {
-    let ingredients = Ingredients::read(courier, connection, &Wanted::by(leased)).await?;
+    let ingredients = Ingredients::read(courier, connection, &Wanted::by(leased.iter())).await?;
     ingredients.compose((courier, connection), leased, now).await
 }
 

@@ -58,16 +58,30 @@ impl Dispatch {
         Turn { room: self.permits.room().await, _alone: alone }
     }
 
+    /// Waits until there is room for many.
+    pub(crate) async fn much_room(&self) {
+        self.permits.much().await;
+    }
+
     /// A turn, if there is one now, and what is claimed may be sent.
     pub(crate) fn turn_now(&self) -> Option<Turn<'_>> {
+        let alone = self.turn.try_lock().ok()?;
+        self.turn_with(alone)
+    }
+
+    /// The same, once nobody else claims.
+    pub(crate) async fn turn_soon(&self) -> Option<Turn<'_>> {
+        self.turn_with(self.turn.lock().await)
+    }
+
+    fn turn_with<'a>(&self, alone: MutexGuard<'a, ()>) -> Option<Turn<'a>> {
         if self.stop.is_cancelled() || self.courier.clock.fault().is_some() {
             return None;
         }
-        let alone = self.turn.try_lock().ok()?;
         Some(Turn { room: self.permits.room_now()?, _alone: alone })
     }
 
-    /// Sends what was claimed in this turn; gives it back if it is too late for that.
+    /// Sends what was claimed in this turn; gives back what it is too late for, or has no permit.
     ///
     /// # Errors
     /// [`DeliveryError`]; the leases end by themselves then.
@@ -79,13 +93,15 @@ impl Dispatch {
         if self.stop.is_cancelled() {
             return give_back(&self.courier, &claimed).await;
         }
+        let mut left = Vec::new();
         for claimed in claimed {
-            if let Some(permit) = self.permits.take(claimed.firm_id) {
-                self.start(claimed, permit);
+            match self.permits.take(claimed.firm_id) {
+                Some(permit) => self.start(claimed, permit),
+                None => left.push(claimed),
             }
         }
         drop(turn);
-        Ok(())
+        give_back(&self.courier, &left).await
     }
 
     /// The permit is free again as soon as the answer is handed over: before it is recorded, so that
@@ -93,7 +109,8 @@ impl Dispatch {
     fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit) {
         let dispatch = Arc::clone(self);
         self.tasks.spawn(async move {
-            let finished = finish(&dispatch.courier, claimed).await;
+            // In a box: what a task is made of is moved several times as it starts.
+            let finished = Box::pin(finish(&dispatch.courier, claimed)).await;
             let Ok(place) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
                 return;

@@ -4,13 +4,15 @@
 //! Lanes say what of them is in flight, so the limits hold over all processes. Two who claim for one
 //! host take turns: they share an advisory lock of the host, as long as a claim lasts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::pressure::{Candidate, Caps, Flight, Room, always_within, choose, within};
+use domain::pressure::{Caps, Flight, Room, always_within, choose, within};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 use vault::{Subject, bodies, responses};
+
+use crate::claim::Leased;
 
 /// Candidates read of a lane, at least: the limits of another lane may leave more places than it
 /// expects.
@@ -78,27 +80,31 @@ pub(crate) async fn next(
         .await
 }
 
-/// What of these locked lanes is sent now.
+/// What of these locked lanes is sent now, as it is once it is leased.
 pub(crate) async fn chosen(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
     room: &Room,
     caps: Caps,
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<Leased>, sqlx::Error> {
     let flight = flight(connection, now).await?;
     let per_lane = (room.free * 2 / lane_ids.len().max(1))
         .clamp(OF_A_LANE, caps.per_firm_and_host.max(OF_A_LANE));
-    let due = candidates(connection, lane_ids, now, per_lane).await?;
-    Ok(choose(due, room, flight, caps))
+    let due = due(connection, lane_ids, now, per_lane).await?;
+    let candidates = due.iter().map(|due| due.row.candidate(due.host.clone())).collect();
+    let chosen = choose(candidates, room, flight, caps);
+    let mut due: HashMap<Uuid, Leased> =
+        due.into_iter().map(|due| (due.row.delivery_id, due.row)).collect();
+    Ok(chosen.into_iter().filter_map(|delivery_id| due.remove(&delivery_id)).collect())
 }
 
 /// As many of what was chosen as a claim can hold in memory (case F9).
 pub(crate) async fn within_memory(
     connection: &mut PgConnection,
-    mut chosen: Vec<Uuid>,
+    mut chosen: Vec<Leased>,
     max_bytes: usize,
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<Leased>, sqlx::Error> {
     if chosen.len() > always_within(max_bytes) {
         let sources = sources(connection, &chosen).await?;
         chosen.truncate(within(max_bytes, sources));
@@ -109,31 +115,18 @@ pub(crate) async fn within_memory(
 /// What each of these is read from, a frozen body or an occurrence, and its size in bytes.
 async fn sources(
     connection: &mut PgConnection,
-    chosen: &[Uuid],
+    chosen: &[Leased],
 ) -> Result<Vec<(Uuid, usize)>, sqlx::Error> {
-    let rows: Vec<(Uuid, Uuid, Uuid, Option<Uuid>)> = sqlx::query_as(
-        "select o.firm_id, o.response_id, o.occurrence_id, o.body_id
-           from unnest($1::uuid[]) with ordinality as c(delivery_id, place)
-           join outbox o using (delivery_id)
-          where o.delivery_id = any($1)
-          order by c.place",
-    )
-    .bind(chosen)
-    .fetch_all(&mut *connection)
-    .await?;
-    let frozen: Vec<Uuid> = rows.iter().filter_map(|(.., body_id)| *body_id).collect();
-    let fresh: HashSet<Subject> = rows
-        .iter()
-        .filter(|(.., body_id)| body_id.is_none())
-        .map(|(firm_id, subject_id, ..)| Subject { firm_id: *firm_id, subject_id: *subject_id })
-        .collect();
+    let frozen: Vec<Uuid> = chosen.iter().filter_map(|row| row.body_id).collect();
+    let fresh: HashSet<Subject> =
+        chosen.iter().filter(|row| row.body_id.is_none()).map(Leased::subject).collect();
     let bodies = bodies::sizes(connection, &frozen).await?;
     let responses = responses::sizes(connection, &fresh).await?;
-    Ok(rows
-        .into_iter()
-        .map(|(firm_id, subject_id, occurrence_id, body_id)| match body_id {
+    Ok(chosen
+        .iter()
+        .map(|row| match row.body_id {
             Some(body_id) => (body_id, bodies.get(&body_id)),
-            None => (occurrence_id, responses.get(&Subject { firm_id, subject_id })),
+            None => (row.occurrence_id, responses.get(&row.subject())),
         })
         .map(|(source, size)| (source, size.copied().unwrap_or_default()))
         .collect())
@@ -169,17 +162,31 @@ pub(crate) async fn flight(
     Ok(flight)
 }
 
-async fn candidates(
+/// A delivery that is due, and where it goes.
+#[derive(FromRow)]
+struct Due {
+    #[sqlx(flatten)]
+    row: Leased,
+    host: String,
+}
+
+/// What is due in these locked lanes, the oldest first.
+async fn due(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
     per_lane: usize,
-) -> Result<Vec<Candidate>, sqlx::Error> {
-    let due: Vec<(Uuid, Uuid, Uuid, String)> = sqlx::query_as(
-        "select o.delivery_id, l.lane_id, l.firm_id, l.host
+) -> Result<Vec<Due>, sqlx::Error> {
+    sqlx::query_as(
+        "select o.*, l.host
            from lanes l
           cross join lateral (
-                select delivery_id, due_at, position from outbox
+                select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                       report_id, booking_id, sequence + (leased_at is not null)::int as sequence,
+                       tries + 1 as tries, tries_max, step, replay_id, traceparent,
+                       lease + 1 as lease, body_id, body_sha256, leased_at as interrupted_at,
+                       due_at, position
+                  from outbox
                  where lane_id = l.lane_id and due_at <= $2
                  order by due_at, position limit $3) o
           where l.lane_id = any($1)
@@ -189,16 +196,7 @@ async fn candidates(
     .bind(now)
     .bind(rows(per_lane))
     .fetch_all(connection)
-    .await?;
-    Ok(due
-        .into_iter()
-        .map(|(delivery_id, lane_id, firm_id, host)| Candidate {
-            delivery_id,
-            lane_id,
-            firm_id,
-            host,
-        })
-        .collect())
+    .await
 }
 
 /// A number of rows, as SQL counts.

@@ -1,51 +1,57 @@
 //! Fan-out: reads the log's occurrences in order, and queues one delivery per occurrence and subscription.
 //!
 //! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes given
-//! their work, the checkpoint moved. Done again after a crash, it finds every place taken. A few are
-//! claimed in the same transaction, where the process sends too.
+//! their work, the checkpoint moved. Done again after a crash, it finds every place taken. Where the process
+//! sends too, what there is room for is claimed in the same transaction; of many, those that there is no room
+//! for wait for it in the log, a little while: queued first, each would cost a claim of its own.
 
+mod matches;
 mod rows;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::context::{Actor, Context};
-use domain::delivery::{Consignment, DeliveryEvent};
-use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
 use domain::pressure::Room;
+use domain::trace::Traceparent;
 use eventstore::crash;
 use eventstore::tail;
 use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Done, Fence, Look, NewEvent, RecordedEvent};
-use projector::hooks::{Matchable, matching};
+use eventstore::{Appending, Done, Fence, Look, RecordedEvent};
 use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
-use tokio::time::Instant;
-use uuid::Uuid;
-use vault::Subject;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use self::rows::{Leases, OutboxRows};
-use crate::at_once::AtOnce;
-use crate::claim::{Leased, Taken};
-use crate::compose::Wanted;
+pub(crate) use self::matches::Matches;
+use self::rows::Leases;
+pub(crate) use self::rows::{Row, lane_ids};
+use crate::at_once::{AtOnce, Fits};
+use crate::claim::Taken;
 use crate::dispatch::{Dispatch, Turn};
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
 
-/// Occurrences read at a time.
+/// Occurrences read at a time, at most and at least.
 const READ: i64 = 500;
-
-/// Deliveries queued at a time: a transaction stays well under 100 ms, and what it holds small.
-const QUEUE: usize = 1_000;
+const LEAST: i64 = 16;
 
 /// The wait for appends that are under way.
 const UNSETTLED: Duration = Duration::from_millis(5);
 
-/// Deliveries queued at a time of which some are claimed at once: of more, a claim of its own shares
-/// out what room there is.
+/// So many deliveries are queued whether or not there is room for them, and are within a claim's memory; of
+/// more, a part may wait.
 const FEW: usize = 64;
+
+/// From the start of a pass that left a part in the log for want of room to the next: meanwhile room is made
+/// for more than a few.
+const PACE: Duration = Duration::from_millis(15);
+
+/// The wait for any room at all.
+const NO_ROOM: Duration = Duration::from_millis(5);
+
+/// How long deliveries wait in the log while there is no room for any: others wait behind them.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The worker.
 pub struct FanOut {
@@ -55,6 +61,10 @@ pub struct FanOut {
     /// Whether the last pass claimed something at once: then the next one most likely does, and reads
     /// ahead.
     ahead: bool,
+    /// Occurrences to read: of many that are read for little room, most are read again.
+    read: i64,
+    /// Since when a part waits for room, and when it is looked for again.
+    waiting: Option<(Instant, Instant)>,
     done: Done,
 }
 
@@ -62,7 +72,8 @@ impl FanOut {
     /// A fan-out of this log.
     #[must_use]
     pub fn new(courier: Courier, fence: Fence) -> Self {
-        Self { courier, fence, dispatch: None, ahead: true, done: Done::default() }
+        let (dispatch, waiting, done) = (None, None, Done::default());
+        Self { courier, fence, dispatch, ahead: true, read: READ, waiting, done }
     }
 
     /// The same where the process sends too.
@@ -75,14 +86,17 @@ impl FanOut {
     async fn pass(&self, look: Look, room: Option<&Room>) -> Result<Passed, DeliveryError> {
         let (mut appending, began) = (self.courier.store.begin().await?, Instant::now());
         let passed = match self.pass_by(&mut appending, (look, room)).await {
-            Ok(Some(passed)) => passed,
+            Ok(Some(passed)) if passed.rest != Rest::All => passed,
             // A transaction that is dropped would hold the checkpoint until some time later, and the next
             // pass would leave it to whoever holds it.
             nothing => {
                 let left = appending.leave().await;
-                nothing?;
+                let nothing = nothing?;
                 left?;
-                return self.begin_at_the_beginning().await;
+                return match nothing {
+                    Some(passed) => Ok(passed),
+                    None => self.begin_at_the_beginning().await,
+                };
             }
         };
         appending.commit().await?;
@@ -100,24 +114,57 @@ impl FanOut {
         (look, room): (Look, Option<&Room>),
     ) -> Result<Option<Passed>, DeliveryError> {
         let (connection, upcasters) = (appending.connection(), self.courier.store.upcasters());
-        let wanted = (Self::NAME, look.settled, READ);
+        let read = if room.is_some() { self.read } else { READ };
+        let wanted = (Self::NAME, look.settled, read);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
         let Some(last) = events.last() else { return Ok(None) };
         let matches = Matches::of(appending, &events).await?;
-        let reached = matches.reached.unwrap_or(last.position);
-        let (now, traced) = (self.courier.clock.now(), matches.traced());
+        let (now, mut traced) = (self.courier.clock.now(), HashMap::new());
         let by = |occurrence: &RecordedEvent| Context {
             recorded_at: now,
             actor: Actor::System,
-            traceparent: traced.get(&occurrence.position).and_then(Traced::place),
+            traceparent: fan_out_of(&mut traced, occurrence),
             ..occurrence.context.caused_by(occurrence.event_id)
         };
-        let at_once = room.map(|room| AtOnce { courier: &self.courier, room, ahead: self.ahead });
-        let Queued { taken, .. } = queue((appending, at_once), &matches, by).await?;
+        let at_once = room.map(|room| self.at_once(room));
+        let Some(queued) = queue((appending, at_once), &matches, by).await? else {
+            return Ok(Some(Passed { rest: Rest::All, read: 0, taken: None }));
+        };
         crash::point("queueing");
+        let reached = queued.reached.unwrap_or(last.position);
         tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
-        let is_rest = i64::try_from(events.len()) == Ok(READ) || matches.reached.is_some();
-        Ok(Some(Passed { all: !is_rest, taken }))
+        let read_all = i64::try_from(events.len()) == Ok(read);
+        let rest = match queued.reached {
+            _ if queued.is_cut => Rest::Waits,
+            Some(_) => Rest::Some,
+            None if read_all => Rest::Some,
+            None => Rest::None,
+        };
+        let read = events.partition_point(|event| event.position <= reached);
+        Ok(Some(Passed { rest, read, taken: queued.taken }))
+    }
+
+    fn at_once<'a>(&'a self, room: &'a Room) -> AtOnce<'a> {
+        AtOnce {
+            courier: &self.courier,
+            room,
+            ahead: self.ahead,
+            waits: self.waiting.is_some(),
+            is_patient: self.is_patient(),
+        }
+    }
+
+    /// Whether what waits for room may go on waiting.
+    fn is_patient(&self) -> bool {
+        self.waiting.is_some_and(|(since, _)| since.elapsed() < PATIENCE)
+    }
+
+    /// A turn to claim: where a part waits for room, once there is some.
+    async fn turn<'a>(&self, dispatch: &'a Dispatch) -> Option<Turn<'a>> {
+        let Some((since, _)) = self.waiting else { return dispatch.turn_now() };
+        let until = since + PATIENCE;
+        timeout_at(until, dispatch.much_room()).await.ok();
+        timeout_at(until, dispatch.turn_soon()).await.ok().flatten().or_else(|| dispatch.turn_now())
     }
 
     /// Makes the place of the first fan-out there ever was: it has everything to do.
@@ -126,7 +173,8 @@ impl FanOut {
         let mut connection = connections.take().await?;
         let is_first = tail::make_checkpoint(&mut connection, Self::NAME).await?;
         connections.give_back(connection);
-        Ok(Passed { all: !is_first, taken: None })
+        let rest = if is_first { Rest::Some } else { Rest::None };
+        Ok(Passed { rest, read: 0, taken: None })
     }
 
     /// The same, with a turn to claim; says whether there was something to claim at once. What keeps it
@@ -148,14 +196,51 @@ impl FanOut {
         dispatch.send(claimed, turn).await?;
         Ok((passed, true))
     }
+
+    /// What a pass that began then leaves for the next.
+    fn after(&mut self, (passed, began): (&Passed, Instant)) {
+        let now = Instant::now();
+        // What claimed something has not waited in vain.
+        let since = self.waiting.filter(|_| !self.ahead).map_or(now, |(since, _)| since);
+        (self.waiting, self.read) = match passed.rest {
+            Rest::All => (Some((since, now + NO_ROOM)), self.read),
+            Rest::Waits => {
+                let read = i64::try_from(passed.read * 2).unwrap_or(READ);
+                (Some((since, began + PACE)), read.clamp(LEAST, READ))
+            }
+            Rest::Some | Rest::None => (None, (self.read * 2).min(READ)),
+        };
+    }
+}
+
+/// The place of an occurrence's fan-out in its trace, if it has one; it ends with the queueing.
+fn fan_out_of(
+    traced: &mut HashMap<i64, Traced>,
+    occurrence: &RecordedEvent,
+) -> Option<Traceparent> {
+    let parent = Some(occurrence.context.traceparent?);
+    traced.entry(occurrence.position).or_insert_with(|| Traced::fan_out(parent)).place()
 }
 
 /// What a pass came to.
 struct Passed {
-    /// Whether that was all there is up to where the log is settled.
-    all: bool,
+    /// What it left, up to where the log is settled.
+    rest: Rest,
+    /// Occurrences that it took in.
+    read: usize,
     /// What was claimed at once.
     taken: Option<Taken>,
+}
+
+/// What of the log a pass left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    Some,
+    /// Some, for want of room.
+    Waits,
+    /// All that it read, for want of room.
+    All,
 }
 
 impl Worker for FanOut {
@@ -163,13 +248,20 @@ impl Worker for FanOut {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
+        if let Some((_, next)) = self.waiting {
+            sleep_until(next).await;
+        }
         let look = self.fence.look_patiently().await?;
         let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
         if self.done.is_all(look) {
             return Ok(idle);
         }
-        let turn =
-            self.dispatch.as_ref().and_then(|dispatch| Some((dispatch, dispatch.turn_now()?)));
+        let began = Instant::now();
+        let dispatch = self.dispatch.clone();
+        let turn = match &dispatch {
+            Some(dispatch) => self.turn(dispatch).await.map(|turn| (dispatch, turn)),
+            None => None,
+        };
         let passed = match turn {
             Some(turn) => {
                 let (passed, claimed) = self.pass_in_turn(look, turn).await?;
@@ -178,7 +270,8 @@ impl Worker for FanOut {
             }
             None => self.pass(look, None).await?,
         };
-        if !passed.all {
+        self.after((&passed, began));
+        if passed.rest != Rest::None {
             return Ok(Step::Busy);
         }
         self.done.up_to(look.settled);
@@ -187,224 +280,87 @@ impl Worker for FanOut {
 }
 
 /// What was queued.
+#[derive(Default)]
 pub(crate) struct Queued {
     /// That, as it is in the log.
     pub(crate) events: Vec<RecordedEvent>,
+    /// The last position taken in, when it is not the last one read.
+    pub(crate) reached: Option<i64>,
+    /// Whether the rest waits for room.
+    is_cut: bool,
     /// What of it was claimed at once.
     taken: Option<Taken>,
 }
 
 /// Queues what is not queued, in the order it is found: the events, their outbox rows, the lanes
-/// given their work. `by` says for each occurrence who queues it, and as a part of what.
+/// given their work. `by` says for each occurrence who queues it, and as a part of what. None if all of
+/// it waits for room.
 pub(crate) async fn queue(
     (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
     matches: &Matches<'_>,
-    by: impl Fn(&RecordedEvent) -> Context,
-) -> Result<Queued, DeliveryError> {
-    let new: Vec<NewEvent> = matches
-        .pairs
-        .iter()
-        .map(|(occurrence, hook_id)| occurrence.delivery_to(*hook_id, by(occurrence.recorded)))
-        .collect();
-    let at_once = at_once.filter(|_| (1..=FEW).contains(&new.len()));
-    let ahead = async {
+    mut by: impl FnMut(&RecordedEvent) -> Context,
+) -> Result<Option<Queued>, DeliveryError> {
+    let mut rows = matches.rows();
+    let Some(fits) = fits((appending, at_once), &rows).await? else {
+        return Ok(None);
+    };
+    let is_cut = fits.rows < rows.len();
+    rows.truncate(fits.rows);
+    let reached = rows.last().filter(|_| is_cut).map(|row| row.position).or(matches.reached);
+    let mut new = Vec::with_capacity(rows.len());
+    for ((occurred, hook_id), row) in matches.pairs.iter().zip(&mut rows) {
+        let context = by(occurred.recorded);
+        row.leased.traceparent = context.traceparent.map(|place| place.to_string());
+        new.push(occurred.delivery_to(*hook_id, context));
+    }
+    let read = async {
         match at_once {
-            Some(at_once) if at_once.ahead => {
-                Ok(Some(at_once.read_ahead(&matches.wanted()).await?))
-            }
-            Some(_) | None => Ok::<_, DeliveryError>(None),
+            Some(at_once) if at_once.ahead => at_once.read_ahead((&rows, &fits)).await.map(Some),
+            Some(_) | None => Ok(None),
         }
     };
-    let (appended, read) = tokio::join!(append((appending, at_once), matches, new), ahead);
-    let (Appended { events, rows, chosen }, read) = (appended?, read?);
-    let Some(first) = events.first() else {
-        return Ok(Queued { events, taken: None });
+    let (events, read) = tokio::join!(appending.append_new(new), read);
+    let (events, read) = (events?, read?);
+    keep_new(&mut rows, &events);
+    let mut queued = Queued { events, reached, is_cut, taken: None };
+    let Some(first) = queued.events.first() else {
+        return Ok(Some(queued));
     };
     let (now, connection) = (first.context.recorded_at, appending.connection());
-    let taken = match at_once {
-        Some(at_once) => at_once.take(connection, (chosen, read), now).await?,
-        None => None,
-    };
+    match at_once {
+        Some(at_once) => {
+            let chosen = at_once.choose(connection, (&rows, &fits), now).await?;
+            queued.taken = at_once.take(connection, (chosen, read), now).await?;
+        }
+        None => lanes::lock(connection, &lane_ids(&rows)).await?,
+    }
     let lease = at_once.map(|by| by.courier.settings.scale.lease()).unwrap_or_default();
-    let leases = Leases::of(taken.as_ref(), (now.get(), lease));
-    rows.insert(connection, &leases).await?;
-    lanes::give(connection, &rows.work(&leases), leases.end).await?;
-    Ok(Queued { events, taken })
+    let leases = Leases::of(queued.taken.as_ref(), (now.get(), lease));
+    rows::insert(connection, &rows, &leases).await?;
+    lanes::give(connection, &rows::work(&rows, &leases), leases.end).await?;
+    Ok(Some(queued))
 }
 
-/// What was appended, whose lanes are locked.
-#[derive(Default)]
-struct Appended {
-    events: Vec<RecordedEvent>,
-    rows: OutboxRows,
-    /// What of it can be claimed at once.
-    chosen: Vec<Leased>,
-}
-
-async fn append(
+/// What of these rows is queued now; none if all of them wait for room.
+async fn fits(
     (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
-    matches: &Matches<'_>,
-    new: Vec<NewEvent>,
-) -> Result<Appended, DeliveryError> {
-    let events = appending.append_new(new).await?;
-    let Some(first) = events.first() else {
-        return Ok(Appended::default());
-    };
-    let (now, connection) = (first.context.recorded_at, appending.connection());
-    let rows = OutboxRows::of(&events, matches);
-    let chosen = match at_once {
-        Some(at_once) => at_once.choose(connection, rows.leased(), now).await?,
-        None => {
-            lanes::lock(connection, &rows.lane_ids).await?;
-            Vec::new()
+    rows: &[Row],
+) -> Result<Option<Fits>, DeliveryError> {
+    match at_once {
+        Some(at_once) if at_once.waits || rows.len() > FEW => {
+            at_once.fits(appending.connection(), rows).await
         }
-    };
-    Ok(Appended { events, rows, chosen })
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Occurred<'a> {
-    id: Uuid,
-    pub(crate) recorded: &'a RecordedEvent,
-    happening: &'a Happening,
-}
-
-impl<'a> Occurred<'a> {
-    fn of(recorded: &'a RecordedEvent) -> Option<Self> {
-        match (&recorded.event, recorded.aggregate_id.parse()) {
-            (Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)), Ok(id))
-                if !happening.silent =>
-            {
-                Some(Self { id, recorded, happening })
-            }
-            _ => None,
-        }
-    }
-
-    fn matchable(&self) -> Matchable {
-        Matchable {
-            position: self.recorded.position,
-            firm_id: self.recorded.context.firm_id,
-            trigger: self.happening.trigger.key(),
-            form_id: self.happening.form_id,
-        }
-    }
-
-    fn delivery_to(&self, hook_id: Uuid, context: Context) -> NewEvent {
-        NewEvent {
-            aggregate_id: delivery_id(self.id, hook_id).to_string(),
-            sequence: 1,
-            event: DeliveryEvent::DeliveryQueued(Consignment {
-                occurrence_id: self.id,
-                hook_id,
-                trigger: self.happening.trigger,
-                form_id: self.happening.form_id,
-                response_id: self.happening.response_id,
-            })
-            .into(),
-            context,
+        Some(_) | None => {
+            let sent = rows.iter().map(|row| row.leased.delivery_id).collect();
+            Ok(Some(Fits { rows: rows.len(), sent }))
         }
     }
 }
 
-/// Who gets what, for as many occurrences as one transaction takes.
-pub(crate) struct Matches<'a> {
-    pub(crate) pairs: Vec<(Occurred<'a>, Uuid)>,
-    /// The last position taken in, when it is not the last one read.
-    pub(crate) reached: Option<i64>,
-}
-
-impl<'a> Matches<'a> {
-    pub(crate) async fn of(
-        appending: &mut Appending<'_>,
-        events: &'a [RecordedEvent],
-    ) -> Result<Self, DeliveryError> {
-        let occurred: Vec<_> = events.iter().filter_map(Occurred::of).collect();
-        let matchable: Vec<_> = occurred.iter().map(Occurred::matchable).collect();
-        if matchable.is_empty() {
-            return Ok(Self { pairs: Vec::new(), reached: None });
-        }
-        let mut matched = matching(appending.connection(), &matchable).await?;
-        let reached = cut(&mut matched, QUEUE);
-        let mut rest = occurred.into_iter().peekable();
-        let pairs = matched
-            .into_iter()
-            .filter_map(|(position, hook_id)| {
-                while rest.peek().is_some_and(|occurred| occurred.recorded.position < position) {
-                    rest.next();
-                }
-                rest.peek().map(|occurred| (*occurred, hook_id))
-            })
-            .collect();
-        Ok(Self { pairs, reached })
-    }
-}
-
-impl Matches<'_> {
-    /// What their deliveries are composed from.
-    fn wanted(&self) -> Wanted {
-        let mut wanted = Wanted::default();
-        for (Occurred { recorded, happening, .. }, hook_id) in &self.pairs {
-            let firm_id = recorded.context.firm_id;
-            wanted.firm_ids.insert(firm_id);
-            wanted.hook_ids.insert(*hook_id);
-            wanted.subjects.insert(Subject { firm_id, subject_id: happening.response_id });
-            wanted.form_ids.insert((firm_id, happening.form_id));
-        }
-        wanted.fresh.clone_from(&wanted.subjects);
-        wanted
-    }
-
-    /// The fan-outs of those that belong to a trace, by position; they end with the queueing.
-    fn traced(&self) -> HashMap<i64, Traced> {
-        let mut traced = HashMap::new();
-        for (Occurred { recorded, .. }, _) in &self.pairs {
-            if let parent @ Some(_) = recorded.context.traceparent {
-                traced.entry(recorded.position).or_insert_with(|| Traced::fan_out(parent));
-            }
-        }
-        traced
-    }
-}
-
-/// Cuts what is more than `most` off, between two occurrences and never before the first; says which
-/// position is the last one whole, if anything was cut.
-fn cut(matched: &mut Vec<(i64, Uuid)>, most: usize) -> Option<i64> {
-    let (position, _) = *matched.get(most)?;
-    let first = matched.first()?.0;
-    let end = if position == first {
-        matched.partition_point(|(at, _)| *at == first)
-    } else {
-        matched.partition_point(|(at, _)| *at < position)
-    };
-    if end == matched.len() {
-        return None;
-    }
-    matched.truncate(end);
-    matched.last().map(|(at, _)| *at)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pairs(positions: &[i64]) -> Vec<(i64, Uuid)> {
-        positions.iter().map(|position| (*position, Uuid::nil())).collect()
-    }
-
-    #[test]
-    fn a_batch_is_cut_between_occurrences() {
-        let cut_at = |positions: &[i64], most| {
-            let mut matched = pairs(positions);
-            let reached = cut(&mut matched, most);
-            (matched.len(), reached)
-        };
-        assert_eq!(cut_at(&[], 2), (0, None));
-        assert_eq!(cut_at(&[1, 2], 2), (2, None));
-        assert_eq!(cut_at(&[1, 2, 3], 2), (2, Some(2)));
-        assert_eq!(cut_at(&[1, 2, 2], 2), (1, Some(1)));
-        // One occurrence with more than fits is taken whole.
-        assert_eq!(cut_at(&[1, 1, 1], 2), (3, None));
-        assert_eq!(cut_at(&[1, 1, 1, 2], 2), (3, Some(1)));
+/// Leaves out what was queued before.
+fn keep_new(rows: &mut Vec<Row>, events: &[RecordedEvent]) {
+    if events.len() < rows.len() {
+        let new: HashSet<&str> = events.iter().map(|event| event.aggregate_id.as_str()).collect();
+        rows.retain(|row| new.contains(row.leased.delivery_id.to_string().as_str()));
     }
 }

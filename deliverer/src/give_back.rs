@@ -14,6 +14,9 @@ use crate::settings::{Courier, DeliveryError};
 /// # Errors
 /// [`DeliveryError`]; their leases end by themselves then.
 pub async fn give_back(courier: &Courier, claimed: &[Claimed]) -> Result<(), DeliveryError> {
+    if claimed.is_empty() {
+        return Ok(());
+    }
     let now = courier.clock.now().get();
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();

@@ -62,13 +62,13 @@ async fn repair_some(
     let mut matches = Matches::of(&mut appending, &events).await?;
     matches.pairs.retain(|(occurred, hook)| wanted.contains(&(occurred.recorded.position, *hook)));
     let last = positions.last().copied().unwrap_or(i64::MAX);
-    let reached = matches.reached.unwrap_or(last);
     let repair = Repair::of(courier, &matches, order);
     let by = |occurrence: &RecordedEvent| repair.context(occurrence);
-    let Queued { events, .. } = queue((&mut appending, None), &matches, by).await?;
+    let Queued { events, reached, .. } =
+        queue((&mut appending, None), &matches, by).await?.unwrap_or_default();
     repair.record(&mut appending, &events).await?;
     appending.commit().await?;
-    Ok((reached, events.len() as u64))
+    Ok((reached.unwrap_or(last), events.len() as u64))
 }
 
 /// One transaction's repair: a stream of its own for each firm.

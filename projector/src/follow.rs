@@ -15,7 +15,7 @@ const BATCH: i64 = 1_000;
 const WINDOW: i64 = 10_000;
 
 /// From one look to the next: who asks a read model is told the truth of a moment ago.
-const PACE: Duration = Duration::from_millis(25);
+const PACE: Duration = Duration::from_millis(150);
 
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {

@@ -10,6 +10,7 @@ use deliverer::Courier;
 use deliverer::engine::turn;
 use domain::pressure::Caps;
 use eventstore::connect;
+use eventstore::worker::{Step, Worker};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use sqlx::Executor;
@@ -153,19 +154,41 @@ async fn what_comes_behind_something_due_waits_for_its_turn() {
     assert_eq!(scene.world.deliver().await, 2);
 }
 
+/// Of 80 that a receiver may have 32 of at once.
 #[tokio::test]
-async fn a_busy_lane_is_left_to_a_claim_that_takes_more() {
+async fn of_many_what_there_is_no_room_for_waits_in_the_log_for_a_moment() {
     let scene = Scene::new().await;
+    scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let process = scene.process(|_| {});
     scene.receiver.hold();
-    for in_flight in 1..=8 {
-        assert_eq!(scene.happens_to(&process).await, (in_flight, 0));
+    for _ in 0..40 {
+        scene.world.submit(&scene.firm).await;
     }
-    assert_eq!(scene.happens_to(&process).await, (8, 1));
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(fan_out.step().await.unwrap(), Step::Busy, "its place in the log is made");
+    assert_eq!(fan_out.step().await.unwrap(), Step::Busy);
+    assert_eq!(scene.queue().await, (32, 0));
+    while fan_out.step().await.unwrap() != Step::IDLE {}
+    assert_eq!(scene.queue().await, (32, 48), "in the end they are queued");
     scene.receiver.release();
     process.ends(&scene.world).await;
-    assert_eq!(scene.world.deliver().await, 1);
-    assert_eq!(histories(&scene.world).await, vec![once(); 9]);
+    while scene.world.deliver().await > 0 {}
+    assert_eq!(histories(&scene.world).await, vec![once(); 80]);
+}
+
+#[tokio::test]
+async fn of_many_that_nothing_may_be_claimed_of_all_are_queued() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    let order = json!({"firm_id": scene.firm.id, "reason": "a test"});
+    scene.operate("POST", "/pauses", order.to_string()).await;
+    for _ in 0..70 {
+        scene.world.submit(&scene.firm).await;
+    }
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(fan_out.step().await.unwrap(), Step::Busy, "its place in the log is made");
+    assert_eq!(fan_out.step().await.unwrap(), Step::IDLE);
+    assert_eq!(scene.queue().await, (0, 70));
 }
 
 #[tokio::test]
@@ -183,6 +206,21 @@ async fn limits_hold_at_once_too() {
     scene.world.pool().execute("update lanes set due_at = null").await.unwrap();
     assert_eq!(scene.happens_to(&few).await, (1, 1), "the last permit is kept for other firms");
     scene.receiver.release();
+}
+
+/// F9
+#[tokio::test]
+async fn f9_what_is_claimed_at_once_is_no_more_than_a_claim_holds() {
+    let scene = Scene::new().await;
+    let process = scene.process(|courier| courier.settings.claim_bytes = 1);
+    for _ in 0..3 {
+        scene.world.submit(&scene.firm).await;
+    }
+    process.fan_out(&scene.world).await;
+    assert_eq!(scene.queue().await, (1, 2));
+    process.ends(&scene.world).await;
+    while scene.world.deliver().await > 0 {}
+    assert_eq!(histories(&scene.world).await, vec![once(); 3]);
 }
 
 #[tokio::test]

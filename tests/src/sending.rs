@@ -29,8 +29,14 @@ impl Sending {
 
     /// It fans everything out, and claims at once what may be.
     pub async fn fan_out(&self, world: &World) {
+        drain(self.fan_out_worker(world)).await;
+    }
+
+    /// The worker that does.
+    #[must_use]
+    pub fn fan_out_worker(&self, world: &World) -> FanOut {
         let fan_out = FanOut::new(self.courier.clone(), world.system.fence.clone());
-        drain(fan_out.that_claims(&self.dispatch)).await;
+        fan_out.that_claims(&self.dispatch)
     }
 
     /// It stops: what is out is sent and recorded.
