@@ -301,6 +301,9 @@ pub(crate) async fn queue(
     mut by: impl FnMut(&RecordedEvent) -> Context,
 ) -> Result<Option<Queued>, DeliveryError> {
     let mut rows = matches.rows();
+    if rows.is_empty() {
+        return Ok(Some(Queued { reached: matches.reached, ..Queued::default() }));
+    }
     let Some(fits) = fits((appending, at_once), &rows).await? else {
         return Ok(None);
     };
