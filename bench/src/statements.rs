@@ -32,7 +32,7 @@ pub(crate) async fn costliest(pool: &PgPool) -> Result<Vec<Statement>, sqlx::Err
                 sum(rows)::bigint as rows, (sum(wal_bytes) / 1024)::bigint as wal_kib,
                 left(regexp_replace(query, '\\s+', ' ', 'g'), 110) as text
            from pg_stat_statements
-          group by query order by total_ms desc limit 24",
+          group by query order by total_ms desc limit 60",
     )
     .fetch_all(pool)
     .await

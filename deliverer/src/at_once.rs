@@ -5,12 +5,13 @@
 //! ruling 34. What does not go through at once is claimed later as anything else.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::pressure::{Candidate, Room, choose};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
-use sqlx::PgConnection;
+use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::Subject;
@@ -22,6 +23,9 @@ use crate::fan_out::{Row, lane_ids};
 use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
 
+/// What has been due in a lane for longer is not about to be claimed: nothing waits in the log for that.
+const LONG: Duration = Duration::from_millis(250);
+
 /// Who claims at once, and what there is room for.
 #[derive(Clone, Copy)]
 pub(crate) struct AtOnce<'a> {
@@ -30,10 +34,21 @@ pub(crate) struct AtOnce<'a> {
     /// Whether to read what deliveries are composed from while they are queued: for nothing, where they
     /// cannot be claimed.
     pub(crate) ahead: bool,
-    /// Whether what there is no room for may wait for it in the log.
-    pub(crate) waits: bool,
-    /// Whether all of it may.
-    pub(crate) is_patient: bool,
+    /// What may wait in the log where there is no room for it.
+    pub(crate) waits: Waits,
+    /// Whether to look what there is room for, however little is queued.
+    pub(crate) looks: bool,
+}
+
+/// What of the log may wait there for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Nothing: all is queued.
+    Nothing,
+    /// What comes after the first occurrence.
+    ButFirst,
+    /// All of it.
+    All,
 }
 
 /// What is queued now.
@@ -51,29 +66,37 @@ pub(crate) struct Read {
 }
 
 impl AtOnce<'_> {
-    /// How many of these rows are queued now, and what of them is sent, as far as is known without a lock;
-    /// none if there is room for nothing of them, and they may wait.
+    /// How many of these rows are queued now, and what of them is sent, as far as is known without a lock.
     pub(crate) async fn fits(
         self,
         connection: &mut PgConnection,
         rows: &[Row],
-    ) -> Result<Option<Fits>, DeliveryError> {
+    ) -> Result<Fits, DeliveryError> {
         let now = self.courier.clock.now();
-        let idle = idle(connection, &lane_ids(rows), now.get()).await?;
+        let open = open(connection, &lane_ids(rows), now.get()).await?;
+        let idle = open.iter().filter(|(_, lane)| lane.is_idle);
+        let idle = idle.map(|(lane_id, lane)| (*lane_id, lane.host.clone())).collect();
         let chosen = self.within_limits(connection, (rows, &idle), now).await?;
-        let may_go = |row: &Row| may_be_claimed(&row.leased, &idle);
-        if chosen.is_empty() && self.is_patient && rows.iter().any(may_go) {
-            return Ok(None);
-        }
         let chosen: HashSet<Uuid> = chosen.iter().map(|row| row.delivery_id).collect();
-        let place = |row: &Row| Place {
-            position: row.position,
-            firm_id: row.leased.firm_id,
-            lane_id: row.leased.lane_id,
-            waits: may_go(row) && !chosen.contains(&row.leased.delivery_id),
+        let waits = |row: &Row| {
+            may_be_claimed(&row.leased)
+                && open.contains_key(&row.leased.lane_id)
+                && !chosen.contains(&row.leased.delivery_id)
         };
-        let fits = fits(&rows.iter().map(place).collect::<Vec<_>>());
-        Ok(Some(Fits { rows: fits, sent: chosen }))
+        let places: Vec<Place> = rows
+            .iter()
+            .map(|row| Place {
+                position: row.position,
+                firm_id: row.leased.firm_id,
+                waits: waits(row),
+            })
+            .collect();
+        let fits = match self.waits {
+            Waits::Nothing => rows.len(),
+            Waits::ButFirst => fits(&places, false),
+            Waits::All => fits(&places, true),
+        };
+        Ok(Fits { rows: fits, sent: chosen })
     }
 
     /// What of these rows can be sent now, and was to be. The lanes are locked here, and nothing is written
@@ -158,53 +181,50 @@ impl AtOnce<'_> {
     }
 }
 
-/// A row, by its occurrence, its firm and its lane.
+/// A row, by its occurrence and its firm.
 struct Place {
     position: i64,
     firm_id: Uuid,
-    lane_id: Uuid,
     /// Whether there is no room for it now.
     waits: bool,
 }
 
-/// How many of these are queued now, in their order: up to an occurrence one of whose deliveries waits for
-/// room. The first occurrence waits for nothing, and what comes to the same lanes later waits there, or
-/// whatever is the same firm's where nothing of that can go out: who is slow holds up nobody else.
-fn fits(rows: &[Place]) -> usize {
-    let mut occurrences = rows.chunk_by(|one, next| one.position == next.position);
-    let first = occurrences.next().unwrap_or_default();
-    let stuck = first.first().filter(|_| first.iter().all(|row| row.waits)).map(|row| row.firm_id);
-    let held: HashSet<Uuid> = first.iter().filter(|row| row.waits).map(|row| row.lane_id).collect();
-    let goes = |row: &Place| {
-        !row.waits || held.contains(&row.lane_id) || stuck.is_some_and(|firm| firm == row.firm_id)
-    };
-    let rest = occurrences.take_while(|occurrence| occurrence.iter().all(goes));
-    first.len() + rest.map(<[Place]>::len).sum::<usize>()
+/// How many of these are queued now, in their order: up to the first occurrence one of whose deliveries
+/// waits for room, but for whatever somebody else's comes after: nobody waits for another firm's receivers.
+/// The first occurrence may have waited long enough.
+fn fits(rows: &[Place], first_waits: bool) -> usize {
+    let Some(last) = rows.last() else { return 0 };
+    let others = rows.iter().rposition(|row| row.firm_id != last.firm_id).map_or(0, |at| at + 1);
+    let first = rows.iter().take_while(|row| !first_waits && row.position == rows[0].position);
+    let go = others.max(first.count());
+    let rest = rows[go..].chunk_by(|one, next| one.position == next.position);
+    let rest = rest.take_while(|occurrence| !occurrence.iter().any(|row| row.waits));
+    go + rest.map(<[Place]>::len).sum::<usize>()
 }
 
 /// What tells of an unfinished response is not sent if somebody finished it meanwhile: a claim asks.
-fn may_be_claimed(row: &Leased, idle: &HashMap<Uuid, String>) -> bool {
-    row.trigger != Trigger::PartialSubmission.key() && idle.contains_key(&row.lane_id)
+fn may_be_claimed(row: &Leased) -> bool {
+    row.trigger != Trigger::PartialSubmission.key()
 }
 
 fn candidate(row: &Leased, idle: &HashMap<Uuid, String>) -> Option<Candidate> {
-    let host = idle.get(&row.lane_id).filter(|_| may_be_claimed(row, idle))?;
+    let host = idle.get(&row.lane_id).filter(|_| may_be_claimed(row))?;
     Some(row.candidate(host.clone()))
 }
 
-/// `$1` lanes, `$2` now.
-macro_rules! idle {
+/// Those of the lanes `$1` that may be claimed from, with nothing that has been due since `$2`.
+macro_rules! open {
     ($lock:literal, $host:literal) => {
         concat!(
-            "with locked as materialized (
-                 select lane_id, firm_id, host,
+            "with looked_at as materialized (
+                 select lane_id, firm_id, host, due_at,
                         cancel_cause is null and paused_at is null
-                            and (due_at is null or due_at > $2) as idle
+                            and (due_at is null or due_at > $2) as open
                    from lanes where lane_id = any($1) ",
             $lock,
             ")
-             select lane_id, host from locked
-              where case when idle
+             select lane_id, host, due_at from looked_at
+              where case when open
                          and not exists (select from pauses where kind = 'all')
                          and firm_id not in (select firm_id from pauses where kind = 'firm')
                          and lane_id not in (select hook_id from pauses where kind = 'hook')
@@ -216,37 +236,55 @@ macro_rules! idle {
     };
 }
 
-/// The hosts of those of these lanes that have nothing due and may be claimed from.
-async fn idle(
+/// A lane that may be claimed from.
+struct Open {
+    host: String,
+    /// Whether nothing in it is due.
+    is_idle: bool,
+}
+
+#[derive(FromRow)]
+struct OpenRow {
+    lane_id: Uuid,
+    host: String,
+    due_at: Option<DateTime<Utc>>,
+}
+
+/// Those of these lanes that may be claimed from, and that have let nothing wait for long.
+async fn open(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
-) -> Result<HashMap<Uuid, String>, sqlx::Error> {
-    hosts(connection, idle!("", "true"), (lane_ids, now)).await
+) -> Result<HashMap<Uuid, Open>, sqlx::Error> {
+    let rows: Vec<OpenRow> = sqlx::query_as(open!("", "true"))
+        .bind(lane_ids)
+        .bind(now - LONG)
+        .fetch_all(connection)
+        .await?;
+    let open = |row: OpenRow| {
+        let is_idle = row.due_at.is_none_or(|due_at| due_at > now);
+        (row.lane_id, Open { host: row.host, is_idle })
+    };
+    Ok(rows.into_iter().map(open).collect())
 }
 
-/// The same, once all of these lanes are locked, in the order of their ids; locks those hosts too, and leaves
-/// out whose host another process has.
+/// The hosts of those of these lanes that may be claimed from and have nothing due, once all of these lanes
+/// are locked, in the order of their ids; locks those hosts too, and leaves out whose host another process
+/// has.
 async fn lock_idle(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
 ) -> Result<HashMap<Uuid, String>, sqlx::Error> {
-    const LOCKED: &str = idle!(
+    let rows: Vec<OpenRow> = sqlx::query_as(open!(
         "order by lane_id for update",
         "pg_try_advisory_xact_lock(hashtextextended(host, 34))"
-    );
-    hosts(connection, LOCKED, (lane_ids, now)).await
-}
-
-async fn hosts(
-    connection: &mut PgConnection,
-    statement: &'static str,
-    (lane_ids, now): (&[Uuid], DateTime<Utc>),
-) -> Result<HashMap<Uuid, String>, sqlx::Error> {
-    let rows: Vec<(Uuid, String)> =
-        sqlx::query_as(statement).bind(lane_ids).bind(now).fetch_all(connection).await?;
-    Ok(rows.into_iter().collect())
+    ))
+    .bind(lane_ids)
+    .bind(now)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.lane_id, row.host)).collect())
 }
 
 #[cfg(test)]
@@ -256,18 +294,20 @@ mod tests {
     /// How many of these are queued now: words are occurrences, letters lanes, `a` to `m` those of one firm,
     /// and a capital waits.
     fn queued(words: &str) -> usize {
+        fits(&places(words), true)
+    }
+
+    fn places(words: &str) -> Vec<Place> {
         let place = |letter: u8, position| Place {
             position,
             firm_id: Uuid::from_u128((letter.to_ascii_lowercase() > b'm').into()),
-            lane_id: Uuid::from_u128(letter.to_ascii_lowercase().into()),
             waits: letter.is_ascii_uppercase(),
         };
-        let places: Vec<Place> = words
+        words
             .split(' ')
             .zip(1..)
             .flat_map(|(word, position)| word.bytes().map(move |letter| place(letter, position)))
-            .collect();
-        fits(&places)
+            .collect()
     }
 
     #[test]
@@ -276,17 +316,20 @@ mod tests {
         assert_eq!(queued("ab ab ab"), 6);
         assert_eq!(queued("ab ab Ab ab"), 4);
         assert_eq!(queued("ab b b A b"), 4);
+        assert_eq!(queued("Ab ab"), 0);
     }
 
     #[test]
-    fn a_lane_without_room_for_the_first_occurrence_waits_by_itself() {
-        assert_eq!(queued("Ab Ab Ab"), 6);
-        assert_eq!(queued("Ab Ab AB Ab"), 4);
+    fn an_occurrence_that_has_waited_for_long_waits_no_longer() {
+        assert_eq!(fits(&places("Ab Ab ab"), false), 2);
+        assert_eq!(fits(&places("Ab ab Ab"), false), 4);
+        assert_eq!(fits(&[], false), 0);
     }
 
     #[test]
-    fn a_firm_without_room_for_the_first_occurrence_waits_by_itself() {
-        assert_eq!(queued("AB AB C z D"), 7);
-        assert_eq!(queued("AB C z Z D"), 4);
+    fn nobody_waits_for_another_firm() {
+        assert_eq!(queued("AB AB z AB ab"), 5);
+        assert_eq!(queued("Z ab ab Ab"), 5);
+        assert_eq!(queued("AB Z"), 2);
     }
 }

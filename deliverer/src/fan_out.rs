@@ -2,10 +2,12 @@
 //!
 //! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes given
 //! their work, the checkpoint moved. Done again after a crash, it finds every place taken. Where the process
-//! sends too, what there is room for is claimed in the same transaction; of many, those that there is no room
-//! for wait for it in the log, a little while: queued first, each would cost a claim of its own.
+//! sends too, what there is room for is claimed in the same transaction; of many of one firm, those that there
+//! is no room for wait for it in the log, while nobody else comes after them: queued first, each would cost a
+//! claim of its own.
 
 mod matches;
+mod patience;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
@@ -22,8 +24,10 @@ use eventstore::{Appending, Done, Fence, Look, RecordedEvent};
 use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use uuid::Uuid;
 
 pub(crate) use self::matches::Matches;
+use self::patience::{PACE, Patience, Rest};
 use self::rows::Leases;
 pub(crate) use self::rows::{Row, lane_ids};
 use crate::at_once::{AtOnce, Fits};
@@ -40,18 +44,8 @@ const LEAST: i64 = 16;
 const UNSETTLED: Duration = Duration::from_millis(5);
 
 /// So many deliveries are queued whether or not there is room for them, and are within a claim's memory; of
-/// more, a part may wait.
-const FEW: usize = 64;
-
-/// From the start of a pass that left a part in the log for want of room to the next: meanwhile room is made
-/// for more than a few.
-const PACE: Duration = Duration::from_millis(15);
-
-/// The wait for any room at all.
-const NO_ROOM: Duration = Duration::from_millis(5);
-
-/// How long deliveries wait in the log while there is no room for any: others wait behind them.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// more, a part may wait. Fewer than a host may have out.
+const FEW: usize = 16;
 
 /// The worker.
 pub struct FanOut {
@@ -63,8 +57,7 @@ pub struct FanOut {
     ahead: bool,
     /// Occurrences to read: of many that are read for little room, most are read again.
     read: i64,
-    /// Since when a part waits for room, and when it is looked for again.
-    waiting: Option<(Instant, Instant)>,
+    patience: Patience,
     done: Done,
 }
 
@@ -72,8 +65,8 @@ impl FanOut {
     /// A fan-out of this log.
     #[must_use]
     pub fn new(courier: Courier, fence: Fence) -> Self {
-        let (dispatch, waiting, done) = (None, None, Done::default());
-        Self { courier, fence, dispatch, ahead: true, read: READ, waiting, done }
+        let (patience, done) = (Patience::default(), Done::default());
+        Self { courier, fence, dispatch: None, ahead: true, read: READ, patience, done }
     }
 
     /// The same where the process sends too.
@@ -86,7 +79,7 @@ impl FanOut {
     async fn pass(&self, look: Look, room: Option<&Room>) -> Result<Passed, DeliveryError> {
         let (mut appending, began) = (self.courier.store.begin().await?, Instant::now());
         let passed = match self.pass_by(&mut appending, (look, room)).await {
-            Ok(Some(passed)) if passed.rest != Rest::All => passed,
+            Ok(Some(passed)) if !passed.rest.is_all() => passed,
             // A transaction that is dropped would hold the checkpoint until some time later, and the next
             // pass would leave it to whoever holds it.
             nothing => {
@@ -117,7 +110,7 @@ impl FanOut {
         let read = if room.is_some() { self.read } else { READ };
         let wanted = (Self::NAME, look.settled, read);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
-        let Some(last) = events.last() else { return Ok(None) };
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
         let matches = Matches::of(appending, &events).await?;
         let (now, mut traced) = (self.courier.clock.now(), HashMap::new());
         let by = |occurrence: &RecordedEvent| Context {
@@ -126,43 +119,38 @@ impl FanOut {
             traceparent: fan_out_of(&mut traced, occurrence),
             ..occurrence.context.caused_by(occurrence.event_id)
         };
-        let at_once = room.map(|room| self.at_once(room));
-        let Some(queued) = queue((appending, at_once), &matches, by).await? else {
-            return Ok(Some(Passed { rest: Rest::All, read: 0, taken: None }));
-        };
-        crash::point("queueing");
-        let reached = queued.reached.unwrap_or(last.position);
-        tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
+        let age = now.get() - first.context.recorded_at.get();
+        let at_once = room.map(|room| AtOnce {
+            courier: &self.courier,
+            room,
+            ahead: self.ahead,
+            waits: self.patience.with((first.position, age), Instant::now()),
+            looks: self.patience.waiting.is_some(),
+        });
+        let queued = queue((appending, at_once), &matches, by).await?;
+        let read_to = matches.reached.unwrap_or(last.position);
+        let reached = queued.reached.unwrap_or(read_to);
         let read_all = i64::try_from(events.len()) == Ok(read);
-        let rest = match queued.reached {
-            _ if queued.is_cut => Rest::Waits,
-            Some(_) => Rest::Some,
-            None if read_all => Rest::Some,
+        let rest = match queued.left {
+            Some(firm_id) => Rest::Waits { firm_id, alone_to: read_to, reached: queued.reached },
+            None if matches.reached.is_some() || read_all => Rest::Some,
             None => Rest::None,
         };
+        if rest.is_all() {
+            return Ok(Some(Passed { rest, read: 0, taken: None }));
+        }
+        crash::point("queueing");
+        tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         let read = events.partition_point(|event| event.position <= reached);
         Ok(Some(Passed { rest, read, taken: queued.taken }))
     }
 
-    fn at_once<'a>(&'a self, room: &'a Room) -> AtOnce<'a> {
-        AtOnce {
-            courier: &self.courier,
-            room,
-            ahead: self.ahead,
-            waits: self.waiting.is_some(),
-            is_patient: self.is_patient(),
-        }
-    }
-
-    /// Whether what waits for room may go on waiting.
-    fn is_patient(&self) -> bool {
-        self.waiting.is_some_and(|(since, _)| since.elapsed() < PATIENCE)
-    }
-
     /// A turn to claim: where a part waits for room, once there is some.
     async fn turn<'a>(&self, dispatch: &'a Dispatch) -> Option<Turn<'a>> {
-        let Some((since, _)) = self.waiting else { return dispatch.turn_now() };
-        let until = since + PATIENCE;
+        if self.patience.waiting.is_none() {
+            return dispatch.turn_now();
+        }
+        let until = Instant::now() + PACE;
         timeout_at(until, dispatch.much_room()).await.ok();
         timeout_at(until, dispatch.turn_soon()).await.ok().flatten().or_else(|| dispatch.turn_now())
     }
@@ -197,18 +185,27 @@ impl FanOut {
         Ok((passed, true))
     }
 
+    /// Whether somebody else's occurrence comes after what waits.
+    async fn look_behind(&mut self, settled: i64) -> Result<(), DeliveryError> {
+        let Some(waiting) = self.patience.waiting.filter(|one| one.alone_to < settled) else {
+            return Ok(());
+        };
+        let connections = self.courier.store.connections();
+        let mut connection = connections.take().await?;
+        let stretch = (waiting.alone_to, settled);
+        let other = tail::occurrence_of_another(&mut connection, stretch, waiting.firm_id).await?;
+        connections.give_back(connection);
+        self.patience.looked_behind(settled, other);
+        Ok(())
+    }
+
     /// What a pass that began then leaves for the next.
     fn after(&mut self, (passed, began): (&Passed, Instant)) {
-        let now = Instant::now();
-        // What claimed something has not waited in vain.
-        let since = self.waiting.filter(|_| !self.ahead).map_or(now, |(since, _)| since);
-        (self.waiting, self.read) = match passed.rest {
-            Rest::All => (Some((since, now + NO_ROOM)), self.read),
-            Rest::Waits => {
-                let read = i64::try_from(passed.read * 2).unwrap_or(READ);
-                (Some((since, began + PACE)), read.clamp(LEAST, READ))
-            }
-            Rest::Some | Rest::None => (None, (self.read * 2).min(READ)),
+        self.patience.after(passed.rest, (began, Instant::now()));
+        self.read = match passed.rest {
+            Rest::Waits { .. } if passed.rest.is_all() => self.read,
+            Rest::Waits { .. } => i64::try_from(passed.read * 2).unwrap_or(READ).clamp(LEAST, READ),
+            Rest::Some | Rest::None => (self.read * 2).min(READ),
         };
     }
 }
@@ -232,24 +229,13 @@ struct Passed {
     taken: Option<Taken>,
 }
 
-/// What of the log a pass left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    None,
-    Some,
-    /// Some, for want of room.
-    Waits,
-    /// All that it read, for want of room.
-    All,
-}
-
 impl Worker for FanOut {
     const NAME: &'static str = "fan_out";
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
-        if let Some((_, next)) = self.waiting {
-            sleep_until(next).await;
+        if let Some(waiting) = self.patience.waiting {
+            sleep_until(waiting.next).await;
         }
         let look = self.fence.look_patiently().await?;
         let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
@@ -257,6 +243,7 @@ impl Worker for FanOut {
             return Ok(idle);
         }
         let began = Instant::now();
+        self.look_behind(look.settled).await?;
         let dispatch = self.dispatch.clone();
         let turn = match &dispatch {
             Some(dispatch) => self.turn(dispatch).await.map(|turn| (dispatch, turn)),
@@ -286,30 +273,28 @@ pub(crate) struct Queued {
     pub(crate) events: Vec<RecordedEvent>,
     /// The last position taken in, when it is not the last one read.
     pub(crate) reached: Option<i64>,
-    /// Whether the rest waits for room.
-    is_cut: bool,
+    /// Whose occurrences wait for room, if any do: all of them, or those after what was reached.
+    left: Option<Uuid>,
     /// What of it was claimed at once.
     taken: Option<Taken>,
 }
 
 /// Queues what is not queued, in the order it is found: the events, their outbox rows, the lanes
-/// given their work. `by` says for each occurrence who queues it, and as a part of what. None if all of
-/// it waits for room.
+/// given their work. `by` says for each occurrence who queues it, and as a part of what.
 pub(crate) async fn queue(
     (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
     matches: &Matches<'_>,
     mut by: impl FnMut(&RecordedEvent) -> Context,
-) -> Result<Option<Queued>, DeliveryError> {
+) -> Result<Queued, DeliveryError> {
     let mut rows = matches.rows();
-    if rows.is_empty() {
-        return Ok(Some(Queued { reached: matches.reached, ..Queued::default() }));
-    }
-    let Some(fits) = fits((appending, at_once), &rows).await? else {
-        return Ok(None);
-    };
-    let is_cut = fits.rows < rows.len();
+    let fits = fits((appending, at_once), &rows).await?;
+    let left = rows.get(fits.rows).map(|row| row.leased.firm_id);
     rows.truncate(fits.rows);
-    let reached = rows.last().filter(|_| is_cut).map(|row| row.position).or(matches.reached);
+    let last = rows.last().filter(|_| left.is_some());
+    let reached = last.map(|row| row.position).or(matches.reached.filter(|_| left.is_none()));
+    if rows.is_empty() {
+        return Ok(Queued { reached, left, ..Queued::default() });
+    }
     let mut new = Vec::with_capacity(rows.len());
     for ((occurred, hook_id), row) in matches.pairs.iter().zip(&mut rows) {
         let context = by(occurred.recorded);
@@ -325,9 +310,9 @@ pub(crate) async fn queue(
     let (events, read) = tokio::join!(appending.append_new(new), read);
     let (events, read) = (events?, read?);
     keep_new(&mut rows, &events);
-    let mut queued = Queued { events, reached, is_cut, taken: None };
+    let mut queued = Queued { events, reached, left, taken: None };
     let Some(first) = queued.events.first() else {
-        return Ok(Some(queued));
+        return Ok(queued);
     };
     let (now, connection) = (first.context.recorded_at, appending.connection());
     match at_once {
@@ -341,21 +326,21 @@ pub(crate) async fn queue(
     let leases = Leases::of(queued.taken.as_ref(), (now.get(), lease));
     rows::insert(connection, &rows, &leases).await?;
     lanes::give(connection, &rows::work(&rows, &leases), leases.end).await?;
-    Ok(Some(queued))
+    Ok(queued)
 }
 
-/// What of these rows is queued now; none if all of them wait for room.
+/// What of these rows is queued now.
 async fn fits(
     (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
     rows: &[Row],
-) -> Result<Option<Fits>, DeliveryError> {
+) -> Result<Fits, DeliveryError> {
     match at_once {
-        Some(at_once) if at_once.waits || rows.len() > FEW => {
+        Some(at_once) if rows.len() > FEW || (at_once.looks && !rows.is_empty()) => {
             at_once.fits(appending.connection(), rows).await
         }
         Some(_) | None => {
             let sent = rows.iter().map(|row| row.leased.delivery_id).collect();
-            Ok(Some(Fits { rows: rows.len(), sent }))
+            Ok(Fits { rows: rows.len(), sent })
         }
     }
 }

@@ -64,8 +64,7 @@ async fn repair_some(
     let last = positions.last().copied().unwrap_or(i64::MAX);
     let repair = Repair::of(courier, &matches, order);
     let by = |occurrence: &RecordedEvent| repair.context(occurrence);
-    let Queued { events, reached, .. } =
-        queue((&mut appending, None), &matches, by).await?.unwrap_or_default();
+    let Queued { events, reached, .. } = queue((&mut appending, None), &matches, by).await?;
     repair.record(&mut appending, &events).await?;
     appending.commit().await?;
     Ok((reached.unwrap_or(last), events.len() as u64))

@@ -120,6 +120,28 @@ pub async fn take_occurrences(
     rows.into_iter().map(|row| row.read(upcasters)).collect()
 }
 
+/// Where the first occurrence of another firm than this one lies, after one position and up to another.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn occurrence_of_another(
+    connection: &mut PgConnection,
+    (after, settled): (i64, i64),
+    firm_id: Uuid,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select position from events
+          where aggregate_type = 'Occurrence' and position > $1 and position <= $2
+            and firm_id <> $3
+          order by position limit 1",
+    )
+    .bind(after)
+    .bind(settled)
+    .bind(firm_id)
+    .fetch_optional(connection)
+    .await
+}
+
 /// The erasures of a stretch, in order: few of them, by an index of their own.
 ///
 /// # Errors

@@ -2,19 +2,21 @@
 //! speaks against that leaves it to a claim of its own.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use api::commands::tokens::{self, Role};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::Courier;
 use deliverer::engine::turn;
+use deliverer::fan_out::FanOut;
 use domain::pressure::Caps;
 use eventstore::connect;
 use eventstore::worker::{Step, Worker};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use sqlx::Executor;
-use tests::{Firm, Receiver, Sending, World, activity, later};
+use tests::{Firm, Receiver, Sending, World, activity, later, submitted};
 use uuid::Uuid;
 use vault::{Keyring, WrappingKey};
 
@@ -44,6 +46,18 @@ impl Scene {
         self.world.submit(&self.firm).await;
         process.fan_out(&self.world).await;
         self.queue().await
+    }
+
+    /// A step of fan-out, once the log is settled: transactions of other tests are over.
+    async fn step(&self, fan_out: &mut FanOut) -> Step {
+        while self.world.system.fence.look().await.unwrap().more {}
+        fan_out.step().await.unwrap()
+    }
+
+    /// So many responses come in together.
+    async fn submit(&self, count: usize) {
+        let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, Uuid::new_v4())).collect();
+        assert_eq!(self.world.report(&all).await.status, 202);
     }
 
     async fn queue(&self) -> (i64, i64) {
@@ -161,19 +175,90 @@ async fn of_many_what_there_is_no_room_for_waits_in_the_log_for_a_moment() {
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let process = scene.process(|_| {});
     scene.receiver.hold();
-    for _ in 0..40 {
-        scene.world.submit(&scene.firm).await;
-    }
+    scene.submit(40).await;
     let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(fan_out.step().await.unwrap(), Step::Busy, "its place in the log is made");
-    assert_eq!(fan_out.step().await.unwrap(), Step::Busy);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
     assert_eq!(scene.queue().await, (32, 0));
-    while fan_out.step().await.unwrap() != Step::IDLE {}
+    while scene.step(&mut fan_out).await != Step::IDLE {}
     assert_eq!(scene.queue().await, (32, 48), "in the end they are queued");
     scene.receiver.release();
     process.ends(&scene.world).await;
     while scene.world.deliver().await > 0 {}
     assert_eq!(histories(&scene.world).await, vec![once(); 80]);
+}
+
+/// One receiver has 32 of 100 and says nothing: what another firm's is told of waits for none of the others.
+#[tokio::test]
+async fn nobody_waits_in_the_log_for_another_firms_receivers() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.receiver.hold();
+    scene.submit(100).await;
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
+    assert_eq!(scene.queue().await, (32, 0));
+    let (other, receiver) = (scene.world.firm().await, Receiver::start().await);
+    scene.world.subscribe(&other, &receiver.url("/hook")).await;
+    scene.world.submit(&other).await;
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
+    assert_eq!(scene.queue().await, (32, 64), "as many as are read at a time");
+    assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
+    receiver.wait_for(1).await;
+    scene.receiver.release();
+}
+
+/// The same where both are read together.
+#[tokio::test]
+async fn what_another_firms_comes_after_is_queued() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.receiver.hold();
+    let (other, receiver) = (scene.world.firm().await, Receiver::start().await);
+    scene.world.subscribe(&other, &receiver.url("/hook")).await;
+    scene.submit(40).await;
+    scene.world.submit(&other).await;
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
+    assert_eq!(scene.queue().await.1, 8);
+    receiver.wait_for(1).await;
+    scene.receiver.release();
+}
+
+#[tokio::test]
+async fn nothing_waits_in_the_log_for_longer_than_ten_seconds() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.receiver.hold();
+    scene.submit(40).await;
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
+    assert_eq!(scene.queue().await, (32, 0));
+    scene.world.pass(Duration::from_millis(10_001));
+    assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
+    assert_eq!(scene.queue().await, (32, 8));
+    scene.receiver.release();
+}
+
+/// What is due is about to be claimed: what comes after it waits for that, and then goes at once.
+#[tokio::test]
+async fn many_behind_something_due_wait_until_it_is_claimed() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.world.submit(&scene.firm).await;
+    scene.world.fan_out().await;
+    scene.submit(20).await;
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
+    assert_eq!(scene.queue().await, (0, 1));
+    assert_eq!(turn(scene.world.courier()).await.unwrap(), 1);
+    assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
+    assert_eq!(scene.queue().await, (20, 0));
+    process.ends(&scene.world).await;
+    assert_eq!(histories(&scene.world).await, vec![once(); 21]);
 }
 
 #[tokio::test]
@@ -182,12 +267,10 @@ async fn of_many_that_nothing_may_be_claimed_of_all_are_queued() {
     let process = scene.process(|_| {});
     let order = json!({"firm_id": scene.firm.id, "reason": "a test"});
     scene.operate("POST", "/pauses", order.to_string()).await;
-    for _ in 0..70 {
-        scene.world.submit(&scene.firm).await;
-    }
+    scene.submit(70).await;
     let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(fan_out.step().await.unwrap(), Step::Busy, "its place in the log is made");
-    assert_eq!(fan_out.step().await.unwrap(), Step::IDLE);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
     assert_eq!(scene.queue().await, (0, 70));
 }
 
@@ -272,7 +355,7 @@ async fn a_partial_submission_is_left_to_a_claim() {
         "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "A"}],
     });
     scene.reported(activity(scene.firm.id, "response.saved", saved)).await;
-    scene.world.pass(std::time::Duration::from_secs(3_601));
+    scene.world.pass(Duration::from_secs(3_601));
     scene.world.time_out().await;
     let process = scene.process(|_| {});
     process.fan_out(&scene.world).await;
