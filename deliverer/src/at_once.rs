@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use vault::Subject;
 
+use crate::answered::Answered;
 use crate::claim::{Leased, Taken};
 use crate::compose::{Ingredients, Wanted};
 use crate::due;
@@ -31,6 +32,7 @@ const LONG: Duration = Duration::from_millis(250);
 pub(crate) struct AtOnce<'a> {
     pub(crate) courier: &'a Courier,
     pub(crate) room: &'a Room,
+    pub(crate) answered: Option<&'a Answered>,
     /// Whether to read what deliveries are composed from while they are queued: for nothing, where they
     /// cannot be claimed.
     pub(crate) ahead: bool,
@@ -124,7 +126,7 @@ impl AtOnce<'_> {
         if candidates.is_empty() {
             return Ok(Vec::new());
         }
-        let flight = due::flight(connection, now.get()).await?;
+        let flight = due::flight(connection, now.get(), self.answered).await?;
         let settings = &self.courier.settings;
         let chosen = choose(candidates, self.room, flight, settings.caps);
         let rows: HashMap<Uuid, &Leased> =

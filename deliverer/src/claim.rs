@@ -25,6 +25,7 @@ use uuid::Uuid;
 use vault::step_headers::Headers;
 use vault::{DataKey, Subject};
 
+use crate::answered::Unrecorded;
 use crate::compose::{Composed, compose};
 use crate::due;
 use crate::give_back::give_back;
@@ -70,6 +71,8 @@ pub struct Claimed {
     pub secret: Option<WebhookSecret>,
     /// What is sent; none if it could not be built.
     pub body: Option<FrozenBody>,
+    /// That it was answered, until that is recorded.
+    pub(crate) unrecorded: Option<Arc<Unrecorded>>,
 }
 
 /// Who sends a delivery, and how that shows.
@@ -357,6 +360,7 @@ fn to_claimed(
         target,
         secret: composed.secrets.get(&row.firm_id).cloned(),
         body: composed.bodies.remove(&row.delivery_id),
+        unrecorded: None,
     };
     let begun = u32::try_from(row.tries_max).ok()?.checked_sub(claimed.schedule().tries())?;
     claimed.nth = number.checked_sub(begun)?;

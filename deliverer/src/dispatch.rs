@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::answered::Answered;
 use crate::claim::Claimed;
 use crate::give_back::give_back;
 use crate::permits::{Permit, Permits};
@@ -24,11 +25,20 @@ pub struct Dispatch {
     pub(crate) tasks: TaskTracker,
     permits: Permits,
     answers: mpsc::Sender<Finished>,
+    pub(crate) answered: Answered,
     turn: Mutex<()>,
 }
 
 /// What came of what was sent, for the recorder. It ends when nobody can send any more.
 pub struct Answers(pub(crate) mpsc::Receiver<Finished>);
+
+impl Answers {
+    /// How many wait to be recorded.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.len()
+    }
+}
 
 /// The right to claim: two who claimed at a time would give the same permits away.
 pub(crate) struct Turn<'a> {
@@ -43,8 +53,9 @@ impl Dispatch {
     pub fn new(courier: Courier, stop: CancellationToken) -> (Arc<Self>, Answers) {
         let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
         let permits = Permits::new(courier.settings.permits);
-        let (tasks, turn) = (TaskTracker::new(), Mutex::default());
-        (Arc::new(Self { courier, stop, tasks, permits, answers, turn }), Answers(inbox))
+        let (tasks, answered, turn) = (TaskTracker::new(), Answered::default(), Mutex::default());
+        let dispatch = Self { courier, stop, tasks, permits, answers, answered, turn };
+        (Arc::new(dispatch), Answers(inbox))
     }
 
     /// What there is room for, once there is any.
@@ -110,11 +121,13 @@ impl Dispatch {
         let dispatch = Arc::clone(self);
         self.tasks.spawn(async move {
             // In a box: what a task is made of is moved several times as it starts.
-            let finished = Box::pin(finish(&dispatch.courier, claimed)).await;
+            let mut finished = Box::pin(finish(&dispatch.courier, claimed)).await;
             let Ok(place) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
                 return;
             };
+            let lane_id = finished.claimed.lane_id;
+            finished.claimed.unrecorded = Some(dispatch.answered.note(lane_id));
             drop(permit);
             place.send(finished);
         });

@@ -12,6 +12,7 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 use vault::{Subject, bodies, responses};
 
+use crate::answered::Answered;
 use crate::claim::Leased;
 
 /// Candidates read of a lane, at least: the limits of another lane may leave more places than it
@@ -88,7 +89,7 @@ pub(crate) async fn chosen(
     room: &Room,
     caps: Caps,
 ) -> Result<Vec<Leased>, sqlx::Error> {
-    let flight = flight(connection, now).await?;
+    let flight = flight(connection, now, None).await?;
     let per_lane = (room.free * 2 / lane_ids.len().max(1))
         .clamp(OF_A_LANE, caps.per_firm_and_host.max(OF_A_LANE));
     let due = due(connection, lane_ids, now, per_lane).await?;
@@ -140,10 +141,11 @@ struct Running {
     running: i32,
 }
 
-/// What is in flight in all processes.
+/// What is in flight in all processes, less what this one knows to be answered.
 pub(crate) async fn flight(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
+    answered: Option<&Answered>,
 ) -> Result<Flight, sqlx::Error> {
     let rows: Vec<Running> = sqlx::query_as(
         "select lane_id, firm_id, host, running from lanes
@@ -152,9 +154,11 @@ pub(crate) async fn flight(
     .bind(now)
     .fetch_all(connection)
     .await?;
+    let answered = answered.map(Answered::by_lane).unwrap_or_default();
     let mut flight = Flight::default();
     for row in rows {
         let running = usize::try_from(row.running).unwrap_or(usize::MAX);
+        let running = running.saturating_sub(answered.get(&row.lane_id).copied().unwrap_or(0));
         flight.lanes.insert(row.lane_id, running);
         *flight.hosts.entry(row.host.clone()).or_default() += running;
         *flight.pairs.entry((row.firm_id, row.host)).or_default() += running;

@@ -123,8 +123,9 @@ impl FanOut {
         let at_once = room.map(|room| AtOnce {
             courier: &self.courier,
             room,
+            answered: self.dispatch.as_ref().map(|dispatch| &dispatch.answered),
             ahead: self.ahead,
-            waits: self.patience.with((first.position, age), Instant::now()),
+            waits: self.patience.allows((first.position, age), Instant::now()),
             looks: self.patience.waiting.is_some(),
         });
         let queued = queue((appending, at_once), &matches, by).await?;
@@ -252,7 +253,7 @@ impl Worker for FanOut {
         let passed = match turn {
             Some(turn) => {
                 let (passed, claimed) = self.pass_in_turn(look, turn).await?;
-                self.ahead = claimed;
+                self.ahead = claimed || passed.rest.is_all();
                 passed
             }
             None => self.pass(look, None).await?,

@@ -9,6 +9,7 @@
 //! This crate is the only writer of the outbox and its lanes, and nothing else in the workspace
 //! opens outgoing HTTP.
 
+mod answered;
 mod at_once;
 pub mod backlog;
 pub mod cancel;

@@ -50,7 +50,7 @@ pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), Deliver
     let began = Instant::now();
     let mut batch: Vec<&Finished> = batch.iter().collect();
     batch.sort_by_key(|finished| finished.finished_at);
-    for late in record_in_time(courier, batch).await? {
+    for late in record_in_time(courier, &batch).await? {
         record_late(courier, late).await?;
     }
     RECORD_SECONDS.took(&[], began.elapsed());
@@ -60,17 +60,17 @@ pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), Deliver
 /// Writes down the tries that hold their leases, and answers the others.
 async fn record_in_time<'a>(
     courier: &Courier,
-    batch: Vec<&'a Finished>,
+    batch: &[&'a Finished],
 ) -> Result<Vec<&'a Finished>, DeliveryError> {
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
-    lock_quotas(connection, &batch).await?;
-    let mut lanes = lock_lanes(connection, &batch).await?;
-    let rows = held_rows(connection, &batch).await?;
+    lock_quotas(connection, batch).await?;
+    let mut lanes = lock_lanes(connection, batch).await?;
+    let rows = held_rows(connection, batch).await?;
     let subjects = batch.iter().map(|finished| finished.claimed.subject);
     let erased = withdrawn::erased_of(connection, subjects).await?;
     let (mut ledger, mut late) = (Ledger { erased, ..Ledger::default() }, Vec::new());
-    for finished in batch {
+    for &finished in batch {
         let claimed = &finished.claimed;
         let held = rows.get(&claimed.delivery_id).filter(|row| row.lease == claimed.lease);
         match (held, lanes.get_mut(&claimed.lane_id)) {
@@ -82,6 +82,11 @@ async fn record_in_time<'a>(
     let tally = std::mem::take(&mut ledger.tally);
     ledger.write(courier, &mut appending, lanes.keys().copied().collect()).await?;
     crash::point("recording");
+    // From here on their leases may have ended in the database: they are not to be counted off twice.
+    batch
+        .iter()
+        .filter_map(|finished| finished.claimed.unrecorded.as_ref())
+        .for_each(|one| one.ends());
     appending.commit().await?;
     crash::point("recorded");
     tally.count();

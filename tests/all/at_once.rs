@@ -56,7 +56,7 @@ impl Scene {
 
     /// So many responses come in together.
     async fn submit(&self, count: usize) {
-        let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, Uuid::new_v4())).collect();
+        let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, self.world.id())).collect();
         assert_eq!(self.world.report(&all).await.status, 202);
     }
 
@@ -186,6 +186,23 @@ async fn of_many_what_there_is_no_room_for_waits_in_the_log_for_a_moment() {
     process.ends(&scene.world).await;
     while scene.world.deliver().await > 0 {}
     assert_eq!(histories(&scene.world).await, vec![once(); 80]);
+}
+
+/// What is in flight is what a receiver has not answered, recorded or not.
+#[tokio::test]
+async fn what_is_answered_makes_room_before_it_is_recorded() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.submit(40).await;
+    let mut fan_out = process.fan_out_worker(&scene.world);
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
+    process.answered(32).await;
+    assert_eq!(scene.queue().await, (32, 0));
+    assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
+    assert_eq!(scene.queue().await, (40, 0));
+    process.ends(&scene.world).await;
+    assert_eq!(histories(&scene.world).await, vec![once(); 40]);
 }
 
 /// One receiver has 32 of 100 and says nothing: what another firm's is told of waits for none of the others.

@@ -1,13 +1,18 @@
 //! A process that queues and sends, stepped by hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deliverer::engine::deliver;
 use deliverer::fan_out::FanOut;
 use deliverer::{Answers, Courier, Dispatch};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, drain};
+
+/// From one look to the next.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// Such a process.
 pub struct Sending {
@@ -37,6 +42,13 @@ impl Sending {
     pub fn fan_out_worker(&self, world: &World) -> FanOut {
         let fan_out = FanOut::new(self.courier.clone(), world.system.fence.clone());
         fan_out.that_claims(&self.dispatch)
+    }
+
+    /// Waits until so many were answered; none of them is recorded yet.
+    pub async fn answered(&self, count: usize) {
+        while self.answers.waiting() < count {
+            sleep(AGAIN).await;
+        }
     }
 
     /// It stops: what is out is sent and recorded.

@@ -13,7 +13,7 @@ use crate::at_once::Waits;
 /// for many: meanwhile room is made for more than a few.
 pub(super) const PACE: Duration = Duration::from_millis(15);
 
-/// The wait for any room at all.
+/// The first wait for any room at all; later ones are as long as it has waited, up to the pace.
 const NO_ROOM: Duration = Duration::from_millis(5);
 
 /// How long the next occurrence waits for room: then it is queued without.
@@ -67,7 +67,7 @@ impl Rest {
 
 impl Patience {
     /// What may wait of a stretch whose first occurrence is at this position, and so old.
-    pub(super) fn with(&self, (position, age): (i64, TimeDelta), now: Instant) -> Waits {
+    pub(super) fn allows(&self, (position, age): (i64, TimeDelta), now: Instant) -> Waits {
         if position <= self.hurried_to || age > LONGEST {
             return Waits::Nothing;
         }
@@ -98,7 +98,8 @@ impl Patience {
             Some(_) => Waiting { firm_id, alone_to, since: ended, next: began + PACE },
             None => {
                 let since = before.map_or(ended, |before| before.since);
-                Waiting { firm_id, alone_to, since, next: ended + NO_ROOM }
+                let wait = (ended - since).clamp(NO_ROOM, PACE);
+                Waiting { firm_id, alone_to, since, next: ended + wait }
             }
         });
     }
@@ -119,13 +120,18 @@ mod tests {
     fn the_next_occurrence_waits_for_a_moment_whatever_else_is_looked_at() {
         let (mut patience, began) = (Patience::default(), Instant::now());
         let after = |time: Duration| began + time;
-        assert_eq!(patience.with((1, YOUNG), began), Waits::All);
+        assert_eq!(patience.allows((1, YOUNG), began), Waits::All);
         patience.after(waits(9, None), (began, began));
-        patience.after(waits(9, None), (after(NO_ROOM), after(NO_ROOM)));
-        assert_eq!(patience.with((1, YOUNG), after(PATIENCE - NO_ROOM)), Waits::All);
-        assert_eq!(patience.with((1, YOUNG), after(PATIENCE)), Waits::ButFirst);
+        let next = |patience: &Patience| patience.waiting.map(|waiting| waiting.next);
+        assert_eq!(next(&patience), Some(after(NO_ROOM)));
+        patience.after(waits(9, None), (after(NO_ROOM), after(2 * NO_ROOM)));
+        assert_eq!(next(&patience), Some(after(4 * NO_ROOM)), "as long as it has waited");
+        patience.after(waits(9, None), (after(4 * NO_ROOM), after(6 * NO_ROOM)));
+        assert_eq!(next(&patience), Some(after(6 * NO_ROOM + PACE)), "or a pace");
+        assert_eq!(patience.allows((1, YOUNG), after(PATIENCE - NO_ROOM)), Waits::All);
+        assert_eq!(patience.allows((1, YOUNG), after(PATIENCE)), Waits::ButFirst);
         patience.after(waits(9, Some(1)), (after(PATIENCE), after(PATIENCE)));
-        assert_eq!(patience.with((2, YOUNG), after(PATIENCE)), Waits::All, "another is the next");
+        assert_eq!(patience.allows((2, YOUNG), after(PATIENCE)), Waits::All, "another is the next");
         patience.after(Rest::None, (began, began));
         assert_eq!(patience.waiting, None);
     }
@@ -133,9 +139,9 @@ mod tests {
     #[test]
     fn nothing_waits_for_longer_than_anybody_may() {
         let (patience, now) = (Patience::default(), Instant::now());
-        assert_eq!(patience.with((1, LONGEST), now), Waits::All);
+        assert_eq!(patience.allows((1, LONGEST), now), Waits::All);
         let over = LONGEST + TimeDelta::milliseconds(1);
-        assert_eq!(patience.with((1, over), now), Waits::Nothing);
+        assert_eq!(patience.allows((1, over), now), Waits::Nothing);
     }
 
     #[test]
@@ -148,8 +154,8 @@ mod tests {
         assert_eq!(patience.waiting.map(|waiting| waiting.alone_to), Some(20), "what was seen");
         patience.looked_behind(40, Some(30));
         assert_eq!(patience.waiting, None);
-        assert_eq!(patience.with((30, YOUNG), now), Waits::Nothing);
-        assert_eq!(patience.with((31, YOUNG), now), Waits::All);
+        assert_eq!(patience.allows((30, YOUNG), now), Waits::Nothing);
+        assert_eq!(patience.allows((31, YOUNG), now), Waits::All);
         let another = Rest::Waits { firm_id: Uuid::nil(), alone_to: 35, reached: Some(33) };
         patience.after(another, (now, now));
         assert_eq!(patience.waiting.map(|waiting| waiting.alone_to), Some(35));
