@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use auditor::{Checkpoints, Keys, Notary};
 use cluster::Cluster;
 use eventstore::{connect, may_pass};
+use log::LevelFilter;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
 use vault::{Entropy, SystemEntropy, WrappingKey};
@@ -44,18 +45,28 @@ pub(crate) const SERVICE: DatabaseNames =
 impl Databases {
     /// Finds the databases that were named, or opens the private cluster.
     pub(crate) async fn open(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
-        match (&place.database_url, &place.keyring_url) {
-            (Some(main), Some(keyring)) if main != keyring => Ok(Self {
+        let found = match (&place.database_url, &place.keyring_url) {
+            (Some(main), Some(keyring)) if main != keyring => Self {
                 main: main.parse().context("DATABASE_URL")?,
                 keyring: keyring.parse().context("FIRMFORMS_KEYRING_URL")?,
                 cluster: None,
-            }),
+            },
             (Some(_), _) => bail!(
                 "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
                  the data keys must not be in the main one"
             ),
-            (None, _) => Self::private(place, names).await,
+            (None, _) => Self::private(place, names).await?,
+        };
+        if tracing::enabled!(target: "sqlx::query", tracing::Level::DEBUG) {
+            return Ok(found);
         }
+        Ok(found.unlogged())
+    }
+
+    /// Only slow statements are told of: to ask about each whether it is to be told of has a price.
+    fn unlogged(self) -> Self {
+        let unlogged = |database: PgConnectOptions| database.log_statements(LevelFilter::Off);
+        Self { main: unlogged(self.main), keyring: unlogged(self.keyring), ..self }
     }
 
     async fn private(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {

@@ -52,8 +52,8 @@ pub struct FanOut {
     courier: Courier,
     fence: Fence,
     dispatch: Option<Arc<Dispatch>>,
-    /// Whether the last pass claimed something at once: then the next one most likely does, and reads
-    /// ahead.
+    /// Whether the last pass claimed something at once, or waited for room: then the next one most likely
+    /// claims, and reads ahead.
     ahead: bool,
     /// Occurrences to read: of many that are read for little room, most are read again.
     read: i64,

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use log::LevelFilter;
 use sqlx::migrate::{AppliedMigration, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::timeout;
 
 /// How long a caller waits for a free connection before it is told to come back.
@@ -40,12 +39,8 @@ pub fn connect_guarded(options: PgConnectOptions, connections: u32) -> PgPool {
 }
 
 fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPool {
-    let options = options
-        .application_name("firmforms")
-        .statement_cache_capacity(STATEMENTS)
-        // Slow ones are told of all the same; to ask for each whether it is to be has a price.
-        .log_statements(LevelFilter::Off)
-        .options([
+    let options =
+        options.application_name("firmforms").statement_cache_capacity(STATEMENTS).options([
             ("statement_timeout", "30s"),
             ("lock_timeout", "5s"),
             ("idle_in_transaction_session_timeout", "10s"),
