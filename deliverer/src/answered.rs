@@ -2,54 +2,68 @@
 //! nothing of it is in flight any more.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
-/// How many, by lane.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Answered(Arc<Mutex<HashMap<Uuid, usize>>>);
+/// What was answered and is not recorded.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    marks: Arc<Mutex<Marks>>,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    last: u64,
+    /// The lane of each, and until when its lease surely counts in the database.
+    of: HashMap<u64, (Uuid, Instant)>,
+}
 
 /// One of them, until it is about to be recorded, or dropped.
 #[derive(Debug)]
 pub(crate) struct Unrecorded {
-    of: Answered,
-    lane_id: Uuid,
-    is_over: AtomicBool,
+    answered: Answered,
+    mark: u64,
 }
 
 impl Answered {
-    /// One more was answered.
-    pub(crate) fn note(&self, lane_id: Uuid) -> Arc<Unrecorded> {
-        *self.lanes().entry(lane_id).or_default() += 1;
-        Arc::new(Unrecorded { of: self.clone(), lane_id, is_over: AtomicBool::new(false) })
+    /// Nothing was answered. Of a lane no more than `most` are told of: a process that cannot record
+    /// does not go on for ever, since what it sent would be sent again.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { marks: Arc::default(), most }
     }
 
-    /// How many there are of each lane. To be asked after the database, by whoever alone may claim: then
-    /// the leases of all of these were seen there.
-    pub(crate) fn by_lane(&self) -> HashMap<Uuid, usize> {
-        self.lanes().clone()
+    /// One more was answered; its lease counts until then.
+    pub(crate) fn note(&self, lane_id: Uuid, until: Instant) -> Arc<Unrecorded> {
+        let mut marks = self.marks();
+        marks.last += 1;
+        let mark = marks.last;
+        marks.of.insert(mark, (lane_id, until));
+        Arc::new(Unrecorded { answered: self.clone(), mark })
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<Uuid, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many there are of each lane whose leases have not ended. To be asked after the database, by
+    /// whoever alone may claim: then each of those leases was counted there.
+    pub(crate) fn by_lane(&self, now: Instant) -> HashMap<Uuid, usize> {
+        let mut lanes = HashMap::new();
+        for (lane_id, _) in self.marks().of.values().filter(|(_, until)| now < *until) {
+            let count: &mut usize = lanes.entry(*lane_id).or_default();
+            *count = self.most.min(*count + 1);
+        }
+        lanes
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Unrecorded {
     /// Its lease is about to end in the database.
     pub(crate) fn ends(&self) {
-        if self.is_over.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let mut lanes = self.of.lanes();
-        if let Some(count) = lanes.get_mut(&self.lane_id) {
-            *count -= 1;
-            if *count == 0 {
-                lanes.remove(&self.lane_id);
-            }
-        }
+        self.answered.marks().of.remove(&self.mark);
     }
 }
 
@@ -62,17 +76,37 @@ impl Drop for Unrecorded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    const LANE: Uuid = Uuid::from_u128(1);
+    const LEASE: Duration = Duration::from_secs(120);
 
     #[test]
     fn what_is_recorded_or_dropped_counts_no_more_and_once() {
-        let (answered, lane) = (Answered::default(), Uuid::from_u128(1));
-        let (first, second) = (answered.note(lane), answered.note(lane));
-        assert_eq!(answered.by_lane(), HashMap::from([(lane, 2)]));
+        let (answered, now) = (Answered::new(32), Instant::now());
+        let [first, second] = [(); 2].map(|()| answered.note(LANE, now + LEASE));
+        assert_eq!(answered.by_lane(now), HashMap::from([(LANE, 2)]));
         first.ends();
         first.ends();
         drop(first);
-        assert_eq!(answered.by_lane(), HashMap::from([(lane, 1)]));
+        assert_eq!(answered.by_lane(now), HashMap::from([(LANE, 1)]));
         drop(second);
-        assert!(answered.by_lane().is_empty());
+        assert!(answered.by_lane(now).is_empty());
+    }
+
+    /// Somebody else may have claimed it since: what counts in the database then is another lease.
+    #[test]
+    fn what_is_recorded_after_its_lease_is_not_taken_for_another_lease() {
+        let (answered, now) = (Answered::new(32), Instant::now());
+        let _held = answered.note(LANE, now + LEASE);
+        assert_eq!(answered.by_lane(now + LEASE - Duration::from_nanos(1)).len(), 1);
+        assert!(answered.by_lane(now + LEASE).is_empty());
+    }
+
+    #[test]
+    fn of_a_lane_no_more_than_it_may_have_out_is_told_of() {
+        let (answered, now) = (Answered::new(2), Instant::now());
+        let _held = [(); 3].map(|()| answered.note(LANE, now + LEASE));
+        assert_eq!(answered.by_lane(now), HashMap::from([(LANE, 2)]));
     }
 }

@@ -25,7 +25,7 @@ use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
 
 /// What has been due in a lane for longer is not about to be claimed: nothing waits in the log for that.
-const LONG: Duration = Duration::from_millis(250);
+const ABOUT_TO_BE_CLAIMED: Duration = Duration::from_millis(250);
 
 /// Who claims at once, and what there is room for.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ pub(crate) struct AtOnce<'a> {
     /// cannot be claimed.
     pub(crate) ahead: bool,
     /// What may wait in the log where there is no room for it.
-    pub(crate) waits: Waits,
+    pub(crate) may_wait: Waits,
     /// Whether to look what there is room for, however little is queued.
     pub(crate) looks: bool,
 }
@@ -93,7 +93,7 @@ impl AtOnce<'_> {
                 waits: waits(row),
             })
             .collect();
-        let fits = match self.waits {
+        let fits = match self.may_wait {
             Waits::Nothing => rows.len(),
             Waits::ButFirst => fits(&places, false),
             Waits::All => fits(&places, true),
@@ -260,7 +260,7 @@ async fn open(
 ) -> Result<HashMap<Uuid, Open>, sqlx::Error> {
     let rows: Vec<OpenRow> = sqlx::query_as(open!("", "true"))
         .bind(lane_ids)
-        .bind(now - LONG)
+        .bind(now - ABOUT_TO_BE_CLAIMED)
         .fetch_all(connection)
         .await?;
     let open = |row: OpenRow| {

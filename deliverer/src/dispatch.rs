@@ -53,7 +53,8 @@ impl Dispatch {
     pub fn new(courier: Courier, stop: CancellationToken) -> (Arc<Self>, Answers) {
         let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
         let permits = Permits::new(courier.settings.permits);
-        let (tasks, answered, turn) = (TaskTracker::new(), Answered::default(), Mutex::default());
+        let answered = Answered::new(courier.settings.caps.per_firm_and_host);
+        let (tasks, turn) = (TaskTracker::new(), Mutex::default());
         let dispatch = Self { courier, stop, tasks, permits, answers, answered, turn };
         (Arc::new(dispatch), Answers(inbox))
     }
@@ -115,6 +116,12 @@ impl Dispatch {
         give_back(&self.courier, &left).await
     }
 
+    /// It was answered. For half of its lease: by no clock that sends does it end before.
+    fn note(&self, claimed: &mut Claimed) {
+        let until = claimed.claimed + self.courier.settings.scale.lease() / 2;
+        claimed.unrecorded = Some(self.answered.note(claimed.lane_id, until));
+    }
+
     /// The permit is free again as soon as the answer is handed over: before it is recorded, so that
     /// the nudge of that record finds the room it made.
     fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit) {
@@ -126,8 +133,7 @@ impl Dispatch {
                 tracing::error!("an answer could not be recorded; its lease will end");
                 return;
             };
-            let lane_id = finished.claimed.lane_id;
-            finished.claimed.unrecorded = Some(dispatch.answered.note(lane_id));
+            dispatch.note(&mut finished.claimed);
             drop(permit);
             place.send(finished);
         });

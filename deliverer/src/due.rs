@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use domain::pressure::{Caps, Flight, Room, always_within, choose, within};
 use sqlx::{FromRow, PgConnection};
+use tokio::time::Instant;
 use uuid::Uuid;
 use vault::{Subject, bodies, responses};
 
@@ -154,7 +155,7 @@ pub(crate) async fn flight(
     .bind(now)
     .fetch_all(connection)
     .await?;
-    let answered = answered.map(Answered::by_lane).unwrap_or_default();
+    let answered = answered.map(|all| all.by_lane(Instant::now())).unwrap_or_default();
     let mut flight = Flight::default();
     for row in rows {
         let running = usize::try_from(row.running).unwrap_or(usize::MAX);

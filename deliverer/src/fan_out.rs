@@ -79,7 +79,7 @@ impl FanOut {
     async fn pass(&self, look: Look, room: Option<&Room>) -> Result<Passed, DeliveryError> {
         let (mut appending, began) = (self.courier.store.begin().await?, Instant::now());
         let passed = match self.pass_by(&mut appending, (look, room)).await {
-            Ok(Some(passed)) if !passed.rest.is_all() => passed,
+            Ok(Some(passed)) if !passed.rest.took_nothing() => passed,
             // A transaction that is dropped would hold the checkpoint until some time later, and the next
             // pass would leave it to whoever holds it.
             nothing => {
@@ -125,7 +125,7 @@ impl FanOut {
             room,
             answered: self.dispatch.as_ref().map(|dispatch| &dispatch.answered),
             ahead: self.ahead,
-            waits: self.patience.allows((first.position, age), Instant::now()),
+            may_wait: self.patience.allows((first.position, age), Instant::now()),
             looks: self.patience.waiting.is_some(),
         });
         let queued = queue((appending, at_once), &matches, by).await?;
@@ -137,7 +137,7 @@ impl FanOut {
             None if matches.reached.is_some() || read_all => Rest::Some,
             None => Rest::None,
         };
-        if rest.is_all() {
+        if rest.took_nothing() {
             return Ok(Some(Passed { rest, read: 0, taken: None }));
         }
         crash::point("queueing");
@@ -197,6 +197,9 @@ impl FanOut {
         let other = tail::occurrence_of_another(&mut connection, stretch, waiting.firm_id).await?;
         connections.give_back(connection);
         self.patience.looked_behind(settled, other);
+        if other.is_some() {
+            self.read = READ;
+        }
         Ok(())
     }
 
@@ -204,7 +207,7 @@ impl FanOut {
     fn after(&mut self, (passed, began): (&Passed, Instant)) {
         self.patience.after(passed.rest, (began, Instant::now()));
         self.read = match passed.rest {
-            Rest::Waits { .. } if passed.rest.is_all() => self.read,
+            Rest::Waits { .. } if passed.rest.took_nothing() => self.read,
             Rest::Waits { .. } => i64::try_from(passed.read * 2).unwrap_or(READ).clamp(LEAST, READ),
             Rest::Some | Rest::None => (self.read * 2).min(READ),
         };
@@ -253,7 +256,7 @@ impl Worker for FanOut {
         let passed = match turn {
             Some(turn) => {
                 let (passed, claimed) = self.pass_in_turn(look, turn).await?;
-                self.ahead = claimed || passed.rest.is_all();
+                self.ahead = claimed || passed.rest.took_nothing();
                 passed
             }
             None => self.pass(look, None).await?,

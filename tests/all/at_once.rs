@@ -268,6 +268,8 @@ async fn many_behind_something_due_wait_until_it_is_claimed() {
     scene.world.submit(&scene.firm).await;
     scene.world.fan_out().await;
     scene.submit(20).await;
+    let just_due = sqlx::query("update lanes set due_at = $1").bind(scene.world.clock.now().get());
+    just_due.execute(scene.world.pool()).await.unwrap();
     let mut fan_out = process.fan_out_worker(&scene.world);
     assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
     assert_eq!(scene.queue().await, (0, 1));

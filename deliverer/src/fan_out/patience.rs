@@ -59,8 +59,8 @@ pub(super) enum Rest {
 }
 
 impl Rest {
-    /// Whether it is all that the pass read.
-    pub(super) const fn is_all(self) -> bool {
+    /// Whether the pass took nothing of what it read.
+    pub(super) const fn took_nothing(self) -> bool {
         matches!(self, Self::Waits { reached: None, .. })
     }
 }
