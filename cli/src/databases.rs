@@ -57,13 +57,11 @@ impl Databases {
             ),
             (None, _) => Self::private(place, names).await?,
         };
-        if tracing::enabled!(target: "sqlx::query", tracing::Level::DEBUG) {
-            return Ok(found);
-        }
-        Ok(found.unlogged())
+        Ok(if std::env::var_os("RUST_LOG").is_some() { found } else { found.unlogged() })
     }
 
-    /// Only slow statements are told of: to ask about each whether it is to be told of has a price.
+    /// Only slow statements are told of, unless somebody said what to log: to ask about each whether it is to
+    /// be told of has a price.
     fn unlogged(self) -> Self {
         let unlogged = |database: PgConnectOptions| database.log_statements(LevelFilter::Off);
         Self { main: unlogged(self.main), keyring: unlogged(self.keyring), ..self }
