@@ -54,6 +54,13 @@ impl Scene {
         fan_out.step().await.unwrap()
     }
 
+    /// Its fan-out, after its first step.
+    async fn begun(&self, process: &Sending) -> FanOut {
+        let mut fan_out = process.fan_out_worker(&self.world);
+        assert_eq!(self.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+        fan_out
+    }
+
     /// So many responses come in together.
     async fn submit(&self, count: usize) {
         let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, self.world.id())).collect();
@@ -176,8 +183,7 @@ async fn of_many_what_there_is_no_room_for_waits_in_the_log_for_a_moment() {
     let process = scene.process(|_| {});
     scene.receiver.hold();
     scene.submit(40).await;
-    let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    let mut fan_out = scene.begun(&process).await;
     assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
     assert_eq!(scene.queue().await, (32, 0));
     while scene.step(&mut fan_out).await != Step::IDLE {}
@@ -194,8 +200,7 @@ async fn what_is_answered_makes_room_before_it_is_recorded() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     scene.submit(40).await;
-    let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    let mut fan_out = scene.begun(&process).await;
     assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
     process.answered(32).await;
     assert_eq!(scene.queue().await, (32, 0));
@@ -212,8 +217,7 @@ async fn nobody_waits_in_the_log_for_another_firms_receivers() {
     let process = scene.process(|_| {});
     scene.receiver.hold();
     scene.submit(100).await;
-    let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    let mut fan_out = scene.begun(&process).await;
     assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
     assert_eq!(scene.queue().await, (32, 0));
     let (other, receiver) = (scene.world.firm().await, Receiver::start().await);
@@ -235,8 +239,7 @@ async fn what_another_firms_comes_after_is_queued() {
     scene.world.subscribe(&other, &receiver.url("/hook")).await;
     scene.submit(40).await;
     scene.world.submit(&other).await;
-    let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    let mut fan_out = scene.begun(&process).await;
     assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
     assert_eq!(scene.queue().await.1, 8);
     receiver.wait_for(1).await;
@@ -249,8 +252,7 @@ async fn nothing_waits_in_the_log_for_longer_than_ten_seconds() {
     let process = scene.process(|_| {});
     scene.receiver.hold();
     scene.submit(40).await;
-    let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    let mut fan_out = scene.begun(&process).await;
     assert_eq!(scene.step(&mut fan_out).await, Step::Busy);
     assert_eq!(scene.queue().await, (32, 0));
     scene.world.pass(Duration::from_millis(10_001));
@@ -286,8 +288,7 @@ async fn of_many_that_nothing_may_be_claimed_of_all_are_queued() {
     let order = json!({"firm_id": scene.firm.id, "reason": "a test"});
     scene.operate("POST", "/pauses", order.to_string()).await;
     scene.submit(70).await;
-    let mut fan_out = process.fan_out_worker(&scene.world);
-    assert_eq!(scene.step(&mut fan_out).await, Step::Busy, "its place in the log is made");
+    let mut fan_out = scene.begun(&process).await;
     assert_eq!(scene.step(&mut fan_out).await, Step::IDLE);
     assert_eq!(scene.queue().await, (0, 70));
 }
