@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use tests::{Firm, submitted};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
@@ -15,6 +16,9 @@ use crate::connection::Connection;
 
 /// Connections that take turns, at most: that many reports may be under way.
 const CONNECTIONS: usize = 32;
+
+/// By how much a timer of the runtime is late, at most.
+const TIMERS_ARE_LATE: Duration = Duration::from_millis(2);
 
 /// How many reports, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +110,7 @@ impl Reporter {
     async fn one_by_one(self, plan: Arc<Plan>) -> anyhow::Result<Vec<Reported>> {
         let (mut connection, mut all) = (Connection::open(self.door).await?, Vec::new());
         while let Some((mut reported, line)) = plan.take() {
-            tokio::time::sleep_until(reported.due.into()).await;
+            wait_until(reported.due).await?;
             reported.sent = Instant::now();
             let (answer, body) = connection.report(&self.token, &line).await?;
             ensure!(answer.ok, "a report was refused: {}", String::from_utf8_lossy(&body));
@@ -114,6 +118,19 @@ impl Reporter {
         }
         Ok(all)
     }
+}
+
+/// The runtime's timers go by whole milliseconds, and are late by one or two: the last of it is waited for by a
+/// thread, whose timer is the kernel's.
+async fn wait_until(due: Instant) -> anyhow::Result<()> {
+    if let Some(early) = due.checked_sub(TIMERS_ARE_LATE).filter(|early| *early > Instant::now()) {
+        tokio::time::sleep_until(early.into()).await;
+    }
+    let left = due.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        spawn_blocking(move || sleep(left)).await?;
+    }
+    Ok(())
 }
 
 impl Plan {

@@ -86,7 +86,11 @@ pub async fn run<W: Worker>(
     }
 }
 
+/// A timer that is asked for no time at all takes up to two milliseconds: it is not asked.
 async fn pause(time: Duration, stop: &CancellationToken) {
+    if time.is_zero() {
+        return;
+    }
     tokio::select! {
         () = stop.cancelled() => {}
         () = tokio::time::sleep(time) => {}
@@ -117,14 +121,14 @@ mod tests {
     }
 
     /// Says when it steps, and nudges itself each time.
-    struct Nudged {
+    struct Nudged<const PACE_MS: u64> {
         nudges: watch::Sender<u64>,
         stepped: watch::Sender<Vec<Instant>>,
     }
 
-    impl Worker for Nudged {
+    impl<const PACE_MS: u64> Worker for Nudged<PACE_MS> {
         const NAME: &'static str = "nudged";
-        const PACE: Duration = Duration::from_millis(25);
+        const PACE: Duration = Duration::from_millis(PACE_MS);
         type Error = Infallible;
 
         async fn step(&mut self) -> Result<Step, Infallible> {
@@ -134,16 +138,30 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_worker_that_is_nudged_all_the_time_keeps_its_pace() {
+    /// From step to step of one that nudges itself all the time; it begins between two ticks of the timers.
+    async fn waits<const PACE_MS: u64>() -> Vec<Duration> {
+        tokio::time::advance(Duration::from_micros(500)).await;
         let (stepped, mut seen) = watch::channel(Vec::new());
         let (nudges, stop) = (watch::Sender::new(0), CancellationToken::new());
         let nudge = nudges.subscribe();
-        let running = tokio::spawn(run(Nudged { nudges, stepped }, nudge, stop.clone()));
-        let steps = seen.wait_for(|steps| steps.len() == 3).await.unwrap().clone();
-        assert!(steps.windows(2).all(|two| two[1] - two[0] == Nudged::PACE), "{steps:?}");
+        let worker = Nudged::<PACE_MS> { nudges, stepped };
+        let running = tokio::spawn(run(worker, nudge, stop.clone()));
+        let steps = seen.wait_for(|steps| steps.len() >= 3).await.unwrap().clone();
         stop.cancel();
         running.await.unwrap();
+        steps.windows(2).map(|two| two[1] - two[0]).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_is_nudged_all_the_time_keeps_its_pace() {
+        let pace = Duration::from_millis(25);
+        let kept = pace..pace + Duration::from_millis(2);
+        assert!(waits::<25>().await.iter().all(|wait| kept.contains(wait)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_without_a_pace_steps_at_once_when_it_is_nudged() {
+        assert!(waits::<0>().await.iter().all(Duration::is_zero), "it waited for a timer");
     }
 
     #[tokio::test(start_paused = true)]
