@@ -151,7 +151,7 @@ fn spawn_workers(
         let mut fan_out = FanOut::new(courier.clone(), system.fence.clone());
         if sends {
             let replay = Replay::new(courier.clone());
-            tasks.spawn(run_worker(replay, store.nudge().subscribe(), stop.clone()));
+            tasks.spawn(run_worker(replay, store.nudge().subscribe_to_all_else(), stop.clone()));
             let (dispatch, answers) = Dispatch::new(courier.clone(), stop.clone());
             fan_out = fan_out.that_claims(&dispatch);
             let nudge = store.nudge().clone();
@@ -161,9 +161,9 @@ fn spawn_workers(
         let purge = Purge::new(courier.clone());
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
         let erase = Erase::new(courier.clone(), system.fence.clone());
-        tasks.spawn(run_worker(erase, store.nudge().subscribe(), stop.clone()));
+        tasks.spawn(run_worker(erase, store.nudge().subscribe_to_all_else(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
-        tasks.spawn(run_worker(cancel, store.nudge().subscribe(), stop.clone()));
+        tasks.spawn(run_worker(cancel, store.nudge().subscribe_to_all_else(), stop.clone()));
     }
 }
 

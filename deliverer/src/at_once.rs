@@ -18,7 +18,7 @@ use vault::Subject;
 
 use crate::answered::Answered;
 use crate::claim::{Leased, Taken};
-use crate::compose::{Ingredients, Wanted};
+use crate::compose::{self, Forms, Ingredients, Kept, Wanted};
 use crate::due;
 use crate::fan_out::{Row, lane_ids};
 use crate::settings::{Courier, DeliveryError};
@@ -135,18 +135,17 @@ impl AtOnce<'_> {
         Ok(due::within_memory(connection, chosen, settings.claim_bytes).await?)
     }
 
-    /// Reads what is composed of what may be sent, by a connection of its own.
-    pub(crate) async fn read_ahead(
-        self,
-        (rows, fits): (&[Row], &Fits),
-    ) -> Result<Read, DeliveryError> {
-        let sent = rows.iter().map(|row| &row.leased);
-        let wanted = Wanted::by(sent.filter(|row| fits.sent.contains(&row.delivery_id)));
+    /// Reads what is composed of what may be sent, by two connections of its own.
+    pub(crate) async fn read_ahead(self, wanted: &Wanted) -> Result<Read, DeliveryError> {
         let connections = self.courier.store.connections();
-        let mut connection = connections.take().await?;
-        let read = self.read(&mut connection, &wanted).await?;
-        connections.give_back(connection);
-        Ok(read)
+        let (mut one, mut other) = tokio::try_join!(connections.take(), connections.take())?;
+        let (kept, (forms, erased)) = tokio::try_join!(
+            Kept::read(self.courier, &mut one, wanted),
+            forms_and_erased(&mut other, wanted)
+        )?;
+        connections.give_back(one);
+        connections.give_back(other);
+        Ok(Read { ingredients: Ingredients { kept, forms }, erased })
     }
 
     async fn read(
@@ -154,10 +153,9 @@ impl AtOnce<'_> {
         connection: &mut PgConnection,
         wanted: &Wanted,
     ) -> Result<Read, DeliveryError> {
-        let ingredients = Ingredients::read(self.courier, connection, wanted).await?;
-        let subjects = wanted.subjects.iter().copied();
-        let erased = withdrawn::erased_of(connection, subjects).await?;
-        Ok(Read { ingredients, erased })
+        let kept = Kept::read(self.courier, connection, wanted).await?;
+        let (forms, erased) = forms_and_erased(connection, wanted).await?;
+        Ok(Read { ingredients: Ingredients { kept, forms }, erased })
     }
 
     /// Composes what was chosen, from what was read before, if it was.
@@ -181,6 +179,15 @@ impl AtOnce<'_> {
         let composed = ingredients.compose((self.courier, connection), &leased, now).await?;
         Ok(Some(Taken { leased, composed, at: (now, Instant::now()) }))
     }
+}
+
+async fn forms_and_erased(
+    connection: &mut PgConnection,
+    wanted: &Wanted,
+) -> Result<(Forms, HashSet<Subject>), DeliveryError> {
+    let forms = compose::forms(connection, wanted).await?;
+    let erased = withdrawn::erased_of(connection, wanted.subjects.iter().copied()).await?;
+    Ok((forms, erased))
 }
 
 /// A row, by its occurrence and its firm.

@@ -38,19 +38,37 @@ pub(crate) struct Composed {
 
 /// What deliveries are composed from. None of it needs a lock.
 pub(crate) struct Ingredients {
+    pub(crate) kept: Kept,
+    pub(crate) forms: Forms,
+}
+
+/// What lies in the vault.
+pub(crate) struct Kept {
     keys: DataKeys,
     secrets: HashMap<Uuid, WebhookSecret>,
-    targets: Targets,
     sources: Sources,
 }
 
-/// What ingredients are wanted of.
+/// By firm and form.
+pub(crate) type Forms = HashMap<(Uuid, Uuid), FormRow>;
+
+/// The forms that are wanted.
+pub(crate) async fn forms(
+    connection: &mut PgConnection,
+    wanted: &Wanted,
+) -> Result<Forms, sqlx::Error> {
+    if wanted.form_ids.is_empty() {
+        return Ok(Forms::default());
+    }
+    let forms = forms::find_all(connection, &listed(&wanted.form_ids)).await?;
+    Ok(forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect())
+}
+
+/// What ingredients are wanted of. Where it goes is not among them: that is known, mostly.
 #[derive(Default)]
 pub(crate) struct Wanted {
     /// Whose secrets.
     pub(crate) firm_ids: HashSet<Uuid>,
-    /// Whose targets.
-    pub(crate) hook_ids: HashSet<Uuid>,
     /// Whose keys.
     pub(crate) subjects: HashSet<Subject>,
     /// Which of them have no frozen body.
@@ -60,14 +78,23 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// What telling of these responses takes, each with its form.
+    pub(crate) fn telling(of: impl Iterator<Item = (Subject, Uuid)>) -> Self {
+        let mut wanted = Self::default();
+        for (subject, form_id) in of {
+            wanted.firm_ids.insert(subject.firm_id);
+            wanted.subjects.insert(subject);
+            wanted.fresh.insert(subject);
+            wanted.form_ids.insert((subject.firm_id, form_id));
+        }
+        wanted
+    }
+
     pub(crate) fn by<'a>(leased: impl Iterator<Item = &'a Leased>) -> Self {
         let mut wanted = Self::default();
         for row in leased {
             wanted.firm_ids.insert(row.firm_id);
             wanted.subjects.insert(row.subject());
-            if row.step.is_none() {
-                wanted.hook_ids.insert(row.lane_id);
-            }
             if row.body_id.is_none() {
                 wanted.fresh.insert(row.subject());
                 wanted.form_ids.insert((row.firm_id, row.form_id));
@@ -87,13 +114,13 @@ pub(crate) async fn compose(
     ingredients.compose((courier, connection), leased, now).await
 }
 
-impl Ingredients {
+impl Kept {
     pub(crate) async fn read(
         courier: &Courier,
         connection: &mut PgConnection,
         wanted: &Wanted,
     ) -> Result<Self, DeliveryError> {
-        let (firm_ids, hook_ids) = (listed(&wanted.firm_ids), listed(&wanted.hook_ids));
+        let firm_ids = listed(&wanted.firm_ids);
         let subjects = listed(&wanted.subjects);
         // The keyring is another database: it is asked meanwhile.
         let (keys, secrets) = tokio::join!(
@@ -101,10 +128,20 @@ impl Ingredients {
             secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
         );
         let (keys, secrets) = (keys?, secrets?);
-        let targets = courier.targets.of(connection, &hook_ids).await?;
         let sources = Sources::read(connection, &keys, wanted).await?;
         let secrets = secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect();
-        Ok(Self { keys, secrets, targets, sources })
+        Ok(Self { keys, secrets, sources })
+    }
+}
+
+impl Ingredients {
+    pub(crate) async fn read(
+        courier: &Courier,
+        connection: &mut PgConnection,
+        wanted: &Wanted,
+    ) -> Result<Self, DeliveryError> {
+        let kept = Kept::read(courier, connection, wanted).await?;
+        Ok(Self { kept, forms: forms(connection, wanted).await? })
     }
 
     /// Composes what was leased; freezes the bodies of first tries.
@@ -114,15 +151,38 @@ impl Ingredients {
         leased: &[Leased],
         now: Timestamp,
     ) -> Result<Composed, DeliveryError> {
-        let Self { keys, secrets, targets, sources } = self;
+        let keys = &self.kept.keys;
         let with_headers =
             |row: &&Leased| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
         let step_ids: Vec<Uuid> =
             leased.iter().filter(with_headers).map(|row| row.delivery_id).collect();
-        let step_headers = step_headers::read(connection, &keys, &step_ids).await?;
-        let mut bodies = thaw(connection, &keys, leased).await?;
-        bodies.extend(freeze((courier, connection), &keys, (leased, &sources), now).await?);
+        let step_headers = step_headers::read(connection, keys, &step_ids).await?;
+        let mut bodies = thaw(connection, keys, leased).await?;
+        bodies.extend(freeze((courier, connection), &self, leased, now).await?);
+        let hooks = leased.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
+        let targets = courier.targets.of(connection, hooks.collect()).await?;
+        let Kept { keys, secrets, .. } = self.kept;
         Ok(Composed { keys, bodies, secrets, targets, step_headers })
+    }
+
+    fn build(&self, row: &Leased) -> Option<Vec<u8>> {
+        let Sources { responses, reports, bookings } = &self.kept.sources;
+        let response = responses.get(&row.subject())?;
+        let form = self.forms.get(&(row.firm_id, row.form_id))?;
+        let payload = EventPayload::of(PayloadSource {
+            trigger: row.trigger.parse().ok()?,
+            form: FormPart {
+                id: form.form_id.into(),
+                title: form.title.clone(),
+                url: form.url.clone(),
+            },
+            response_id: row.response_id,
+            submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
+            document: &response.document,
+            report: own_or_newest(reports.get(&row.subject()), row.report_id),
+            booking: own_or_newest(bookings.get(&row.subject()), row.booking_id),
+        });
+        serde_json::to_vec(&payload).ok()
     }
 }
 
@@ -148,8 +208,8 @@ async fn thaw(
 /// The bodies of first tries: one per occurrence, shared by its deliveries in this claim.
 async fn freeze(
     (courier, connection): (&Courier, &mut PgConnection),
-    keys: &DataKeys,
-    (leased, sources): (&[Leased], &Sources),
+    ingredients: &Ingredients,
+    leased: &[Leased],
     now: Timestamp,
 ) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
     let first: Vec<&Leased> = leased.iter().filter(|row| row.body_id.is_none()).collect();
@@ -159,13 +219,13 @@ async fn freeze(
     let mut built: HashMap<Uuid, Body> = HashMap::new();
     for row in &first {
         if !built.contains_key(&row.occurrence_id)
-            && let Some(bytes) = build_safely(sources, row)
+            && let Some(bytes) = build_safely(ingredients, row)
         {
             built.insert(row.occurrence_id, body(courier.entropy.id(), row.subject(), bytes));
         }
     }
     let bodies: Vec<Body> = built.values().cloned().collect();
-    bodies::put(connection, keys, &bodies, now.get(), &*courier.entropy).await?;
+    bodies::put(connection, &ingredients.kept.keys, &bodies, now.get(), &*courier.entropy).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         built.into_iter().map(|(occurrence_id, body)| (occurrence_id, to_frozen(body))).collect();
     Ok(first
@@ -176,8 +236,8 @@ async fn freeze(
 
 /// Builds a body; one that cannot be built, or panics, costs its own delivery a try and no other
 /// anything (case E10).
-fn build_safely(sources: &Sources, row: &Leased) -> Option<Vec<u8>> {
-    let built = catch_unwind(AssertUnwindSafe(|| sources.build(row))).ok().flatten();
+fn build_safely(ingredients: &Ingredients, row: &Leased) -> Option<Vec<u8>> {
+    let built = catch_unwind(AssertUnwindSafe(|| ingredients.build(row))).ok().flatten();
     if built.is_none() {
         tracing::error!(delivery_id = %row.delivery_id, "a body could not be built");
     }
@@ -192,7 +252,6 @@ struct Sources {
     reports: HashMap<Subject, Vec<ReportDocument>>,
     /// The newest last.
     bookings: HashMap<Subject, Vec<Booking>>,
-    forms: HashMap<(Uuid, Uuid), FormRow>,
 }
 
 impl Sources {
@@ -223,32 +282,11 @@ impl Sources {
         for booking in bookings::read(connection, &keys, &booked).await? {
             calls.entry(booking.subject).or_default().push(booking.document);
         }
-        let forms = forms::find_all(connection, &listed(&wanted.form_ids)).await?;
         Ok(Self {
             reports: documents,
             bookings: calls,
             responses: whole.into_iter().map(|(r, _)| (r.subject(), r)).collect(),
-            forms: forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect(),
         })
-    }
-
-    fn build(&self, row: &Leased) -> Option<Vec<u8>> {
-        let response = self.responses.get(&row.subject())?;
-        let form = self.forms.get(&(row.firm_id, row.form_id))?;
-        let payload = EventPayload::of(PayloadSource {
-            trigger: row.trigger.parse().ok()?,
-            form: FormPart {
-                id: form.form_id.into(),
-                title: form.title.clone(),
-                url: form.url.clone(),
-            },
-            response_id: row.response_id,
-            submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
-            document: &response.document,
-            report: own_or_newest(self.reports.get(&row.subject()), row.report_id),
-            booking: own_or_newest(self.bookings.get(&row.subject()), row.booking_id),
-        });
-        serde_json::to_vec(&payload).ok()
     }
 }
 

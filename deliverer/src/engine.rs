@@ -60,7 +60,7 @@ pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
     let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
     let sender = Sender { dispatch, was_full: false };
     tokio::select! {
-        () = run(sender, nudge.subscribe_to_all_else(), stop) => {}
+        () = run(sender, nudge.subscribe_to_all_but_occurrences(), stop) => {}
         _ = &mut recorder => {
             tracing::error!("the recorder ended: nothing more is sent");
             return;

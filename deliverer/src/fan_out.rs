@@ -23,6 +23,7 @@ use eventstore::worker::{Step, Worker};
 use eventstore::{Appending, Done, Fence, Look, RecordedEvent};
 use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use uuid::Uuid;
 
@@ -30,8 +31,9 @@ pub(crate) use self::matches::Matches;
 use self::patience::{PACE, Patience, Rest};
 use self::rows::Leases;
 pub(crate) use self::rows::{Row, lane_ids};
-use crate::at_once::{AtOnce, Fits};
+use crate::at_once::{AtOnce, Fits, Read};
 use crate::claim::Taken;
+use crate::compose::Wanted;
 use crate::dispatch::{Dispatch, Turn};
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
@@ -59,14 +61,31 @@ pub struct FanOut {
     read: i64,
     patience: Patience,
     done: Done,
+    /// Says when this process recorded occurrences, or another may have.
+    news: watch::Receiver<u64>,
+    /// Whether everything is done that was there at the last look; what came since, its news say.
+    is_through: bool,
+    /// Whether there surely is a checkpoint.
+    has_begun: bool,
 }
 
 impl FanOut {
     /// A fan-out of this log.
     #[must_use]
     pub fn new(courier: Courier, fence: Fence) -> Self {
-        let (patience, done) = (Patience::default(), Done::default());
-        Self { courier, fence, dispatch: None, ahead: true, read: READ, patience, done }
+        let news = courier.store.nudge().subscribe_to_occurrences();
+        Self {
+            courier,
+            fence,
+            dispatch: None,
+            ahead: true,
+            read: READ,
+            patience: Patience::default(),
+            done: Done::default(),
+            news,
+            is_through: false,
+            has_begun: false,
+        }
     }
 
     /// The same where the process sends too.
@@ -76,8 +95,12 @@ impl FanOut {
     }
 
     /// Queues what is new up to where the log is settled.
-    async fn pass(&self, look: Look, room: Option<&Room>) -> Result<Passed, DeliveryError> {
-        let (mut appending, began) = (self.courier.store.begin().await?, Instant::now());
+    async fn pass(
+        &self,
+        mut appending: Appending<'_>,
+        (look, room): (Look, Option<&Room>),
+    ) -> Result<Passed, DeliveryError> {
+        let began = Instant::now();
         let passed = match self.pass_by(&mut appending, (look, room)).await {
             Ok(Some(passed)) if !passed.rest.took_nothing() => passed,
             // A transaction that is dropped would hold the checkpoint until some time later, and the next
@@ -88,6 +111,7 @@ impl FanOut {
                 left?;
                 return match nothing {
                     Some(passed) => Ok(passed),
+                    None if self.has_begun => Ok(Passed::NOTHING),
                     None => self.begin_at_the_beginning().await,
                 };
             }
@@ -111,15 +135,7 @@ impl FanOut {
         let wanted = (Self::NAME, look.settled, read);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
-        let matches = Matches::of(appending, &events).await?;
-        let (now, mut traced) = (self.courier.clock.now(), HashMap::new());
-        let by = |occurrence: &RecordedEvent| Context {
-            recorded_at: now,
-            actor: Actor::System,
-            traceparent: fan_out_of(&mut traced, occurrence),
-            ..occurrence.context.caused_by(occurrence.event_id)
-        };
-        let age = now.get() - first.context.recorded_at.get();
+        let age = self.courier.clock.now().get() - first.context.recorded_at.get();
         let at_once = room.map(|room| AtOnce {
             courier: &self.courier,
             room,
@@ -128,6 +144,16 @@ impl FanOut {
             may_wait: self.patience.allows((first.position, age), Instant::now()),
             looks: self.patience.waiting.is_some(),
         });
+        let ahead = read_ahead(at_once, &events);
+        let (matches, ahead) = tokio::try_join!(Matches::of(appending, &events), ahead)?;
+        let (now, mut traced) = (self.courier.clock.now(), HashMap::new());
+        let by = |occurrence: &RecordedEvent| Context {
+            recorded_at: now,
+            actor: Actor::System,
+            traceparent: fan_out_of(&mut traced, occurrence),
+            ..occurrence.context.caused_by(occurrence.event_id)
+        };
+        let at_once = at_once.map(|at_once| (at_once, ahead));
         let queued = queue((appending, at_once), &matches, by).await?;
         let read_to = matches.reached.unwrap_or(last.position);
         let reached = queued.reached.unwrap_or(read_to);
@@ -138,10 +164,15 @@ impl FanOut {
             None => Rest::None,
         };
         if rest.took_nothing() {
-            return Ok(Some(Passed { rest, read: 0, taken: None }));
+            return Ok(Some(Passed { rest, ..Passed::NOTHING }));
+        }
+        if queued.all_is_taken() {
+            appending.none_is_left();
         }
         crash::point("queueing");
-        tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
+        if reached != last.position {
+            tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
+        }
         let read = events.partition_point(|event| event.position <= reached);
         Ok(Some(Passed { rest, read, taken: queued.taken }))
     }
@@ -163,21 +194,21 @@ impl FanOut {
         let is_first = tail::make_checkpoint(&mut connection, Self::NAME).await?;
         connections.give_back(connection);
         let rest = if is_first { Rest::Some } else { Rest::None };
-        Ok(Passed { rest, read: 0, taken: None })
+        Ok(Passed { rest, ..Passed::NOTHING })
     }
 
     /// The same, with a turn to claim; says whether there was something to claim at once. What keeps it
     /// from claiming keeps nothing from being queued.
     async fn pass_in_turn(
         &self,
-        look: Look,
+        (appending, look): (Appending<'_>, Look),
         (dispatch, turn): (&Arc<Dispatch>, Turn<'_>),
     ) -> Result<(Passed, bool), DeliveryError> {
-        let mut passed = match self.pass(look, Some(&turn.room)).await {
+        let mut passed = match self.pass(appending, (look, Some(&turn.room))).await {
             Ok(passed) => passed,
             Err(error) => {
                 tracing::warn!(%error, "could not claim what is queued at once; it is only queued");
-                self.pass(look, None).await?
+                self.pass(self.courier.store.begin().await?, (look, None)).await?
             }
         };
         let Some(taken) = passed.taken.take() else { return Ok((passed, false)) };
@@ -233,6 +264,10 @@ struct Passed {
     taken: Option<Taken>,
 }
 
+impl Passed {
+    const NOTHING: Self = Self { rest: Rest::None, read: 0, taken: None };
+}
+
 impl Worker for FanOut {
     const NAME: &'static str = "fan_out";
     type Error = DeliveryError;
@@ -241,9 +276,20 @@ impl Worker for FanOut {
         if let Some(waiting) = self.patience.waiting {
             sleep_until(waiting.next).await;
         }
-        let look = self.fence.look_patiently().await?;
+        let has_news = self.news.has_changed().unwrap_or(true);
+        if self.is_through && !has_news && self.done.is_believed() {
+            return Ok(Step::IDLE);
+        }
+        self.is_through = false;
+        // Most likely there is something: its transaction begins meanwhile.
+        let store = self.courier.store.clone();
+        let looks = || _ = self.news.borrow_and_update();
+        let (look, begun) = tokio::join!(self.fence.look_patiently(looks), store.begin());
+        let (look, appending) = (look?, begun?);
         let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
         if self.done.is_all(look) {
+            appending.leave().await?;
+            self.is_through = !look.more;
             return Ok(idle);
         }
         let began = Instant::now();
@@ -255,17 +301,21 @@ impl Worker for FanOut {
         };
         let passed = match turn {
             Some(turn) => {
-                let (passed, claimed) = self.pass_in_turn(look, turn).await?;
-                self.ahead = claimed || passed.rest.took_nothing();
+                let (passed, claimed) = self.pass_in_turn((appending, look), turn).await?;
+                if passed.read > 0 || passed.rest.took_nothing() {
+                    self.ahead = claimed || passed.rest.took_nothing();
+                }
                 passed
             }
-            None => self.pass(look, None).await?,
+            None => self.pass(appending, (look, None)).await?,
         };
+        self.has_begun = true;
         self.after((&passed, began));
         if passed.rest != Rest::None {
             return Ok(Step::Busy);
         }
         self.done.up_to(look.settled);
+        self.is_through = !look.more;
         Ok(idle)
     }
 }
@@ -283,13 +333,21 @@ pub(crate) struct Queued {
     taken: Option<Taken>,
 }
 
+impl Queued {
+    /// Whether nothing of it is left to be claimed.
+    fn all_is_taken(&self) -> bool {
+        self.events.len() == self.taken.as_ref().map_or(0, |taken| taken.leased.len())
+    }
+}
+
 /// Queues what is not queued, in the order it is found: the events, their outbox rows, the lanes
 /// given their work. `by` says for each occurrence who queues it, and as a part of what.
 pub(crate) async fn queue(
-    (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
+    (appending, at_once): (&mut Appending<'_>, Option<(AtOnce<'_>, Option<Read>)>),
     matches: &Matches<'_>,
     mut by: impl FnMut(&RecordedEvent) -> Context,
 ) -> Result<Queued, DeliveryError> {
+    let (at_once, read) = at_once.map_or((None, None), |(at_once, read)| (Some(at_once), read));
     let mut rows = matches.rows();
     let fits = fits((appending, at_once), &rows).await?;
     let left = rows.get(fits.rows).map(|row| row.leased.firm_id);
@@ -307,8 +365,12 @@ pub(crate) async fn queue(
     }
     let read = async {
         match at_once {
-            Some(at_once) if at_once.ahead => at_once.read_ahead((&rows, &fits)).await.map(Some),
-            Some(_) | None => Ok(None),
+            Some(at_once) if at_once.ahead && read.is_none() => {
+                let sent = rows.iter().map(|row| &row.leased);
+                let sent = sent.filter(|row| fits.sent.contains(&row.delivery_id));
+                at_once.read_ahead(&Wanted::by(sent)).await.map(Some)
+            }
+            Some(_) | None => Ok(read),
         }
     };
     let (events, read) = tokio::join!(appending.append_new(new), read);
@@ -329,8 +391,20 @@ pub(crate) async fn queue(
     let lease = at_once.map(|by| by.courier.settings.scale.lease()).unwrap_or_default();
     let leases = Leases::of(queued.taken.as_ref(), (now.get(), lease));
     rows::insert(connection, &rows, &leases).await?;
-    lanes::give(connection, &rows::work(&rows, &leases), leases.end).await?;
     Ok(queued)
+}
+
+/// Reads what telling of these takes, if they are few and it most likely will be told.
+async fn read_ahead(
+    at_once: Option<AtOnce<'_>>,
+    events: &[RecordedEvent],
+) -> Result<Option<Read>, DeliveryError> {
+    match at_once {
+        Some(at_once) if at_once.ahead && events.len() <= FEW => {
+            at_once.read_ahead(&matches::wanted(events)).await.map(Some)
+        }
+        Some(_) | None => Ok(None),
+    }
 }
 
 /// What of these rows is queued now.

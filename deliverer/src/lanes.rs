@@ -3,7 +3,7 @@
 //! A slow or dead receiver makes only its own lane sleep. Claim and removal lock the same row, so
 //! the order of their commits decides whether a delivery was in flight (ruling 29).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -55,42 +55,12 @@ pub(crate) async fn wake(
     due_at: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
     lock(connection, lane_ids).await?;
-    let work = lane_ids.iter().map(|lane_id| (*lane_id, Work { due_at, leased: 0 })).collect();
-    give(connection, &work, due_at).await
-}
-
-/// What a lane was given to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Work {
-    /// When the first of it is due, or its lease ends.
-    pub(crate) due_at: DateTime<Utc>,
-    /// How many of it are leased.
-    pub(crate) leased: i32,
-}
-
-/// Gives work to locked lanes: they are due with it, if they are not before. What is in flight of those
-/// that lease some is what was counted last: none of them has a lease that has ended.
-///
-/// # Errors
-/// If the database does not answer.
-pub(crate) async fn give(
-    connection: &mut PgConnection,
-    work: &BTreeMap<Uuid, Work>,
-    leases_end: DateTime<Utc>,
-) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "update lanes l
-            set due_at = least(l.due_at, t.due_at), running = l.running + t.leased,
-                running_until = case when t.leased > 0 then greatest(l.running_until, $4)
-                                     else l.running_until end
-           from unnest($1::uuid[], $2::timestamptz[], $3::int[]) as t(lane_id, due_at, leased)
-          where l.lane_id = t.lane_id and l.lane_id = any($1)
-            and (t.leased > 0 or l.due_at is null or l.due_at > t.due_at)",
+        "update lanes set due_at = $2
+          where lane_id = any($1) and (due_at is null or due_at > $2)",
     )
-    .bind(work.keys().copied().collect::<Vec<_>>())
-    .bind(work.values().map(|work| work.due_at).collect::<Vec<_>>())
-    .bind(work.values().map(|work| work.leased).collect::<Vec<_>>())
-    .bind(leases_end)
+    .bind(lane_ids)
+    .bind(due_at)
     .execute(connection)
     .await?;
     Ok(())

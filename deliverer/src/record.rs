@@ -1,10 +1,12 @@
 //! Record: writes down what tries came to, in batches: the attempt events, the outbox row gone or
 //! due again, the 410 count, the lane's next due time, in one transaction.
 
+mod rows;
+
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::answer::clean_answer;
+use domain::answer::{Verdict, clean_answer};
 use domain::context::{Actor, Context};
 use domain::delivery::{
     Attempt, CancelCause, Conclusion, Delivery, DeliveryEvent, Late, Outcome, conclude,
@@ -24,6 +26,7 @@ use uuid::Uuid;
 use vault::answers::{self, Answer};
 use vault::{Entropy, Subject};
 
+use self::rows::{Row, may_come_again};
 use crate::claim::{Claimed, Sender, system};
 use crate::lanes;
 use crate::outgoing::Exchange;
@@ -66,17 +69,18 @@ async fn record_in_time<'a>(
     let connection = appending.connection();
     lock_quotas(connection, batch).await?;
     let mut lanes = lock_lanes(connection, batch).await?;
-    let rows = held_rows(connection, batch).await?;
-    let subjects = batch.iter().map(|finished| finished.claimed.subject);
-    let erased = withdrawn::erased_of(connection, subjects).await?;
+    let known: Vec<&Finished> =
+        batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
+    let held = rows::held(connection, &known).await?;
+    let erased = erased(connection, &known).await?;
     let (mut ledger, mut late) = (Ledger { erased, ..Ledger::default() }, Vec::new());
-    for &finished in batch {
+    for finished in known {
         let claimed = &finished.claimed;
-        let held = rows.get(&claimed.delivery_id).filter(|row| row.lease == claimed.lease);
-        match (held, lanes.get_mut(&claimed.lane_id)) {
-            (Some(row), Some(lane)) => ledger.enter(courier, finished, row, lane),
-            (None, Some(_)) => late.push(finished),
-            (_, None) => {}
+        match (held.get(&claimed.delivery_id), lanes.get_mut(&claimed.lane_id)) {
+            (Some(row), Some(lane)) if row.lease == claimed.lease => {
+                ledger.enter(courier, finished, row, lane);
+            }
+            _ => late.push(finished),
         }
     }
     let tally = std::mem::take(&mut ledger.tally);
@@ -102,7 +106,7 @@ async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), Deliv
     let mut lanes = lock_lanes(connection, &[finished]).await?;
     let (stream, upcasters) = (claimed.delivery_id.to_string(), courier.store.upcasters());
     let (delivery, last) = load::<Delivery>(connection, &upcasters, &stream).await?;
-    let erased = withdrawn::erased_of(connection, std::iter::once(claimed.subject)).await?;
+    let erased = erased(connection, &[finished]).await?;
     let mut ledger = Ledger { erased, ..Ledger::default() };
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
         ledger.enter_late(courier, finished, (&delivery, last), lane);
@@ -112,6 +116,20 @@ async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), Deliv
     appending.commit().await?;
     tally.count();
     Ok(())
+}
+
+/// Which responses of the batch were erased, as far as it matters: where it arrived and nothing was said,
+/// nothing is kept.
+async fn erased(
+    connection: &mut PgConnection,
+    batch: &[&Finished],
+) -> Result<HashSet<Subject>, sqlx::Error> {
+    let matters = |one: &&&Finished| {
+        let Exchange { answer, snippet, .. } = &one.exchange;
+        answer.verdict() != Verdict::Delivered || !snippet.is_empty()
+    };
+    let subjects = batch.iter().filter(matters).map(|one| one.claimed.subject);
+    withdrawn::erased_of(connection, subjects).await
 }
 
 /// A removal gives a place back, and quotas are locked before lanes: so they are locked first when
@@ -194,29 +212,6 @@ async fn lock_lanes(
     Ok(opened.collect())
 }
 
-#[derive(FromRow)]
-struct Row {
-    delivery_id: Uuid,
-    lease: i64,
-    sequence: i64,
-}
-
-/// The rows these tries hold; the lanes' locks keep them as they are.
-async fn held_rows(
-    connection: &mut PgConnection,
-    batch: &[&Finished],
-) -> Result<HashMap<Uuid, Row>, sqlx::Error> {
-    let ids: Vec<Uuid> = batch.iter().map(|finished| finished.claimed.delivery_id).collect();
-    let rows: Vec<Row> = sqlx::query_as(
-        "select delivery_id, lease, sequence from outbox
-          where delivery_id = any($1) and leased_at is not null",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.delivery_id, row)).collect())
-}
-
 /// What a batch leads to.
 #[derive(Default)]
 struct Ledger<'a> {
@@ -224,6 +219,7 @@ struct Ledger<'a> {
     /// is not kept, and they are not tried again.
     erased: HashSet<Subject>,
     events: Vec<NewEvent>,
+    /// Those that might have come again, and do not.
     ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
     /// Those whose stream goes on though nothing else changes.
@@ -246,7 +242,9 @@ impl<'a> Ledger<'a> {
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
             Some(at) => self.due_again.push((claimed.delivery_id, at.get(), row.sequence + 1)),
-            None => self.ended.push(claimed.delivery_id),
+            None if may_come_again(finished) => self.ended.push(claimed.delivery_id),
+            // It was taken out when it was looked for.
+            None => {}
         }
         let outcome = attempt.outcome;
         self.tally.note(finished, outcome);
@@ -351,8 +349,8 @@ impl<'a> Ledger<'a> {
         appending.append(self.events).await?;
         let connection = appending.connection();
         withdrawn::drop_rows(connection, &self.ended).await?;
-        put_due_again(connection, &self.due_again).await?;
-        move_streams(connection, &self.noted).await?;
+        rows::put_due_again(connection, &self.due_again).await?;
+        rows::move_streams(connection, &self.noted).await?;
         replays::conclude(connection, &self.replayed).await?;
         let now = courier.clock.now().get();
         answers::put(connection, &self.answers, now, &*courier.entropy).await?;
@@ -415,46 +413,4 @@ fn kept_answer(finished: &Finished) -> Option<String> {
         secrets.extend(long.filter(|value| value.len() >= SECRET_MIN));
     }
     Some(clean_answer(snippet, &secrets))
-}
-
-async fn put_due_again(
-    connection: &mut PgConnection,
-    due_again: &[(Uuid, DateTime<Utc>, i64)],
-) -> Result<(), sqlx::Error> {
-    if due_again.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "update outbox o set due_at = t.due_at, sequence = t.sequence, leased_at = null
-           from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
-                as t(delivery_id, due_at, sequence)
-          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
-    )
-    .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
-    .bind(due_again.iter().map(|(.., sequence)| *sequence).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// The streams of these deliveries have gone on: what comes next follows.
-async fn move_streams(
-    connection: &mut PgConnection,
-    noted: &[(Uuid, i64)],
-) -> Result<(), sqlx::Error> {
-    if noted.is_empty() {
-        return Ok(());
-    }
-    let (delivery_ids, sequences): (Vec<Uuid>, Vec<i64>) = noted.iter().copied().unzip();
-    sqlx::query(
-        "update outbox o set sequence = t.sequence
-           from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, sequence)
-          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
-    )
-    .bind(delivery_ids)
-    .bind(sequences)
-    .execute(connection)
-    .await?;
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Where subscriptions' deliveries go. A subscription's target never changes: it is read once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use projector::hooks;
@@ -22,11 +22,11 @@ impl KnownTargets {
     pub(crate) async fn of(
         &self,
         connection: &mut PgConnection,
-        hook_ids: &[Uuid],
+        mut hook_ids: HashSet<Uuid>,
     ) -> Result<Targets, sqlx::Error> {
-        let mut targets = self.known(hook_ids);
-        let new: Vec<Uuid> =
-            hook_ids.iter().filter(|hook| !targets.contains_key(hook)).copied().collect();
+        let mut targets = self.known(&hook_ids);
+        hook_ids.retain(|hook| !targets.contains_key(hook));
+        let new: Vec<Uuid> = hook_ids.into_iter().collect();
         if !new.is_empty() {
             let read = hooks::targets(connection, &new).await?;
             let read: Targets = read.into_iter().map(|(hook, url)| (hook, url.into())).collect();
@@ -36,7 +36,7 @@ impl KnownTargets {
         Ok(targets)
     }
 
-    fn known(&self, hook_ids: &[Uuid]) -> Targets {
+    fn known(&self, hook_ids: &HashSet<Uuid>) -> Targets {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hook_ids.iter().filter_map(|hook| Some((*hook, Arc::clone(known.get(hook)?)))).collect()
     }
@@ -63,6 +63,6 @@ mod tests {
         assert_eq!(known.known(&[Uuid::from_u128(7)]).len(), 1);
         known.remember(&Targets::from([target(MOST)]));
         let both = [7, MOST].map(|n| Uuid::from_u128(n as u128));
-        assert_eq!(known.known(&both).into_keys().collect::<Vec<_>>(), [both[1]]);
+        assert_eq!(known.known(&both.into()).into_keys().collect::<Vec<_>>(), [both[1]]);
     }
 }

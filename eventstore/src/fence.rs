@@ -67,10 +67,16 @@ impl Done {
         self.0 = Some((settled, Instant::now()));
     }
 
+    /// Whether what was done is still believed to be all, if nobody says otherwise.
+    #[must_use]
+    pub fn is_believed(&self) -> bool {
+        self.0.is_some_and(|(_, at)| at.elapsed() < BELIEVED)
+    }
+
     /// Whether nothing has been settled since.
     #[must_use]
     pub fn is_all(&self, look: Look) -> bool {
-        self.0.is_some_and(|(done, at)| done == look.settled && at.elapsed() < BELIEVED)
+        self.is_believed() && self.0.is_some_and(|(done, _)| done == look.settled)
     }
 }
 
@@ -115,18 +121,21 @@ impl Fence {
         Ok(look)
     }
 
-    /// Looks again, for a moment, while the newest appends are still under way.
+    /// Looks again, for a moment, while the newest appends are still under way. Told before each look: what is
+    /// committed by then is in it.
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn look_patiently(&self) -> Result<Look, sqlx::Error> {
+    pub async fn look_patiently(&self, mut looks: impl FnMut()) -> Result<Look, sqlx::Error> {
         let (began, mut commits) = (Instant::now(), self.nudge.subscribe());
-        let mut look = self.look().await?;
-        while look.more && began.elapsed() < PATIENCE {
+        loop {
+            looks();
+            let look = self.look().await?;
+            if !look.more || began.elapsed() >= PATIENCE {
+                return Ok(look);
+            }
             tokio::select! { _ = commits.changed() => {}, () = sleep(AGAIN) => {} }
-            look = self.look().await?;
         }
-        Ok(look)
     }
 
     async fn look_by(

@@ -24,6 +24,8 @@ const RECONNECT: Duration = Duration::from_millis(500);
 pub struct News {
     /// There were occurrences in it: fan-out has work.
     pub occurrences: bool,
+    /// Something became of deliveries: some may be due, or there may be room for others.
+    pub deliveries: bool,
     /// There was something else in it.
     pub else_too: bool,
 }
@@ -36,6 +38,7 @@ pub struct Nudge {
     /// All appends: what this process's followers wait for.
     any: watch::Sender<u64>,
     occurrences: watch::Sender<u64>,
+    all_but_occurrences: watch::Sender<u64>,
     else_too: watch::Sender<u64>,
     /// The server's process that tells for us: what it says is heard here too. 0 while there is none.
     teller: Arc<AtomicU32>,
@@ -50,13 +53,16 @@ impl Nudge {
 
     /// Something may be new, whatever it is.
     pub fn wake(&self) {
-        self.wake_for(News { occurrences: true, else_too: true });
+        self.wake_for(News { occurrences: true, deliveries: true, else_too: true });
     }
 
     fn wake_for(&self, news: News) {
         count(&self.any);
         if news.occurrences {
             count(&self.occurrences);
+        }
+        if news.deliveries || news.else_too {
+            count(&self.all_but_occurrences);
         }
         if news.else_too {
             count(&self.else_too);
@@ -75,7 +81,13 @@ impl Nudge {
         self.occurrences.subscribe()
     }
 
-    /// The same for who has none if there are only occurrences.
+    /// The same for who has none if there are only occurrences, or deliveries that need nobody.
+    #[must_use]
+    pub fn subscribe_to_all_but_occurrences(&self) -> watch::Receiver<u64> {
+        self.all_but_occurrences.subscribe()
+    }
+
+    /// The same for who has none if there are only occurrences and deliveries: most of what is appended.
     #[must_use]
     pub fn subscribe_to_all_else(&self) -> watch::Receiver<u64> {
         self.else_too.subscribe()
@@ -151,19 +163,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_occurrences_is_not_woken_by_anything_else() {
+    fn nobody_is_woken_for_what_is_not_his() {
         let nudge = Nudge::default();
-        let all =
-            || [nudge.subscribe(), nudge.subscribe_to_occurrences(), nudge.subscribe_to_all_else()];
         let woken = |by: &dyn Fn()| {
-            let receivers = all();
+            let receivers = [
+                nudge.subscribe(),
+                nudge.subscribe_to_occurrences(),
+                nudge.subscribe_to_all_but_occurrences(),
+                nudge.subscribe_to_all_else(),
+            ];
             by();
             receivers.map(|receiver| receiver.has_changed().unwrap())
         };
-        let occurrences = News { occurrences: true, else_too: false };
-        let rest = News { occurrences: false, else_too: true };
-        assert_eq!(woken(&|| nudge.signal(occurrences)), [true, true, false]);
-        assert_eq!(woken(&|| nudge.signal(rest)), [true, false, true]);
-        assert_eq!(woken(&|| nudge.wake()), [true; 3]);
+        let occurrences = News { occurrences: true, ..News::default() };
+        let deliveries = News { deliveries: true, ..News::default() };
+        let rest = News { else_too: true, ..News::default() };
+        assert_eq!(woken(&|| nudge.signal(News::default())), [true, false, false, false]);
+        assert_eq!(woken(&|| nudge.signal(occurrences)), [true, true, false, false]);
+        assert_eq!(woken(&|| nudge.signal(deliveries)), [true, false, true, false]);
+        assert_eq!(woken(&|| nudge.signal(rest)), [true, false, true, true]);
+        assert_eq!(woken(&|| nudge.wake()), [true; 4]);
     }
 }

@@ -174,15 +174,34 @@ impl Appending<'_> {
         let recorded = insert(&mut self.transaction, events, taken).await?;
         for event in &recorded {
             let news = self.news.get_or_insert_default();
-            let occurrence = matches!(event.event, Event::Occurrence(_));
-            news.occurrences |= occurrence;
-            news.else_too |= !occurrence;
+            match event.event {
+                Event::Occurrence(_) => news.occurrences = true,
+                Event::Delivery(_) => news.deliveries = true,
+                Event::Firm(_)
+                | Event::Form(_)
+                | Event::Key(_)
+                | Event::Subscription(_)
+                | Event::Invite(_)
+                | Event::Person(_)
+                | Event::Response(_)
+                | Event::Reading(_)
+                | Event::Replay(_)
+                | Event::Pause(_)
+                | Event::Repair(_) => news.else_too = true,
+            }
         }
         crash::point("inserted");
         for table in self.store.with_append.iter() {
             table.after(&mut self.transaction, &recorded).await?;
         }
         Ok(recorded)
+    }
+
+    /// Of the deliveries that were appended none is left for somebody to claim.
+    pub fn none_is_left(&mut self) {
+        if let Some(news) = &mut self.news {
+            news.deliveries = false;
+        }
     }
 
     /// Leaves everything as it was. Its locks are free at once; those of one that is dropped, some

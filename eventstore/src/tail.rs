@@ -89,8 +89,8 @@ pub async fn read_but(
 }
 
 /// The occurrences after a follower's checkpoint, up to where the log is settled, in order: a small part
-/// of the log, by an index of their own. The checkpoint is locked then. None if there are none, if
-/// another process holds it, or if it was never made.
+/// of the log, by an index of their own. The checkpoint is locked then, and moved behind the last of
+/// them. None if there are none, if another process holds it, or if it was never made.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
@@ -101,16 +101,21 @@ pub async fn take_occurrences(
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let rows: Vec<StoredEvent> = sqlx::query_as(
         "with taken as materialized (
-             select position from checkpoints where name = $1 for update skip locked)
-         select e.* from taken
-          cross join lateral (
-                select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                       payload, metadata, firm_id, event_id, recorded_at, digest
-                  from events
-                 where aggregate_type = 'Occurrence'
-                   and position > taken.position and position <= $2
-                 order by position limit $3) e
-          order by e.position",
+             select position from checkpoints where name = $1 for update skip locked),
+         found as materialized (
+             select e.* from taken
+              cross join lateral (
+                    select position, aggregate_type, aggregate_id, sequence, event_type,
+                           event_version, payload, metadata, firm_id, event_id, recorded_at, digest
+                      from events
+                     where aggregate_type = 'Occurrence'
+                       and position > taken.position and position <= $2
+                     order by position limit $3) e),
+         moved as (
+             update checkpoints set position = last
+               from (select max(position) as last from found) f
+              where name = $1 and last is not null)
+         select * from found order by position",
     )
     .bind(name)
     .bind(settled)

@@ -125,6 +125,35 @@ async fn an_event_that_comes_alone_is_sent_without_a_claim_of_its_own() {
 }
 
 #[tokio::test]
+async fn only_what_is_left_to_a_claim_wakes_who_claims() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.happens_to(&process).await;
+    process.answered(1).await;
+    let claims = scene.world.service().store.nudge().subscribe_to_all_but_occurrences();
+    assert_eq!(scene.happens_to(&process).await, (2, 0));
+    assert!(!claims.has_changed().unwrap(), "all of it is claimed");
+    process.stop.cancel();
+    assert_eq!(scene.happens_to(&process).await, (2, 1));
+    assert!(claims.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn where_nothing_was_recorded_since_it_looked_fan_out_asks_nobody() {
+    let scene = Scene::new().await;
+    let pool = connect(scene.world.database.main.clone(), 5);
+    let process = scene.process(|courier| courier.store = courier.store.by(pool.clone()));
+    let mut fan_out = scene.begun(&process).await;
+    scene.submit(1).await;
+    while scene.step(&mut fan_out).await == Step::Busy {}
+    assert_eq!(scene.queue().await, (1, 0));
+    pool.close().await;
+    assert_eq!(fan_out.step().await.unwrap(), Step::IDLE);
+    scene.submit(1).await;
+    fan_out.step().await.expect_err("there is something, and no connection to ask for it");
+}
+
+#[tokio::test]
 async fn what_is_claimed_at_once_and_not_recorded_is_tried_again() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});

@@ -7,8 +7,10 @@ use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
 use eventstore::{Appending, NewEvent, RecordedEvent};
 use projector::hooks::{Matchable, matching};
 use uuid::Uuid;
+use vault::Subject;
 
 use super::rows::Row;
+use crate::compose::Wanted;
 use crate::settings::DeliveryError;
 
 /// Deliveries queued at a time: a transaction stays well under 100 ms, and what it holds small.
@@ -58,6 +60,15 @@ impl<'a> Occurred<'a> {
             context,
         }
     }
+}
+
+/// What telling of these takes.
+pub(super) fn wanted(events: &[RecordedEvent]) -> Wanted {
+    Wanted::telling(events.iter().filter_map(Occurred::of).map(|occurred| {
+        let Happening { response_id, form_id, .. } = *occurred.happening;
+        let firm_id = occurred.recorded.context.firm_id;
+        (Subject { firm_id, subject_id: response_id }, form_id)
+    }))
 }
 
 /// Who gets what, for as many occurrences as one transaction takes.

@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use super::matches::Occurred;
 use crate::claim::{FrozenBody, Leased, Taken};
-use crate::lanes::Work;
 
 /// A row of the outbox: as it is once it is leased, and the place of its occurrence in the log.
 pub(crate) struct Row {
@@ -53,8 +52,16 @@ pub(crate) fn lane_ids(rows: &[Row]) -> Vec<Uuid> {
     rows.iter().map(|row| row.leased.lane_id).collect()
 }
 
+/// What a lane is given to do.
+struct Work {
+    /// When the first of it is due, or its lease ends.
+    due_at: DateTime<Utc>,
+    /// How many of it are leased.
+    leased: i32,
+}
+
 /// What these rows give their lanes to do.
-pub(super) fn work(rows: &[Row], leases: &Leases<'_>) -> BTreeMap<Uuid, Work> {
+fn work(rows: &[Row], leases: &Leases<'_>) -> BTreeMap<Uuid, Work> {
     let mut all = BTreeMap::new();
     for Row { leased, .. } in rows {
         let is_leased = leases.bodies.contains_key(&leased.delivery_id);
@@ -66,7 +73,9 @@ pub(super) fn work(rows: &[Row], leases: &Leases<'_>) -> BTreeMap<Uuid, Work> {
     all
 }
 
-/// Puts these rows in the queue, due now, or leased.
+/// Puts these rows in the queue, due now, or leased, and gives their locked lanes the work: they are due with
+/// it, if they are not before. What is in flight of those that lease some is what was counted last: none of
+/// them has a lease that has ended.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     rows: &[Row],
@@ -75,8 +84,18 @@ pub(super) async fn insert(
     let each = || rows.iter().map(|row| &row.leased);
     let leased = || each().map(|row| leases.bodies.get(&row.delivery_id).copied());
     let bodies = || leased().map(Option::flatten);
+    let work = work(rows, leases);
     sqlx::query(
-        "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+        "with given as (
+             update lanes l
+                set due_at = least(l.due_at, t.due_at), running = l.running + t.leased,
+                    running_until = case when t.leased > 0 then greatest(l.running_until, $16)
+                                         else l.running_until end
+               from unnest($18::uuid[], $19::timestamptz[], $20::int[])
+                    as t(lane_id, due_at, leased)
+              where l.lane_id = t.lane_id and l.lane_id = any($18)
+                and (t.leased > 0 or l.due_at is null or l.due_at > t.due_at))
+         insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                              response_id, report_id, booking_id, position, traceparent, body_id,
                              body_sha256, tries, lease, leased_at, due_at, tries_max)
          select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
@@ -106,6 +125,9 @@ pub(super) async fn insert(
     .bind(leases.now)
     .bind(leases.end)
     .bind(Schedule::RestHook.tries().cast_signed())
+    .bind(work.keys().copied().collect::<Vec<_>>())
+    .bind(work.values().map(|work| work.due_at).collect::<Vec<_>>())
+    .bind(work.values().map(|work| work.leased).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -116,7 +138,7 @@ pub(super) struct Leases<'a> {
     bodies: HashMap<Uuid, Option<&'a FrozenBody>>,
     now: DateTime<Utc>,
     /// When they end.
-    pub(super) end: DateTime<Utc>,
+    end: DateTime<Utc>,
 }
 
 impl<'a> Leases<'a> {

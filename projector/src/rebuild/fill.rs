@@ -173,7 +173,7 @@ pub(super) async fn fill(
     fillings: &mut [Filling],
     progress: &Progress<'_>,
 ) -> Result<(), RebuildError> {
-    let settled = fence.look_patiently().await?.settled;
+    let settled = fence.look_patiently(|| {}).await?.settled;
     let mut goals = Vec::with_capacity(fillings.len());
     for filling in &*fillings {
         goals.push(filling.goal(connection, settled).await?);

@@ -1,0 +1,105 @@
+//! The outbox rows of a batch of tries: held, gone, due again, moved on.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use domain::answer::Verdict;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use super::Finished;
+
+/// A row that its try holds, or held.
+#[derive(FromRow)]
+pub(super) struct Row {
+    delivery_id: Uuid,
+    pub(super) lease: i64,
+    pub(super) sequence: i64,
+}
+
+/// The rows these tries hold; the lanes' locks keep them as they are. Those of tries that end whatever
+/// comes are taken out.
+pub(super) async fn held(
+    connection: &mut PgConnection,
+    batch: &[&Finished],
+) -> Result<HashMap<Uuid, Row>, sqlx::Error> {
+    let (again, end): (Vec<_>, Vec<_>) = batch.iter().copied().partition(|one| may_come_again(one));
+    let mut rows = HashMap::new();
+    let statements = [
+        (
+            end,
+            "delete from outbox o using unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
+              where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
+                and o.lease = t.lease and o.leased_at is not null
+             returning o.delivery_id, o.lease, o.sequence",
+        ),
+        (
+            again,
+            "select o.delivery_id, o.lease, o.sequence
+               from outbox o join unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
+                 on o.delivery_id = t.delivery_id and o.delivery_id = any($1)
+                and o.lease = t.lease and o.leased_at is not null",
+        ),
+    ];
+    for (tries, statement) in statements {
+        // For none of them the planner would read all that are leased.
+        if tries.is_empty() {
+            continue;
+        }
+        let held: Vec<Row> = sqlx::query_as(statement)
+            .bind(tries.iter().map(|one| one.claimed.delivery_id).collect::<Vec<_>>())
+            .bind(tries.iter().map(|one| one.claimed.lease).collect::<Vec<_>>())
+            .fetch_all(&mut *connection)
+            .await?;
+        rows.extend(held.into_iter().map(|row| (row.delivery_id, row)));
+    }
+    Ok(rows)
+}
+
+/// Whether there may be another try after this one.
+pub(super) fn may_come_again(finished: &Finished) -> bool {
+    finished.exchange.answer.verdict() == Verdict::Retry
+}
+
+/// These are tried again then.
+pub(super) async fn put_due_again(
+    connection: &mut PgConnection,
+    due_again: &[(Uuid, DateTime<Utc>, i64)],
+) -> Result<(), sqlx::Error> {
+    if due_again.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update outbox o set due_at = t.due_at, sequence = t.sequence, leased_at = null
+           from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
+                as t(delivery_id, due_at, sequence)
+          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
+    )
+    .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
+    .bind(due_again.iter().map(|(.., sequence)| *sequence).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The streams of these deliveries have gone on: what comes next follows.
+pub(super) async fn move_streams(
+    connection: &mut PgConnection,
+    noted: &[(Uuid, i64)],
+) -> Result<(), sqlx::Error> {
+    if noted.is_empty() {
+        return Ok(());
+    }
+    let (delivery_ids, sequences): (Vec<Uuid>, Vec<i64>) = noted.iter().copied().unzip();
+    sqlx::query(
+        "update outbox o set sequence = t.sequence
+           from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, sequence)
+          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
+    )
+    .bind(delivery_ids)
+    .bind(sequences)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
