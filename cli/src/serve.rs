@@ -126,7 +126,7 @@ fn spawn_workers(
         let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries);
         tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
         let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
-        tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
+        tasks.spawn(run_worker(follower, store.nudge().subscribe_to_all_else(), stop.clone()));
         let seals = Seals::new(store.clone(), system.fence.clone());
         tasks.spawn(run_worker(seals, Nudge::default().subscribe(), stop.clone()));
         if let Some(notary) = &system.notary {
@@ -163,7 +163,8 @@ fn spawn_workers(
         let erase = Erase::new(courier.clone(), system.fence.clone());
         tasks.spawn(run_worker(erase, store.nudge().subscribe_to_all_else(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
-        tasks.spawn(run_worker(cancel, store.nudge().subscribe_to_all_else(), stop.clone()));
+        let nudge = store.nudge().subscribe_to_all_but_occurrences();
+        tasks.spawn(run_worker(cancel, nudge, stop.clone()));
     }
 }
 

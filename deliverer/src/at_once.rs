@@ -18,7 +18,7 @@ use vault::Subject;
 
 use crate::answered::Answered;
 use crate::claim::{Leased, Taken};
-use crate::compose::{self, Forms, Ingredients, Kept, Wanted};
+use crate::compose::{self, Ingredients, Kept, Wanted};
 use crate::due;
 use crate::fan_out::{Row, lane_ids};
 use crate::settings::{Courier, DeliveryError};
@@ -33,8 +33,8 @@ pub(crate) struct AtOnce<'a> {
     pub(crate) courier: &'a Courier,
     pub(crate) room: &'a Room,
     pub(crate) answered: Option<&'a Answered>,
-    /// Whether to read what deliveries are composed from while they are queued: for nothing, where they
-    /// cannot be claimed.
+    /// Whether to read what deliveries are composed from while they are matched and queued: for nothing, where
+    /// they cannot be claimed.
     pub(crate) ahead: bool,
     /// What may wait in the log where there is no room for it.
     pub(crate) may_wait: Waits,
@@ -139,10 +139,12 @@ impl AtOnce<'_> {
     pub(crate) async fn read_ahead(self, wanted: &Wanted) -> Result<Read, DeliveryError> {
         let connections = self.courier.store.connections();
         let (mut one, mut other) = tokio::try_join!(connections.take(), connections.take())?;
-        let (kept, (forms, erased)) = tokio::try_join!(
-            Kept::read(self.courier, &mut one, wanted),
-            forms_and_erased(&mut other, wanted)
-        )?;
+        let forms_and_erased = async {
+            let forms = compose::forms(&mut other, wanted).await?;
+            Ok((forms, erased(&mut other, wanted).await?))
+        };
+        let kept = Kept::read(self.courier, &mut one, wanted);
+        let (kept, (forms, erased)) = tokio::try_join!(kept, forms_and_erased)?;
         connections.give_back(one);
         connections.give_back(other);
         Ok(Read { ingredients: Ingredients { kept, forms }, erased })
@@ -153,9 +155,8 @@ impl AtOnce<'_> {
         connection: &mut PgConnection,
         wanted: &Wanted,
     ) -> Result<Read, DeliveryError> {
-        let kept = Kept::read(self.courier, connection, wanted).await?;
-        let (forms, erased) = forms_and_erased(connection, wanted).await?;
-        Ok(Read { ingredients: Ingredients { kept, forms }, erased })
+        let ingredients = Ingredients::read(self.courier, connection, wanted).await?;
+        Ok(Read { ingredients, erased: erased(connection, wanted).await? })
     }
 
     /// Composes what was chosen, from what was read before, if it was.
@@ -181,13 +182,12 @@ impl AtOnce<'_> {
     }
 }
 
-async fn forms_and_erased(
+/// Those of the responses that were erased.
+async fn erased(
     connection: &mut PgConnection,
     wanted: &Wanted,
-) -> Result<(Forms, HashSet<Subject>), DeliveryError> {
-    let forms = compose::forms(connection, wanted).await?;
-    let erased = withdrawn::erased_of(connection, wanted.subjects.iter().copied()).await?;
-    Ok((forms, erased))
+) -> Result<HashSet<Subject>, sqlx::Error> {
+    withdrawn::erased_of(connection, wanted.subjects.iter().copied()).await
 }
 
 /// A row, by its occurrence and its firm.

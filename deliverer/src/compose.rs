@@ -221,7 +221,8 @@ async fn freeze(
         if !built.contains_key(&row.occurrence_id)
             && let Some(bytes) = build_safely(ingredients, row)
         {
-            built.insert(row.occurrence_id, body(courier.entropy.id(), row.subject(), bytes));
+            let body_id = courier.entropy.id_at(now.get());
+            built.insert(row.occurrence_id, body(body_id, row.subject(), bytes));
         }
     }
     let bodies: Vec<Body> = built.values().cloned().collect();

@@ -8,9 +8,10 @@
 
 mod matches;
 mod patience;
+mod queue;
 mod rows;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,17 +26,15 @@ use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use uuid::Uuid;
 
 pub(crate) use self::matches::Matches;
 use self::patience::{PACE, Patience, Rest};
-use self::rows::Leases;
+use self::queue::read_ahead;
+pub(crate) use self::queue::{Queued, queue};
 pub(crate) use self::rows::{Row, lane_ids};
-use crate::at_once::{AtOnce, Fits, Read};
+use crate::at_once::AtOnce;
 use crate::claim::Taken;
-use crate::compose::Wanted;
 use crate::dispatch::{Dispatch, Turn};
-use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
 
 /// Occurrences read at a time, at most and at least.
@@ -44,10 +43,6 @@ const LEAST: i64 = 16;
 
 /// The wait for appends that are under way.
 const UNSETTLED: Duration = Duration::from_millis(5);
-
-/// So many deliveries are queued whether or not there is room for them, and are within a claim's memory; of
-/// more, a part may wait. Fewer than a host may have out.
-const FEW: usize = 16;
 
 /// The worker.
 pub struct FanOut {
@@ -65,8 +60,6 @@ pub struct FanOut {
     news: watch::Receiver<u64>,
     /// Whether everything is done that was there at the last look; what came since, its news say.
     is_through: bool,
-    /// Whether there surely is a checkpoint.
-    has_begun: bool,
 }
 
 impl FanOut {
@@ -84,7 +77,6 @@ impl FanOut {
             done: Done::default(),
             news,
             is_through: false,
-            has_begun: false,
         }
     }
 
@@ -111,7 +103,6 @@ impl FanOut {
                 left?;
                 return match nothing {
                     Some(passed) => Ok(passed),
-                    None if self.has_begun => Ok(Passed::NOTHING),
                     None => self.begin_at_the_beginning().await,
                 };
             }
@@ -132,7 +123,9 @@ impl FanOut {
     ) -> Result<Option<Passed>, DeliveryError> {
         let (connection, upcasters) = (appending.connection(), self.courier.store.upcasters());
         let read = if room.is_some() { self.read } else { READ };
-        let wanted = (Self::NAME, look.settled, read);
+        // Where a part waits for room, most passes leave all as it is.
+        let moves = self.patience.waiting.is_none();
+        let wanted = (Self::NAME, look.settled, read, moves);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
         let age = self.courier.clock.now().get() - first.context.recorded_at.get();
@@ -145,7 +138,8 @@ impl FanOut {
             looks: self.patience.waiting.is_some(),
         });
         let ahead = read_ahead(at_once, &events);
-        let (matches, ahead) = tokio::try_join!(Matches::of(appending, &events), ahead)?;
+        let (matches, ahead) = tokio::join!(Matches::of(appending, &events), ahead);
+        let (matches, ahead) = (matches?, ahead?);
         let (now, mut traced) = (self.courier.clock.now(), HashMap::new());
         let by = |occurrence: &RecordedEvent| Context {
             recorded_at: now,
@@ -170,7 +164,7 @@ impl FanOut {
             appending.none_is_left();
         }
         crash::point("queueing");
-        if reached != last.position {
+        if !moves || reached != last.position {
             tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         }
         let read = events.partition_point(|event| event.position <= reached);
@@ -309,7 +303,6 @@ impl Worker for FanOut {
             }
             None => self.pass(appending, (look, None)).await?,
         };
-        self.has_begun = true;
         self.after((&passed, began));
         if passed.rest != Rest::None {
             return Ok(Step::Busy);
@@ -317,116 +310,5 @@ impl Worker for FanOut {
         self.done.up_to(look.settled);
         self.is_through = !look.more;
         Ok(idle)
-    }
-}
-
-/// What was queued.
-#[derive(Default)]
-pub(crate) struct Queued {
-    /// That, as it is in the log.
-    pub(crate) events: Vec<RecordedEvent>,
-    /// The last position taken in, when it is not the last one read.
-    pub(crate) reached: Option<i64>,
-    /// Whose occurrences wait for room, if any do: all of them, or those after what was reached.
-    left: Option<Uuid>,
-    /// What of it was claimed at once.
-    taken: Option<Taken>,
-}
-
-impl Queued {
-    /// Whether nothing of it is left to be claimed.
-    fn all_is_taken(&self) -> bool {
-        self.events.len() == self.taken.as_ref().map_or(0, |taken| taken.leased.len())
-    }
-}
-
-/// Queues what is not queued, in the order it is found: the events, their outbox rows, the lanes
-/// given their work. `by` says for each occurrence who queues it, and as a part of what.
-pub(crate) async fn queue(
-    (appending, at_once): (&mut Appending<'_>, Option<(AtOnce<'_>, Option<Read>)>),
-    matches: &Matches<'_>,
-    mut by: impl FnMut(&RecordedEvent) -> Context,
-) -> Result<Queued, DeliveryError> {
-    let (at_once, read) = at_once.map_or((None, None), |(at_once, read)| (Some(at_once), read));
-    let mut rows = matches.rows();
-    let fits = fits((appending, at_once), &rows).await?;
-    let left = rows.get(fits.rows).map(|row| row.leased.firm_id);
-    rows.truncate(fits.rows);
-    let last = rows.last().filter(|_| left.is_some());
-    let reached = last.map(|row| row.position).or(matches.reached.filter(|_| left.is_none()));
-    if rows.is_empty() {
-        return Ok(Queued { reached, left, ..Queued::default() });
-    }
-    let mut new = Vec::with_capacity(rows.len());
-    for ((occurred, hook_id), row) in matches.pairs.iter().zip(&mut rows) {
-        let context = by(occurred.recorded);
-        row.leased.traceparent = context.traceparent.map(|place| place.to_string());
-        new.push(occurred.delivery_to(*hook_id, context));
-    }
-    let read = async {
-        match at_once {
-            Some(at_once) if at_once.ahead && read.is_none() => {
-                let sent = rows.iter().map(|row| &row.leased);
-                let sent = sent.filter(|row| fits.sent.contains(&row.delivery_id));
-                at_once.read_ahead(&Wanted::by(sent)).await.map(Some)
-            }
-            Some(_) | None => Ok(read),
-        }
-    };
-    let (events, read) = tokio::join!(appending.append_new(new), read);
-    let (events, read) = (events?, read?);
-    keep_new(&mut rows, &events);
-    let mut queued = Queued { events, reached, left, taken: None };
-    let Some(first) = queued.events.first() else {
-        return Ok(queued);
-    };
-    let (now, connection) = (first.context.recorded_at, appending.connection());
-    match at_once {
-        Some(at_once) => {
-            let chosen = at_once.choose(connection, (&rows, &fits), now).await?;
-            queued.taken = at_once.take(connection, (chosen, read), now).await?;
-        }
-        None => lanes::lock(connection, &lane_ids(&rows)).await?,
-    }
-    let lease = at_once.map(|by| by.courier.settings.scale.lease()).unwrap_or_default();
-    let leases = Leases::of(queued.taken.as_ref(), (now.get(), lease));
-    rows::insert(connection, &rows, &leases).await?;
-    Ok(queued)
-}
-
-/// Reads what telling of these takes, if they are few and it most likely will be told.
-async fn read_ahead(
-    at_once: Option<AtOnce<'_>>,
-    events: &[RecordedEvent],
-) -> Result<Option<Read>, DeliveryError> {
-    match at_once {
-        Some(at_once) if at_once.ahead && events.len() <= FEW => {
-            at_once.read_ahead(&matches::wanted(events)).await.map(Some)
-        }
-        Some(_) | None => Ok(None),
-    }
-}
-
-/// What of these rows is queued now.
-async fn fits(
-    (appending, at_once): (&mut Appending<'_>, Option<AtOnce<'_>>),
-    rows: &[Row],
-) -> Result<Fits, DeliveryError> {
-    match at_once {
-        Some(at_once) if rows.len() > FEW || (at_once.looks && !rows.is_empty()) => {
-            at_once.fits(appending.connection(), rows).await
-        }
-        Some(_) | None => {
-            let sent = rows.iter().map(|row| row.leased.delivery_id).collect();
-            Ok(Fits { rows: rows.len(), sent })
-        }
-    }
-}
-
-/// Leaves out what was queued before.
-fn keep_new(rows: &mut Vec<Row>, events: &[RecordedEvent]) {
-    if events.len() < rows.len() {
-        let new: HashSet<&str> = events.iter().map(|event| event.aggregate_id.as_str()).collect();
-        rows.retain(|row| new.contains(row.leased.delivery_id.to_string().as_str()));
     }
 }

@@ -1,33 +1,30 @@
 //! Record: writes down what tries came to, in batches: the attempt events, the outbox row gone or
 //! due again, the 410 count, the lane's next due time, in one transaction.
 
+mod attempt;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::answer::{Verdict, clean_answer};
+use domain::answer::Verdict;
 use domain::context::{Actor, Context};
-use domain::delivery::{
-    Attempt, CancelCause, Conclusion, Delivery, DeliveryEvent, Late, Outcome, conclude,
-    record as after_try,
-};
-use domain::retry::retry_after;
+use domain::delivery::{CancelCause, Delivery, DeliveryEvent, Late, Outcome, record as after_try};
 use domain::subscription::{GoneAnswer, Subscription, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
 use eventstore::{Appending, NewEvent, crash, load};
 use projector::replays;
-use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use telemetry::figures::RECORD_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::Subject;
 use vault::answers::{self, Answer};
-use vault::{Entropy, Subject};
 
-use self::rows::{Row, may_come_again};
-use crate::claim::{Claimed, Sender, system};
+use self::attempt::{attempt, context, kept_answer};
+use self::rows::may_come_again;
+use crate::claim::Claimed;
 use crate::lanes;
 use crate::outgoing::Exchange;
 use crate::settings::{Courier, DeliveryError};
@@ -76,10 +73,9 @@ async fn record_in_time<'a>(
     let (mut ledger, mut late) = (Ledger { erased, ..Ledger::default() }, Vec::new());
     for finished in known {
         let claimed = &finished.claimed;
-        match (held.get(&claimed.delivery_id), lanes.get_mut(&claimed.lane_id)) {
-            (Some(row), Some(lane)) if row.lease == claimed.lease => {
-                ledger.enter(courier, finished, row, lane);
-            }
+        let held = held.get(&(claimed.delivery_id, claimed.lease));
+        match (held, lanes.get_mut(&claimed.lane_id)) {
+            (Some(sequence), Some(lane)) => ledger.enter(courier, finished, *sequence, lane),
             _ => late.push(finished),
         }
     }
@@ -148,9 +144,6 @@ async fn lock_quotas(
     }
     projector::quotas::lock_hooks(connection, &firm_ids).await
 }
-
-/// A shorter header value of a workflow step may be any word of an answer.
-const SECRET_MIN: usize = 6;
 
 /// 410 Gone (contract, section Retries).
 const GONE: u16 = 410;
@@ -231,7 +224,7 @@ struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    fn enter(&mut self, courier: &Courier, finished: &'a Finished, row: &Row, lane: &mut Lane) {
+    fn enter(&mut self, courier: &Courier, finished: &'a Finished, sequence: i64, lane: &mut Lane) {
         let claimed = &finished.claimed;
         let erased = self.erased.contains(&claimed.subject);
         let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
@@ -241,7 +234,7 @@ impl<'a> Ledger<'a> {
         let attempt = attempt(courier, finished, answer.as_deref());
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
-            Some(at) => self.due_again.push((claimed.delivery_id, at.get(), row.sequence + 1)),
+            Some(at) => self.due_again.push((claimed.delivery_id, at.get(), sequence + 1)),
             None if may_come_again(finished) => self.ended.push(claimed.delivery_id),
             // It was taken out when it was looked for.
             None => {}
@@ -251,7 +244,7 @@ impl<'a> Ledger<'a> {
         if let Some(replay_id) = claimed.replay_id {
             self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
         }
-        self.put(finished, row.sequence + 1, after_try(attempt, withdrawn), answer);
+        self.put(finished, sequence + 1, after_try(attempt, withdrawn), answer);
         self.count_gone(finished, outcome, lane);
     }
 
@@ -357,60 +350,4 @@ impl<'a> Ledger<'a> {
         lanes::reschedule(connection, &lane_ids, now).await?;
         Ok(())
     }
-}
-
-fn context(finished: &Finished) -> Context {
-    let claimed = &finished.claimed;
-    let of = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
-    Context { traceparent: claimed.place, ..of }
-}
-
-/// What came of a try, as history keeps it.
-fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Attempt {
-    let Finished { claimed, exchange, finished_at } = finished;
-    let asked =
-        exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
-    let (schedule, jitter) = (claimed.schedule(), jitter(&*courier.entropy));
-    let Conclusion { outcome, wait } =
-        conclude(schedule, claimed.nth, &exchange.answer, asked, jitter);
-    let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
-    Attempt {
-        number: claimed.number,
-        started_at: claimed.claimed_at,
-        finished_at: *finished_at,
-        outcome,
-        status: exchange.answer.status(),
-        error,
-        retry_after_seconds: asked.map(|wait| wait.as_secs()),
-        next_try_at: wait
-            .map(|wait| Timestamp::from(finished_at.get() + courier.settings.scale.wait(wait))),
-        hops: exchange.hops.clone(),
-        body_id: claimed.body.as_ref().map(|body| body.body_id),
-        body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),
-        answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
-        cancelled: None,
-        late: None,
-        replay_id: claimed.replay_id,
-    }
-}
-
-/// From -1 to 1, each as likely as any other.
-fn jitter(entropy: &dyn Entropy) -> f64 {
-    let mut bytes = [0; 4];
-    entropy.fill(&mut bytes);
-    f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) * 2.0 - 1.0
-}
-
-/// The first KiB of the answer, cleaned (ruling 25); none when it said nothing.
-fn kept_answer(finished: &Finished) -> Option<String> {
-    let snippet = &finished.exchange.snippet;
-    if snippet.is_empty() {
-        return None;
-    }
-    let mut secrets: Vec<&str> = finished.claimed.secret.iter().map(|one| one.as_str()).collect();
-    if let Sender::Step(_, headers) = &finished.claimed.sender {
-        let long = headers.iter().map(|(_, value)| value.as_str());
-        secrets.extend(long.filter(|value| value.len() >= SECRET_MIN));
-    }
-    Some(clean_answer(snippet, &secrets))
 }

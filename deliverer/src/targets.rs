@@ -60,7 +60,7 @@ mod tests {
         let known = KnownTargets::default();
         let target = |n: usize| (Uuid::from_u128(n as u128), Arc::from("https://a.test/"));
         known.remember(&(0..MOST).map(target).collect());
-        assert_eq!(known.known(&[Uuid::from_u128(7)]).len(), 1);
+        assert_eq!(known.known(&[Uuid::from_u128(7)].into()).len(), 1);
         known.remember(&Targets::from([target(MOST)]));
         let both = [7, MOST].map(|n| Uuid::from_u128(n as u128));
         assert_eq!(known.known(&both.into()).into_keys().collect::<Vec<_>>(), [both[1]]);

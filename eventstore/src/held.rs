@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::pool::{ACQUIRE, FRESH};
 
 /// Of so many connections of a pool one may stay out of it: its other users have the rest.
-const SHARE: u32 = 3;
+const SHARE: u32 = 2;
 
 /// How long a connection stays out of its pool, which renews what is old.
 const AWAY: Duration = Duration::from_secs(600);

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_woken_for_what_is_not_his() {
+    fn nobody_is_woken_for_what_is_not_theirs() {
         let nudge = Nudge::default();
         let woken = |by: &dyn Fn()| {
             let receivers = [

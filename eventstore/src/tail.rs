@@ -90,14 +90,15 @@ pub async fn read_but(
 
 /// The occurrences after a follower's checkpoint, up to where the log is settled, in order: a small part
 /// of the log, by an index of their own. The checkpoint is locked then, and moved behind the last of
-/// them. None if there are none, if another process holds it, or if it was never made.
+/// them if all of them will surely be taken in. None if there are none, if another process holds it, or if it
+/// was never made.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
 pub async fn take_occurrences(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    (name, settled, limit): (&str, i64, i64),
+    (name, settled, limit, surely): (&str, i64, i64, bool),
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let rows: Vec<StoredEvent> = sqlx::query_as(
         "with taken as materialized (
@@ -114,12 +115,13 @@ pub async fn take_occurrences(
          moved as (
              update checkpoints set position = last
                from (select max(position) as last from found) f
-              where name = $1 and last is not null)
+              where name = $1 and last is not null and $4)
          select * from found order by position",
     )
     .bind(name)
     .bind(settled)
     .bind(limit)
+    .bind(surely)
     .fetch_all(connection)
     .await?;
     rows.into_iter().map(|row| row.read(upcasters)).collect()

@@ -1,5 +1,6 @@
 //! Where random bytes come from: an argument, so that a test can give its own.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 /// A source of random bytes.
@@ -20,6 +21,14 @@ pub trait Entropy: Send + Sync {
         self.fill(&mut bytes);
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
+
+    /// A new id that begins with this time (UUID version 7, RFC 9562): those that are made one after the other
+    /// lie side by side in an index.
+    fn id_at(&self, at: DateTime<Utc>) -> Uuid {
+        let (mut bytes, ms) = ([0; 10], at.timestamp_millis().unsigned_abs());
+        self.fill(&mut bytes);
+        uuid::Builder::from_unix_timestamp_millis(ms, &bytes).into_uuid()
+    }
 }
 
 /// The operating system's randomness.
@@ -30,5 +39,20 @@ impl Entropy for SystemEntropy {
     fn fill(&self, buffer: &mut [u8]) {
         use rand::Rng;
         rand::rng().fill_bytes(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_begin_with_a_time_are_in_its_order_and_never_the_same() {
+        let at = |ms| SystemEntropy.id_at(DateTime::from_timestamp_millis(ms).unwrap());
+        let (one, other, later) =
+            (at(1_795_000_000_000), at(1_795_000_000_000), at(1_795_000_000_001));
+        assert!(one != other && one < later && other < later, "{one} {other} {later}");
+        assert_eq!(one.get_version_num(), 7);
+        assert_eq!(one.get_timestamp().map(|time| time.to_unix()), Some((1_795_000_000, 0)));
     }
 }

@@ -4,25 +4,17 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use domain::answer::Verdict;
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::Finished;
 
-/// A row that its try holds, or held.
-#[derive(FromRow)]
-pub(super) struct Row {
-    delivery_id: Uuid,
-    pub(super) lease: i64,
-    pub(super) sequence: i64,
-}
-
-/// The rows these tries hold; the lanes' locks keep them as they are. Those of tries that end whatever
-/// comes are taken out.
+/// Where the streams of those end whose rows these tries hold, by delivery and lease; the lanes' locks keep
+/// them as they are. Rows of tries that end their delivery, whatever else is known, are taken out.
 pub(super) async fn held(
     connection: &mut PgConnection,
     batch: &[&Finished],
-) -> Result<HashMap<Uuid, Row>, sqlx::Error> {
+) -> Result<HashMap<(Uuid, i64), i64>, sqlx::Error> {
     let (again, end): (Vec<_>, Vec<_>) = batch.iter().copied().partition(|one| may_come_again(one));
     let mut rows = HashMap::new();
     let statements = [
@@ -46,12 +38,12 @@ pub(super) async fn held(
         if tries.is_empty() {
             continue;
         }
-        let held: Vec<Row> = sqlx::query_as(statement)
+        let held: Vec<(Uuid, i64, i64)> = sqlx::query_as(statement)
             .bind(tries.iter().map(|one| one.claimed.delivery_id).collect::<Vec<_>>())
             .bind(tries.iter().map(|one| one.claimed.lease).collect::<Vec<_>>())
             .fetch_all(&mut *connection)
             .await?;
-        rows.extend(held.into_iter().map(|row| (row.delivery_id, row)));
+        rows.extend(held.into_iter().map(|(id, lease, sequence)| ((id, lease), sequence)));
     }
     Ok(rows)
 }

@@ -1,5 +1,6 @@
 //! Receivers that would hold, flood or confuse the client: cases D3 and D12.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -100,23 +101,23 @@ async fn d3_a_closed_port_is_a_network_error() {
 }
 
 /// A listener whose queue is full: a further SYN is not answered.
-async fn black_hole(at: &str) -> (TcpListener, Vec<TcpStream>) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(at.parse().unwrap()).unwrap();
-    let listener = socket.listen(1).unwrap();
-    let at = listener.local_addr().unwrap();
+async fn black_hole(at: &str) -> io::Result<(TcpListener, Vec<TcpStream>)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(at.parse().unwrap())?;
+    let listener = socket.listen(1)?;
+    let at = listener.local_addr()?;
     let mut queued = Vec::new();
     while let Ok(Ok(stream)) =
         tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(at)).await
     {
         queued.push(stream);
     }
-    (listener, queued)
+    Ok((listener, queued))
 }
 
 #[tokio::test]
 async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
-    let (listener, _queued) = black_hole("127.0.0.1:0").await;
+    let (listener, _queued) = black_hole("127.0.0.1:0").await.unwrap();
     let client = client_within(Budget { connect: Duration::from_millis(300), ..budget() });
     let target = format!("http://{}/in", listener.local_addr().unwrap());
     let start = Instant::now();
@@ -129,8 +130,13 @@ async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
 /// A claim is dropped unsent after 5 s (ruling 29); by default two addresses have their time in that.
 #[tokio::test]
 async fn a_silent_address_leaves_time_for_the_next_one() {
-    let receiver = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
-    let (_listener, _queued) = black_hole(&format!("127.0.0.1:{}", receiver.at.port())).await;
+    // At the other address its port may be somebody else's.
+    let (receiver, _hole) = loop {
+        let receiver = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
+        if let Ok(hole) = black_hole(&format!("127.0.0.1:{}", receiver.at.port())).await {
+            break (receiver, hole);
+        }
+    };
     let dns = NameServer::always(Reply::Addresses(
         ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).to_vec(),
     ))

@@ -1,0 +1,73 @@
+//! What came of a try, as the log and history keep it.
+
+use domain::answer::clean_answer;
+use domain::context::Context;
+use domain::delivery::{Attempt, Conclusion, conclude};
+use domain::retry::retry_after;
+use domain::time::Timestamp;
+use sha2::{Digest, Sha256};
+use vault::Entropy;
+
+use super::Finished;
+use crate::claim::{Sender, system};
+use crate::settings::Courier;
+
+/// A shorter header value of a workflow step may be any word of an answer.
+const SECRET_MIN: usize = 6;
+
+/// As a part of what it is recorded.
+pub(super) fn context(finished: &Finished) -> Context {
+    let claimed = &finished.claimed;
+    let of = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
+    Context { traceparent: claimed.place, ..of }
+}
+
+/// What came of it.
+pub(super) fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Attempt {
+    let Finished { claimed, exchange, finished_at } = finished;
+    let asked =
+        exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
+    let (schedule, jitter) = (claimed.schedule(), jitter(&*courier.entropy));
+    let Conclusion { outcome, wait } =
+        conclude(schedule, claimed.nth, &exchange.answer, asked, jitter);
+    let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
+    Attempt {
+        number: claimed.number,
+        started_at: claimed.claimed_at,
+        finished_at: *finished_at,
+        outcome,
+        status: exchange.answer.status(),
+        error,
+        retry_after_seconds: asked.map(|wait| wait.as_secs()),
+        next_try_at: wait
+            .map(|wait| Timestamp::from(finished_at.get() + courier.settings.scale.wait(wait))),
+        hops: exchange.hops.clone(),
+        body_id: claimed.body.as_ref().map(|body| body.body_id),
+        body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),
+        answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
+        cancelled: None,
+        late: None,
+        replay_id: claimed.replay_id,
+    }
+}
+
+/// From -1 to 1, each as likely as any other.
+fn jitter(entropy: &dyn Entropy) -> f64 {
+    let mut bytes = [0; 4];
+    entropy.fill(&mut bytes);
+    f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) * 2.0 - 1.0
+}
+
+/// The first KiB of the answer, cleaned (ruling 25); none when it said nothing.
+pub(super) fn kept_answer(finished: &Finished) -> Option<String> {
+    let snippet = &finished.exchange.snippet;
+    if snippet.is_empty() {
+        return None;
+    }
+    let mut secrets: Vec<&str> = finished.claimed.secret.iter().map(|one| one.as_str()).collect();
+    if let Sender::Step(_, headers) = &finished.claimed.sender {
+        let long = headers.iter().map(|(_, value)| value.as_str());
+        secrets.extend(long.filter(|value| value.len() >= SECRET_MIN));
+    }
+    Some(clean_answer(snippet, &secrets))
+}
