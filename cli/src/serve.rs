@@ -189,6 +189,8 @@ async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} });
     if drained.await.is_err() {
         tracing::warn!("gave up waiting; leases will end by themselves");
+        // What they hold of the databases would never be let go of.
+        tasks.abort_all();
     }
 }
 

@@ -79,14 +79,17 @@ impl Connections {
     /// The next one may have it. Only for one that has answered everything: what was asked of one that is
     /// dropped may be under way.
     pub fn give_back(&self, mut held: Held) {
-        let open = PgTransactionManager::get_transaction_depth(&held.connection) > 0;
-        if open || self.pool.is_closed() || held.taken.elapsed() > AWAY {
+        let in_transaction = PgTransactionManager::get_transaction_depth(&held.connection) > 0;
+        if in_transaction || held.taken.elapsed() > AWAY {
             return;
         }
         let most = self.pool.options().get_max_connections() / SHARE;
         held.used = Instant::now();
         let mut waiting = self.waiting();
-        if waiting.len() < usize::try_from(most).unwrap_or(usize::MAX) {
+        // Asked with the others in hand: one that is left here after they were let go of would keep the
+        // pool from closing for good.
+        let is_open = !self.pool.is_closed();
+        if is_open && waiting.len() < usize::try_from(most).unwrap_or(usize::MAX) {
             waiting.push(held);
         }
     }

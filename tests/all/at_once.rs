@@ -141,13 +141,13 @@ async fn only_what_is_left_to_a_claim_wakes_who_claims() {
 #[tokio::test]
 async fn where_nothing_was_recorded_since_it_looked_fan_out_asks_nobody() {
     let scene = Scene::new().await;
-    let pool = connect(scene.world.database.main.clone(), 5);
-    let process = scene.process(|courier| courier.store = courier.store.by(pool.clone()));
+    let store = scene.world.courier().store.by(connect(scene.world.database.main.clone(), 5));
+    let process = scene.process(|courier| courier.store = store.clone());
     let mut fan_out = scene.begun(&process).await;
     scene.submit(1).await;
     while scene.step(&mut fan_out).await == Step::Busy {}
     assert_eq!(scene.queue().await, (1, 0));
-    pool.close().await;
+    store.connections().close().await;
     assert_eq!(fan_out.step().await.unwrap(), Step::IDLE);
     scene.submit(1).await;
     fan_out.step().await.expect_err("there is something, and no connection to ask for it");

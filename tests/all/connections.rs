@@ -5,7 +5,7 @@ use futures::FutureExt;
 use sqlx::PgConnection;
 use tests::TestDatabase;
 
-/// The most that a pool has; a third of them stays out of it.
+/// The most that a pool has; half of them may stay out of it.
 const MOST: u32 = 6;
 
 async fn connections() -> (TestDatabase, Connections) {

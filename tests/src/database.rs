@@ -13,6 +13,8 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::OnceCell;
 use vault::{Keyring, WrappingKey};
 
+use crate::watchdog::Watched;
+
 static SHARED: OnceCell<Templates> = OnceCell::const_new();
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
@@ -40,6 +42,7 @@ pub struct TestDatabase {
 struct Needed {
     number: u32,
     done: Arc<Mutex<Vec<u32>>>,
+    _watched: Watched,
 }
 
 impl Drop for Needed {
@@ -122,7 +125,11 @@ impl Templates {
         TestDatabase {
             main: self.cluster.connect(&main),
             keyring: self.cluster.connect(&keyring),
-            _needed: Some(Needed { number, done: Arc::clone(&self.done) }),
+            _needed: Some(Needed {
+                number,
+                done: Arc::clone(&self.done),
+                _watched: Watched::new(number),
+            }),
         }
     }
 

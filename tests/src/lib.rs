@@ -17,6 +17,7 @@ mod sending;
 mod settled;
 mod statements;
 mod verify;
+mod watchdog;
 mod witness;
 mod world;
 
