@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use chrono::DateTime;
 use domain::occurrence::{delivery_id, occurrence_id};
+use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use tests::{Firm, World};
 use tokio::time::sleep;
@@ -22,6 +24,14 @@ pub(crate) struct Audience {
     hooks: HashMap<Uuid, Uuid>,
 }
 
+/// The delivery that a report leads to, as the receiver calls it: nobody but the service knows when it was
+/// recorded.
+pub(crate) fn delivery(of: &Reported, hook_id: Uuid) -> Uuid {
+    let key = of.response_id.to_string();
+    let occurrence = occurrence_id(of.firm_id, Trigger::FormSubmitted, &key);
+    delivery_id((occurrence, Timestamp::new(DateTime::UNIX_EPOCH)), hook_id)
+}
+
 impl Audience {
     pub(crate) async fn subscribe(world: &World, count: usize) -> anyhow::Result<Self> {
         let receiver = Hosts::start(1, 1, Manner::Well).await?;
@@ -34,11 +44,9 @@ impl Audience {
         Ok(Self { receiver, firms, hooks })
     }
 
-    /// The delivery that a report leads to.
+    /// The delivery that a report leads to, as the receiver calls it.
     pub(crate) fn delivery(&self, of: &Reported) -> Uuid {
-        let key = of.response_id.to_string();
-        let occurrence = occurrence_id(of.firm_id, Trigger::FormSubmitted, &key);
-        delivery_id(occurrence, self.hooks[&of.firm_id])
+        delivery(of, self.hooks[&of.firm_id])
     }
 
     /// The deliveries that reports lead to, and when they were due.

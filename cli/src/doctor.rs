@@ -80,7 +80,7 @@ async fn look_inside(
     let now = clock.now().get();
     let mut findings = keys(pool, keyring).await;
     findings.push(Finding::clock(clock.fault()));
-    findings.push(Finding::fence(checkup::oldest_writer(pool).await?));
+    findings.push(Finding::fence(checkup::oldest_appender(pool).await?));
     for name in FOLLOWERS {
         let (behind, oldest) = checkup::unread(pool, name).await?;
         findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));

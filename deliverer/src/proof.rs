@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use domain::delivery::DeliveryEvent;
 use domain::event::Event;
-use domain::occurrence::{OccurrenceEvent, delivery_id};
+use domain::occurrence::OccurrenceEvent;
 use domain::once::{Beginning, Happened, Kind, Lives, Queued, Wrong, judge};
 use eventstore::worker::Worker;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof, tail};
@@ -176,7 +176,7 @@ impl Walk {
             .flat_map(|one| self.lives.hearing_of(one).map(move |hook_id| (one, hook_id)))
             .collect();
         self.report.expected += expected.len() as u64;
-        let by_rule = |(one, hook_id): &(&Happened, Uuid)| delivery_id(one.occurrence_id, *hook_id);
+        let by_rule = |(one, hook_id): &(&Happened, Uuid)| one.delivery_to(*hook_id);
         let ids: Vec<String> = expected.iter().map(|pair| by_rule(pair).to_string()).collect();
         let known = proof::known_deliveries(connection, &ids).await?;
         let known: HashSet<String> = known.into_iter().collect();
@@ -319,7 +319,7 @@ fn happened(recorded: &RecordedEvent) -> Option<Happened> {
         return None;
     };
     let place = (recorded.aggregate_id.parse().ok()?, recorded.position);
-    Some(Happened::at(place, recorded.context.firm_id, happening))
+    Some(Happened::at(place, &recorded.context, happening))
 }
 
 /// The first event of a delivery.

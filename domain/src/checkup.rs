@@ -10,7 +10,7 @@ use crate::clock::ClockFault;
 pub const POSTGRES_MIN: i32 = 140_000;
 
 /// Our own transactions stay under 100 ms: what writes for so long is a neighbour.
-const WRITES_FOR: Duration = Duration::from_secs(60);
+const APPENDS_FOR: Duration = Duration::from_secs(60);
 
 /// A follower that is a minute behind does not run, or is stopped by an event it cannot read.
 const BEHIND_FOR: Duration = Duration::from_secs(60);
@@ -127,12 +127,12 @@ impl Finding {
     #[must_use]
     pub fn fence(oldest: Option<(Duration, String)>) -> Self {
         match oldest {
-            Some((age, who)) if age > WRITES_FOR => Self::wrong(
+            Some((age, who)) if age > APPENDS_FOR => Self::wrong(
                 "fence",
-                format!("a transaction of {who} has been writing for {}", spoken(age)),
+                format!("a transaction of {who} has been appending for {}", spoken(age)),
                 "end that transaction: fan-out, history and audit log wait for it",
             ),
-            _ => Self::fine("fence", "no transaction writes for long".into()),
+            _ => Self::fine("fence", "no transaction appends for long".into()),
         }
     }
 

@@ -11,9 +11,6 @@ use crate::trigger::Trigger;
 /// The namespace of all ids made from rules; never changed, or everything would happen again.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f2d_5b1e_9c0a_4e8b_a7d3_1f64_20c9_8e5d);
 
-/// Bytes that the ids of an occurrence's deliveries have in common with its own.
-const SHARED: usize = 6;
-
 /// The id of an occurrence: the same for every report of it.
 #[must_use]
 pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
@@ -21,12 +18,13 @@ pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
 }
 
 /// The id of the one delivery of an occurrence to a subscription: made by a rule of ours (RFC 9562,
-/// version 8). It begins as the occurrence's does, so that the deliveries of an occurrence lie side by
-/// side in every index; the rest is a UUIDv5 of the two.
+/// version 8). Its first six bytes are when the occurrence was recorded, in milliseconds since 1970, so that
+/// deliveries of one time lie side by side in every index; the rest is a UUIDv5 of occurrence and subscription.
 #[must_use]
-pub fn delivery_id(occurrence_id: Uuid, hook_id: Uuid) -> Uuid {
+pub fn delivery_id((occurrence_id, recorded_at): (Uuid, Timestamp), hook_id: Uuid) -> Uuid {
     let mut bytes = Uuid::new_v5(&occurrence_id, hook_id.as_bytes()).into_bytes();
-    bytes[..SHARED].copy_from_slice(&occurrence_id.as_bytes()[..SHARED]);
+    let [.., a, b, c, d, e, f] = recorded_at.get().timestamp_millis().to_be_bytes();
+    bytes[..6].copy_from_slice(&[a, b, c, d, e, f]);
     Builder::from_bytes(bytes).with_version(Version::Custom).into_uuid()
 }
 
@@ -157,8 +155,21 @@ mod tests {
         assert_ne!(id, occurrence_id(two, Trigger::FormSubmitted, "a"));
         assert_ne!(id, occurrence_id(one, Trigger::LeadHot, "a"));
         assert_ne!(id, occurrence_id(one, Trigger::FormSubmitted, "b"));
-        assert_eq!(delivery_id(id, one).to_string(), "f7cf37b2-dbf0-8bf2-8d97-15fa5b3ed931");
-        assert_ne!(delivery_id(id, one), delivery_id(id, two));
         assert_ne!(event_id("Key", "a", 1), event_id("Key", "a", 2));
+    }
+
+    #[test]
+    fn a_deliverys_id_is_fixed_by_the_rule_and_begins_with_the_time_of_what_it_tells() {
+        let (occurrence, one, two) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let at = |text: &str| (occurrence, text.parse().unwrap());
+        let then = at("2026-11-01T12:00:00.000Z");
+        let id = delivery_id(then, one);
+        assert_eq!(id.to_string(), "01a196fb-1600-84eb-a4d2-4ba6b70a12f0");
+        assert_ne!(id, delivery_id(then, two));
+        assert_ne!(id, delivery_id((one, then.1), one));
+        let later = at("2026-11-01T12:00:00.001Z");
+        assert!(
+            id.max(delivery_id(then, two)) < delivery_id(later, one).min(delivery_id(later, two))
+        );
     }
 }

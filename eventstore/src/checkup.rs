@@ -43,26 +43,33 @@ pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Erro
     migrations(pool, &crate::pool::MAIN).await
 }
 
-/// The oldest transaction of the whole server that has written, and whose it is.
+/// The oldest transaction that has appended to the log and has not ended, and whose it is.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn oldest_writer(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
+pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
     // Whoever may not read all statistics is not told when others' began.
-    let writer: Option<(Option<f64>, String)> = sqlx::query_as(
-        "select extract(epoch from clock_timestamp() - began)::float8, who
-           from (select xact_start as began,
-                        coalesce(nullif(application_name, ''), usename, 'a process')
-                        || ' (pid ' || pid || ')' as who
-                   from pg_stat_activity where backend_xid is not null
-                 union all
-                 select prepared, 'prepared transaction ' || gid from pg_prepared_xacts) w
-          order by began nulls last limit 1",
+    let appender: Option<(Option<f64>, String)> = sqlx::query_as(
+        "with appending as (
+             select max(pid) as pid, max(transactionid::text) as xid from pg_locks
+              where locktype = 'transactionid' and mode = 'ExclusiveLock'
+                 or locktype = 'relation' and mode = 'RowExclusiveLock'
+                    and relation = 'events'::regclass
+                    and database = (select oid from pg_database where datname = current_database())
+              group by virtualtransaction having bool_or(locktype = 'relation'))
+         select extract(epoch from clock_timestamp() - coalesce(a.xact_start, p.prepared))::float8,
+                coalesce('prepared transaction ' || p.gid,
+                         coalesce(nullif(a.application_name, ''), a.usename, 'a process')
+                         || ' (pid ' || l.pid || ')', 'a process')
+           from appending l
+           left join pg_stat_activity a on a.pid = l.pid
+           left join pg_prepared_xacts p on p.transaction::text = l.xid
+          order by 1 desc nulls last limit 1",
     )
     .fetch_optional(pool)
     .await?;
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    Ok(writer.map(|(seconds, who)| (seconds.map(age).unwrap_or_default(), who)))
+    Ok(appender.map(|(seconds, who)| (seconds.map(age).unwrap_or_default(), who)))
 }
 
 /// Events a follower counts at most: more is more than anybody reads.

@@ -10,6 +10,10 @@
 //! 3. once the oldest transaction still running is at or above `f`, all of those have ended, and
 //!    everything at or below `hi` is there or never will be. A later statement may read it.
 //!
+//! An older one that runs on is not waited for long unless it appends: whoever appends has the lock of an insert
+//! on the log, from before its first position to its end. So what others do in the same server, for however
+//! long, holds nothing up.
+//!
 //! A look that finds nothing new draws no id.
 
 use std::sync::{Arc, Mutex as Brief, PoisonError};
@@ -28,6 +32,9 @@ const PATIENCE: Duration = Duration::from_millis(7);
 
 /// How long until the next look meanwhile, unless something is committed here.
 const AGAIN: Duration = Duration::from_millis(1);
+
+/// After so long whoever is waited for is looked at closely: most transactions are over before.
+const CLOSELY: Duration = Duration::from_millis(10);
 
 /// The shared fence of a process.
 #[derive(Debug, Clone)]
@@ -144,7 +151,7 @@ impl Fence {
         state: &mut State,
     ) -> Result<Look, sqlx::Error> {
         // What another look waits for says nothing of what was appended since.
-        settle(connection, state).await?;
+        self.settle(connection, state).await?;
         if state.pending.is_none() {
             let (height, xid) = height(connection, state.settled).await?;
             if height < state.settled {
@@ -158,21 +165,25 @@ impl Fence {
             }
             state.pending = xid.map(|xid| Pending { height, xid });
             self.note(state.pending);
-            settle(connection, state).await?;
+            self.settle(connection, state).await?;
         }
         self.note(state.pending);
         Ok(Look { settled: state.settled, more: state.pending.is_some() })
     }
-}
 
-/// Moves what is settled up to what is waited for, if all of that has ended.
-async fn settle(connection: &mut PgConnection, state: &mut State) -> Result<(), sqlx::Error> {
-    if let Some(pending) = state.pending
-        && oldest_running(connection).await? >= pending.xid
-    {
-        *state = State { settled: pending.height, pending: None };
+    /// Moves what is settled up to what is waited for, if all of that has ended.
+    async fn settle(
+        &self,
+        connection: &mut PgConnection,
+        state: &mut State,
+    ) -> Result<(), sqlx::Error> {
+        if let Some(pending) = state.pending
+            && have_ended(connection, pending.xid, self.age() >= CLOSELY).await?
+        {
+            *state = State { settled: pending.height, pending: None };
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The highest position drawn, and, if it is above what is settled, a transaction id drawn after that
@@ -193,8 +204,33 @@ async fn height(
     .await
 }
 
-async fn oldest_running(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-        .fetch_one(connection)
-        .await
+/// Whether every transaction that is older than this has ended; looked at closely, every one that appends.
+///
+/// A transaction gives its locks back after its end can be seen. A lock tells the lower half of an id: of two that
+/// run at the same time, the one that is less than half a round behind is the older.
+async fn have_ended(
+    connection: &mut PgConnection,
+    xid: i64,
+    closely: bool,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
+                when not $2 then false
+                else not exists (
+                    select from pg_locks
+                     where locktype = 'transactionid' and mode = 'ExclusiveLock'
+                        or locktype = 'relation' and mode = 'RowExclusiveLock'
+                           and relation = 'events'::regclass
+                           and database = (select oid from pg_database
+                                            where datname = current_database())
+                     group by virtualtransaction
+                    having bool_or(locktype = 'relation')
+                       and bool_or((($1 - transactionid::text::bigint) & 4294967295)
+                                   between 1 and 2147483647))
+                 end",
+    )
+    .bind(xid)
+    .bind(closely)
+    .fetch_one(connection)
+    .await
 }

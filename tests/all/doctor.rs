@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::commands::pauses::{self, Which};
 use domain::context::Actor;
+use eventstore::checkup::oldest_appender;
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tests::{TestDatabase, World, cluster_with};
@@ -121,17 +122,26 @@ async fn a_database_that_is_away_cannot_be_looked_at() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-/// A neighbour on the same server: in a cluster of its own, since the fence sees all of it.
+/// In a cluster of its own, since it leaves a transaction there.
 #[tokio::test]
-async fn a_transaction_that_writes_for_long_is_found() {
-    let cluster = cluster_with(&[]).await;
+async fn a_transaction_that_appends_for_long_is_found() {
+    let cluster = cluster_with(&[("max_prepared_transactions", "2")]).await;
     let world = World::real_time(cluster.database().await).await;
+    let found = async || oldest_appender(world.pool()).await.unwrap();
     let mut neighbour = sqlx::PgConnection::connect_with(&world.database.main).await.unwrap();
     neighbour.execute("begin; select pg_current_xact_id()").await.unwrap();
-    let (age, who) = eventstore::checkup::oldest_writer(world.pool()).await.unwrap().unwrap();
+    assert_eq!(found().await, None, "it writes, and appends nothing");
+    neighbour
+        .execute("insert into events overriding system value select * from events where false")
+        .await
+        .unwrap();
+    let (age, who) = found().await.unwrap();
     assert!(age < Duration::from_secs(60) && who.contains("pid"), "{who}");
-    neighbour.execute("rollback").await.unwrap();
-    assert_eq!(eventstore::checkup::oldest_writer(world.pool()).await.unwrap(), None);
+    neighbour.execute("prepare transaction 'left'").await.unwrap();
+    let (age, who) = found().await.unwrap();
+    assert!(age < Duration::from_secs(60) && who == "prepared transaction left", "{who}");
+    neighbour.execute("rollback prepared 'left'").await.unwrap();
+    assert_eq!(found().await, None);
 }
 
 /// On a keyring that nobody has used yet, a key that is tried by mistake does not become its key.

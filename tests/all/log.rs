@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use domain::context::{Actor, Context};
 use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::time::Timestamp;
 use eventstore::tail::{self, Stretch, TailError};
-use eventstore::{AppendError, Fence, NewEvent, Store, Upcasters, connect};
+use eventstore::{AppendError, Fence, Look, NewEvent, Store, Upcasters, connect};
 use futures::future::join_all;
 use sqlx::{Executor, PgPool};
 use tests::{TestDatabase, own_cluster};
@@ -169,6 +170,42 @@ async fn a_look_that_ended_the_wait_of_another_said_that_there_was_nothing_more(
         }
     };
     assert_eq!(look.settled, last);
+}
+
+#[tokio::test]
+async fn a_transaction_that_does_not_append_holds_up_no_follower() {
+    let cluster = own_cluster().await;
+    let store = Store::new(connect(cluster.database().await.main, 6), Vec::new());
+    let other = connect(cluster.database().await.main, 2);
+    let fence = Fence::of(&store);
+    let mut elsewhere = other.begin().await.unwrap();
+    elsewhere.execute("select pg_current_xact_id()").await.unwrap();
+    elsewhere.execute("lock table events in row exclusive mode").await.unwrap();
+    let mut here = store.begin().await.unwrap();
+    here.connection().execute("select pg_current_xact_id(), * from events").await.unwrap();
+    let mut appends = store.begin().await.unwrap();
+    appends.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
+
+    let last = store.append(vec![event(Uuid::from_u128(2), 1)]).await.unwrap()[0].position;
+    assert!(looked_at_closely(&fence).await.more, "one that appends is waited for");
+    appends.commit().await.unwrap();
+    assert_eq!(looked_at_closely(&fence).await, Look { settled: last, more: false });
+
+    let appended = here.append(vec![event(Uuid::from_u128(3), 1)]).await.unwrap()[0].position;
+    assert_eq!(looked_at_closely(&fence).await, Look { settled: last, more: true });
+    here.commit().await.unwrap();
+    assert_eq!(looked_at_closely(&fence).await, Look { settled: appended, more: false });
+}
+
+/// The look of who has waited for so long that he wants to know for whom.
+async fn looked_at_closely(fence: &Fence) -> Look {
+    loop {
+        let has_waited = fence.age() > Duration::from_millis(10);
+        let look = fence.look().await.unwrap();
+        if has_waited || !look.more {
+            return look;
+        }
+    }
 }
 
 async fn store() -> Store {

@@ -58,7 +58,7 @@ pub(crate) async fn height(world: &World) -> Result<i64, sqlx::Error> {
 fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 3] {
     let (trigger, response_id) = (Trigger::FormSubmitted, SystemEntropy.id());
     let occurrence_id = occurrence_id(firm.id, trigger, &response_id.to_string());
-    let delivery_id = delivery_id(occurrence_id, hook_id);
+    let delivery_id = delivery_id((occurrence_id, now), hook_id);
     let happening = Happening {
         trigger,
         form_id: firm.form,

@@ -14,14 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use domain::occurrence::{delivery_id, occurrence_id};
-use domain::trigger::Trigger;
 use projector::rebuild::{Act, Model, Order, TRIES, run as make};
 use tests::{Firm, World, cluster_with};
 use tokio::time::sleep;
 use uuid::Uuid;
 
 use self::report::{Row, Summary, Traffic};
+use crate::audience::delivery;
 use crate::hosts::{Hosts, Manner};
 use crate::pace::{Pace, Reported, Reporter};
 use crate::service::{SETTINGS, described};
@@ -174,14 +173,8 @@ impl Bench<'_> {
     ) -> anyhow::Result<Traffic> {
         let hooks: HashMap<Uuid, Uuid> =
             self.firms.iter().map(|(firm, hook)| (firm.id, *hook)).collect();
-        let due: HashMap<Uuid, Instant> = reported
-            .iter()
-            .map(|one| {
-                let key = one.response_id.to_string();
-                let occurrence = occurrence_id(one.firm_id, Trigger::FormSubmitted, &key);
-                (delivery_id(occurrence, hooks[&one.firm_id]), one.due)
-            })
-            .collect();
+        let due: HashMap<Uuid, Instant> =
+            reported.iter().map(|one| (delivery(one, hooks[&one.firm_id]), one.due)).collect();
         let mut arrived = HashMap::new();
         let (mut twice, mut moved) = (0, Instant::now());
         while arrived.len() < due.len() && moved.elapsed() < STANDSTILL {

@@ -45,9 +45,14 @@ impl<'a> Occurred<'a> {
         }
     }
 
+    /// Its delivery to a subscription, by the rule.
+    pub(super) fn delivery_id(&self, hook_id: Uuid) -> Uuid {
+        delivery_id((self.id, self.recorded.context.recorded_at), hook_id)
+    }
+
     pub(super) fn delivery_to(&self, hook_id: Uuid, context: Context) -> NewEvent {
         NewEvent {
-            aggregate_id: delivery_id(self.id, hook_id).to_string(),
+            aggregate_id: self.delivery_id(hook_id).to_string(),
             sequence: 1,
             event: DeliveryEvent::DeliveryQueued(Consignment {
                 occurrence_id: self.id,

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::occurrence::delivery_id;
 use domain::retry::Schedule;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -23,7 +22,7 @@ impl Row {
     pub(super) fn of(occurred: &Occurred<'_>, hook_id: Uuid) -> Self {
         let happening = occurred.happening;
         let leased = Leased {
-            delivery_id: delivery_id(occurred.id, hook_id),
+            delivery_id: occurred.delivery_id(hook_id),
             lane_id: hook_id,
             firm_id: occurred.recorded.context.firm_id,
             occurrence_id: occurred.id,

@@ -10,9 +10,11 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
+use crate::context::Context;
 use crate::delivery::{Consignment, DeliveryEvent, Reissued};
 use crate::occurrence::{Happening, delivery_id, reissue_id};
 use crate::subscription::SubscriptionEvent;
+use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
 pub use course::{Queued, judge};
@@ -24,6 +26,8 @@ pub struct Happened {
     pub occurrence_id: Uuid,
     /// Its place.
     pub position: i64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
     /// The firm.
     pub firm_id: Uuid,
     /// The trigger.
@@ -37,10 +41,17 @@ pub struct Happened {
 impl Happened {
     /// What was recorded at this place.
     #[must_use]
-    pub const fn at(place: (Uuid, i64), firm_id: Uuid, happening: &Happening) -> Self {
+    pub const fn at(place: (Uuid, i64), context: &Context, happening: &Happening) -> Self {
         let (occurrence_id, position) = place;
+        let Context { firm_id, recorded_at, .. } = *context;
         let Happening { trigger, form_id, silent, .. } = *happening;
-        Self { occurrence_id, position, firm_id, trigger, form_id, silent }
+        Self { occurrence_id, position, recorded_at, firm_id, trigger, form_id, silent }
+    }
+
+    /// The delivery of it to a subscription, by the rule.
+    #[must_use]
+    pub fn delivery_to(&self, hook_id: Uuid) -> Uuid {
+        delivery_id((self.occurrence_id, self.recorded_at), hook_id)
     }
 }
 
@@ -95,9 +106,9 @@ impl<'a> Beginning<'a> {
     }
 
     /// The id it has by rule: one per occurrence and subscription, and one per request to make it anew.
-    fn id(self) -> Uuid {
+    fn id(self, happened: &Happened) -> Uuid {
         match self {
-            Self::Queued(of) => delivery_id(of.occurrence_id, of.hook_id),
+            Self::Queued(of) => happened.delivery_to(of.hook_id),
             Self::Anew(reissued) => reissue_id(reissued.reissue_of, reissued.request_id),
         }
     }
@@ -164,7 +175,7 @@ impl Lives {
         if !self.hears_of(begun.consignment().hook_id, happened) {
             return Some(Wrong::ToNobody);
         }
-        (delivery != begun.id()).then_some(Wrong::Second)
+        (delivery != begun.id(happened)).then_some(Wrong::Second)
     }
 }
 

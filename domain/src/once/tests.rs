@@ -29,6 +29,7 @@ fn happened(position: i64) -> Happened {
     Happened {
         occurrence_id: id(50),
         position,
+        recorded_at: "2026-11-01T12:00:00.000Z".parse().unwrap(),
         firm_id: id(1),
         trigger: Trigger::FormSubmitted,
         form_id: id(3),
@@ -56,7 +57,7 @@ fn consignment() -> Consignment {
 
 #[test]
 fn a_delivery_belongs_to_an_occurrence_within_its_subscriptions_life() {
-    let (lives, by_rule) = (lives(), delivery_id(id(50), id(2)));
+    let (lives, by_rule) = (lives(), happened(11).delivery_to(id(2)));
     let beginning = |delivery, at: Option<i64>| {
         lives.beginning(delivery, Beginning::Queued(&consignment()), at.map(happened).as_ref())
     };
@@ -75,7 +76,7 @@ fn a_delivery_belongs_to_an_occurrence_within_its_subscriptions_life() {
 
 #[test]
 fn a_delivery_that_was_made_anew_is_one_per_request() {
-    let (lives, original, request_id) = (lives(), delivery_id(id(50), id(2)), id(6));
+    let (lives, original, request_id) = (lives(), happened(11).delivery_to(id(2)), id(6));
     let consignment = consignment();
     let reissued = Reissued {
         reissue_of: original,
@@ -322,15 +323,15 @@ proptest! {
                 unreachable!("only occurrences are heard");
             };
             let happened = Happened {
-                occurrence_id: id(50), position: position(place), firm_id: id(firm),
-                trigger: Trigger::ALL[trigger], form_id: id(form), silent,
+                firm_id: id(firm), trigger: Trigger::ALL[trigger], form_id: id(form), silent,
+                ..happened(position(place))
             };
             let mut hooks: Vec<_> = lives.hearing_of(&happened).collect();
             hooks.sort_unstable();
             prop_assert_eq!(&hooks, &expected);
             for hook in 0..8 {
                 let consignment = Consignment { hook_id: id(hook), ..consignment() };
-                let by_rule = delivery_id(id(50), id(hook));
+                let by_rule = happened.delivery_to(id(hook));
                 let wrong = lives.beginning(by_rule, Beginning::Queued(&consignment), Some(&happened));
                 prop_assert_eq!(wrong.is_none(), expected.contains(&id(hook)));
             }
