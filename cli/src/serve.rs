@@ -66,8 +66,11 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
     figures.watch(&system);
     doors.open(&system.service);
     tracing::info!("ready");
-    let ended = wait(signal, &mut tasks, &stop).await;
-    system.stop().await?;
+    let (is_drained, ended) = wait(signal, &mut tasks, &stop).await;
+    // What is still under way has connections that are not given back: the process takes them along.
+    if is_drained {
+        system.stop().await?;
+    }
     ended
 }
 
@@ -168,30 +171,30 @@ fn spawn_workers(
     }
 }
 
-/// Waits for a signal, then for what is under way. A task that ends before is a defect: all end.
+/// Waits for a signal, then for what is under way, and says whether all of that ended. A task that ends before is
+/// a defect: all end.
 async fn wait(
     signal: impl Future<Output = &'static str>,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
-) -> anyhow::Result<()> {
+) -> (bool, anyhow::Result<()>) {
     let (why, ended) = tokio::select! {
         signal = signal => (signal, Ok(())),
         _ = tasks.join_next() => ("a worker ended", Err(anyhow!("a worker ended before the signal"))),
     };
-    drain(why, tasks, stop).await;
-    ended
+    (drain(why, tasks, stop).await, ended)
 }
 
-/// Ends everything, and waits for what is under way.
-async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+/// Ends everything, and waits for what is under way; whether it ended in time.
+async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> bool {
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} });
-    if drained.await.is_err() {
+    let is_drained = drained.await.is_ok();
+    if !is_drained {
         tracing::warn!("gave up waiting; leases will end by themselves");
-        // What they hold of the databases would never be let go of.
-        tasks.abort_all();
     }
+    is_drained
 }
 
 /// Hears signals from here on; answers with the first.

@@ -9,7 +9,7 @@ use crate::clock::ClockFault;
 /// The oldest PostgreSQL that has what the statements use, as the server counts.
 pub const POSTGRES_MIN: i32 = 140_000;
 
-/// Our own transactions stay under 100 ms: what writes for so long is a neighbour.
+/// Our own transactions stay under 100 ms: what appends for so long hangs, or is done by hand.
 const APPENDS_FOR: Duration = Duration::from_secs(60);
 
 /// A follower that is a minute behind does not run, or is stopped by an event it cannot read.
@@ -123,7 +123,7 @@ impl Finding {
         }
     }
 
-    /// The longest writing transaction of the whole server: followers wait for it.
+    /// The oldest transaction that appends to the log: followers wait for it.
     #[must_use]
     pub fn fence(oldest: Option<(Duration, String)>) -> Self {
         match oldest {

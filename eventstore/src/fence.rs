@@ -11,8 +11,8 @@
 //!    everything at or below `hi` is there or never will be. A later statement may read it.
 //!
 //! An older one that runs on is not waited for long unless it appends: whoever appends has the lock of an insert
-//! on the log, from before its first position to its end. So what others do in the same server, for however
-//! long, holds nothing up.
+//! on the log, from before its first position to its end. So what others do in the same server holds nothing up
+//! for longer than that.
 //!
 //! A look that finds nothing new draws no id.
 
@@ -178,8 +178,9 @@ impl Fence {
         state: &mut State,
     ) -> Result<(), sqlx::Error> {
         if let Some(pending) = state.pending
-            && have_ended(connection, pending.xid, self.age() >= CLOSELY).await?
+            && have_ended(connection, pending, self.age() >= CLOSELY).await?
         {
+            self.note(None);
             *state = State { settled: pending.height, pending: None };
         }
         Ok(())
@@ -204,19 +205,20 @@ async fn height(
     .await
 }
 
-/// Whether every transaction that is older than this has ended; looked at closely, every one that appends.
+/// Whether every transaction that is waited for has ended; looked at closely, every one of them that appends. A log
+/// that is shorter than the height has lost its tail: it is not settled by that.
 ///
 /// A transaction gives its locks back after its end can be seen. A lock tells the lower half of an id: of two that
 /// run at the same time, the one that is less than half a round behind is the older.
 async fn have_ended(
     connection: &mut PgConnection,
-    xid: i64,
+    Pending { height, xid }: Pending,
     closely: bool,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
                 when not $2 then false
-                else not exists (
+                else $3 <= (select last_value from events_position_seq) and not exists (
                     select from pg_locks
                      where locktype = 'transactionid' and mode = 'ExclusiveLock'
                         or locktype = 'relation' and mode = 'RowExclusiveLock'
@@ -231,6 +233,7 @@ async fn have_ended(
     )
     .bind(xid)
     .bind(closely)
+    .bind(height)
     .fetch_one(connection)
     .await
 }

@@ -195,6 +195,28 @@ async fn a_transaction_that_does_not_append_holds_up_no_follower() {
     assert_eq!(looked_at_closely(&fence).await, Look { settled: last, more: true });
     here.commit().await.unwrap();
     assert_eq!(looked_at_closely(&fence).await, Look { settled: appended, more: false });
+
+    store.append(vec![event(Uuid::from_u128(4), 1)]).await.unwrap();
+    assert!(fence.look().await.unwrap().more, "he has not waited for long");
+    let shorter = "select setval('events_position_seq', 1)";
+    store.begin().await.unwrap().connection().execute(shorter).await.unwrap();
+    assert_eq!(looked_at_closely(&fence).await, Look { settled: appended, more: true });
+}
+
+/// It is not known for how long somebody waits who waits for something else each time.
+#[tokio::test]
+async fn whoever_waits_for_something_else_begins_to_wait_anew() {
+    let cluster = own_cluster().await;
+    let store = Store::new(connect(cluster.database().await.main, 6), Vec::new());
+    let fence = Fence::of(&store);
+    let (mut one, mut other) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+    one.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
+    assert!(looked_at_closely(&fence).await.more);
+    let waited = fence.age();
+    other.append(vec![event(Uuid::from_u128(2), 1)]).await.unwrap();
+    one.commit().await.unwrap();
+    assert!(fence.look().await.unwrap().more);
+    assert!(fence.age() < waited, "{:?}", fence.age());
 }
 
 /// The look of who has waited for so long that he wants to know for whom.

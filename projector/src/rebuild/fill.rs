@@ -16,8 +16,7 @@ use super::{Progress, RebuildError};
 use crate::seals;
 
 /// Events taken in at a time: two blocks, so that one is whole wherever the batch begins. None changes
-/// more than two rows of a model, so a transaction writes fewer than 5,000: the fence, which sees them
-/// all, is not held up for long.
+/// more than two rows of a model, so a transaction writes fewer than 5,000.
 const BATCH: i64 = 2 * Seal::BLOCK;
 
 /// How much may be taken in at once.

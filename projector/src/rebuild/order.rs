@@ -113,8 +113,8 @@ pub enum RebuildError {
         /// What it said.
         error: AppendError,
     },
-    /// A transaction somewhere in the cluster has been running all the time.
-    #[error("the end of the log did not settle: a long transaction is running in this cluster")]
+    /// A transaction has been appending all the time.
+    #[error("the end of the log did not settle: a long transaction is appending to it")]
     Unsettled,
     /// Somebody has been using the live tables all the time.
     #[error("{0} is in use by a long transaction; nothing was changed")]
