@@ -82,10 +82,7 @@ impl Wanted {
     pub(crate) fn telling(of: impl Iterator<Item = (Subject, Uuid)>) -> Self {
         let mut wanted = Self::default();
         for (subject, form_id) in of {
-            wanted.firm_ids.insert(subject.firm_id);
-            wanted.subjects.insert(subject);
-            wanted.fresh.insert(subject);
-            wanted.form_ids.insert((subject.firm_id, form_id));
+            wanted.tell(subject, Some(form_id));
         }
         wanted
     }
@@ -93,14 +90,19 @@ impl Wanted {
     pub(crate) fn by<'a>(leased: impl Iterator<Item = &'a Leased>) -> Self {
         let mut wanted = Self::default();
         for row in leased {
-            wanted.firm_ids.insert(row.firm_id);
-            wanted.subjects.insert(row.subject());
-            if row.body_id.is_none() {
-                wanted.fresh.insert(row.subject());
-                wanted.form_ids.insert((row.firm_id, row.form_id));
-            }
+            wanted.tell(row.subject(), row.body_id.is_none().then_some(row.form_id));
         }
         wanted
+    }
+
+    /// With its form, where there is no frozen body.
+    fn tell(&mut self, subject: Subject, form_id: Option<Uuid>) {
+        self.firm_ids.insert(subject.firm_id);
+        self.subjects.insert(subject);
+        if let Some(form_id) = form_id {
+            self.fresh.insert(subject);
+            self.form_ids.insert((subject.firm_id, form_id));
+        }
     }
 }
 

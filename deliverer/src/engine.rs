@@ -69,12 +69,13 @@ pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
     tasks.close();
     let finishing = async {
         tasks.wait().await;
-        if let Err(error) = recorder.await {
+        if let Err(error) = (&mut recorder).await {
             tracing::error!(%error, "the recorder ended early");
         }
     };
     if timeout(STOP_WITHIN, finishing).await.is_err() {
         tracing::error!("some answers could not be recorded in time; their leases will end");
+        recorder.abort();
     }
 }
 

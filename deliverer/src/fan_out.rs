@@ -128,7 +128,8 @@ impl FanOut {
         let wanted = (Self::NAME, look.settled, read, moves);
         let events = tail::take_occurrences(connection, &upcasters, wanted).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
-        let age = self.courier.clock.now().get() - first.context.recorded_at.get();
+        let now = self.courier.clock.now();
+        let age = now.get() - first.context.recorded_at.get();
         let at_once = room.map(|room| AtOnce {
             courier: &self.courier,
             room,
@@ -140,7 +141,7 @@ impl FanOut {
         let ahead = read_ahead(at_once, &events);
         let (matches, ahead) = tokio::join!(Matches::of(appending, &events), ahead);
         let (matches, ahead) = (matches?, ahead?);
-        let (now, mut traced) = (self.courier.clock.now(), HashMap::new());
+        let mut traced = HashMap::new();
         let by = |occurrence: &RecordedEvent| Context {
             recorded_at: now,
             actor: Actor::System,
