@@ -44,17 +44,12 @@ impl Audience {
         Ok(Self { receiver, firms, hooks })
     }
 
-    /// The delivery that a report leads to, as the receiver calls it.
-    pub(crate) fn delivery(&self, of: &Reported) -> Uuid {
-        delivery(of, self.hooks[&of.firm_id])
-    }
-
     /// The deliveries that reports lead to, and when they were due.
     pub(crate) fn due<'a>(
         &'a self,
         reported: &'a [Reported],
     ) -> impl Iterator<Item = (Uuid, Instant)> + 'a {
-        reported.iter().map(|of| (self.delivery(of), of.due))
+        reported.iter().map(|of| (delivery(of, self.hooks[&of.firm_id]), of.due))
     }
 
     /// Waits until so many requests came, or none comes any more.

@@ -176,7 +176,7 @@ impl Walk {
             .flat_map(|one| self.lives.hearing_of(one).map(move |hook_id| (one, hook_id)))
             .collect();
         self.report.expected += expected.len() as u64;
-        let by_rule = |(one, hook_id): &(&Happened, Uuid)| one.delivery_to(*hook_id);
+        let by_rule = |(one, hook_id): &(&Happened, Uuid)| one.delivery_id(*hook_id);
         let ids: Vec<String> = expected.iter().map(|pair| by_rule(pair).to_string()).collect();
         let known = proof::known_deliveries(connection, &ids).await?;
         let known: HashSet<String> = known.into_iter().collect();

@@ -7,6 +7,8 @@ use chrono::{DateTime, Utc};
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 
+use crate::fence::appending;
+
 /// The version of the server, as it counts: 150018 is 15.18.
 ///
 /// # Errors
@@ -49,14 +51,10 @@ pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Erro
 /// If the database does not answer.
 pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
     // Whoever may not read all statistics is not told when others' began.
-    let appender: Option<(Option<f64>, String)> = sqlx::query_as(
-        "with appending as (
-             select max(pid) as pid, max(transactionid::text) as xid from pg_locks
-              where locktype = 'transactionid' and mode = 'ExclusiveLock'
-                 or locktype = 'relation' and mode = 'RowExclusiveLock'
-                    and relation = 'events'::regclass
-                    and database = (select oid from pg_database where datname = current_database())
-              group by virtualtransaction having bool_or(locktype = 'relation'))
+    let appender: Option<(Option<f64>, String)> = sqlx::query_as(concat!(
+        "with appending as (",
+        appending!("max(pid) as pid, max(transactionid::text) as xid", ""),
+        ")
          select extract(epoch from clock_timestamp() - coalesce(a.xact_start, p.prepared))::float8,
                 coalesce('prepared transaction ' || p.gid,
                          coalesce(nullif(a.application_name, ''), a.usename, 'a process')
@@ -64,8 +62,8 @@ pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>
            from appending l
            left join pg_stat_activity a on a.pid = l.pid
            left join pg_prepared_xacts p on p.transaction::text = l.xid
-          order by 1 desc nulls last limit 1",
-    )
+          order by 1 desc nulls last limit 1"
+    ))
     .fetch_optional(pool)
     .await?;
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();

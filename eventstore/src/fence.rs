@@ -111,9 +111,10 @@ impl Fence {
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Something is waited for from now on, or nothing any more.
     fn note(&self, pending: Option<Pending>) {
         let mut since = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-        *since = pending.map(|_| since.unwrap_or_else(Instant::now));
+        *since = pending.map(|_| Instant::now());
     }
 
     /// Looks how far the log is settled now.
@@ -167,7 +168,6 @@ impl Fence {
             self.note(state.pending);
             self.settle(connection, state).await?;
         }
-        self.note(state.pending);
         Ok(Look { settled: state.settled, more: state.pending.is_some() })
     }
 
@@ -205,6 +205,27 @@ async fn height(
     .await
 }
 
+/// The statement that asks for the transactions of this database that append and have not ended: whoever inserts
+/// into the log has a lock on it to his end.
+macro_rules! appending {
+    ($columns:literal, $having:literal) => {
+        concat!(
+            "select ",
+            $columns,
+            " from pg_locks
+               where locktype = 'transactionid' and mode = 'ExclusiveLock'
+                  or locktype = 'relation' and mode = 'RowExclusiveLock'
+                     and relation = 'events'::regclass
+                     and database = (select oid from pg_database
+                                      where datname = current_database())
+               group by virtualtransaction
+              having bool_or(locktype = 'relation')",
+            $having
+        )
+    };
+}
+pub(crate) use appending;
+
 /// Whether every transaction that is waited for has ended; looked at closely, every one of them that appends. A log
 /// that is shorter than the height has lost its tail: it is not settled by that.
 ///
@@ -215,22 +236,17 @@ async fn have_ended(
     Pending { height, xid }: Pending,
     closely: bool,
 ) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
+    sqlx::query_scalar(concat!(
         "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
                 when not $2 then false
-                else $3 <= (select last_value from events_position_seq) and not exists (
-                    select from pg_locks
-                     where locktype = 'transactionid' and mode = 'ExclusiveLock'
-                        or locktype = 'relation' and mode = 'RowExclusiveLock'
-                           and relation = 'events'::regclass
-                           and database = (select oid from pg_database
-                                            where datname = current_database())
-                     group by virtualtransaction
-                    having bool_or(locktype = 'relation')
-                       and bool_or((($1 - transactionid::text::bigint) & 4294967295)
-                                   between 1 and 2147483647))
-                 end",
-    )
+                else $3 <= (select last_value from events_position_seq) and not exists (",
+        appending!(
+            "",
+            " and bool_or((($1 - transactionid::text::bigint) & 4294967295)
+                          between 1 and 2147483647)"
+        ),
+        ") end",
+    ))
     .bind(xid)
     .bind(closely)
     .bind(height)

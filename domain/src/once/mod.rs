@@ -50,7 +50,7 @@ impl Happened {
 
     /// The delivery of it to a subscription, by the rule.
     #[must_use]
-    pub fn delivery_to(&self, hook_id: Uuid) -> Uuid {
+    pub fn delivery_id(&self, hook_id: Uuid) -> Uuid {
         delivery_id((self.occurrence_id, self.recorded_at), hook_id)
     }
 }
@@ -108,7 +108,7 @@ impl<'a> Beginning<'a> {
     /// The id it has by rule: one per occurrence and subscription, and one per request to make it anew.
     fn id(self, happened: &Happened) -> Uuid {
         match self {
-            Self::Queued(of) => happened.delivery_to(of.hook_id),
+            Self::Queued(of) => happened.delivery_id(of.hook_id),
             Self::Anew(reissued) => reissue_id(reissued.reissue_of, reissued.request_id),
         }
     }

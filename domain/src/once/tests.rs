@@ -57,7 +57,7 @@ fn consignment() -> Consignment {
 
 #[test]
 fn a_delivery_belongs_to_an_occurrence_within_its_subscriptions_life() {
-    let (lives, by_rule) = (lives(), happened(11).delivery_to(id(2)));
+    let (lives, by_rule) = (lives(), happened(11).delivery_id(id(2)));
     let beginning = |delivery, at: Option<i64>| {
         lives.beginning(delivery, Beginning::Queued(&consignment()), at.map(happened).as_ref())
     };
@@ -76,7 +76,7 @@ fn a_delivery_belongs_to_an_occurrence_within_its_subscriptions_life() {
 
 #[test]
 fn a_delivery_that_was_made_anew_is_one_per_request() {
-    let (lives, original, request_id) = (lives(), happened(11).delivery_to(id(2)), id(6));
+    let (lives, original, request_id) = (lives(), happened(11).delivery_id(id(2)), id(6));
     let consignment = consignment();
     let reissued = Reissued {
         reissue_of: original,
@@ -331,7 +331,7 @@ proptest! {
             prop_assert_eq!(&hooks, &expected);
             for hook in 0..8 {
                 let consignment = Consignment { hook_id: id(hook), ..consignment() };
-                let by_rule = happened.delivery_to(id(hook));
+                let by_rule = happened.delivery_id(id(hook));
                 let wrong = lives.beginning(by_rule, Beginning::Queued(&consignment), Some(&happened));
                 prop_assert_eq!(wrong.is_none(), expected.contains(&id(hook)));
             }

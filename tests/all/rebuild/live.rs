@@ -271,7 +271,8 @@ async fn a_swap_that_fails_changes_nothing() {
     assert_eq!(projections(&world, &["rebuild", "firms"]).await.status.code(), Some(0));
 }
 
-/// What was appended while somebody's long append runs is not settled: a little of it is taken in all the same, less while everybody waits, and too much of it is not waited for without end.
+/// What was appended while somebody's long append runs is not settled: a little of it is taken in all the
+/// same, less while everybody waits, and too much of it is not waited for without end.
 #[tokio::test]
 async fn what_is_not_settled_is_taken_in_as_it_is_seen() {
     let cluster = own_cluster().await;
