@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::pressure::{Candidate, Room, choose};
+use domain::pressure::{Candidate, choose};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use sqlx::{FromRow, PgConnection};
@@ -19,6 +19,7 @@ use vault::Subject;
 use crate::answered::Answered;
 use crate::claim::{Leased, Taken};
 use crate::compose::{self, Ingredients, Kept, Wanted};
+use crate::dispatch::Turn;
 use crate::due;
 use crate::fan_out::{Row, lane_ids};
 use crate::settings::{Courier, DeliveryError};
@@ -27,11 +28,11 @@ use crate::withdrawn;
 /// What has been due in a lane for longer is not about to be claimed: nothing waits in the log for that.
 const ABOUT_TO_BE_CLAIMED: Duration = Duration::from_millis(250);
 
-/// Who claims at once, and what there is room for.
+/// Who claims at once, and in whose turn.
 #[derive(Clone, Copy)]
 pub(crate) struct AtOnce<'a> {
     pub(crate) courier: &'a Courier,
-    pub(crate) room: &'a Room,
+    pub(crate) turn: &'a Turn<'a>,
     pub(crate) answered: Option<&'a Answered>,
     /// Whether to read what deliveries are composed from while they are matched and queued: for nothing, where
     /// they cannot be claimed.
@@ -57,8 +58,20 @@ pub(crate) enum Waits {
 pub(crate) struct Fits {
     /// So many of the rows, in their order.
     pub(crate) rows: usize,
-    /// What of the rows may be sent at once: that much is within a claim's memory.
-    pub(crate) sent: HashSet<Uuid>,
+    /// What of the rows may be sent at once, where that was looked at: that much is within a claim's memory.
+    sent: Option<HashSet<Uuid>>,
+}
+
+impl Fits {
+    /// All of so many rows, without a look.
+    pub(crate) const fn all(rows: usize) -> Self {
+        Self { rows, sent: None }
+    }
+
+    /// Whether this delivery may be sent at once, as far as is known.
+    pub(crate) fn may_send(&self, delivery_id: Uuid) -> bool {
+        self.sent.as_ref().is_none_or(|sent| sent.contains(&delivery_id))
+    }
 }
 
 /// What is read of deliveries before they are composed.
@@ -79,6 +92,7 @@ impl AtOnce<'_> {
         let idle = open.iter().filter(|(_, lane)| lane.is_idle);
         let idle = idle.map(|(lane_id, lane)| (*lane_id, lane.host.clone())).collect();
         let chosen = self.within_limits(connection, (rows, &idle), now).await?;
+        let chosen = self.within_memory(connection, chosen).await?;
         let chosen: HashSet<Uuid> = chosen.iter().map(|row| row.delivery_id).collect();
         let waits = |row: &Row| {
             may_be_claimed(&row.leased)
@@ -98,7 +112,7 @@ impl AtOnce<'_> {
             Waits::ButFirst => fits(&places, false),
             Waits::All => fits(&places, true),
         };
-        Ok(Fits { rows: fits, sent: chosen })
+        Ok(Fits { rows: fits, sent: Some(chosen) })
     }
 
     /// What of these rows can be sent now, and was to be. The lanes are locked here, and nothing is written
@@ -111,8 +125,8 @@ impl AtOnce<'_> {
     ) -> Result<Vec<Leased>, DeliveryError> {
         let idle = lock_idle(connection, &lane_ids(rows), now.get()).await?;
         let mut chosen = self.within_limits(connection, (rows, &idle), now).await?;
-        chosen.retain(|row| fits.sent.contains(&row.delivery_id));
-        Ok(chosen)
+        chosen.retain(|row| fits.may_send(row.delivery_id));
+        if fits.sent.is_some() { Ok(chosen) } else { self.within_memory(connection, chosen).await }
     }
 
     async fn within_limits(
@@ -128,11 +142,19 @@ impl AtOnce<'_> {
         }
         let flight = due::flight(connection, now.get(), self.answered).await?;
         let settings = &self.courier.settings;
-        let chosen = choose(candidates, self.room, flight, settings.caps);
+        let chosen = choose(candidates, &self.turn.room(), flight, settings.caps);
         let rows: HashMap<Uuid, &Leased> =
             rows.iter().map(|row| (row.leased.delivery_id, &row.leased)).collect();
-        let chosen = chosen.iter().filter_map(|id| rows.get(id).copied().cloned()).collect();
-        Ok(due::within_memory(connection, chosen, settings.claim_bytes).await?)
+        Ok(chosen.iter().filter_map(|id| rows.get(id).copied().cloned()).collect())
+    }
+
+    async fn within_memory(
+        self,
+        connection: &mut PgConnection,
+        chosen: Vec<Leased>,
+    ) -> Result<Vec<Leased>, DeliveryError> {
+        let most = self.courier.settings.claim_bytes;
+        Ok(due::within_memory(connection, chosen, most).await?)
     }
 
     /// Reads what is composed of what may be sent, by two connections of its own.

@@ -42,9 +42,15 @@ impl Answers {
 
 /// The right to claim: two who claimed at a time would give the same permits away.
 pub(crate) struct Turn<'a> {
-    /// What there is room for.
-    pub(crate) room: Room,
+    permits: &'a Permits,
     _alone: MutexGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    /// What there is room for by now: during a turn it only grows.
+    pub(crate) fn room(&self) -> Room {
+        self.permits.room_now()
+    }
 }
 
 impl Dispatch {
@@ -67,12 +73,8 @@ impl Dispatch {
     /// Waits for a turn, and for room.
     pub(crate) async fn turn(&self) -> Turn<'_> {
         let alone = self.turn.lock().await;
-        Turn { room: self.permits.room().await, _alone: alone }
-    }
-
-    /// Waits until there is room for many.
-    pub(crate) async fn much_room(&self) {
-        self.permits.much().await;
+        self.permits.room().await;
+        Turn { permits: &self.permits, _alone: alone }
     }
 
     /// A turn, if there is one now, and what is claimed may be sent.
@@ -86,11 +88,12 @@ impl Dispatch {
         self.turn_with(self.turn.lock().await)
     }
 
-    fn turn_with<'a>(&self, alone: MutexGuard<'a, ()>) -> Option<Turn<'a>> {
+    fn turn_with<'a>(&'a self, alone: MutexGuard<'a, ()>) -> Option<Turn<'a>> {
         if self.stop.is_cancelled() || self.courier.clock.fault().is_some() {
             return None;
         }
-        Some(Turn { room: self.permits.room_now()?, _alone: alone })
+        let turn = Turn { permits: &self.permits, _alone: alone };
+        (turn.room().free > 0).then_some(turn)
     }
 
     /// Sends what was claimed in this turn; gives back what it is too late for, or has no permit.

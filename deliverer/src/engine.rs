@@ -102,13 +102,14 @@ impl Worker for Sender {
             return Ok(Step::IdleFor(wait));
         }
         let turn = self.dispatch.turn().await;
-        let claimed = claim(courier, &turn.room).await?;
+        let room = turn.room();
+        let claimed = claim(courier, &room).await?;
         if claimed.is_empty() {
             // A due lane that was not claimed is held by another process.
-            let wait = until_due(courier, &turn.room).await?.unwrap_or_default();
+            let wait = until_due(courier, &room).await?.unwrap_or_default();
             return Ok(Step::IdleFor(wait.max(HELD_BY_ANOTHER)));
         }
-        self.was_full = claimed.len() * 2 >= turn.room.free;
+        self.was_full = claimed.len() * 2 >= room.free;
         self.dispatch.send(claimed, turn).await?;
         Ok(Step::Busy)
     }

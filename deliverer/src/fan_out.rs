@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::context::{Actor, Context};
-use domain::pressure::Room;
 use domain::trace::Traceparent;
 use eventstore::crash;
 use eventstore::tail;
@@ -25,7 +24,7 @@ use eventstore::{Appending, Done, Fence, Look, RecordedEvent};
 use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 pub(crate) use self::matches::Matches;
 use self::patience::{PACE, Patience, Rest};
@@ -60,6 +59,10 @@ pub struct FanOut {
     news: watch::Receiver<u64>,
     /// Whether everything is done that was there at the last look; what came since, its news say.
     is_through: bool,
+    /// Whether the last pass left something of what was settled.
+    has_more: bool,
+    /// How far the log was settled during the last pass: enough to go on with what it left.
+    seen: Option<Look>,
 }
 
 impl FanOut {
@@ -77,6 +80,8 @@ impl FanOut {
             done: Done::default(),
             news,
             is_through: false,
+            has_more: false,
+            seen: None,
         }
     }
 
@@ -90,10 +95,10 @@ impl FanOut {
     async fn pass(
         &self,
         mut appending: Appending<'_>,
-        (look, room): (Look, Option<&Room>),
+        (look, turn): (Look, Option<&Turn<'_>>),
     ) -> Result<Passed, DeliveryError> {
         let began = Instant::now();
-        let passed = match self.pass_by(&mut appending, (look, room)).await {
+        let passed = match self.pass_by(&mut appending, (look, turn)).await {
             Ok(Some(passed)) if !passed.rest.took_nothing() => passed,
             // A transaction that is dropped would hold the checkpoint until some time later, and the next
             // pass would leave it to whoever holds it.
@@ -119,10 +124,10 @@ impl FanOut {
     async fn pass_by(
         &self,
         appending: &mut Appending<'_>,
-        (look, room): (Look, Option<&Room>),
+        (look, turn): (Look, Option<&Turn<'_>>),
     ) -> Result<Option<Passed>, DeliveryError> {
         let (connection, upcasters) = (appending.connection(), self.courier.store.upcasters());
-        let read = if room.is_some() { self.read } else { READ };
+        let read = if turn.is_some() { self.read } else { READ };
         // Where a part waits for room, most passes leave all as it is.
         let moves = self.patience.waiting.is_none();
         let wanted = (Self::NAME, look.settled, read, moves);
@@ -130,9 +135,9 @@ impl FanOut {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
         let now = self.courier.clock.now();
         let age = now.get() - first.context.recorded_at.get();
-        let at_once = room.map(|room| AtOnce {
+        let at_once = turn.map(|turn| AtOnce {
             courier: &self.courier,
-            room,
+            turn,
             answered: self.dispatch.as_ref().map(|dispatch| &dispatch.answered),
             ahead: self.ahead,
             may_wait: self.patience.allows((first.position, age), Instant::now()),
@@ -169,7 +174,7 @@ impl FanOut {
             tail::move_checkpoint(appending.connection(), Self::NAME, reached).await?;
         }
         let read = events.partition_point(|event| event.position <= reached);
-        Ok(Some(Passed { rest, read, taken: queued.taken }))
+        Ok(Some(Passed { rest, read, taken: queued.taken, ahead: None }))
     }
 
     /// A turn to claim: where a part waits for room, once there is some.
@@ -177,9 +182,8 @@ impl FanOut {
         if self.patience.waiting.is_none() {
             return dispatch.turn_now();
         }
-        let until = Instant::now() + PACE;
-        timeout_at(until, dispatch.much_room()).await.ok();
-        timeout_at(until, dispatch.turn_soon()).await.ok().flatten().or_else(|| dispatch.turn_now())
+        let soon = timeout(PACE, dispatch.turn_soon()).await;
+        soon.ok().flatten().or_else(|| dispatch.turn_now())
     }
 
     /// Makes the place of the first fan-out there ever was: it has everything to do.
@@ -192,28 +196,47 @@ impl FanOut {
         Ok(Passed { rest, ..Passed::NOTHING })
     }
 
-    /// The same, with a turn to claim; says whether there was something to claim at once. What keeps it
-    /// from claiming keeps nothing from being queued.
+    /// How far the log is settled: what was seen during the last pass is enough to go on with what that left.
+    async fn look(&mut self) -> Result<Look, sqlx::Error> {
+        let look = match self.seen.take() {
+            Some(seen) => seen,
+            None => self.fence.look_patiently(|| _ = self.news.borrow_and_update()).await?,
+        };
+        self.look_behind(look.settled).await?;
+        Ok(look)
+    }
+
+    /// The same for the next pass, where the last one left something: most likely this one does, too.
+    async fn look_on(&self) -> Option<Look> {
+        if self.has_more { self.fence.look().await.ok() } else { None }
+    }
+
+    /// A pass with a turn to claim. What keeps it from claiming keeps nothing from being queued.
     async fn pass_in_turn(
         &self,
         (appending, look): (Appending<'_>, Look),
         (dispatch, turn): (&Arc<Dispatch>, Turn<'_>),
-    ) -> Result<(Passed, bool), DeliveryError> {
-        let mut passed = match self.pass(appending, (look, Some(&turn.room))).await {
+    ) -> Result<Passed, DeliveryError> {
+        let mut passed = match self.pass(appending, (look, Some(&turn))).await {
             Ok(passed) => passed,
             Err(error) => {
                 tracing::warn!(%error, "could not claim what is queued at once; it is only queued");
                 self.pass(self.courier.store.begin().await?, (look, None)).await?
             }
         };
-        let Some(taken) = passed.taken.take() else { return Ok((passed, false)) };
-        let claimed = taken.hand_over(&self.courier).await?;
-        dispatch.send(claimed, turn).await?;
-        Ok((passed, true))
+        let taken = passed.taken.take();
+        if passed.read > 0 || passed.rest.took_nothing() {
+            passed.ahead = Some(taken.is_some() || passed.rest.took_nothing());
+        }
+        if let Some(taken) = taken {
+            let claimed = taken.hand_over(&self.courier).await?;
+            dispatch.send(claimed, turn).await?;
+        }
+        Ok(passed)
     }
 
     /// Whether somebody else's occurrence comes after what waits.
-    async fn look_behind(&mut self, settled: i64) -> Result<(), DeliveryError> {
+    async fn look_behind(&mut self, settled: i64) -> Result<(), sqlx::Error> {
         let Some(waiting) = self.patience.waiting.filter(|one| one.alone_to < settled) else {
             return Ok(());
         };
@@ -232,6 +255,8 @@ impl FanOut {
     /// What a pass that began then leaves for the next.
     fn after(&mut self, (passed, began): (&Passed, Instant)) {
         self.patience.after(passed.rest, (began, Instant::now()));
+        self.has_more = passed.rest != Rest::None;
+        self.ahead = passed.ahead.unwrap_or(self.ahead);
         self.read = match passed.rest {
             Rest::Waits { .. } if passed.rest.took_nothing() => self.read,
             Rest::Waits { .. } => i64::try_from(passed.read * 2).unwrap_or(READ).clamp(LEAST, READ),
@@ -257,10 +282,12 @@ struct Passed {
     read: usize,
     /// What was claimed at once.
     taken: Option<Taken>,
+    /// Whether the next one most likely claims, if this one tells.
+    ahead: Option<bool>,
 }
 
 impl Passed {
-    const NOTHING: Self = Self { rest: Rest::None, read: 0, taken: None };
+    const NOTHING: Self = Self { rest: Rest::None, read: 0, taken: None, ahead: None };
 }
 
 impl Worker for FanOut {
@@ -278,8 +305,7 @@ impl Worker for FanOut {
         self.is_through = false;
         // Most likely there is something: its transaction begins meanwhile.
         let store = self.courier.store.clone();
-        let looks = || _ = self.news.borrow_and_update();
-        let (look, begun) = tokio::join!(self.fence.look_patiently(looks), store.begin());
+        let (look, begun) = tokio::join!(self.look(), store.begin());
         let (look, appending) = (look?, begun?);
         let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
         if self.done.is_all(look) {
@@ -288,24 +314,22 @@ impl Worker for FanOut {
             return Ok(idle);
         }
         let began = Instant::now();
-        self.look_behind(look.settled).await?;
         let dispatch = self.dispatch.clone();
         let turn = match &dispatch {
             Some(dispatch) => self.turn(dispatch).await.map(|turn| (dispatch, turn)),
             None => None,
         };
-        let passed = match turn {
-            Some(turn) => {
-                let (passed, claimed) = self.pass_in_turn((appending, look), turn).await?;
-                if passed.read > 0 || passed.rest.took_nothing() {
-                    self.ahead = claimed || passed.rest.took_nothing();
-                }
-                passed
+        let pass = async {
+            match turn {
+                Some(turn) => self.pass_in_turn((appending, look), turn).await,
+                None => self.pass(appending, (look, None)).await,
             }
-            None => self.pass(appending, (look, None)).await?,
         };
+        let (passed, seen) = tokio::join!(pass, self.look_on());
+        let passed = passed?;
         self.after((&passed, began));
-        if passed.rest != Rest::None {
+        if self.has_more {
+            self.seen = seen;
             return Ok(Step::Busy);
         }
         self.done.up_to(look.settled);

@@ -2,16 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use domain::pressure::Room;
 use telemetry::figures::{IN_FLIGHT, PERMITS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
 use uuid::Uuid;
-
-/// From one look for much room to the next.
-const AGAIN: Duration = Duration::from_millis(2);
 
 /// The permits of a process.
 pub(crate) struct Permits {
@@ -37,23 +32,11 @@ impl Permits {
     /// Waits until one is free; then what there is room for.
     pub(crate) async fn room(&self) -> Room {
         drop(self.free.acquire().await);
-        self.as_it_is()
+        self.room_now()
     }
 
-    /// Waits until an eighth is free, besides the quarter that is never lent. It looks again and again: a
-    /// semaphore keeps what comes free for whoever waits for many, and others would go without.
-    pub(crate) async fn much(&self) {
-        while self.free.available_permits() < self.total / 4 + self.total / 8 {
-            sleep(AGAIN).await;
-        }
-    }
-
-    /// What there is room for, if there is any now.
-    pub(crate) fn room_now(&self) -> Option<Room> {
-        Some(self.as_it_is()).filter(|room| room.free > 0)
-    }
-
-    fn as_it_is(&self) -> Room {
+    /// What there is room for now.
+    pub(crate) fn room_now(&self) -> Room {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Room { permits: self.total, free: self.free.available_permits(), held }
     }
@@ -84,7 +67,6 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::pin::pin;
 
     #[tokio::test]
     async fn a_permit_is_counted_to_its_firm_until_it_is_dropped() {
@@ -93,23 +75,11 @@ mod tests {
         let first = permits.take(firm).unwrap();
         let second = permits.take(firm).unwrap();
         assert!(permits.take(firm).is_none());
-        assert_eq!(permits.room_now(), None);
+        assert_eq!(permits.room_now().free, 0);
         drop(second);
         let room = permits.room().await;
         assert_eq!(room, Room { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);
         assert_eq!(permits.room().await, Room::of(2));
-    }
-    #[tokio::test]
-    async fn who_waits_for_much_room_keeps_no_permit_from_anybody() {
-        let (permits, firm) = (Permits::new(8), Uuid::from_u128(1));
-        let held: Vec<Permit> = (0..6).filter_map(|_| permits.take(firm)).collect();
-        let mut waits = pin!(permits.much());
-        assert!(futures::poll!(&mut waits).is_pending());
-        drop(held);
-        let all: Vec<Permit> = (0..8).filter_map(|_| permits.take(firm)).collect();
-        assert_eq!(all.len(), 8);
-        drop(all);
-        waits.await;
     }
 }

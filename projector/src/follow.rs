@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use std::time::Duration;
 
 /// Events taken in at a time: a transaction stays well under 100 ms.
-const BATCH: i64 = 1_000;
+const BATCH: i64 = 4_000;
 
 /// Positions passed at a time, however few of their events are read.
 const WINDOW: i64 = 10_000;

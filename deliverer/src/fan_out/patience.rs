@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use crate::at_once::Waits;
 
-/// From the start of a pass that left a part in the log to the next, and from there to when there is room
-/// for many: meanwhile room is made for more than a few.
-pub(super) const PACE: Duration = Duration::from_millis(15);
+/// From the start of a pass that left a part in the log to the next: meanwhile room is made for more than a
+/// few.
+pub(super) const PACE: Duration = Duration::from_millis(10);
 
 /// The first wait for any room at all; later ones are as long as it has waited, up to the pace.
 const NO_ROOM: Duration = Duration::from_millis(5);

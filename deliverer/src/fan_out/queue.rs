@@ -67,7 +67,7 @@ pub(crate) async fn queue(
         match at_once {
             Some(at_once) if at_once.ahead && read.is_none() => {
                 let sent = rows.iter().map(|row| &row.leased);
-                let sent = sent.filter(|row| fits.sent.contains(&row.delivery_id));
+                let sent = sent.filter(|row| fits.may_send(row.delivery_id));
                 at_once.read_ahead(&Wanted::by(sent)).await.map(Some)
             }
             Some(_) | None => Ok(read),
@@ -116,10 +116,7 @@ async fn fits(
         Some(at_once) if rows.len() > FEW || (at_once.looks && !rows.is_empty()) => {
             at_once.fits(appending.connection(), rows).await
         }
-        Some(_) | None => {
-            let sent = rows.iter().map(|row| row.leased.delivery_id).collect();
-            Ok(Fits { rows: rows.len(), sent })
-        }
+        Some(_) | None => Ok(Fits::all(rows.len())),
     }
 }
 
