@@ -2,11 +2,13 @@
 //! claim in a process share it, and take turns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::pressure::Room;
 use eventstore::crash;
 use telemetry::trace::{self, Traced};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +20,9 @@ use crate::record::Finished;
 use crate::send::send;
 use crate::settings::{Courier, DeliveryError};
 
+/// How long a record waits for fan-out.
+const COURTESY: Duration = Duration::from_millis(50);
+
 /// What sends.
 pub struct Dispatch {
     pub(crate) courier: Courier,
@@ -27,16 +32,27 @@ pub struct Dispatch {
     answers: mpsc::Sender<Finished>,
     pub(crate) answered: Answered,
     turn: Mutex<()>,
+    /// Held while fan-out claims what it queues: it needs the lanes that a record needs.
+    queueing: Arc<Mutex<()>>,
 }
 
 /// What came of what was sent, for the recorder. It ends when nobody can send any more.
-pub struct Answers(pub(crate) mpsc::Receiver<Finished>);
+pub struct Answers {
+    pub(crate) inbox: mpsc::Receiver<Finished>,
+    queueing: Arc<Mutex<()>>,
+}
 
 impl Answers {
     /// How many wait to be recorded.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.0.len()
+        self.inbox.len()
+    }
+
+    /// Waits until fan-out claims nothing, for a moment at most: whichever of the two came second would wait
+    /// for the other's lanes within a transaction.
+    pub(crate) async fn let_it_queue(&self) {
+        timeout(COURTESY, self.queueing.lock()).await.ok();
     }
 }
 
@@ -60,9 +76,10 @@ impl Dispatch {
         let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
         let permits = Permits::new(courier.settings.permits);
         let answered = Answered::new(courier.settings.caps.per_firm_and_host);
-        let (tasks, turn) = (TaskTracker::new(), Mutex::default());
-        let dispatch = Self { courier, stop, tasks, permits, answers, answered, turn };
-        (Arc::new(dispatch), Answers(inbox))
+        let (tasks, turn, queueing) = (TaskTracker::new(), Mutex::default(), Arc::default());
+        let inbox = Answers { inbox, queueing: Arc::clone(&queueing) };
+        let dispatch = Self { courier, stop, tasks, permits, answers, answered, turn, queueing };
+        (Arc::new(dispatch), inbox)
     }
 
     /// What there is room for, once there is any.
@@ -75,6 +92,11 @@ impl Dispatch {
         let alone = self.turn.lock().await;
         self.permits.room().await;
         Turn { permits: &self.permits, _alone: alone }
+    }
+
+    /// Until it is dropped, a record that has not begun waits.
+    pub(crate) async fn queueing(&self) -> MutexGuard<'_, ()> {
+        self.queueing.lock().await
     }
 
     /// A turn, if there is one now, and what is claimed may be sent.

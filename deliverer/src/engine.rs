@@ -126,8 +126,14 @@ async fn until_due(courier: &Courier, room: &Room) -> Result<Option<Duration>, D
 /// Records until all senders are gone.
 async fn record_all(courier: Courier, mut answers: Answers) {
     let (mut batch, mut next) = (Vec::with_capacity(RECORD), Instant::now());
-    while answers.0.recv_many(&mut batch, RECORD).await > 0 {
+    while answers.inbox.recv_many(&mut batch, RECORD).await > 0 {
         gather(&mut answers, &mut batch, next).await;
+        answers.let_it_queue().await;
+        while batch.len() < RECORD
+            && let Ok(answered) = answers.inbox.try_recv()
+        {
+            batch.push(answered);
+        }
         next = Instant::now() + RECORD_PACE;
         record_surely(&courier, &batch).await;
         batch.clear();
@@ -137,7 +143,7 @@ async fn record_all(courier: Courier, mut answers: Answers) {
 /// Waits for more answers until then, or until there are enough.
 async fn gather(answers: &mut Answers, batch: &mut Vec<Finished>, until: Instant) {
     while batch.len() < ENOUGH {
-        let more = answers.0.recv_many(batch, RECORD - batch.len());
+        let more = answers.inbox.recv_many(batch, RECORD - batch.len());
         if !matches!(timeout_at(until, more).await, Ok(1..)) {
             return;
         }

@@ -217,6 +217,7 @@ impl FanOut {
         (appending, look): (Appending<'_>, Look),
         (dispatch, turn): (&Arc<Dispatch>, Turn<'_>),
     ) -> Result<Passed, DeliveryError> {
+        let queueing = dispatch.queueing().await;
         let mut passed = match self.pass(appending, (look, Some(&turn))).await {
             Ok(passed) => passed,
             Err(error) => {
@@ -224,6 +225,7 @@ impl FanOut {
                 self.pass(self.courier.store.begin().await?, (look, None)).await?
             }
         };
+        drop(queueing);
         let taken = passed.taken.take();
         if passed.read > 0 || passed.rest.took_nothing() {
             passed.ahead = Some(taken.is_some() || passed.rest.took_nothing());
