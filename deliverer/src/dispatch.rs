@@ -174,3 +174,24 @@ pub(crate) async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
     let claimed = Claimed { place: traced.place(), ..claimed };
     Finished { claimed, exchange, finished_at: courier.clock.now() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_lets_fan_out_claim_first_but_waits_for_a_moment_only() {
+        let ((_sender, inbox), queueing) = (mpsc::channel(1), Arc::<Mutex<()>>::default());
+        let answers = Answers { inbox, queueing: Arc::clone(&queueing) };
+        answers.let_it_queue().await;
+        let claims = queueing.lock().await;
+        let mut waits = pin!(answers.let_it_queue());
+        assert!(futures::poll!(&mut waits).is_pending());
+        drop(claims);
+        waits.await;
+        let (_claims, began) = (queueing.lock().await, tokio::time::Instant::now());
+        answers.let_it_queue().await;
+        assert_eq!(began.elapsed(), COURTESY);
+    }
+}

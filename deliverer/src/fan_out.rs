@@ -196,19 +196,21 @@ impl FanOut {
         Ok(Passed { rest, ..Passed::NOTHING })
     }
 
-    /// How far the log is settled: what was seen during the last pass is enough to go on with what that left.
+    /// How far the log is settled. There is no need to wait for what is being appended where the last pass left
+    /// something, nor to look again if nothing was recorded since that pass looked.
     async fn look(&mut self) -> Result<Look, sqlx::Error> {
+        let has_news = self.news.has_changed().unwrap_or(true);
+        let mut looks = || _ = self.news.borrow_and_update();
         let look = match self.seen.take() {
-            Some(seen) => seen,
-            None => self.fence.look_patiently(|| _ = self.news.borrow_and_update()).await?,
+            Some(seen) if !has_news => seen,
+            Some(_) => {
+                looks();
+                self.fence.look().await?
+            }
+            None => self.fence.look_patiently(looks).await?,
         };
         self.look_behind(look.settled).await?;
         Ok(look)
-    }
-
-    /// The same for the next pass, where the last one left something: most likely this one does, too.
-    async fn look_on(&self) -> Option<Look> {
-        if self.has_more { self.fence.look().await.ok() } else { None }
     }
 
     /// A pass with a turn to claim. What keeps it from claiming keeps nothing from being queued.
@@ -321,13 +323,18 @@ impl Worker for FanOut {
             Some(dispatch) => self.turn(dispatch).await.map(|turn| (dispatch, turn)),
             None => None,
         };
+        if self.has_more {
+            self.news.borrow_and_update();
+        }
         let pass = async {
             match turn {
                 Some(turn) => self.pass_in_turn((appending, look), turn).await,
                 None => self.pass(appending, (look, None)).await,
             }
         };
-        let (passed, seen) = tokio::join!(pass, self.look_on());
+        // Most likely this pass leaves something, too: meanwhile it is looked how far the next one may go.
+        let look_on = async { if self.has_more { self.fence.look().await.ok() } else { None } };
+        let (passed, seen) = tokio::join!(pass, look_on);
         let passed = passed?;
         self.after((&passed, began));
         if self.has_more {
@@ -335,7 +342,8 @@ impl Worker for FanOut {
             return Ok(Step::Busy);
         }
         self.done.up_to(look.settled);
-        self.is_through = !look.more;
+        // What was recorded between the two looks is news no more, and not done.
+        self.is_through = !look.more && seen.is_none();
         Ok(idle)
     }
 }
