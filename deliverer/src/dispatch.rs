@@ -105,9 +105,11 @@ impl Dispatch {
         self.turn_with(alone)
     }
 
-    /// The same, once nobody else claims.
+    /// The same, once nobody else claims and there is room.
     pub(crate) async fn turn_soon(&self) -> Option<Turn<'_>> {
-        self.turn_with(self.turn.lock().await)
+        let alone = self.turn.lock().await;
+        self.permits.room().await;
+        self.turn_with(alone)
     }
 
     fn turn_with<'a>(&'a self, alone: MutexGuard<'a, ()>) -> Option<Turn<'a>> {

@@ -61,8 +61,6 @@ pub struct FanOut {
     is_through: bool,
     /// Whether the last pass left something of what was settled.
     has_more: bool,
-    /// How far the log was settled during the last pass: enough to go on with what it left.
-    seen: Option<Look>,
 }
 
 impl FanOut {
@@ -81,7 +79,6 @@ impl FanOut {
             news,
             is_through: false,
             has_more: false,
-            seen: None,
         }
     }
 
@@ -196,18 +193,15 @@ impl FanOut {
         Ok(Passed { rest, ..Passed::NOTHING })
     }
 
-    /// How far the log is settled. There is no need to wait for what is being appended where the last pass left
-    /// something, nor to look again if nothing was recorded since that pass looked.
+    /// How far the log is settled. Where the last pass left something, there is no need to wait for what is being
+    /// appended.
     async fn look(&mut self) -> Result<Look, sqlx::Error> {
-        let has_news = self.news.has_changed().unwrap_or(true);
         let mut looks = || _ = self.news.borrow_and_update();
-        let look = match self.seen.take() {
-            Some(seen) if !has_news => seen,
-            Some(_) => {
-                looks();
-                self.fence.look().await?
-            }
-            None => self.fence.look_patiently(looks).await?,
+        let look = if self.has_more {
+            looks();
+            self.fence.look().await?
+        } else {
+            self.fence.look_patiently(looks).await?
         };
         self.look_behind(look.settled).await?;
         Ok(look)
@@ -323,27 +317,16 @@ impl Worker for FanOut {
             Some(dispatch) => self.turn(dispatch).await.map(|turn| (dispatch, turn)),
             None => None,
         };
-        if self.has_more {
-            self.news.borrow_and_update();
-        }
-        let pass = async {
-            match turn {
-                Some(turn) => self.pass_in_turn((appending, look), turn).await,
-                None => self.pass(appending, (look, None)).await,
-            }
+        let passed = match turn {
+            Some(turn) => self.pass_in_turn((appending, look), turn).await?,
+            None => self.pass(appending, (look, None)).await?,
         };
-        // Most likely this pass leaves something, too: meanwhile it is looked how far the next one may go.
-        let look_on = async { if self.has_more { self.fence.look().await.ok() } else { None } };
-        let (passed, seen) = tokio::join!(pass, look_on);
-        let passed = passed?;
         self.after((&passed, began));
         if self.has_more {
-            self.seen = seen;
             return Ok(Step::Busy);
         }
         self.done.up_to(look.settled);
-        // What was recorded between the two looks is news no more, and not done.
-        self.is_through = !look.more && seen.is_none();
+        self.is_through = !look.more;
         Ok(idle)
     }
 }

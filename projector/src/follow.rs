@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
 
-/// Events taken in at a time: a transaction stays well under 100 ms.
+/// Events taken in at a time: a transaction stays under 100 ms.
 const BATCH: i64 = 4_000;
 
 /// Positions passed at a time, however few of their events are read.
