@@ -32,7 +32,7 @@ pub struct Dispatch {
     answers: mpsc::Sender<Finished>,
     pub(crate) answered: Answered,
     turn: Mutex<()>,
-    /// Held while fan-out claims what it queues: it needs the lanes that a record needs.
+    /// Held while fan-out claims of much what it queues: it needs the lanes that a record needs.
     queueing: Arc<Mutex<()>>,
 }
 

@@ -213,7 +213,7 @@ impl FanOut {
         (appending, look): (Appending<'_>, Look),
         (dispatch, turn): (&Arc<Dispatch>, Turn<'_>),
     ) -> Result<Passed, DeliveryError> {
-        let queueing = dispatch.queueing().await;
+        let queueing = if self.has_more { Some(dispatch.queueing().await) } else { None };
         let mut passed = match self.pass(appending, (look, Some(&turn))).await {
             Ok(passed) => passed,
             Err(error) => {
