@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use vault::Subject;
 
-use crate::answered::Answered;
 use crate::claim::{Leased, Taken};
 use crate::compose::{self, Ingredients, Kept, Wanted};
 use crate::dispatch::Turn;
@@ -33,7 +32,6 @@ const ABOUT_TO_BE_CLAIMED: Duration = Duration::from_millis(250);
 pub(crate) struct AtOnce<'a> {
     pub(crate) courier: &'a Courier,
     pub(crate) turn: &'a Turn<'a>,
-    pub(crate) answered: Option<&'a Answered>,
     /// Whether to read what deliveries are composed from while they are matched and queued: for nothing, where
     /// they cannot be claimed.
     pub(crate) ahead: bool,
@@ -140,7 +138,7 @@ impl AtOnce<'_> {
         if candidates.is_empty() {
             return Ok(Vec::new());
         }
-        let flight = due::flight(connection, now.get(), self.answered).await?;
+        let flight = due::flight(connection, now.get(), Some(self.turn.answered())).await?;
         let settings = &self.courier.settings;
         let chosen = choose(candidates, &self.turn.room(), flight, settings.caps);
         let rows: HashMap<Uuid, &Leased> =

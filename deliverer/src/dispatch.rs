@@ -30,7 +30,7 @@ pub struct Dispatch {
     pub(crate) tasks: TaskTracker,
     permits: Permits,
     answers: mpsc::Sender<Finished>,
-    pub(crate) answered: Answered,
+    answered: Answered,
     turn: Mutex<()>,
     /// Held while fan-out claims of much what it queues: it needs the lanes that a record needs.
     queueing: Arc<Mutex<()>>,
@@ -58,14 +58,26 @@ impl Answers {
 
 /// The right to claim: two who claimed at a time would give the same permits away.
 pub(crate) struct Turn<'a> {
-    permits: &'a Permits,
+    dispatch: &'a Dispatch,
     _alone: MutexGuard<'a, ()>,
 }
 
 impl Turn<'_> {
     /// What there is room for by now: during a turn it only grows.
     pub(crate) fn room(&self) -> Room {
-        self.permits.room_now()
+        self.dispatch.permits.room()
+    }
+
+    /// What was answered and is not recorded.
+    pub(crate) const fn answered(&self) -> &Answered {
+        &self.dispatch.answered
+    }
+
+    /// It, if what is claimed in it may be sent.
+    fn that_sends(self) -> Option<Self> {
+        let Dispatch { courier, stop, permits, .. } = self.dispatch;
+        let may_send = !stop.is_cancelled() && courier.clock.fault().is_none();
+        (may_send && permits.is_any()).then_some(self)
     }
 }
 
@@ -84,14 +96,15 @@ impl Dispatch {
 
     /// What there is room for, once there is any.
     pub(crate) async fn room(&self) -> Room {
-        self.permits.room().await
+        self.permits.any().await;
+        self.permits.room()
     }
 
     /// Waits for a turn, and for room.
     pub(crate) async fn turn(&self) -> Turn<'_> {
-        let alone = self.turn.lock().await;
-        self.permits.room().await;
-        Turn { permits: &self.permits, _alone: alone }
+        let turn = Turn { dispatch: self, _alone: self.turn.lock().await };
+        self.permits.any().await;
+        turn
     }
 
     /// Until it is dropped, a record that has not begun waits.
@@ -101,23 +114,12 @@ impl Dispatch {
 
     /// A turn, if there is one now, and what is claimed may be sent.
     pub(crate) fn turn_now(&self) -> Option<Turn<'_>> {
-        let alone = self.turn.try_lock().ok()?;
-        self.turn_with(alone)
+        Turn { dispatch: self, _alone: self.turn.try_lock().ok()? }.that_sends()
     }
 
     /// The same, once nobody else claims and there is room.
     pub(crate) async fn turn_soon(&self) -> Option<Turn<'_>> {
-        let alone = self.turn.lock().await;
-        self.permits.room().await;
-        self.turn_with(alone)
-    }
-
-    fn turn_with<'a>(&'a self, alone: MutexGuard<'a, ()>) -> Option<Turn<'a>> {
-        if self.stop.is_cancelled() || self.courier.clock.fault().is_some() {
-            return None;
-        }
-        let turn = Turn { permits: &self.permits, _alone: alone };
-        (turn.room().free > 0).then_some(turn)
+        self.turn().await.that_sends()
     }
 
     /// Sends what was claimed in this turn; gives back what it is too late for, or has no permit.

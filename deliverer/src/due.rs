@@ -122,10 +122,7 @@ async fn sources(
     let frozen: Vec<Uuid> = chosen.iter().filter_map(|row| row.body_id).collect();
     let fresh: HashSet<Subject> =
         chosen.iter().filter(|row| row.body_id.is_none()).map(Leased::subject).collect();
-    let bodies = match &*frozen {
-        [] => HashMap::new(),
-        frozen => bodies::sizes(connection, frozen).await?,
-    };
+    let bodies = bodies::sizes(connection, &frozen).await?;
     let responses = responses::sizes(connection, &fresh).await?;
     Ok(chosen
         .iter()

@@ -135,7 +135,6 @@ impl FanOut {
         let at_once = turn.map(|turn| AtOnce {
             courier: &self.courier,
             turn,
-            answered: self.dispatch.as_ref().map(|dispatch| &dispatch.answered),
             ahead: self.ahead,
             may_wait: self.patience.allows((first.position, age), Instant::now()),
             looks: self.patience.waiting.is_some(),

@@ -29,14 +29,18 @@ impl Permits {
         Self { total, free: Arc::new(Semaphore::new(total)), held: Arc::default() }
     }
 
-    /// Waits until one is free; then what there is room for.
-    pub(crate) async fn room(&self) -> Room {
+    /// Waits until one is free.
+    pub(crate) async fn any(&self) {
         drop(self.free.acquire().await);
-        self.room_now()
+    }
+
+    /// Whether one is free.
+    pub(crate) fn is_any(&self) -> bool {
+        self.free.available_permits() > 0
     }
 
     /// What there is room for now.
-    pub(crate) fn room_now(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Room { permits: self.total, free: self.free.available_permits(), held }
     }
@@ -75,11 +79,13 @@ mod tests {
         let first = permits.take(firm).unwrap();
         let second = permits.take(firm).unwrap();
         assert!(permits.take(firm).is_none());
-        assert_eq!(permits.room_now().free, 0);
+        assert!(!permits.is_any());
+        assert_eq!(permits.room().free, 0);
         drop(second);
-        let room = permits.room().await;
+        permits.any().await;
+        let room = permits.room();
         assert_eq!(room, Room { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);
-        assert_eq!(permits.room().await, Room::of(2));
+        assert_eq!(permits.room(), Room::of(2));
     }
 }

@@ -98,6 +98,9 @@ pub async fn sizes(
     connection: &mut PgConnection,
     body_ids: &[Uuid],
 ) -> Result<HashMap<Uuid, usize>, sqlx::Error> {
+    if body_ids.is_empty() {
+        return Ok(HashMap::new());
+    }
     let rows: Vec<(Uuid, i32)> = sqlx::query_as(
         "select body_id, octet_length(ciphertext) from bodies where body_id = any($1)",
     )
