@@ -303,6 +303,8 @@ impl From<InviteError> for Error {
             InviteError::NotSent | InviteError::BeingSent(_) => Self::SendFailed,
             InviteError::LimitReached { seconds } => Self::InviteLimitReached(seconds),
             InviteError::Append(error) => error.into(),
+            InviteError::NoForm => Self::FormNotFound,
+            InviteError::NotPublished => Self::FormNotPublished,
             InviteError::NoFirm | InviteError::Rejected(_) | InviteError::Vault(_) => {
                 Self::Internal(error.to_string())
             }

@@ -97,7 +97,7 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
 /// That somebody looked at the firm's audit log, so many times.
 fn readings(world: &World, firm_id: Uuid) -> Vec<NewEvent> {
     let (what, how) = (Read::Audit, ReadAs::Page);
-    let look = Look { what, how, hook_id: None, since: None, until: None };
+    let look = Look::at(what, how);
     let context = world.service().context(firm_id, Actor::Operator(Uuid::nil()));
     let reading = || NewEvent {
         aggregate_id: SystemEntropy.id().to_string(),

@@ -2,15 +2,17 @@
 
 use api::Service;
 use api::commands::listing::{self, Asked};
+use api::commands::readings;
 use clap::{Args, Subcommand};
 use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;
+use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use uuid::Uuid;
 
 use crate::args::Json;
-use crate::operate::{delivery, held, print, refused, then};
+use crate::operate::{OPERATOR, delivery, held, print, refused, then};
 use crate::wiring::{self, Place, System};
 
 /// What is listed.
@@ -90,6 +92,7 @@ impl Filter {
 pub(crate) async fn list(system: &System, list: List) -> anyhow::Result<()> {
     let (service, firm) = (&system.service, list.firm);
     let asked = list.filter.asked(list.hook);
+    read(service, firm, &asked).await?;
     if let Some(as_of) = list.as_of {
         return list_then(
             service,
@@ -103,6 +106,13 @@ pub(crate) async fn list(system: &System, list: List) -> anyhow::Result<()> {
     let items = rows.iter().map(|row| delivery(row, &holding)).collect();
     print(list.json, items, &["created_at", "id", "state", "trigger", "hook_id", "paused"]);
     Ok(())
+}
+
+/// Records that they are read, before they are shown.
+async fn read(service: &Service, firm: Uuid, asked: &Asked) -> anyhow::Result<()> {
+    let Asked { hook_id, since, until, .. } = *asked;
+    let look = Look { hook_id, since, until, ..Look::at(Read::Deliveries, ReadAs::Page) };
+    readings::record(service, firm, OPERATOR, look).await.map_err(refused)
 }
 
 async fn list_then(
@@ -123,6 +133,7 @@ pub(crate) async fn workflows(
     let system = wiring::open(place).await?;
     let (service, firm) = (&system.service, list.firm);
     let asked = list.filter.asked(None);
+    read(service, firm, &asked).await?;
     let rows = listing::steps(service, firm, &asked).await.map_err(refused)?.rows;
     let holding = held(service, firm, &rows).await?;
     let items = rows.iter().map(|row| delivery(row, &holding)).collect();

@@ -6,8 +6,9 @@ use std::io::Write;
 
 use anyhow::Context;
 use api::Service;
-use api::commands::{self, as_of, keys, secrets, tokens};
+use api::commands::{self, as_of, keys, readings, secrets, tokens};
 use domain::context::Actor;
+use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
 use projector::{deliveries, firms};
 use serde_json::{Value, json};
@@ -40,7 +41,8 @@ pub(crate) async fn keys(place: &Place, command: Keys) -> anyhow::Result<()> {
 async fn run_keys(service: &Service, command: Keys) -> anyhow::Result<()> {
     match command {
         Keys::Create { firm, member, name, json } => {
-            let made = keys::create(service, firm, member, &name).await.map_err(refused)?;
+            let by = (member, OPERATOR);
+            let made = keys::create_by(service, firm, by, &name).await.map_err(refused)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
             print(json, vec![shown], &["id", "key"]);
         }
@@ -130,12 +132,14 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
         Deliveries::Resume(asked) => pauses::resume(&system.service, asked).await?,
         Deliveries::Paused(json) => pauses::list(&system.service, json).await?,
         Deliveries::Show { firm, delivery: id, as_of: Some(as_of), json } => {
+            read_delivery(&system.service, firm, id).await?;
             let as_of = as_of::check(&system.service, as_of).await.map_err(refused)?;
             let found = as_of::delivery(&system.service, (firm, id), as_of).await;
             let (found, erased) = found.map_err(refused)?;
             show_delivery(json, then(&found.row, erased), &found.attempts);
         }
         Deliveries::Show { firm, delivery: id, as_of: None, json } => {
+            read_delivery(&system.service, firm, id).await?;
             let found = deliveries::find(system.pool(), firm, id).await?;
             let found = found.context("no delivery of this firm has this id")?;
             let attempts = deliveries::attempts(system.pool(), id).await?;
@@ -144,6 +148,12 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
         }
     }
     Ok(())
+}
+
+/// Records that it is read, before it is shown.
+async fn read_delivery(service: &Service, firm_id: Uuid, delivery_id: Uuid) -> anyhow::Result<()> {
+    let look = Look { delivery_id: Some(delivery_id), ..Look::at(Read::Delivery, ReadAs::Page) };
+    readings::record(service, firm_id, OPERATOR, look).await.map_err(refused)
 }
 
 fn show_delivery(json: Json, mut shown: Value, attempts: &[deliveries::AttemptRow]) {

@@ -169,17 +169,20 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     let chosen = due::chosen(connection, &lane_ids, now.get(), room, caps).await?;
     let leased = due::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
     let (leased, erased) = withdrawn::erased(connection, leased).await?;
+    let (leased, stopped) = withdrawn::stopped(connection, leased).await?;
     let (leased, finished) = withdrawn::finished_later(connection, leased).await?;
     let composed = compose(courier, connection, &leased, now).await?;
     lease((connection, courier), &leased, &composed, now.get()).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
-    let tried_before = over.iter().chain(&leased).chain(&erased);
+    let tried_before = over.iter().chain(&leased).chain(&erased).chain(&stopped);
     let cut_off = append_interrupted(&mut appending, tried_before, now).await?;
-    let interrupted: Vec<_> = over
-        .iter()
-        .filter_map(|row| Some((row.replay_id?, row.delivery_id, "interrupted")))
-        .collect();
-    replays::conclude(appending.connection(), &interrupted).await?;
+    let of_replays = |rows: &[Leased], outcome: &'static str| -> Vec<_> {
+        rows.iter().filter_map(|row| Some((row.replay_id?, row.delivery_id, outcome))).collect()
+    };
+    let mut concluded = of_replays(&over, "interrupted");
+    concluded.extend(of_replays(&erased, "dropped"));
+    concluded.extend(of_replays(&stopped, "dropped"));
+    replays::conclude(appending.connection(), &concluded).await?;
     let mut withdrawn = withdrawn::cancelled(&finished, CancelCause::FinishedLater, now);
     withdrawn.extend(withdrawn::cancelled(&erased, CancelCause::SourceErased, now));
     appending.append(withdrawn).await?;

@@ -10,6 +10,7 @@ use domain::pressure::Room;
 use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
 use futures::future::join_all;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::claim::{claim, next_due};
@@ -56,7 +57,10 @@ pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
 /// Sends until its end, then finishes what is out. Ends early if answers cannot be recorded any
 /// more: what is sent and not recorded is sent again.
 pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
-    let mut recorder = tokio::spawn(record_all(dispatch.courier.clone(), answers));
+    let (aside, stuck) = mpsc::channel(dispatch.courier.settings.permits.max(1));
+    let recorder = record_all(dispatch.courier.clone(), answers, aside);
+    let mut recorder = tokio::spawn(recorder);
+    let mut patient = tokio::spawn(record_stuck(dispatch.courier.clone(), stuck));
     let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
     let sender = Sender { dispatch, was_full: false };
     tokio::select! {
@@ -69,13 +73,16 @@ pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
     tasks.close();
     let finishing = async {
         tasks.wait().await;
-        if let Err(error) = (&mut recorder).await {
-            tracing::error!(%error, "the recorder ended early");
+        for recorder in [&mut recorder, &mut patient] {
+            if let Err(error) = recorder.await {
+                tracing::error!(%error, "the recorder ended early");
+            }
         }
     };
     if timeout(STOP_WITHIN, finishing).await.is_err() {
         tracing::error!("some answers could not be recorded in time; their leases will end");
         recorder.abort();
+        patient.abort();
     }
 }
 
@@ -96,12 +103,19 @@ impl Worker for Sender {
         if courier.clock.fault().is_some() {
             return Ok(Step::IDLE);
         }
-        if !std::mem::take(&mut self.was_full)
-            && let Some(wait) = until_due(courier, &self.dispatch.room().await).await?
-        {
-            return Ok(Step::IdleFor(wait));
+        let stop = &self.dispatch.stop;
+        if !std::mem::take(&mut self.was_full) {
+            let Some(room) = stop.run_until_cancelled(self.dispatch.room()).await else {
+                return Ok(Step::IDLE);
+            };
+            if let Some(wait) = until_due(courier, &room).await? {
+                return Ok(Step::IdleFor(wait));
+            }
         }
-        let turn = self.dispatch.turn().await;
+        // Whoever waited for room until the end claims nothing any more.
+        let Some(turn) = stop.run_until_cancelled(self.dispatch.turn()).await else {
+            return Ok(Step::IDLE);
+        };
         let room = turn.room();
         let claimed = claim(courier, &room).await?;
         if claimed.is_empty() {
@@ -124,7 +138,7 @@ async fn until_due(courier: &Courier, room: &Room) -> Result<Option<Duration>, D
 }
 
 /// Records until all senders are gone.
-async fn record_all(courier: Courier, mut answers: Answers) {
+async fn record_all(courier: Courier, mut answers: Answers, aside: mpsc::Sender<Vec<Finished>>) {
     let (mut batch, mut next) = (Vec::with_capacity(RECORD), Instant::now());
     while answers.inbox.recv_many(&mut batch, RECORD).await > 0 {
         gather(&mut answers, &mut batch, next).await;
@@ -135,7 +149,7 @@ async fn record_all(courier: Courier, mut answers: Answers) {
             batch.push(answered);
         }
         next = Instant::now() + RECORD_PACE;
-        record_surely(&courier, &batch).await;
+        record_or_put_aside(&courier, &mut batch, &aside).await;
         batch.clear();
     }
 }
@@ -150,12 +164,42 @@ async fn gather(answers: &mut Answers, batch: &mut Vec<Finished>, until: Instant
     }
 }
 
-/// Records a batch. While the database is away, the batch waits; one answer that it refuses for good
-/// is found by halving, and given up alone.
+/// Records a batch. While the database is away, the batch waits; if it does not take the batch, what it does not
+/// take of some lane is put aside: it holds up no other lane's.
+async fn record_or_put_aside(
+    courier: &Courier,
+    batch: &mut [Finished],
+    aside: &mpsc::Sender<Vec<Finished>>,
+) {
+    if record_patiently(courier, batch, DeliveryError::is_away).await.is_ok() {
+        return;
+    }
+    batch.sort_by_key(|one| one.claimed.lane_id);
+    for of_lane in batch.chunk_by(|one, next| one.claimed.lane_id == next.claimed.lane_id) {
+        if let Err(error) = record_patiently(courier, of_lane, DeliveryError::is_away).await {
+            let lane_id = of_lane[0].claimed.lane_id;
+            tracing::warn!(%lane_id, %error, "answers of a lane could not be recorded; will try again");
+            if aside.try_send(of_lane.to_vec()).is_err() {
+                tracing::error!(%lane_id, "answers were not recorded; their leases will end");
+            }
+        }
+    }
+}
+
+/// Records what was put aside until nobody puts more.
+async fn record_stuck(courier: Courier, mut stuck: mpsc::Receiver<Vec<Finished>>) {
+    while let Some(batch) = stuck.recv().await {
+        record_surely(&courier, &batch).await;
+    }
+}
+
+/// Records a batch as soon as it can be; one answer that is refused for good is found by halving, and given up
+/// alone.
 async fn record_surely(courier: &Courier, finished: &[Finished]) {
+    let may_pass = |error: &DeliveryError| error.is_away() || error.may_pass();
     let mut halves = vec![finished];
     while let Some(batch) = halves.pop() {
-        match record_patiently(courier, batch).await {
+        match record_patiently(courier, batch, may_pass).await {
             Ok(()) => {}
             Err(_) if batch.len() > 1 => {
                 halves.extend([&batch[batch.len() / 2..], &batch[..batch.len() / 2]]);
@@ -168,20 +212,20 @@ async fn record_surely(courier: &Courier, finished: &[Finished]) {
     }
 }
 
-/// Tries again while a lease of the batch runs: after that its tries are made anew, and what they came
-/// to is history only; that, too, is tried for as long as a record may take. What another holds up is
-/// found by halving, so that it holds up nothing else.
-async fn record_patiently(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
+/// Tries again what may pass while a lease of the batch runs: after that its tries are made anew, and what they
+/// came to is history only; that, too, is tried for as long as a record may take.
+async fn record_patiently(
+    courier: &Courier,
+    batch: &[Finished],
+    passes: impl Fn(&DeliveryError) -> bool,
+) -> Result<(), DeliveryError> {
     let lease = courier.settings.scale.lease();
     let leased = batch.iter().map(|one| one.claimed.claimed + lease);
     let ends = leased.chain([Instant::now() + RECORD_WITHIN]).max();
     loop {
         let recorded = timeout(RECORD_WITHIN, record(courier, batch)).await;
         match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
-            Err(error)
-                if (error.is_away() || (batch.len() == 1 && error.may_pass()))
-                    && ends.is_some_and(|end| Instant::now() < end) =>
-            {
+            Err(error) if passes(&error) && ends.is_some_and(|end| Instant::now() < end) => {
                 tracing::warn!(%error, "could not record answers; will try again");
                 tokio::time::sleep(RECORD_AGAIN).await;
             }

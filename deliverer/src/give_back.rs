@@ -1,7 +1,7 @@
 //! Giving back: what was claimed and will not be sent, because the process stops, does not use up a
 //! try (case E25).
 
-use eventstore::AppendError;
+use eventstore::{AppendError, News};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -25,6 +25,8 @@ pub async fn give_back(courier: &Courier, claimed: &[Claimed]) -> Result<(), Del
     release(connection, claimed, now).await?;
     lanes::reschedule(connection, &lane_ids, now).await?;
     appending.commit().await?;
+    // It is due now, and there was no event that would say so.
+    courier.store.nudge().signal(News { deliveries: true, ..News::default() });
     Ok(())
 }
 

@@ -26,6 +26,12 @@ const BATCH: i32 = 500;
 /// The most that a replay catches up with at once, when it could not be fed in time.
 const CATCH_UP: TimeDelta = TimeDelta::seconds(1);
 
+/// Of one replay queued at a time, at most, or what it may send in a second, if that is less.
+const OUT: i64 = 1_000;
+
+/// From a look that finds no room to the next; meanwhile other replays have their turn.
+const NO_ROOM: TimeDelta = TimeDelta::milliseconds(250);
+
 /// From one look to the next.
 const PACE: Duration = Duration::from_millis(20);
 
@@ -60,8 +66,14 @@ impl Worker for Replay {
             let wait = until.signed_duration_since(now.get()).to_std().unwrap_or_default();
             return Ok(Step::IdleFor(wait.max(Duration::from_millis(10))));
         }
-        let items =
-            replays::next_items(appending.connection(), turn.replay_id, count.into()).await?;
+        let room = room(appending.connection(), &turn).await?;
+        if room == 0 {
+            replays::feed(appending.connection(), turn.replay_id, now.get() + NO_ROOM).await?;
+            appending.commit().await?;
+            return Ok(Step::Busy);
+        }
+        let count = room.min(count.into());
+        let items = replays::next_items(appending.connection(), turn.replay_id, count).await?;
         if items.is_empty() {
             finish(&mut appending, &turn, now).await?;
         } else {
@@ -71,6 +83,13 @@ impl Worker for Replay {
         appending.commit().await?;
         Ok(Step::Busy)
     }
+}
+
+/// What may be queued of a replay beside what is queued of it already: what its receivers do not take waits for them
+/// here, where it can be held, and not in the queue, where all of it would be due at once when they are back.
+async fn room(connection: &mut PgConnection, turn: &Turn) -> Result<i64, sqlx::Error> {
+    let most = i64::from(turn.rate_per_second).min(OUT);
+    Ok(most - replays::count_queued(connection, turn.replay_id, most).await?)
 }
 
 /// How many of a replay may be queued now, and until when its rate is used up then.

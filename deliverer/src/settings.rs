@@ -115,12 +115,13 @@ impl DeliveryError {
     pub fn is_away(&self) -> bool {
         match self {
             Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => {
-                error.as_database_error().is_none_or(|error| {
+            | Self::Vault(VaultError::Database(error)) => match error.as_database_error() {
+                Some(error) => {
                     let code = error.code().unwrap_or_default();
                     ["08", "53", "57"].iter().any(|class| code.starts_with(class))
-                })
-            }
+                }
+                None => eventstore::may_pass(error),
+            },
             Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
         }
     }

@@ -1,6 +1,7 @@
 //! What the claim finds that there is nothing to tell of any more (ruling 27): partial submissions
 //! that were finished before their first try (contract, section Triggers: "stops if they finish
-//! later"), and responses that were erased. They are cancelled in the claim.
+//! later"), and responses that were erased. They are cancelled in the claim. And what a replay queued that was
+//! stopped since: it had ended before.
 
 use std::collections::HashSet;
 
@@ -8,7 +9,7 @@ use domain::delivery::{CancelCause, DeliveryEvent};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::NewEvent;
-use projector::subjects;
+use projector::{replays, subjects};
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::{Subject, responses};
@@ -45,6 +46,23 @@ pub(crate) async fn erased(
     }
     let (gone, rest): (Vec<_>, Vec<_>) =
         leased.into_iter().partition(|row| erased.contains(&row.subject()));
+    take_out(connection, &gone).await?;
+    Ok((rest, gone))
+}
+
+/// Parts what was leased: what goes on, and what belongs to a replay that was stopped.
+pub(crate) async fn stopped(
+    connection: &mut PgConnection,
+    leased: Vec<Leased>,
+) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
+    let of: HashSet<Uuid> = leased.iter().filter_map(|row| row.replay_id).collect();
+    if of.is_empty() {
+        return Ok((leased, Vec::new()));
+    }
+    let stopped = replays::stopped_of(connection, &of.into_iter().collect::<Vec<_>>()).await?;
+    let (gone, rest): (Vec<_>, Vec<_>) = leased
+        .into_iter()
+        .partition(|row| row.replay_id.is_some_and(|replay_id| stopped.contains(&replay_id)));
     take_out(connection, &gone).await?;
     Ok((rest, gone))
 }

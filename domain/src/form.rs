@@ -1,7 +1,7 @@
 //! A form, as the product reports it (contract, section Form; ruling 14).
 //!
 //! Reports of state: the newest `time` wins; an older or repeated report is accepted and changes
-//! nothing.
+//! nothing. Of those with the same `time`, which may be one of whole seconds, the one that comes last is the newest.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,6 +15,8 @@ pub struct Form {
     firm_id: Option<Uuid>,
     deleted: bool,
     time: Option<Timestamp>,
+    /// What was reported last.
+    newest: Option<FormEvent>,
 }
 
 /// Whether a form is open to the public (ruling 14).
@@ -174,13 +176,20 @@ impl Form {
         FormCommand::Report { firm_id, time, change }: &FormCommand,
     ) -> Result<Vec<FormEvent>, FormRejection> {
         let creates = matches!(change, FormChange::Created(_));
+        let event = form_event(*firm_id, *time, change);
         let news = match self.firm_id {
             Some(owner) if owner != *firm_id => return Err(FormRejection::OtherFirm),
             None if !creates => return Err(FormRejection::Unknown),
             None => true,
-            Some(_) => !creates && !self.deleted && self.time.is_none_or(|newest| newest < *time),
+            Some(_) => {
+                let again = self.newest.as_ref() == Some(&event);
+                !creates
+                    && !self.deleted
+                    && !again
+                    && self.time.is_none_or(|newest| newest <= *time)
+            }
         };
-        Ok(if news { vec![form_event(*firm_id, *time, change)] } else { Vec::new() })
+        Ok(if news { vec![event] } else { Vec::new() })
     }
 
     fn absorb(&mut self, event: &FormEvent) {
@@ -190,6 +199,7 @@ impl Form {
         | FormEvent::FormUnpublished { time }
         | FormEvent::FormDeleted { time }) = event;
         self.time = Some(*time);
+        self.newest = Some(event.clone());
         match event {
             FormEvent::FormCreated { firm_id, .. } => self.firm_id = Some(*firm_id),
             FormEvent::FormDeleted { .. } => self.deleted = true,
@@ -267,6 +277,18 @@ mod tests {
     fn deleting_is_final() {
         given(vec![created(), FormEvent::FormDeleted { time: at(2) }])
             .when(report(FIRM, 3, FormChange::Published))
+            .then_expect_events(vec![]);
+    }
+
+    /// A form that was made and published within a second stayed a draft.
+    #[test]
+    fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
+        let published = FormEvent::FormPublished { time: at(1) };
+        given(vec![created()])
+            .when(report(FIRM, 1, FormChange::Published))
+            .then_expect_events(vec![published.clone()]);
+        given(vec![created(), published])
+            .when(report(FIRM, 1, FormChange::Published))
             .then_expect_events(vec![]);
     }
 

@@ -30,7 +30,7 @@ pub enum AddressChange {
 /// What can be asked of a person's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PersonCommand {
-    /// Take in a report of the product: the newest `time` wins.
+    /// Take in a report of the product: the newest `time` wins, and of several the one by which no mail goes there.
     Report {
         /// When it was so, by the product's clock.
         time: Timestamp,
@@ -95,7 +95,12 @@ impl Person {
     pub fn decide(&self, command: &PersonCommand) -> Result<Vec<PersonEvent>, PersonRejection> {
         let (news, event) = match *command {
             PersonCommand::Report { time, change } => {
-                (self.time.is_none_or(|newest| newest < time), change.at(time))
+                let event = change.at(time);
+                let mut after = self.clone();
+                after.absorb(&event);
+                let stops = change != AddressChange::Restored && after != *self;
+                let is_news = |newest| newest < time || (newest == time && stops);
+                (self.time.is_none_or(is_news), event)
             }
             PersonCommand::Unsubscribe { time } => {
                 (!self.unsubscribed, AddressChange::Unsubscribed.at(self.not_before(time)))
@@ -167,6 +172,19 @@ mod tests {
         given(vec![unsubscribed])
             .when(report(6, restored))
             .then_expect_events(vec![PersonEvent::AddressRestored { time: at(6) }]);
+    }
+
+    #[test]
+    fn an_address_that_was_restored_and_unsubscribed_at_the_same_time_got_mail() {
+        let restored = PersonEvent::AddressRestored { time: at(5) };
+        let unsubscribed = PersonEvent::AddressUnsubscribed { time: at(5) };
+        let report = |change| PersonCommand::Report { time: at(5), change };
+        given(vec![restored])
+            .when(report(AddressChange::Unsubscribed))
+            .then_expect_events(vec![unsubscribed]);
+        given(vec![restored, unsubscribed])
+            .when(report(AddressChange::Unsubscribed))
+            .then_expect_events(vec![]);
     }
 
     #[test]

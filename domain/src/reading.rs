@@ -60,12 +60,23 @@ pub struct Look {
     /// The subscription, if it was one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_id: Option<Uuid>,
+    /// The delivery, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<Uuid>,
     /// From when on, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Until when, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+}
+
+impl Look {
+    /// All of it, of whatever time.
+    #[must_use]
+    pub const fn at(what: Read, how: ReadAs) -> Self {
+        Self { what, how, hook_id: None, delivery_id: None, since: None, until: None }
+    }
 }
 
 /// Of what.
@@ -78,6 +89,10 @@ pub enum Read {
     Hooks,
     /// The history of one subscription.
     Hook,
+    /// Its deliveries.
+    Deliveries,
+    /// One delivery, with its tries, and for operators with what receivers said.
+    Delivery,
 }
 
 /// In which form.
@@ -112,8 +127,7 @@ mod tests {
 
     #[test]
     fn a_reading_is_recorded_once() {
-        let look =
-            Look { what: Read::Audit, how: ReadAs::Csv, hook_id: None, since: None, until: None };
+        let look = Look::at(Read::Audit, ReadAs::Csv);
         let record = ReadingCommand::Record(look.clone());
         let read = ReadingEvent::AuditRead(look);
         let given = |events| TestFramework::<Reading>::with(()).given(events);

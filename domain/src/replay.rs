@@ -221,6 +221,8 @@ pub enum Skip {
     SourceErased,
     /// What it sent is not kept any more.
     BodyPurged,
+    /// It was named, and is no delivery of a subscription of the firm, or not as was asked for.
+    NotSelected,
 }
 
 impl Skip {
@@ -235,6 +237,7 @@ impl Skip {
             Self::HookRemoved => "hook_removed",
             Self::SourceErased => "source_erased",
             Self::BodyPurged => "body_purged",
+            Self::NotSelected => "not_selected",
         }
     }
 }

@@ -35,14 +35,17 @@ pub struct Latest {
 #[must_use]
 pub fn of_submission(trigger: Trigger, latest: &Latest) -> EventPayload {
     let made_up = MadeUp::of(trigger, latest.submitted_at);
+    let (report, booking) = (latest.report.clone(), latest.booking.clone());
+    let report = report.map(|report| after(trigger, report, |report| &mut report.status));
+    let booking = booking.map(|booking| after(trigger, booking, |booking| &mut booking.status));
     EventPayload::of(PayloadSource {
         trigger,
         form: latest.form.clone(),
         response_id: latest.response_id,
         submitted_at: latest.submitted_at,
         document: &latest.document,
-        report: latest.report.as_ref().or_else(|| made_up.report_for(trigger)),
-        booking: latest.booking.as_ref().or_else(|| made_up.booking_for(trigger)),
+        report: report.as_ref().or_else(|| made_up.report_for(trigger)),
+        booking: booking.as_ref().or_else(|| made_up.booking_for(trigger)),
     })
 }
 
@@ -59,6 +62,22 @@ pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> Even
         report: made_up.report_for(trigger),
         booking: made_up.booking_for(trigger),
     })
+}
+
+/// A part as the trigger leaves it: what was cancelled says so, and what was approved.
+fn after<P>(trigger: Trigger, mut part: P, status: impl Fn(&mut P) -> &mut String) -> P {
+    if let Some(word) = status_after(trigger) {
+        word.clone_into(status(&mut part));
+    }
+    part
+}
+
+const fn status_after(trigger: Trigger) -> Option<&'static str> {
+    match trigger {
+        Trigger::BookingCancelled => Some("cancelled"),
+        Trigger::ReportApproved => Some("approved"),
+        _ => None,
+    }
 }
 
 fn made_up_form() -> FormPart {
@@ -254,6 +273,20 @@ mod tests {
         let sample = made_up(Trigger::FormSubmitted, Some(form.clone()), now());
         assert_eq!(sample.form, form);
         assert_eq!(sample.response.submitted_at, now());
+    }
+
+    #[test]
+    fn a_real_part_was_shown_as_no_delivery_of_the_trigger_shows_it() {
+        let in_review = ReportDocument { status: "in_review".into(), ..report() };
+        let (report, booking) = (Some(in_review), Some(booking(now())));
+        let latest = Latest { report, booking, ..latest() };
+        let cancelled = json_of(&of_submission(Trigger::BookingCancelled, &latest));
+        assert_eq!(cancelled["booking"]["status"], "cancelled");
+        let approved = json_of(&of_submission(Trigger::ReportApproved, &latest));
+        assert_eq!(approved["report"]["status"], "approved");
+        let submitted = json_of(&of_submission(Trigger::FormSubmitted, &latest));
+        assert_eq!(submitted["report"]["status"], "in_review");
+        assert_eq!(submitted["booking"]["status"], "confirmed");
     }
 
     #[test]

@@ -257,8 +257,16 @@ impl StoredEvent {
     /// Its place, the digest that is stored, and the one it ought to have.
     pub(crate) fn checked(&self) -> (i64, &[u8], Option<[u8; 32]>) {
         let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
+        let whole = whole && self.is_canonical().unwrap_or_default();
         let computed = whole.then(|| self.digest().ok()).flatten();
         (self.position, &self.digest, computed)
+    }
+
+    /// Whether its bytes are the ones that were appended. Their digest is one of what they say, and more than one
+    /// text says the same.
+    fn is_canonical(&self) -> serde_json::Result<bool> {
+        let is_canonical = |json: &RawValue| Ok(canonical(&value(json)?)?.get() == json.get());
+        Ok(is_canonical(&self.payload)? && is_canonical(&self.metadata)?)
     }
 
     /// The digest it ought to have.

@@ -1,11 +1,12 @@
 //! Reserving: the place of the day, the quota, and the written mail, in one transaction.
 
 use domain::context::Context;
+use domain::form::FormStatus;
 use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejection};
 use domain::quota::Quota;
 use eventstore::{AppendError, NewEvent, load, retry_conflicts};
 use mailer::Mail;
-use projector::{invites, people};
+use projector::{firms, forms, invites, people};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
@@ -93,7 +94,7 @@ impl Inviter {
     }
 
     /// The person is looked at after the stream: whoever sees a place that was given back sees, too,
-    /// the bounce that was recorded with it.
+    /// the bounce that was recorded with it. Form and firm are as well: this call may have waited.
     async fn try_reserve(
         &self,
         context: &Context,
@@ -102,9 +103,14 @@ impl Inviter {
     ) -> Result<Reserved, InviteError> {
         let mut appending = self.store.begin().await?;
         let (last, events) = self.decide(appending.connection(), of, mail.email_id).await?;
-        let firm_id = context.firm_id;
-        let person = people::find(appending.connection(), firm_id, of.person_id).await?;
-        if let Some(skip) = Skip::of(person, true) {
+        let (firm_id, connection) = (context.firm_id, appending.connection());
+        let form = forms::find(&mut *connection, firm_id, of.form_id).await?;
+        if form.ok_or(InviteError::NoForm)?.status != FormStatus::Published.name() {
+            return Err(InviteError::NotPublished);
+        }
+        let sender = firms::sender(&mut *connection, firm_id).await?.ok_or(InviteError::NoFirm)?;
+        let person = people::find(connection, firm_id, of.person_id).await?;
+        if let Some(skip) = Skip::of(person, sender.invites_enabled) {
             return Ok(Reserved::Skipped(skip));
         }
         let stream = mail.email_id.to_string();

@@ -63,6 +63,12 @@ pub enum InviteError {
     /// The mail server did not take it, or another call is still sending it.
     #[error("the mail was not sent")]
     NotSent,
+    /// The form is not there any more.
+    #[error("the form was deleted")]
+    NoForm,
+    /// The form is not open to the public any more.
+    #[error("the form is not published")]
+    NotPublished,
     /// Nothing was ever reported of the firm.
     #[error("the firm is not known")]
     NoFirm,

@@ -1,8 +1,10 @@
 //! Who acts must still be allowed to when it is appended: the firm active, the member a manager,
 //! the key not revoked. The rows stay locked until commit, so a revocation comes wholly before or
-//! wholly after.
+//! wholly after. A key acts for its member: whoever makes it, the member must be a manager then.
 
-use domain::context::Actor;
+use domain::context::{Actor, Context};
+use domain::event::Event;
+use domain::key::KeyEvent;
 use eventstore::{AppendError, NewEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
@@ -19,9 +21,17 @@ impl WithAppend for Actors {
         Box::pin(async move {
             let mut actors: Vec<(Uuid, Actor)> = Vec::new();
             for event in events {
-                let actor = (event.context.firm_id, event.context.actor);
-                if !actors.contains(&actor) {
-                    actors.push(actor);
+                let Context { firm_id, actor, .. } = event.context;
+                let of_key = match event.event {
+                    Event::Key(KeyEvent::KeyCreated { member_id, .. }) => {
+                        Some(Actor::Member(member_id))
+                    }
+                    _ => None,
+                };
+                for actor in [Some(actor), of_key].into_iter().flatten() {
+                    if !actors.contains(&(firm_id, actor)) {
+                        actors.push((firm_id, actor));
+                    }
                 }
             }
             for (firm_id, actor) in actors {

@@ -8,7 +8,7 @@ use domain::trigger::Plan;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 /// The writer.
@@ -285,10 +285,13 @@ pub struct SenderRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn sender(pool: &PgPool, firm_id: Uuid) -> Result<Option<SenderRow>, sqlx::Error> {
+pub async fn sender(
+    executor: impl PgExecutor<'_>,
+    firm_id: Uuid,
+) -> Result<Option<SenderRow>, sqlx::Error> {
     sqlx::query_as("select name, brand, invites_enabled from firms where firm_id = $1")
         .bind(firm_id)
-        .fetch_optional(pool)
+        .fetch_optional(executor)
         .await
 }
 

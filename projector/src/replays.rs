@@ -332,6 +332,41 @@ pub async fn take_turn(connection: &mut PgConnection) -> Result<Option<Turn>, sq
     .await
 }
 
+/// How many of a replay's deliveries are queued and came to nothing yet, if no more than `most`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count_queued(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+    most: i64,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "select count(*) from (
+             select from replay_items where replay_id = $1 and outcome = 'queued' limit $2) q",
+    )
+    .bind(replay_id)
+    .bind(most)
+    .fetch_one(connection)
+    .await
+}
+
+/// Those of these replays that were stopped.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn stopped_of(
+    connection: &mut PgConnection,
+    replay_ids: &[Uuid],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select replay_id from replays where replay_id = any($1) and state = 'stopped'",
+    )
+    .bind(replay_ids)
+    .fetch_all(connection)
+    .await
+}
+
 /// Says up to when the rate of a locked replay is used up.
 ///
 /// # Errors

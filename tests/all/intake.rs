@@ -340,7 +340,7 @@ async fn the_order_within_a_batch_decides_who_hears_of_it() {
 }
 
 #[tokio::test]
-async fn an_older_report_is_accepted_and_changes_nothing() {
+async fn an_older_report_or_the_same_again_is_accepted_and_changes_nothing() {
     let world = World::new().await;
     let firm = world.firm().await;
     let named =
@@ -357,11 +357,11 @@ async fn an_older_report_is_accepted_and_changes_nothing() {
     assert_eq!(take(&world, &news).await, (3, 0));
     let old = [
         named("Old", 4),
-        named("Same time", 5),
+        named("New", 5),
         titled("Old", 4),
-        titled("Same time", 5),
+        titled("New", 5),
         role("member", 4),
-        role("member", 5),
+        role("admin", 5),
         later(activity(firm.id, "firm.suspended", json!({})), 3),
         opened(firm.id),
         form(firm.id, firm.form),
@@ -371,6 +371,33 @@ async fn an_older_report_is_accepted_and_changes_nothing() {
     assert_eq!(count(&world, "select count(*) from events").await, before);
     assert_eq!(world.get(&firm, "/me").await.body["firm"]["name"], "New");
     assert_eq!(world.get(&firm, "/forms").await.body[0]["title"], "New");
+}
+
+/// Of a product whose times are whole seconds, what it reported second within one was lost.
+#[tokio::test]
+async fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response = world.submit(&firm).await;
+    let report = |kind, locked| {
+        let data = json!({
+            "report_id": Uuid::from_u128(7), "response_id": response, "title": "Report",
+            "status": "in_review", "summary": "What was found", "highlights": [],
+            "review_url": "https://forms.example.com/r/7", "locked": locked,
+        });
+        later(activity(firm.id, kind, data), 5)
+    };
+    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 5);
+    let named = later(activity(firm.id, "firm.changed", json!({"name": "New"})), 5);
+    assert_eq!(take(&world, &[named, suspended]).await, (2, 0));
+    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+    let resumed = later(activity(firm.id, "firm.resumed", json!({})), 6);
+    assert_eq!(take(&world, &[resumed, report("report.created", true)]).await, (2, 0));
+    let paid = report("report.changed", false);
+    assert_eq!(take(&world, &[paid]).await, (1, 0));
+    assert_eq!(take(&world, &[report("report.changed", false)]).await, (0, 1), "the same again");
+    let sample = world.get(&firm, "/triggers/report_sent/sample").await;
+    assert_eq!(sample.body[0]["report"]["summary"], "What was found");
 }
 
 #[tokio::test]

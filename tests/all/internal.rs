@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
 
+use crate::process::firmforms;
+
 async fn token(world: &World, role: Role) -> CreatedToken {
     tokens::create(world.service(), role.name(), role).await.unwrap()
 }
@@ -225,6 +227,70 @@ async fn a_key_is_made_for_a_manager_of_an_active_firm_below_25() {
     let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
     assert_eq!(world.report(&[suspended]).await.status, 202);
     assert_eq!(create(&firm, named(firm.owner)).await, is(403, "firm_inactive"));
+}
+
+/// The product asks for a member; an operator was written down as that member.
+#[tokio::test]
+async fn a_key_that_an_operator_made_was_said_to_be_made_by_its_member() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let path = format!("/internal/v1/firms/{}/keys", firm.id);
+    let (mut expected, body) = (Vec::new(), json!({"member_id": firm.owner, "name": "made"}));
+    for role in [Role::Product, Role::Operator] {
+        let token = token(&world, role).await;
+        let made = call(&world, &token.token, ("POST", &path), &body).await;
+        assert_eq!((made.status.as_u16(), &made.body["member_id"]), (201, &json!(firm.owner)));
+        expected.push(match role {
+            Role::Operator => format!("operator:{}", token.id),
+            Role::Product | Role::Auditor => format!("member:{}", firm.owner),
+        });
+    }
+    let actors: Vec<String> = sqlx::query_scalar(
+        "select metadata->>'actor' from events
+          where event_type = 'KeyCreated' and payload::text like '%\"made\"%' order by position",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(actors, expected);
+    let stranger = json!({"member_id": world.id(), "name": "made"});
+    let operator = token(&world, Role::Operator).await;
+    let refused = call(&world, &operator.token, ("POST", &path), &stranger).await;
+    assert_eq!(refused.code(), (403, "not_a_manager"), "whoever asks");
+}
+
+/// Who looks at deliveries, and at what receivers said, is in the audit log: it was not.
+#[tokio::test]
+async fn what_was_read_of_deliveries_was_not_audited() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.deliver().await;
+    let id = receiver.received()[0].header("x-service-delivery").to_owned();
+    let operator = token(&world, Role::Operator).await;
+    let path = format!("/internal/v1/firms/{}/deliveries", firm.id);
+    for rest in [format!("?hook_id={hook}"), format!("/{id}"), format!("/{}", world.id())] {
+        call(&world, &operator.token, ("GET", &format!("{path}{rest}")), &Value::Null).await;
+    }
+    let by_hand = firmforms(&world.database)
+        .args(["deliveries", "show", "--firm", &firm.id.to_string(), &id])
+        .output();
+    assert!(by_hand.await.unwrap().status.success());
+    world.project().await;
+    let read: Vec<(String, Value)> = sqlx::query_as(
+        "select actor_id, evidence from audit_log where action = 'audit_read' order by sequence",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    let (one, page) = (json!({"what": "delivery", "how": "page", "delivery_id": id}), "page");
+    let expected = [
+        (operator.id.to_string(), json!({"what": "deliveries", "how": page, "hook_id": hook})),
+        (operator.id.to_string(), one.clone()),
+        (Uuid::nil().to_string(), one),
+    ];
+    assert_eq!(read, expected);
 }
 
 #[tokio::test]

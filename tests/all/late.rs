@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use deliverer::Courier;
 use deliverer::claim::{Claimed, claim};
 use deliverer::give_back::give_back;
 use deliverer::outgoing::Exchange;
 use deliverer::record::{Finished, record};
 use domain::answer::Answer;
 use domain::pressure::Room;
-use tests::{Receiver, World};
+use sqlx::postgres::PgPoolOptions;
+use tests::{Receiver, Sending, World};
+use uuid::Uuid;
 
 async fn one_claim(world: &World) -> Claimed {
     let mut claimed = claim(world.courier(), &Room::of(16)).await.unwrap();
@@ -166,4 +169,39 @@ async fn e19_a_lease_from_the_future_begins_anew() {
     let history =
         vec![a_try(1, "interrupted", None, false), a_try(2, "delivered", Some(200), false)];
     assert_eq!(all, history);
+}
+
+/// Whoever has a lane locked holds up the answers of that lane; it was those of all that came with them.
+#[tokio::test]
+async fn answers_of_a_lane_that_somebody_had_locked_held_up_all_others() {
+    let world = World::new().await;
+    let (held, other) = (world.firm().await, world.firm().await);
+    let receiver = Receiver::start().await;
+    let lane = world.subscribe(&held, &receiver.url("/held")).await;
+    world.subscribe(&other, &receiver.url("/other")).await;
+    let options = world.database.main.clone().options([("lock_timeout", "200ms")]);
+    let pool = PgPoolOptions::new().max_connections(5).connect_lazy_with(options);
+    let store = world.courier().store.by(pool);
+    let sending = Sending::with(Courier { store, ..world.courier().clone() });
+    world.submit(&held).await;
+    world.submit(&held).await;
+    world.submit(&other).await;
+    sending.fan_out(&world).await;
+    sending.answered(3).await;
+    let mut locked = world.pool().begin().await.unwrap();
+    let lock = "select 1 from lanes where lane_id = $1 for update";
+    sqlx::query(lock).bind(lane).execute(&mut *locked).await.unwrap();
+    let recorded = async || -> Vec<Uuid> {
+        sqlx::query_scalar("select firm_id from events where event_type = 'DeliveryAttempted'")
+            .fetch_all(world.pool())
+            .await
+            .unwrap()
+    };
+    let meanwhile = async {
+        while recorded().await.is_empty() {}
+        assert_eq!(recorded().await, [other.id]);
+        locked.rollback().await.unwrap();
+    };
+    tokio::join!(sending.ends(&world), meanwhile);
+    assert_eq!(recorded().await.len(), 3);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::commands::tokens::{self, Role};
 use axum::body::Body;
 use axum::http::Request;
+use deliverer::proof::{Part, Scope, verify};
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;
@@ -45,10 +46,14 @@ impl Scene {
     }
 
     async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.internal(method, &format!("/replays{path}"), body).await
+    }
+
+    async fn internal(&self, method: &str, path: &str, body: Value) -> Answer {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder()
             .method(method)
-            .uri(format!("/internal/v1/replays{path}"))
+            .uri(format!("/internal/v1{path}"))
             .header("authorization", format!("Bearer {}", self.token))
             .body(body)
             .unwrap();
@@ -71,6 +76,28 @@ impl Scene {
             self.world.pass(Duration::from_secs(1));
         }
         sent
+    }
+
+    /// Holds the subscription.
+    async fn pause_hook(&self) {
+        let scope = json!({"hook_id": self.hook, "reason": "the receiver is down"});
+        assert_eq!(self.internal("POST", "/pauses", scope).await.status, 201);
+    }
+
+    async fn resume_all(&self) {
+        let pauses = self.internal("GET", "/pauses", Value::Null).await;
+        for pause in pauses.body["items"].as_array().unwrap() {
+            let path = format!("/pauses/{}", pause["id"].as_str().unwrap());
+            assert_eq!(self.internal("DELETE", &path, Value::Null).await.status, 200);
+        }
+    }
+
+    /// Everything is where it must be, by the log.
+    async fn assert_proven(&self) {
+        let part = Part { firm_id: None, since: None, until: None };
+        let all = Scope { from: 1, to: i64::MAX, part, examples: 3 };
+        let report = verify(self.world.pool(), all, |_, _| ()).await.unwrap();
+        assert!(report.is_proven(), "{:?}", report.examples);
     }
 
     async fn show(&self, begun: &Answer) -> Value {
@@ -165,6 +192,10 @@ async fn g10_what_cannot_be_sent_again_is_skipped_with_its_reason() {
     let order = json!({"delivery_ids": [failed[0], pending[0]]});
     let begun = scene.start(order).await;
     assert_eq!(begun.body["skipped"], json!([{"delivery_id": pending[0], "why": "pending"}]));
+    let nobodys = scene.world.id();
+    let order = json!({"delivery_ids": [nobodys], "dry_run": true});
+    let named = scene.start(order).await;
+    assert_eq!(named.body["skipped"], json!([{"delivery_id": nobodys, "why": "not_selected"}]));
 
     // Erased and removed between the request and its turn.
     let path = format!("/hooks/{removed}");
@@ -238,6 +269,80 @@ async fn g11_a_replay_keeps_its_rate_and_can_be_held_and_ended() {
     assert_eq!(refused.code(), (409, "replay_ended"));
     let rest = scene.start(json!({})).await;
     assert_eq!(rest.body["selected"], 6, "what was not sent is still failed");
+}
+
+/// G11: what a receiver does not take waits with the replay, where it can be held and ended, and not in the queue,
+/// where all of it would be sent at once when the receiver is back.
+#[tokio::test]
+async fn g11_a_replay_kept_its_rate_only_while_its_receiver_took_it() {
+    let scene = Scene::new().await;
+    scene.ended(12, 404).await;
+    scene.pause_hook().await;
+    let begun = scene.start(json!({"rate_per_second": 2})).await;
+    let id = begun.body["id"].as_str().unwrap().to_owned();
+    for _ in 0..5 {
+        scene.world.pass(Duration::from_secs(1));
+        scene.world.replay().await;
+    }
+    assert_eq!(scene.show(&begun).await["outcomes"], json!({"queued": 2, "waiting": 10}));
+    scene.resume_all().await;
+    assert_eq!(scene.world.deliver().await, 2, "what one second may bring");
+    scene.world.pass(Duration::from_secs(2));
+    scene.world.replay().await;
+    assert_eq!(scene.world.deliver().await, 2, "it goes on");
+    scene.pause_hook().await;
+    scene.world.pass(Duration::from_secs(2));
+    scene.world.replay().await;
+    let stopped = scene.call("DELETE", &format!("/{id}"), Value::Null).await;
+    assert_eq!(stopped.body["state"], "stopped");
+    scene.resume_all().await;
+    assert_eq!(scene.world.deliver().await, 0, "what was queued of it is not sent");
+    let outcomes = &scene.show(&begun).await["outcomes"];
+    assert_eq!(outcomes, &json!({"delivered": 4, "dropped": 2, "waiting": 6}));
+    scene.assert_proven().await;
+}
+
+/// A replay whose receiver takes nothing keeps no other waiting.
+#[tokio::test]
+async fn a_replay_that_is_held_up_holds_up_no_other() {
+    let scene = Scene::new().await;
+    scene.ended(4, 404).await;
+    let other = scene.world.firm().await;
+    scene.world.subscribe(&other, &scene.receiver.url("/other")).await;
+    scene.receiver.reply([Reply::status(404)]);
+    scene.world.submit(&other).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    scene.pause_hook().await;
+    let held = scene.start(json!({"rate_per_second": 1})).await;
+    scene.world.pass(Duration::from_secs(1));
+    scene.world.replay().await;
+    let order = json!({"firm_id": other.id, "reason": "the receiver was down"});
+    assert_eq!(scene.call("POST", "", order).await.status, 202);
+    scene.world.pass(Duration::from_secs(1));
+    scene.world.replay().await;
+    assert_eq!(scene.world.deliver().await, 1);
+    assert_eq!(scene.show(&held).await["outcomes"], json!({"queued": 1, "waiting": 3}));
+}
+
+/// Erased after it was queued and before the eraser came: the claim takes it out, and says so.
+#[tokio::test]
+async fn what_was_erased_while_it_was_queued_stayed_queued_in_its_replay_for_ever() {
+    let scene = Scene::new().await;
+    let failed = scene.ended(1, 404).await;
+    let begun = scene.start(json!({})).await;
+    scene.world.replay().await;
+    let response: Uuid =
+        sqlx::query_scalar("select response_id from deliveries where delivery_id = $1")
+            .bind(failed[0])
+            .fetch_one(scene.world.pool())
+            .await
+            .unwrap();
+    let erased = activity(scene.firm.id, "response.erased", json!({"response_id": response}));
+    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    assert_eq!(scene.world.deliver().await, 0);
+    scene.world.erase().await;
+    assert_eq!(scene.show(&begun).await["outcomes"], json!({"dropped": 1}));
+    scene.assert_proven().await;
 }
 
 /// Of two replays of one delivery one sends it; claims race for the turns too.

@@ -49,10 +49,12 @@ impl Identity {
     }
 
     /// Who is meant by this text, in this firm: as [`Identity::person`] says, if it is an address
-    /// that mail can go to; otherwise whoever has the same text in either case.
+    /// that mail can go to, whatever white space or last dot is around it; otherwise whoever has the same text
+    /// in either case.
     #[must_use]
     pub fn person_named(&self, firm_id: Uuid, text: &str) -> Uuid {
-        let known = text.parse::<EmailAddress>();
+        let text = text.trim();
+        let known = text.strip_suffix('.').unwrap_or(text).parse::<EmailAddress>();
         let name = known.map_or_else(|_| text.to_lowercase(), |address| address.person());
         self.named(firm_id, &name)
     }

@@ -1,5 +1,7 @@
 //! Reports on responses, as the product last reported them (contract, section EventPayload).
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use domain::document::ReportDocument;
 use sqlx::{FromRow, PgConnection};
@@ -34,7 +36,8 @@ impl Report {
     }
 }
 
-/// Puts reports away; the newest of each wins. Answers which were news. Each may be in the list once.
+/// Puts reports away; the newest of each wins, and of two with the same time the one that comes last. Answers
+/// which were news: what says the same again is none. Each may be in the list once.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -47,8 +50,11 @@ pub async fn put(
     if reports.is_empty() {
         return Ok(Vec::new());
     }
+    let known = known(connection, keys, reports).await?;
+    let is_news = |report: &&Report| known.get(&report.id()) != Some(&report.document);
+    let reports: Vec<&Report> = reports.iter().filter(is_news).collect();
     let mut sealed = Vec::with_capacity(reports.len());
-    for report in reports {
+    for report in &reports {
         let bytes = serde_json::to_vec(&report.document)?;
         sealed.push(keys.get(&report.subject).ok_or(Broken)?.seal(PURPOSE, &bytes, entropy)?);
     }
@@ -58,7 +64,7 @@ pub async fn put(
              on conflict (firm_id, report_id) do update
             set response_id = excluded.response_id, reported_at = excluded.reported_at,
                 document = excluded.document
-          where r.reported_at is null or excluded.reported_at > r.reported_at
+          where r.reported_at is null or excluded.reported_at >= r.reported_at
          returning firm_id, report_id",
     )
     .bind(reports.iter().map(|r| r.subject.firm_id).collect::<Vec<_>>())
@@ -134,10 +140,38 @@ pub async fn read(
     Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.report_id)).collect())
 }
 
-fn open(row: &Row, keys: &DataKeys) -> Result<Report, VaultError> {
+/// What is known of these, where it is of the same time.
+async fn known(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    reports: &[Report],
+) -> Result<HashMap<(Uuid, Uuid), ReportDocument>, VaultError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "select r.firm_id, r.report_id, r.response_id, r.reported_at, r.document, r.approved_at
+           from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) t(firm_id, report_id, at)
+           join reports r on r.firm_id = t.firm_id and r.report_id = t.report_id
+            and r.reported_at = t.at
+          where r.document is not null",
+    )
+    .bind(reports.iter().map(|r| r.subject.firm_id).collect::<Vec<_>>())
+    .bind(reports.iter().map(|r| Uuid::from(r.document.id)).collect::<Vec<_>>())
+    .bind(reports.iter().map(|r| r.reported_at).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await?;
+    let known = |row: Row| Some(((row.firm_id, row.report_id), document(&row, keys).ok()?));
+    Ok(rows.into_iter().filter_map(known).collect())
+}
+
+/// As it was reported.
+fn document(row: &Row, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
     let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
     let bytes = keys.get(&subject).ok_or(Broken)?.open(PURPOSE, &row.document)?;
-    let mut document: ReportDocument = serde_json::from_slice(&bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+fn open(row: &Row, keys: &DataKeys) -> Result<Report, VaultError> {
+    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
+    let mut document = document(row, keys)?;
     if row.approved_at.is_some_and(|at| at >= row.reported_at) {
         APPROVED.clone_into(&mut document.status);
     }

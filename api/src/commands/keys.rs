@@ -36,7 +36,7 @@ pub struct CreatedKey {
     pub created_at: Timestamp,
 }
 
-/// Makes a key for a member who manages the firm.
+/// Makes a key of a member who manages the firm and asks for it.
 ///
 /// # Errors
 /// `invalid_request`, `firm_not_found`, `firm_inactive`, `not_a_manager`, `too_many_keys`.
@@ -46,9 +46,22 @@ pub async fn create(
     member_id: Uuid,
     name: &str,
 ) -> Result<CreatedKey, Error> {
+    create_by(service, firm_id, (member_id, Actor::Member(member_id)), name).await
+}
+
+/// Makes a key of a member who manages the firm, whoever asks for it.
+///
+/// # Errors
+/// As [`create`].
+pub async fn create_by(
+    service: &Service,
+    firm_id: Uuid,
+    (member_id, actor): (Uuid, Actor),
+    name: &str,
+) -> Result<CreatedKey, Error> {
     let name = label(name)?;
     require_active(service, firm_id).await?;
-    let context = service.context(firm_id, Actor::Member(member_id));
+    let context = service.context(firm_id, actor);
     let key = ApiKey::from_bytes(service.entropy.secret());
     let (id, created_at) = (service.entropy.id(), context.recorded_at);
     let made = CreatedKey { id, key, name, member_id, created_at };

@@ -1,6 +1,6 @@
 //! Replays: asked for, looked at, held, ended (ruling 31).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::context::Actor;
 use domain::delivery::DeliveryState;
@@ -63,12 +63,21 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<Selected, Erro
     let pool = service.store.pool();
     firms::is_active(pool, new.firm_id).await?.ok_or(Error::FirmNotFound)?;
     let mut selected = Selected::default();
-    for one in replays::selected(pool, new.firm_id, &wanted(new), SELECTED_MAX).await? {
+    let found = replays::selected(pool, new.firm_id, &wanted(new), SELECTED_MAX + 1).await?;
+    if i64::try_from(found.len()).is_ok_and(|count| count > SELECTED_MAX) {
+        return Err(Error::invalid(
+            "this selects more than 1000000 deliveries: ask for fewer, by since and until",
+        ));
+    }
+    let mut named: BTreeSet<Uuid> = new.selection.delivery_ids.iter().copied().collect();
+    for one in found {
+        named.remove(&one.delivery_id);
         match skip(one.standing(), new.force) {
             None => selected.delivery_ids.push(one.delivery_id),
             Some(why) => selected.skipped.push((one.delivery_id, why)),
         }
     }
+    selected.skipped.extend(named.into_iter().map(|id| (id, Skip::NotSelected)));
     Ok(selected)
 }
 

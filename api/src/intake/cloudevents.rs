@@ -16,7 +16,7 @@ use crate::body::{BodyError, Fields, Json, json};
 /// An event's attributes that were not looked at yet.
 type Attributes = BTreeMap<String, Json>;
 
-/// The longest `id` or `source`, in characters.
+/// The longest `id` or `source`, in bytes: both are in one key of an index.
 const NAME_MAX: usize = 1_024;
 
 /// A report of the product, and who sent it under which id.
@@ -148,10 +148,10 @@ fn read(text: &str) -> Result<CloudEvent, String> {
 
 fn name(attributes: &mut Attributes, attribute: &str) -> Result<String, String> {
     let text = required(attributes, attribute)?;
-    match text.chars().count() {
+    match text.len() {
         0 => Err(format!("{attribute}: empty")),
         1..=NAME_MAX => Ok(text),
-        _ => Err(format!("{attribute}: longer than {NAME_MAX} characters")),
+        _ => Err(format!("{attribute}: longer than {NAME_MAX} bytes")),
     }
 }
 

@@ -193,14 +193,14 @@ impl Planner<'_> {
     }
 }
 
-/// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
-fn keep_newest<P>(
+/// The newest of a batch goes into the vault, of several the last; it knows whether it is newer than what it has.
+fn keep_newest<P: PartialEq>(
     parts: &mut BTreeMap<SubjectId, (P, Vec<usize>)>,
     (id, place): (SubjectId, usize),
     (new, time): (P, impl Fn(&P) -> DateTime<Utc>),
 ) -> Verdict {
     match parts.get_mut(&id) {
-        Some((known, _)) if time(known) >= time(&new) => return Verdict::Duplicate,
+        Some((known, _)) if time(known) > time(&new) || *known == new => return Verdict::Duplicate,
         Some((known, places)) => {
             *known = new;
             places.push(place);

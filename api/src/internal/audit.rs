@@ -72,7 +72,7 @@ pub(super) async fn list(
     let limit = asked.limit.unwrap_or(LIMIT);
     let (since, until) = (asked.since, asked.until);
     let filter = asked.filter(limit).ok_or_else(invalid)?;
-    let look = Look { what: Read::Audit, how: ReadAs::Page, hook_id: None, since, until };
+    let look = Look { since, until, ..Look::at(Read::Audit, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let rows = audit::list(service.store.pool(), firm_id, &filter, limit).await?;
     let more = i64::try_from(rows.len()) == Ok(limit);
@@ -89,7 +89,7 @@ pub(super) async fn export(
 ) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
     let Query(Wanted { format, since, until }) = wanted.map_err(|_| invalid())?;
     let format = format.unwrap_or_default();
-    let look = Look { what: Read::Audit, how: format.read_as(), hook_id: None, since, until };
+    let look = Look { since, until, ..Look::at(Read::Audit, format.read_as()) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let pool = service.store.pool().clone();
     let time = (since.map(Timestamp::get), until.map(Timestamp::get));

@@ -5,6 +5,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use domain::context::Actor;
+use uuid::Uuid;
 
 use crate::commands::tokens::{self, Holder, Role};
 use crate::error::Error;
@@ -31,6 +32,15 @@ impl Operator {
 
 impl Product {
     const ROLES: &[Role] = &[Role::Product, Role::Operator];
+
+    /// Who this is in the log where a member does something on the product's screens: that member, unless
+    /// an operator does it.
+    pub(super) fn for_member(self, member_id: Uuid) -> Actor {
+        match self.0.role {
+            Role::Operator => self.actor(),
+            Role::Product | Role::Auditor => Actor::Member(member_id),
+        }
+    }
 
     /// Who this is in the log.
     pub(super) const fn actor(self) -> Actor {

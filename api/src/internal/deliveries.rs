@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use domain::delivery::{Hop, Outcome};
+use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
 use projector::deliveries::{self, AttemptRow, DeliveryRow};
 use projector::subjects;
@@ -18,7 +19,7 @@ use super::List;
 use super::caller::Reader;
 use super::path::{Firm, PathId};
 use crate::commands::listing::{self, Asked};
-use crate::commands::{as_of, pauses};
+use crate::commands::{as_of, pauses, readings};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -78,12 +79,15 @@ struct Attempt {
 
 /// Lists the newest, without their attempts.
 pub(super) async fn list(
-    _: Reader,
+    reader: Reader,
     Firm(firm_id): Firm,
     State(service): State<Service>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Delivery>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
+    let Asked { hook_id, since, until, .. } = asked;
+    let look = Look { hook_id, since, until, ..Look::at(Read::Deliveries, ReadAs::Page) };
+    readings::record(&service, firm_id, reader.actor(), look).await?;
     if asked.as_of.is_some() {
         return list_then(&service, firm_id, &asked).await;
     }
@@ -133,6 +137,8 @@ pub(super) async fn show(
             (row, deliveries::attempts(pool, delivery_id).await?, None)
         }
     };
+    let look = Look { delivery_id: Some(delivery_id), ..Look::at(Read::Delivery, ReadAs::Page) };
+    readings::record(&service, firm_id, reader.actor(), look).await?;
     let answers = if reader.sees_answers() {
         answers_to(&service, firm_id, &row).await?
     } else {

@@ -66,7 +66,7 @@ pub(super) async fn list(
         Some(text) => Some(as_of::read(&service, text).await?),
         None => None,
     };
-    let look = Look { what: Read::Hooks, how: ReadAs::Page, hook_id: None, since, until: None };
+    let look = Look { since, ..Look::at(Read::Hooks, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let pool = service.store.pool();
     let lives = match (as_of, which) {
@@ -109,8 +109,7 @@ pub(super) async fn history(
     if found.firm_id != firm_id {
         return Err(Error::NotFound);
     }
-    let (what, how) = (Read::Hook, ReadAs::Page);
-    let look = Look { what, how, hook_id: Some(hook_id), since: None, until: None };
+    let look = Look { hook_id: Some(hook_id), ..Look::at(Read::Hook, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     Ok(Json(found))
 }

@@ -39,7 +39,7 @@ pub(super) struct Done {
 
 /// Makes a key; its text is in this answer only, which nobody on the way may keep.
 pub(super) async fn create(
-    _: Product,
+    caller: Product,
     Firm(firm_id): Firm,
     State(service): State<Service>,
     request: Request,
@@ -47,8 +47,8 @@ pub(super) async fn create(
     let (parts, body) = request.into_parts();
     let mut fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
     let member_id = fields.id("member_id")?;
-    let name = fields.string("name")?;
-    let created = keys::create(&service, firm_id, member_id, &name).await?;
+    let (name, by) = (fields.string("name")?, (member_id, caller.for_member(member_id)));
+    let created = keys::create_by(&service, firm_id, by, &name).await?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(created.into())))
 }
 

@@ -23,7 +23,7 @@ pub(crate) async fn run(place: &Place, export: &Export) -> anyhow::Result<()> {
         Format::Ndjson => ReadAs::Ndjson,
         Format::Bundle => ReadAs::Bundle,
     };
-    let look = Look { what: Read::Audit, how, hook_id: None, since, until };
+    let look = Look { since, until, ..Look::at(Read::Audit, how) };
     readings::record(&system.service, export.firm, OPERATOR, look).await.map_err(refused)?;
     let written = match &export.out {
         Some(path) => {

@@ -25,8 +25,7 @@ pub(crate) async fn run(place: &Place, command: Hooks) -> anyhow::Result<()> {
 async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
     let pool = system.pool();
     if let Hooks::List { firm, since, .. } = &command {
-        let (what, how) = (Read::Hooks, ReadAs::Page);
-        let look = Look { what, how, hook_id: None, since: *since, until: None };
+        let look = Look { since: *since, ..Look::at(Read::Hooks, ReadAs::Page) };
         let recorded = readings::record(&system.service, *firm, OPERATOR, look).await;
         recorded.map_err(refused)?;
     }
@@ -58,8 +57,7 @@ async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
         }
         Hooks::Why { hook, json } => {
             let found = history::of_hook(&system.service, hook, None).await.map_err(refused)?;
-            let (what, how) = (Read::Hook, ReadAs::Page);
-            let look = Look { what, how, hook_id: Some(hook), since: None, until: None };
+            let look = Look { hook_id: Some(hook), ..Look::at(Read::Hook, ReadAs::Page) };
             let recorded = readings::record(&system.service, found.firm_id, OPERATOR, look).await;
             recorded.map_err(refused)?;
             let found = serde_json::to_value(&found)?;

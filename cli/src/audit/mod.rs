@@ -38,7 +38,7 @@ pub(crate) async fn run(place: &Place, command: Audit) -> anyhow::Result<ExitCod
 async fn show(place: &Place, list: List) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let (since, until) = (list.time.since, list.time.until);
-    let look = Look { what: Read::Audit, how: ReadAs::Page, hook_id: None, since, until };
+    let look = Look { since, until, ..Look::at(Read::Audit, ReadAs::Page) };
     readings::record(&system.service, list.firm, OPERATOR, look).await.map_err(refused)?;
     let filter = Filter {
         action: list.action.map(domain::audit::Action::name),

@@ -104,7 +104,7 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
     for (how, action) in
         [(ReadAs::Page, Action::AuditRead), (ReadAs::Bundle, Action::AuditExported)]
     {
-        let look = Look { what: Read::Audit, how, hook_id: None, since: None, until: None };
+        let look = Look::at(Read::Audit, how);
         let event = Event::from(ReadingEvent::AuditRead(look));
         assert_eq!(Entry::of(stored(&event, &context), None).unwrap().deed.action, action);
     }

@@ -1,7 +1,8 @@
 //! A firm and its members, as the product reports them (contract, Authentication 3, 5 and 7).
 //!
 //! Reports of state: per subject (the firm, each member) the newest `time` wins; an older or
-//! repeated report is accepted and changes nothing.
+//! repeated report is accepted and changes nothing. Of those with the same `time`, which may be one of whole
+//! seconds, the one that comes last is the newest.
 
 mod event;
 
@@ -21,6 +22,8 @@ pub use event::FirmEvent;
 pub struct Firm {
     status: Option<FirmStatus>,
     time: Option<Timestamp>,
+    /// The last change that was reported.
+    changed: Option<FirmEvent>,
     members: BTreeMap<Uuid, Member>,
 }
 
@@ -210,10 +213,22 @@ impl Firm {
             None => return Err(FirmRejection::Unknown),
             Some(FirmStatus::Closed) => false,
             Some(FirmStatus::Active | FirmStatus::Suspended) => {
-                !opens && self.time.is_none_or(|newest| newest < time)
+                let again = self.time == Some(time) && self.repeats(time, change);
+                !opens && !again && self.time.is_none_or(|newest| newest <= time)
             }
         };
         Ok(if news { vec![firm_event(time, change)] } else { Vec::new() })
+    }
+
+    /// Whether it would change nothing.
+    fn repeats(&self, time: Timestamp, change: &FirmChange) -> bool {
+        match change {
+            FirmChange::Opened { .. } => true,
+            FirmChange::Changed { .. } => self.changed == Some(firm_event(time, change)),
+            FirmChange::Suspended => self.status == Some(FirmStatus::Suspended),
+            FirmChange::Resumed => self.status == Some(FirmStatus::Active),
+            FirmChange::Closed => self.status == Some(FirmStatus::Closed),
+        }
     }
 
     fn report_member(
@@ -222,7 +237,9 @@ impl Firm {
         time: Timestamp,
         change: MemberChange,
     ) -> Vec<FirmEvent> {
-        if self.members.get(&member_id).is_some_and(|known| known.time >= time) {
+        let known = self.members.get(&member_id);
+        let is_old = |known: &Member| known.time > time || known.after(change, time) == *known;
+        if known.is_some_and(is_old) {
             return Vec::new();
         }
         vec![match change {
@@ -237,28 +254,29 @@ impl Firm {
     }
 
     fn absorb(&mut self, event: &FirmEvent) {
-        match event {
+        match *event {
             FirmEvent::FirmOpened { time, .. } | FirmEvent::FirmResumed { time } => {
-                self.enter(FirmStatus::Active, *time);
+                self.enter(FirmStatus::Active, time);
             }
-            FirmEvent::FirmChanged { time, .. } => self.time = Some(*time),
-            FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, *time),
-            FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, *time),
+            FirmEvent::FirmChanged { time, .. } => {
+                (self.changed, self.time) = (Some(event.clone()), Some(time));
+            }
+            FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, time),
+            FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, time),
             FirmEvent::MemberJoined { member_id, role, time } => {
-                self.members
-                    .insert(*member_id, Member { role: Some(*role), active: true, time: *time });
+                self.tell(member_id, MemberChange::Joined(role), time);
             }
             FirmEvent::MemberRoleChanged { member_id, role, time } => {
-                self.member(*member_id, *time).role = Some(*role);
+                self.tell(member_id, MemberChange::RoleChanged(role), time);
             }
             FirmEvent::MemberDisabled { member_id, time } => {
-                self.member(*member_id, *time).active = false;
+                self.tell(member_id, MemberChange::Disabled, time);
             }
             FirmEvent::MemberEnabled { member_id, time } => {
-                self.member(*member_id, *time).active = true;
+                self.tell(member_id, MemberChange::Enabled, time);
             }
             FirmEvent::MemberLeft { member_id, time } => {
-                *self.member(*member_id, *time) = Member { role: None, active: false, time: *time };
+                self.tell(member_id, MemberChange::Left, time);
             }
             FirmEvent::SecretRevealed {} | FirmEvent::SecretRotated { .. } => {}
         }
@@ -269,11 +287,24 @@ impl Firm {
         self.time = Some(time);
     }
 
-    fn member(&mut self, member_id: Uuid, time: Timestamp) -> &mut Member {
-        let member =
-            self.members.entry(member_id).or_insert(Member { role: None, active: true, time });
-        member.time = time;
-        member
+    fn tell(&mut self, member_id: Uuid, change: MemberChange, time: Timestamp) {
+        let unknown = Member { role: None, active: true, time };
+        let member = self.members.entry(member_id).or_insert(unknown);
+        *member = member.after(change, time);
+    }
+}
+
+impl Member {
+    /// What they are after this.
+    const fn after(&self, change: MemberChange, time: Timestamp) -> Self {
+        let Self { role, active, .. } = *self;
+        match change {
+            MemberChange::Joined(role) => Self { role: Some(role), active: true, time },
+            MemberChange::RoleChanged(role) => Self { role: Some(role), active, time },
+            MemberChange::Disabled => Self { role, active: false, time },
+            MemberChange::Enabled => Self { role, active: true, time },
+            MemberChange::Left => Self { role: None, active: false, time },
+        }
     }
 }
 

@@ -55,6 +55,32 @@ fn the_newest_report_wins_and_an_older_one_changes_nothing() {
         .then_expect_events(vec![]);
 }
 
+/// A product whose times are whole seconds reported both in one, and the second was dropped for good.
+#[test]
+fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
+    let changed = FirmChange::Changed {
+        name: Some("New".into()),
+        plan: None,
+        brand: None,
+        invites_enabled: None,
+    };
+    let firm = Firm::default().decide(&report(5, changed.clone()));
+    assert_eq!(firm, Err(FirmRejection::Unknown));
+    let known = vec![opened(), firm_event(at(5), &changed)];
+    given(known.clone())
+        .when(report(5, FirmChange::Suspended))
+        .then_expect_events(vec![FirmEvent::FirmSuspended { time: at(5) }]);
+    given(known).when(report(5, changed)).then_expect_events(vec![]);
+    let joined = FirmEvent::MemberJoined { member_id: ANN, role: Role::Admin, time: at(3) };
+    let disabled = FirmEvent::MemberDisabled { member_id: ANN, time: at(3) };
+    given(vec![opened(), joined.clone()])
+        .when(member(3, MemberChange::Disabled))
+        .then_expect_events(vec![disabled.clone()]);
+    given(vec![opened(), joined, disabled])
+        .when(member(3, MemberChange::Disabled))
+        .then_expect_events(vec![]);
+}
+
 #[test]
 fn closing_is_final() {
     given(vec![opened(), FirmEvent::FirmClosed { time: at(2) }])

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::process::firmforms;
 
 fn look() -> Look {
-    Look { what: Read::Audit, how: ReadAs::Page, hook_id: None, since: None, until: None }
+    Look::at(Read::Audit, ReadAs::Page)
 }
 
 /// Somebody reads.

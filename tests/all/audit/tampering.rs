@@ -57,7 +57,7 @@ async fn make_again(world: &World) {
 /// What is done, by which statements, and what is said of it.
 type Row = (&'static str, &'static [&'static str], &'static str);
 
-const EVENTS: [Row; 7] = [
+const EVENTS: [Row; 8] = [
     (
         "a byte of an event",
         &["update events set payload = replace(payload::text, 'Harrow', 'Harrov')::json
@@ -69,6 +69,13 @@ const EVENTS: [Row; 7] = [
         &["update events set recorded_at = recorded_at + interval '1 microsecond'
             where position = 9"],
         "event at position 9: its digest",
+    ),
+    (
+        "a field written twice, of which its digest knows the last",
+        &["update events set payload = overlay(payload::text placing
+                '{\"FirmOpened\":{\"time\":\"x\",' from 1 for 15)::json
+            where position = 1 and payload::text like '{\"FirmOpened\":{%'"],
+        "event at position 1: its digest",
     ),
     (
         "a middle event deleted",

@@ -6,6 +6,7 @@ use api::commands::keys;
 use domain::context::Actor;
 use futures::future::join_all;
 use tests::smtp_server::Turn;
+use tests::{activity, later};
 
 use super::*;
 
@@ -102,13 +103,40 @@ async fn whoever_waited_hears_that_the_address_bounced_or_unsubscribed() {
             tokio::task::yield_now().await;
         }
         let data = json!({"email": "bob@example.com"});
-        let unsubscribed = tests::activity(firm.id, "address.unsubscribed", data);
+        let unsubscribed = activity(firm.id, "address.unsubscribed", data);
         assert_eq!(world.report(&[unsubscribed]).await.status, 202);
         let answer = invite(&world, &firm, "bob@example.com").await;
         assert_eq!(outcome(&answer), skipped("unsubscribed"));
     };
     tokio::join!(first, second);
     assert_eq!(server.mails().len(), 1);
+}
+
+/// Who waited for another call sent a form that was taken back meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waited_hears_that_the_form_was_taken_back() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn("MAIL", Turn::After(Duration::from_millis(700)));
+    server.turn("CONTENT", Turn::Say("451 4.3.0 not now"));
+    let first = async {
+        let failed = invite(&world, &firm, "ann@example.com").await;
+        assert_eq!(failed.code(), (502, "send_failed"));
+    };
+    let second = async {
+        while under_way(&world).await == (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        let waits = invite(&world, &firm, "ann@example.com");
+        let taken_back = async {
+            let unpublished = activity(firm.id, "form.unpublished", json!({"form_id": firm.form}));
+            assert_eq!(world.report(&[later(unpublished, 1)]).await.status, 202);
+        };
+        let (answer, ()) = tokio::join!(waits, taken_back);
+        assert_eq!(answer.code(), (409, "form_not_published"));
+    };
+    tokio::join!(first, second);
+    assert_eq!((server.mails().len(), used(&world, &firm).await), (0, 0));
 }
 
 /// Ruling 11: skips come before the quota, in a race for the last place too.

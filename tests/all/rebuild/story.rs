@@ -89,7 +89,7 @@ async fn settings(world: &World, firm: &Firm) {
     .await;
     let operator = Actor::Operator(Uuid::nil());
     let (what, how) = (Read::Audit, ReadAs::Page);
-    let look = Look { what, how, hook_id: None, since: None, until: None };
+    let look = Look::at(what, how);
     readings::record(world.service(), firm.id, operator, look).await.unwrap();
     secrets::reveal(world.service(), firm.id, operator).await.unwrap();
     secrets::rotate(world.service(), firm.id, operator, Some("drill")).await.unwrap();
