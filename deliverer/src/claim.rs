@@ -193,6 +193,26 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
     taken.hand_over(courier).await
 }
 
+/// How long a lane is put off that nothing can be claimed from.
+const PUT_OFF: Duration = Duration::from_secs(60);
+
+/// Puts the lane off that is due first: nothing of it can be claimed now.
+///
+/// # Errors
+/// [`DeliveryError`].
+pub(crate) async fn put_off(courier: &Courier, room: &Room) -> Result<(), DeliveryError> {
+    let (now, caps) = (courier.clock.now().get(), courier.settings.caps);
+    let mut appending = courier.store.begin().await?;
+    let first = Room { free: 1, ..room.clone() };
+    let lane_ids = due::lock_lanes(appending.connection(), now, &first, caps).await?;
+    lanes::put_off(appending.connection(), &lane_ids, now + PUT_OFF).await?;
+    appending.commit().await?;
+    for lane_id in lane_ids {
+        tracing::error!(%lane_id, "what is due in this lane cannot be claimed; it is put off for a minute");
+    }
+    Ok(())
+}
+
 /// What a claim that has committed took.
 pub(crate) struct Taken {
     pub(crate) leased: Vec<Leased>,

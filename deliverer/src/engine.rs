@@ -10,10 +10,11 @@ use domain::pressure::Room;
 use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
 use futures::future::join_all;
+use telemetry::figures::WORKER_FAILURES;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::claim::{claim, next_due};
+use crate::claim::{Claimed, claim, next_due, put_off};
 use crate::dispatch::{Answers, Dispatch, finish};
 use crate::record::{Finished, record};
 use crate::settings::{Courier, DeliveryError};
@@ -62,7 +63,7 @@ pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
     let mut recorder = tokio::spawn(recorder);
     let mut patient = tokio::spawn(record_stuck(dispatch.courier.clone(), stuck));
     let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
-    let sender = Sender { dispatch, was_full: false };
+    let sender = Sender { dispatch, was_full: false, narrow: None };
     tokio::select! {
         () = run(sender, nudge.subscribe_to_all_but_occurrences(), stop) => {}
         _ = &mut recorder => {
@@ -91,6 +92,32 @@ struct Sender {
     dispatch: Arc<Dispatch>,
     /// Whether the claim before took much of the room there was: there is more, most likely.
     was_full: bool,
+    /// The most lanes that a claim takes from, after one that the database refused.
+    narrow: Option<usize>,
+}
+
+impl Sender {
+    /// Claims. One row that cannot be read must not keep all others: after a claim that was refused the next takes
+    /// from half as many lanes, and one that is refused alone is put off.
+    async fn claim(&mut self, room: &Room) -> Result<Vec<Claimed>, DeliveryError> {
+        let courier = &self.dispatch.courier;
+        let lanes = self.narrow.map_or(room.free, |most| most.min(room.free));
+        let error = match claim(courier, &Room { free: lanes, ..room.clone() }).await {
+            Ok(claimed) => {
+                self.narrow = self.narrow.map(|most| most * 2).filter(|most| *most < room.free);
+                return Ok(claimed);
+            }
+            Err(error) if error.is_of_all() => return Err(error),
+            Err(error) => error,
+        };
+        tracing::warn!(%error, lanes, "a claim was refused; the next takes from fewer lanes");
+        WORKER_FAILURES.count(&[("worker", Self::NAME)]);
+        self.narrow = Some((lanes / 2).max(1));
+        if lanes == 1 {
+            put_off(courier, room).await?;
+        }
+        Ok(Vec::new())
+    }
 }
 
 impl Worker for Sender {
@@ -98,14 +125,15 @@ impl Worker for Sender {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
-        let courier = &self.dispatch.courier;
+        let dispatch = Arc::clone(&self.dispatch);
+        let courier = &dispatch.courier;
         // Receivers reject signatures from another time (cases E18 and E19).
         if courier.clock.fault().is_some() {
             return Ok(Step::IDLE);
         }
-        let stop = &self.dispatch.stop;
+        let stop = &dispatch.stop;
         if !std::mem::take(&mut self.was_full) {
-            let Some(room) = stop.run_until_cancelled(self.dispatch.room()).await else {
+            let Some(room) = stop.run_until_cancelled(dispatch.room()).await else {
                 return Ok(Step::IDLE);
             };
             if let Some(wait) = until_due(courier, &room).await? {
@@ -113,18 +141,21 @@ impl Worker for Sender {
             }
         }
         // Whoever waited for room until the end claims nothing any more.
-        let Some(turn) = stop.run_until_cancelled(self.dispatch.turn()).await else {
+        let Some(turn) = stop.run_until_cancelled(dispatch.turn()).await else {
             return Ok(Step::IDLE);
         };
         let room = turn.room();
-        let claimed = claim(courier, &room).await?;
+        let claimed = self.claim(&room).await?;
+        if claimed.is_empty() && self.narrow.is_some() {
+            return Ok(Step::Busy);
+        }
         if claimed.is_empty() {
             // A due lane that was not claimed is held by another process.
             let wait = until_due(courier, &room).await?.unwrap_or_default();
             return Ok(Step::IdleFor(wait.max(HELD_BY_ANOTHER)));
         }
         self.was_full = claimed.len() * 2 >= room.free;
-        self.dispatch.send(claimed, turn).await?;
+        dispatch.send(claimed, turn).await?;
         Ok(Step::Busy)
     }
 }

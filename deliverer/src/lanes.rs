@@ -66,6 +66,23 @@ pub(crate) async fn wake(
     Ok(())
 }
 
+/// Has these locked lanes due then and not before.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn put_off(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    until: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("update lanes set due_at = $2 where lane_id = any($1)")
+        .bind(lane_ids)
+        .bind(until)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 /// Sets when these locked lanes are next due, and how much of them is in flight. An open lane is due at
 /// its earliest work, or when its first lease ends. A closed one: now while anything is queued that must
 /// be cancelled, otherwise when its first lease ends.

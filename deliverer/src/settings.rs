@@ -126,6 +126,12 @@ impl DeliveryError {
         }
     }
 
+    /// Whether it says nothing of what was asked: the database is away, or another came first.
+    #[must_use]
+    pub fn is_of_all(&self) -> bool {
+        self.is_away() || matches!(self, Self::Append(AppendError::Conflict))
+    }
+
     /// Whether it may pass by itself: a lost race, or a database that is away. What the database
     /// refuses, it refuses again.
     #[must_use]

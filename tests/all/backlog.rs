@@ -11,6 +11,7 @@ use deliverer::engine::{deliver, turn};
 use deliverer::give_back::give_back;
 use domain::pressure::{Caps, Room};
 use serde_json::json;
+use sqlx::Executor;
 use tests::{Receiver, Reply, World, activity};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,40 @@ async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     assert_eq!(black_hole.received().len(), 12, "none of its own had ended");
     stop.cancel();
     black_hole.release();
+    sending.await.unwrap();
+}
+
+/// What the database refuses of one lane is put off: it kept everything in front of which it was due.
+#[tokio::test]
+async fn a_row_that_could_not_be_claimed_stopped_everybody() {
+    let world = World::new().await;
+    let receiver = Receiver::start().await;
+    let mut firms = Vec::new();
+    for path in ["/refused", "/one", "/two"] {
+        let firm = world.firm().await;
+        let lane = world.subscribe(&firm, &receiver.url(path)).await;
+        world.submit(&firm).await;
+        firms.push(lane);
+    }
+    world.fan_out().await;
+    let refuse = format!(
+        "alter table outbox add constraint refused check (lane_id <> '{}' or leased_at is null)",
+        firms[0]
+    );
+    world.pool().execute(refuse.as_str()).await.unwrap();
+    let (courier, nudge) = (world.courier().clone(), world.service().store.nudge().clone());
+    let (stop, patience) = (CancellationToken::new(), Duration::from_secs(20));
+    let (dispatch, answers) = Dispatch::new(courier, stop.clone());
+    let told = nudge.clone();
+    let sending = tokio::spawn(async move { deliver(dispatch, answers, &told).await });
+    let sent = timeout(patience, receiver.wait_for(2)).await.unwrap();
+    assert!(sent.iter().all(|request| request.uri.path() != "/refused"));
+    world.pool().execute("alter table outbox drop constraint refused").await.unwrap();
+    world.pass(Duration::from_secs(61));
+    nudge.wake();
+    let sent = timeout(patience, receiver.wait_for(3)).await.unwrap();
+    assert_eq!(sent[2].uri.path(), "/refused");
+    stop.cancel();
     sending.await.unwrap();
 }
 

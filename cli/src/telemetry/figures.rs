@@ -37,7 +37,7 @@ pub(crate) struct Figures {
 
 /// What is looked at when somebody asks.
 struct Watched {
-    pools: [(&'static str, PgPool); 5],
+    pools: [(&'static str, PgPool); 6],
     fence: Fence,
     clock: Clock,
     health: PgPool,
@@ -70,6 +70,7 @@ impl Figures {
         let _ = self.watched.set(Watched {
             pools: [
                 ("callers", service.store.pool().clone()),
+                ("intake", service.intake.pool().clone()),
                 ("readers", service.readers.clone()),
                 ("workers", system.courier.store.pool().clone()),
                 ("health", service.health.clone()),
