@@ -403,13 +403,15 @@ async fn a26_headers_are_ours_alone_and_every_answer_is_json() {
         (("GET", "/forms/canary%0d%0aset-cookie:canary"), Value::Null, 404),
         (("CANARY", "/me"), Value::Null, 405),
     ];
-    let ours = ["content-type", "content-length", "x-content-type-options", "allow"];
+    let ours =
+        ["content-type", "content-length", "x-content-type-options", "cache-control", "allow"];
     for (call, body, status) in calls {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let answer = send(&world, call, &headers, body).await;
         assert_eq!(answer.status, status, "{call:?}");
         assert_eq!(answer.headers["content-type"], "application/json");
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        assert_eq!(answer.headers["cache-control"], "no-store", "nobody on the way keeps it");
         for (name, value) in &answer.headers {
             assert!(ours.contains(&name.as_str()), "{call:?}: {name}");
             assert!(!value.to_str().unwrap().contains("canary"), "{call:?}: {name}");
