@@ -132,16 +132,16 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
         Deliveries::Resume(asked) => pauses::resume(&system.service, asked).await?,
         Deliveries::Paused(json) => pauses::list(&system.service, json).await?,
         Deliveries::Show { firm, delivery: id, as_of: Some(as_of), json } => {
-            read_delivery(&system.service, firm, id).await?;
             let as_of = as_of::check(&system.service, as_of).await.map_err(refused)?;
             let found = as_of::delivery(&system.service, (firm, id), as_of).await;
             let (found, erased) = found.map_err(refused)?;
+            read_delivery(&system.service, firm, id).await?;
             show_delivery(json, then(&found.row, erased), &found.attempts);
         }
         Deliveries::Show { firm, delivery: id, as_of: None, json } => {
-            read_delivery(&system.service, firm, id).await?;
             let found = deliveries::find(system.pool(), firm, id).await?;
             let found = found.context("no delivery of this firm has this id")?;
+            read_delivery(&system.service, firm, id).await?;
             let attempts = deliveries::attempts(system.pool(), id).await?;
             let holding = held(&system.service, firm, std::slice::from_ref(&found)).await?;
             show_delivery(json, delivery(&found, &holding), &attempts);

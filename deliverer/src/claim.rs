@@ -157,14 +157,38 @@ impl Leased {
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. What was claimed, if it was, is again when its lease ends.
 pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, DeliveryError> {
+    claim_from(courier, room, &mut Lanes::at_most(room.free)).await
+}
+
+/// Where a claim takes from.
+pub(crate) struct Lanes {
+    /// So many lanes, at most.
+    most: usize,
+    /// Those it has locked, also when it fails.
+    pub(crate) locked: Vec<Uuid>,
+}
+
+impl Lanes {
+    pub(crate) const fn at_most(most: usize) -> Self {
+        Self { most, locked: Vec::new() }
+    }
+}
+
+/// The same, from no more lanes than that.
+pub(crate) async fn claim_from(
+    courier: &Courier,
+    room: &Room,
+    lanes: &mut Lanes,
+) -> Result<Vec<Claimed>, DeliveryError> {
     let (now, caps, began) = (courier.clock.now(), courier.settings.caps, Instant::now());
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
-    let lane_ids = due::lock_lanes(connection, now.get(), room, caps).await?;
+    let lane_ids = due::lock_lanes(connection, now.get(), (room, lanes.most), caps).await?;
     if lane_ids.is_empty() {
         appending.leave().await?;
         return Ok(Vec::new());
     }
+    lanes.locked.clone_from(&lane_ids);
     let over = take_out_of_tries(connection, &lane_ids, now.get()).await?;
     let chosen = due::chosen(connection, &lane_ids, now.get(), room, caps).await?;
     let leased = due::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
@@ -196,20 +220,16 @@ pub async fn claim(courier: &Courier, room: &Room) -> Result<Vec<Claimed>, Deliv
 /// How long a lane is put off that nothing can be claimed from.
 const PUT_OFF: Duration = Duration::from_secs(60);
 
-/// Puts the lane off that is due first: nothing of it can be claimed now.
+/// Puts this lane off, unless somebody has it: nothing of it can be claimed now.
 ///
 /// # Errors
 /// [`DeliveryError`].
-pub(crate) async fn put_off(courier: &Courier, room: &Room) -> Result<(), DeliveryError> {
-    let (now, caps) = (courier.clock.now().get(), courier.settings.caps);
+pub(crate) async fn put_off(courier: &Courier, lane_id: Uuid) -> Result<(), DeliveryError> {
+    let until = courier.clock.now().get() + PUT_OFF;
     let mut appending = courier.store.begin().await?;
-    let first = Room { free: 1, ..room.clone() };
-    let lane_ids = due::lock_lanes(appending.connection(), now, &first, caps).await?;
-    lanes::put_off(appending.connection(), &lane_ids, now + PUT_OFF).await?;
+    lanes::put_off(appending.connection(), lane_id, until).await?;
     appending.commit().await?;
-    for lane_id in lane_ids {
-        tracing::error!(%lane_id, "what is due in this lane cannot be claimed; it is put off for a minute");
-    }
+    tracing::error!(%lane_id, "what is due in this lane cannot be claimed; it is put off for a minute");
     Ok(())
 }
 

@@ -46,11 +46,11 @@ macro_rules! open_lanes {
     };
 }
 
-/// Locks the lanes that are due first and have a place, at most as many as can be sent.
+/// Locks the lanes that are due first and have a place, at most as many as can be sent, or as are asked for.
 pub(crate) async fn lock_lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-    room: &Room,
+    (room, most): (&Room, usize),
     caps: Caps,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(open_lanes!(
@@ -61,7 +61,7 @@ pub(crate) async fn lock_lanes(
     .bind(room.sated())
     .bind(rows(caps.per_firm_and_host))
     .bind(rows(caps.per_host))
-    .bind(rows(room.free))
+    .bind(rows(room.free.min(most)))
     .fetch_all(connection)
     .await
 }

@@ -3,7 +3,8 @@
 //!
 //! At the first signal it claims no more; what is out is sent and recorded, then it ends.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::pressure::Room;
@@ -13,8 +14,9 @@ use futures::future::join_all;
 use telemetry::figures::WORKER_FAILURES;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
+use uuid::Uuid;
 
-use crate::claim::{Claimed, claim, next_due, put_off};
+use crate::claim::{Claimed, Lanes, claim, claim_from, next_due, put_off};
 use crate::dispatch::{Answers, Dispatch, finish};
 use crate::record::{Finished, record};
 use crate::settings::{Courier, DeliveryError};
@@ -58,10 +60,11 @@ pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
 /// Sends until its end, then finishes what is out. Ends early if answers cannot be recorded any
 /// more: what is sent and not recorded is sent again.
 pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
-    let (aside, stuck) = mpsc::channel(dispatch.courier.settings.permits.max(1));
-    let recorder = record_all(dispatch.courier.clone(), answers, aside);
-    let mut recorder = tokio::spawn(recorder);
-    let mut patient = tokio::spawn(record_stuck(dispatch.courier.clone(), stuck));
+    let (put, stuck) = mpsc::channel(dispatch.courier.settings.permits.max(1));
+    let aside = Aside { put, lanes: Arc::default() };
+    let patient = record_stuck(dispatch.courier.clone(), stuck, Arc::clone(&aside.lanes));
+    let mut recorder = tokio::spawn(record_all(dispatch.courier.clone(), answers, aside));
+    let mut patient = tokio::spawn(patient);
     let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
     let sender = Sender { dispatch, was_full: false, narrow: None };
     tokio::select! {
@@ -97,26 +100,27 @@ struct Sender {
 }
 
 impl Sender {
-    /// Claims. One row that cannot be read must not keep all others: after a claim that was refused the next takes
-    /// from half as many lanes, and one that is refused alone is put off.
-    async fn claim(&mut self, room: &Room) -> Result<Vec<Claimed>, DeliveryError> {
+    /// Claims; nothing if the database refused that. One row that cannot be read must not keep all others: after a claim
+    /// that was refused the next takes from half as many lanes, and one that is refused alone is put off.
+    async fn claim(&mut self, room: &Room) -> Result<Option<Vec<Claimed>>, DeliveryError> {
         let courier = &self.dispatch.courier;
-        let lanes = self.narrow.map_or(room.free, |most| most.min(room.free));
-        let error = match claim(courier, &Room { free: lanes, ..room.clone() }).await {
+        let most = self.narrow.unwrap_or(room.free);
+        let mut lanes = Lanes::at_most(most);
+        let error = match claim_from(courier, room, &mut lanes).await {
             Ok(claimed) => {
                 self.narrow = self.narrow.map(|most| most * 2).filter(|most| *most < room.free);
-                return Ok(claimed);
+                return Ok(Some(claimed));
             }
             Err(error) if error.is_of_all() => return Err(error),
             Err(error) => error,
         };
-        tracing::warn!(%error, lanes, "a claim was refused; the next takes from fewer lanes");
+        tracing::warn!(%error, lanes = lanes.locked.len(), "a claim was refused; the next takes from fewer lanes");
         WORKER_FAILURES.count(&[("worker", Self::NAME)]);
-        self.narrow = Some((lanes / 2).max(1));
-        if lanes == 1 {
-            put_off(courier, room).await?;
+        self.narrow = Some((lanes.locked.len() / 2).max(1));
+        if let [lane_id] = lanes.locked[..] {
+            put_off(courier, lane_id).await?;
         }
-        Ok(Vec::new())
+        Ok(None)
     }
 }
 
@@ -145,10 +149,7 @@ impl Worker for Sender {
             return Ok(Step::IDLE);
         };
         let room = turn.room();
-        let claimed = self.claim(&room).await?;
-        if claimed.is_empty() && self.narrow.is_some() {
-            return Ok(Step::Busy);
-        }
+        let Some(claimed) = self.claim(&room).await? else { return Ok(Step::Busy) };
         if claimed.is_empty() {
             // A due lane that was not claimed is held by another process.
             let wait = until_due(courier, &room).await?.unwrap_or_default();
@@ -168,8 +169,49 @@ async fn until_due(courier: &Courier, room: &Room) -> Result<Option<Duration>, D
     Ok((due_at - courier.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero()))
 }
 
+/// Where answers go that the database does not take with others.
+struct Aside {
+    put: mpsc::Sender<Vec<Finished>>,
+    /// The lanes that have some there, by how many batches: what comes of them later goes there at once.
+    lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
+}
+
+impl Aside {
+    /// Takes what is of these lanes out of a batch.
+    fn take_from(&self, batch: &mut Vec<Finished>) {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if lanes.is_empty() {
+            return;
+        }
+        let (theirs, others) =
+            batch.drain(..).partition(|one: &Finished| lanes.contains_key(&one.claimed.lane_id));
+        *batch = others;
+        by_lane(theirs).into_iter().for_each(|of_lane| self.put(of_lane));
+    }
+
+    /// Puts answers of one lane there.
+    fn put(&self, of_lane: Vec<Finished>) {
+        let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.put.try_send(of_lane).is_ok() {
+            *lanes.entry(lane_id).or_default() += 1;
+        } else {
+            tracing::error!(%lane_id, "answers were not recorded; their leases will end");
+        }
+    }
+}
+
+/// These by their lanes.
+fn by_lane(answers: Vec<Finished>) -> Vec<Vec<Finished>> {
+    let mut lanes: HashMap<Uuid, Vec<Finished>> = HashMap::new();
+    for one in answers {
+        lanes.entry(one.claimed.lane_id).or_default().push(one);
+    }
+    lanes.into_values().collect()
+}
+
 /// Records until all senders are gone.
-async fn record_all(courier: Courier, mut answers: Answers, aside: mpsc::Sender<Vec<Finished>>) {
+async fn record_all(courier: Courier, mut answers: Answers, aside: Aside) {
     let (mut batch, mut next) = (Vec::with_capacity(RECORD), Instant::now());
     while answers.inbox.recv_many(&mut batch, RECORD).await > 0 {
         gather(&mut answers, &mut batch, next).await;
@@ -180,8 +222,8 @@ async fn record_all(courier: Courier, mut answers: Answers, aside: mpsc::Sender<
             batch.push(answered);
         }
         next = Instant::now() + RECORD_PACE;
-        record_or_put_aside(&courier, &mut batch, &aside).await;
-        batch.clear();
+        aside.take_from(&mut batch);
+        record_or_put_aside(&courier, std::mem::take(&mut batch), &aside).await;
     }
 }
 
@@ -197,30 +239,34 @@ async fn gather(answers: &mut Answers, batch: &mut Vec<Finished>, until: Instant
 
 /// Records a batch. While the database is away, the batch waits; if it does not take the batch, what it does not
 /// take of some lane is put aside: it holds up no other lane's.
-async fn record_or_put_aside(
-    courier: &Courier,
-    batch: &mut [Finished],
-    aside: &mpsc::Sender<Vec<Finished>>,
-) {
-    if record_patiently(courier, batch, DeliveryError::is_away).await.is_ok() {
+async fn record_or_put_aside(courier: &Courier, batch: Vec<Finished>, aside: &Aside) {
+    if batch.is_empty() || record_patiently(courier, &batch, DeliveryError::is_away).await.is_ok() {
         return;
     }
-    batch.sort_by_key(|one| one.claimed.lane_id);
-    for of_lane in batch.chunk_by(|one, next| one.claimed.lane_id == next.claimed.lane_id) {
-        if let Err(error) = record_patiently(courier, of_lane, DeliveryError::is_away).await {
-            let lane_id = of_lane[0].claimed.lane_id;
-            tracing::warn!(%lane_id, %error, "answers of a lane could not be recorded; will try again");
-            if aside.try_send(of_lane.to_vec()).is_err() {
-                tracing::error!(%lane_id, "answers were not recorded; their leases will end");
-            }
+    for of_lane in by_lane(batch) {
+        if let Err(error) = record_patiently(courier, &of_lane, DeliveryError::is_away).await {
+            tracing::warn!(%error, "answers of a lane could not be recorded; will try again");
+            aside.put(of_lane);
         }
     }
 }
 
 /// Records what was put aside until nobody puts more.
-async fn record_stuck(courier: Courier, mut stuck: mpsc::Receiver<Vec<Finished>>) {
+async fn record_stuck(
+    courier: Courier,
+    mut stuck: mpsc::Receiver<Vec<Finished>>,
+    lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
+) {
     while let Some(batch) = stuck.recv().await {
         record_surely(&courier, &batch).await;
+        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane_id = batch[0].claimed.lane_id;
+        if let Some(count) = lanes.get_mut(&lane_id) {
+            *count -= 1;
+            if *count == 0 {
+                lanes.remove(&lane_id);
+            }
+        }
     }
 }
 

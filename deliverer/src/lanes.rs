@@ -66,20 +66,24 @@ pub(crate) async fn wake(
     Ok(())
 }
 
-/// Has these locked lanes due then and not before.
+/// Has this lane due then and not before, unless somebody has it locked.
 ///
 /// # Errors
 /// If the database does not answer.
 pub(crate) async fn put_off(
     connection: &mut PgConnection,
-    lane_ids: &[Uuid],
+    lane_id: Uuid,
     until: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("update lanes set due_at = $2 where lane_id = any($1)")
-        .bind(lane_ids)
-        .bind(until)
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "with free as materialized (
+             select lane_id from lanes where lane_id = $1 for update skip locked)
+         update lanes l set due_at = $2 from free where l.lane_id = free.lane_id and l.lane_id = $1",
+    )
+    .bind(lane_id)
+    .bind(until)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Replay: queues deliveries that have ended once more, in order and no faster than was asked for, in
 //! their own lanes and under the same locks (ruling 31).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,11 +14,13 @@ use eventstore::{Appending, NewEvent, Upcasters, load_all};
 use projector::replays::{self, Replayable, Turn};
 use projector::subjects;
 use sqlx::PgConnection;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::claim::system;
 use crate::lanes;
 use crate::settings::{Courier, DeliveryError};
+use crate::withdrawn;
 
 /// Queued at a time: a transaction stays well under 100 ms.
 const BATCH: i32 = 500;
@@ -26,11 +28,11 @@ const BATCH: i32 = 500;
 /// The most that a replay catches up with at once, when it could not be fed in time.
 const CATCH_UP: TimeDelta = TimeDelta::seconds(1);
 
-/// Of one replay queued at a time, at most, or what it may send in a second, if that is less.
+/// Of one replay queued in a lane at a time, at most, or what it may send in a second, if that is less.
 const OUT: i64 = 1_000;
 
 /// From a look that finds no room to the next; meanwhile other replays have their turn.
-const NO_ROOM: TimeDelta = TimeDelta::milliseconds(250);
+const NO_ROOM: Duration = Duration::from_millis(250);
 
 /// From one look to the next.
 const PACE: Duration = Duration::from_millis(20);
@@ -38,13 +40,21 @@ const PACE: Duration = Duration::from_millis(20);
 /// The worker.
 pub struct Replay {
     courier: Courier,
+    /// Replays that had no room, and until when others have their turn.
+    held_up: HashMap<Uuid, Instant>,
 }
 
 impl Replay {
     /// A feeder of this outbox.
     #[must_use]
-    pub const fn new(courier: Courier) -> Self {
-        Self { courier }
+    pub fn new(courier: Courier) -> Self {
+        Self { courier, held_up: HashMap::new() }
+    }
+
+    /// Those that had no room a moment ago.
+    fn held_up(&mut self) -> Vec<Uuid> {
+        self.held_up.retain(|_, until| *until > Instant::now());
+        self.held_up.keys().copied().collect()
     }
 }
 
@@ -54,11 +64,11 @@ impl Worker for Replay {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
-        let now = self.courier.clock.now();
+        let (now, held_up) = (self.courier.clock.now(), self.held_up());
         let mut appending = self.courier.store.begin().await?;
-        let Some(turn) = replays::take_turn(appending.connection()).await? else {
+        let Some(turn) = replays::take_turn(appending.connection(), &held_up).await? else {
             appending.leave().await?;
-            return Ok(Step::IDLE);
+            return Ok(if held_up.is_empty() { Step::IDLE } else { Step::IdleFor(NO_ROOM) });
         };
         let (count, until) = allowance(&turn, now.get());
         if count == 0 {
@@ -66,14 +76,15 @@ impl Worker for Replay {
             let wait = until.signed_duration_since(now.get()).to_std().unwrap_or_default();
             return Ok(Step::IdleFor(wait.max(Duration::from_millis(10))));
         }
-        let room = room(appending.connection(), &turn).await?;
-        if room == 0 {
-            replays::feed(appending.connection(), turn.replay_id, now.get() + NO_ROOM).await?;
-            appending.commit().await?;
+        let connection = appending.connection();
+        let queued = queued_of(connection, turn.replay_id).await?;
+        let limits = (i64::from(turn.rate_per_second).min(OUT), count.into());
+        let items = replays::next_items(connection, &turn, &queued, limits).await?;
+        if items.is_empty() && replays::has_waiting(connection, turn.replay_id).await? {
+            appending.leave().await?;
+            self.held_up.insert(turn.replay_id, Instant::now() + NO_ROOM);
             return Ok(Step::Busy);
         }
-        let count = room.min(count.into());
-        let items = replays::next_items(appending.connection(), turn.replay_id, count).await?;
         if items.is_empty() {
             finish(&mut appending, &turn, now).await?;
         } else {
@@ -85,11 +96,16 @@ impl Worker for Replay {
     }
 }
 
-/// What may be queued of a replay beside what is queued of it already: what its receivers do not take waits for them
-/// here, where it can be held, and not in the queue, where all of it would be due at once when they are back.
-async fn room(connection: &mut PgConnection, turn: &Turn) -> Result<i64, sqlx::Error> {
-    let most = i64::from(turn.rate_per_second).min(OUT);
-    Ok(most - replays::count_queued(connection, turn.replay_id, most).await?)
+/// How many of a replay are queued in each lane. What a receiver does not take waits for it with the replay, where it
+/// can be held, and not in the queue, where all of it would be due at once when the receiver is back.
+async fn queued_of(
+    connection: &mut PgConnection,
+    replay_id: Uuid,
+) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
+    sqlx::query_as("select lane_id, count(*) from outbox where replay_id = $1 group by lane_id")
+        .bind(replay_id)
+        .fetch_all(connection)
+        .await
 }
 
 /// How many of a replay may be queued now, and until when its rate is used up then.
@@ -130,10 +146,10 @@ async fn queue(
     let found = replays::replayable(connection, items).await?;
     let lane_ids: Vec<Uuid> = found.iter().map(|one| one.hook_id).collect();
     let open = lanes::lock_open(connection, &lane_ids).await?;
-    let under_way = under_way(connection, items).await?;
+    let mut batch = Batch::default();
+    let under_way = under_way(connection, items, &mut batch).await?;
     let erased = erased(connection, turn.firm_id, &found).await?;
     let mut streams = load_all::<Delivery>(connection, &Upcasters::current(), items).await?;
-    let mut batch = Batch::default();
     for one in found {
         let Some((delivery, last)) = streams.remove(&one.delivery_id) else {
             continue;
@@ -153,17 +169,34 @@ async fn queue(
     batch.write(appending, turn, now).await
 }
 
-/// Those that are in the outbox.
+/// Those that are in the outbox, but for what a replay queued that was stopped since: that is taken out.
 async fn under_way(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
+    batch: &mut Batch,
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let rows: Vec<Uuid> =
-        sqlx::query_scalar("select delivery_id from outbox where delivery_id = any($1)")
-            .bind(delivery_ids)
-            .fetch_all(connection)
-            .await?;
-    Ok(rows.into_iter().collect())
+    let rows: Vec<(Uuid, Option<Uuid>, bool)> = sqlx::query_as(
+        "select delivery_id, replay_id, leased_at is null from outbox where delivery_id = any($1)",
+    )
+    .bind(delivery_ids)
+    .fetch_all(connection.as_mut())
+    .await?;
+    let replays: HashSet<Uuid> = rows.iter().filter_map(|(_, replay_id, _)| *replay_id).collect();
+    let stopped = match replays.is_empty() {
+        true => Vec::new(),
+        false => replays::stopped_of(connection, &replays.into_iter().collect::<Vec<_>>()).await?,
+    };
+    let mut under_way = HashSet::new();
+    for (delivery_id, replay_id, waits) in rows {
+        match replay_id.filter(|replay_id| waits && stopped.contains(replay_id)) {
+            Some(replay_id) => batch.outcomes.push((replay_id, delivery_id, "dropped")),
+            None => _ = under_way.insert(delivery_id),
+        }
+    }
+    let dropped: Vec<Uuid> =
+        batch.outcomes.iter().map(|(_, delivery_id, _)| *delivery_id).collect();
+    withdrawn::drop_rows(connection, &dropped).await?;
+    Ok(under_way)
 }
 
 async fn erased(

@@ -126,10 +126,15 @@ impl DeliveryError {
         }
     }
 
-    /// Whether it says nothing of what was asked: the database is away, or another came first.
+    /// Whether it says nothing of what was asked: another came first, or the database is away or says "not now".
     #[must_use]
     pub fn is_of_all(&self) -> bool {
-        self.is_away() || matches!(self, Self::Append(AppendError::Conflict))
+        match self {
+            Self::Append(AppendError::Conflict) => true,
+            Self::Append(AppendError::Database(error))
+            | Self::Vault(VaultError::Database(error)) => eventstore::may_pass(error),
+            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
+        }
     }
 
     /// Whether it may pass by itself: a lost race, or a database that is away. What the database

@@ -290,9 +290,10 @@ pub async fn put_items(
     delivery_ids: &[Uuid],
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "insert into replay_items (replay_id, place, delivery_id)
-         select $1, $2 + t.place - 1, t.delivery_id
-           from unnest($3::uuid[]) with ordinality as t(delivery_id, place)",
+        "insert into replay_items (replay_id, place, delivery_id, hook_id)
+         select $1, $2 + t.place - 1, t.delivery_id, d.hook_id
+           from unnest($3::uuid[]) with ordinality as t(delivery_id, place)
+           join deliveries d using (delivery_id)",
     )
     .bind(replay_id)
     .bind(first_place)
@@ -319,34 +320,36 @@ pub struct Turn {
     pub sequence: i64,
 }
 
-/// Locks the running replay that has waited longest, unless all are locked.
+/// Locks the running replay that has waited longest, but for these, unless all are locked.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn take_turn(connection: &mut PgConnection) -> Result<Option<Turn>, sqlx::Error> {
+pub async fn take_turn(
+    connection: &mut PgConnection,
+    but: &[Uuid],
+) -> Result<Option<Turn>, sqlx::Error> {
     sqlx::query_as(
         "select replay_id, firm_id, force, rate_per_second, fed_until, sequence from replays
-          where state = 'running' order by fed_until nulls first limit 1 for update skip locked",
+          where state = 'running' and replay_id <> all($1)
+          order by fed_until nulls first limit 1 for update skip locked",
     )
+    .bind(but)
     .fetch_optional(connection)
     .await
 }
 
-/// How many of a replay's deliveries are queued and came to nothing yet, if no more than `most`.
+/// Whether the turn of some of a locked replay's deliveries has not come.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn count_queued(
+pub async fn has_waiting(
     connection: &mut PgConnection,
     replay_id: Uuid,
-    most: i64,
-) -> Result<i64, sqlx::Error> {
+) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
-        "select count(*) from (
-             select from replay_items where replay_id = $1 and outcome = 'queued' limit $2) q",
+        "select exists (select from replay_items where replay_id = $1 and outcome is null)",
     )
     .bind(replay_id)
-    .bind(most)
     .fetch_one(connection)
     .await
 }
@@ -384,20 +387,35 @@ pub async fn feed(
     Ok(())
 }
 
-/// The next deliveries of a locked replay, in order.
+/// The next deliveries of a locked replay, in order, at most `limit`: of each subscription of its firm as many as are
+/// missing to `most`, where so many are `queued` of some.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn next_items(
     connection: &mut PgConnection,
-    replay_id: Uuid,
-    limit: i64,
+    turn: &Turn,
+    queued: &[(Uuid, i64)],
+    (most, limit): (i64, i64),
 ) -> Result<Vec<Uuid>, sqlx::Error> {
+    let (hook_ids, counts): (Vec<Uuid>, Vec<i64>) = queued.iter().copied().unzip();
     sqlx::query_scalar(
-        "select delivery_id from replay_items
-          where replay_id = $1 and outcome is null order by place limit $2",
+        "select i.delivery_id
+           from hooks h
+           left join unnest($3::uuid[], $4::bigint[]) as q(hook_id, queued) using (hook_id)
+          cross join lateral (
+                select delivery_id, place from replay_items
+                 where replay_id = $1 and hook_id = h.hook_id and outcome is null
+                 order by place
+                 limit least($6, greatest($5 - coalesce(q.queued, 0), 0))) i
+          where h.firm_id = $2
+          order by i.place limit $6",
     )
-    .bind(replay_id)
+    .bind(turn.replay_id)
+    .bind(turn.firm_id)
+    .bind(hook_ids)
+    .bind(counts)
+    .bind(most)
     .bind(limit)
     .fetch_all(connection)
     .await

@@ -324,6 +324,47 @@ async fn a_replay_that_is_held_up_holds_up_no_other() {
     assert_eq!(scene.show(&held).await["outcomes"], json!({"queued": 1, "waiting": 3}));
 }
 
+/// A replay that was asked for too fast is stopped, and another one is asked for: what the first had queued was sent by
+/// neither.
+#[tokio::test]
+async fn what_a_stopped_replay_had_queued_was_lost_to_the_next() {
+    let scene = Scene::new().await;
+    scene.ended(3, 404).await;
+    scene.pause_hook().await;
+    let first = scene.start(json!({"rate_per_second": 2})).await;
+    scene.world.replay().await;
+    let id = first.body["id"].as_str().unwrap();
+    assert_eq!(scene.call("DELETE", &format!("/{id}"), Value::Null).await.status, 200);
+    let second = scene.start(json!({"rate_per_second": 5})).await;
+    scene.world.replay().await;
+    assert_eq!(scene.show(&first).await["outcomes"], json!({"dropped": 2, "waiting": 1}));
+    scene.resume_all().await;
+    assert_eq!(scene.world.deliver().await, 3);
+    assert_eq!(scene.show(&second).await["outcomes"], json!({"delivered": 3}));
+    scene.assert_proven().await;
+}
+
+/// Nor one subscription any other, in one replay.
+#[tokio::test]
+async fn a_subscription_that_is_held_holds_up_no_other_of_its_replay() {
+    let scene = Scene::new().await;
+    scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+    scene.receiver.reply((0..6).map(|_| Reply::status(404)));
+    for _ in 0..3 {
+        scene.world.submit(&scene.firm).await;
+    }
+    assert_eq!(scene.world.deliver().await, 6);
+    scene.pause_hook().await;
+    let begun = scene.start(json!({"rate_per_second": 2})).await;
+    for _ in 0..4 {
+        scene.world.pass(Duration::from_secs(1));
+        scene.world.replay().await;
+        scene.world.deliver().await;
+    }
+    let outcomes = &scene.show(&begun).await["outcomes"];
+    assert_eq!(outcomes, &json!({"delivered": 3, "queued": 2, "waiting": 1}));
+}
+
 /// Erased after it was queued and before the eraser came: the claim takes it out, and says so.
 #[tokio::test]
 async fn what_was_erased_while_it_was_queued_stayed_queued_in_its_replay_for_ever() {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
 use domain::activity::{Activity, ReportMoment};
 use domain::document::{Booking as Call, ReportDocument};
 use domain::person::PersonCommand;
@@ -125,7 +124,9 @@ impl Planner<'_> {
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
         let new = Report { subject, reported_at: event.time.get(), document: report.clone() };
-        Ok(keep_newest(&mut self.plan.reports, (id, self.place), (new, |known| known.reported_at)))
+        let is_newer =
+            |new: &Report, old: &Report| new.reported_at >= old.reported_at && new != old;
+        Ok(keep_newest(&mut self.plan.reports, (id, self.place), (new, is_newer)))
     }
 
     /// Any call of a response is kept; that only the first is told of is the fact's matter.
@@ -140,7 +141,8 @@ impl Planner<'_> {
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
         let new = Booking { subject, made_at: event.time.get(), document: booking.clone() };
-        Ok(keep_newest(&mut self.plan.bookings, (id, self.place), (new, |known| known.made_at)))
+        let is_newer = |new: &Booking, old: &Booking| new.made_at > old.made_at;
+        Ok(keep_newest(&mut self.plan.bookings, (id, self.place), (new, is_newer)))
     }
 
     /// Each response once; what the batch itself said of it goes too.
@@ -193,14 +195,14 @@ impl Planner<'_> {
     }
 }
 
-/// The newest of a batch goes into the vault, of several the last; it knows whether it is newer than what it has.
-fn keep_newest<P: PartialEq>(
+/// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
+fn keep_newest<P>(
     parts: &mut BTreeMap<SubjectId, (P, Vec<usize>)>,
     (id, place): (SubjectId, usize),
-    (new, time): (P, impl Fn(&P) -> DateTime<Utc>),
+    (new, is_newer): (P, impl Fn(&P, &P) -> bool),
 ) -> Verdict {
     match parts.get_mut(&id) {
-        Some((known, _)) if time(known) > time(&new) || *known == new => return Verdict::Duplicate,
+        Some((known, _)) if !is_newer(&new, known) => return Verdict::Duplicate,
         Some((known, places)) => {
             *known = new;
             places.push(place);

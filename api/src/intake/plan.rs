@@ -153,6 +153,11 @@ impl Planner<'_> {
         let command = FirmCommand::ReportFirm { time: event.time, change: change.clone() };
         let new = self.decide_firm(event.firm_id, &command)?;
         let Some(first) = new.first() else {
+            // Where answers go is in the vault, and in no event that could say that it is new.
+            let again = self.known.firm(event.firm_id).aggregate.was_changed_at(event.time);
+            if let Some(reply_to) = reply_to.filter(|_| again) {
+                self.plan.contacts.insert(event.firm_id, reply_to.clone());
+            }
             return Ok(Verdict::Duplicate);
         };
         if let FirmChange::Opened { plan, .. } | FirmChange::Changed { plan: Some(plan), .. } =

@@ -202,6 +202,14 @@ impl Firm {
             .is_some_and(|member| member.active && member.role.is_some_and(Role::manages))
     }
 
+    /// Whether its newest report is of this time, and is a change: another of that time may say more.
+    #[must_use]
+    pub fn was_changed_at(&self, at: Timestamp) -> bool {
+        let changed =
+            matches!(self.changed, Some(FirmEvent::FirmChanged { time, .. }) if time == at);
+        changed && self.time == Some(at)
+    }
+
     fn report_firm(
         &self,
         time: Timestamp,
