@@ -30,6 +30,7 @@ mod permits;
 pub mod proof;
 pub mod purge;
 pub mod record;
+mod recorder;
 mod reissue;
 pub mod repair;
 pub mod replay;

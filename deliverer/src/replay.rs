@@ -181,11 +181,8 @@ async fn under_way(
     .bind(delivery_ids)
     .fetch_all(connection.as_mut())
     .await?;
-    let replays: HashSet<Uuid> = rows.iter().filter_map(|(_, replay_id, _)| *replay_id).collect();
-    let stopped = match replays.is_empty() {
-        true => Vec::new(),
-        false => replays::stopped_of(connection, &replays.into_iter().collect::<Vec<_>>()).await?,
-    };
+    let of = rows.iter().filter_map(|(_, replay_id, _)| *replay_id).collect();
+    let stopped = replays::stopped_of(connection, &of).await?;
     let mut under_way = HashSet::new();
     for (delivery_id, replay_id, waits) in rows {
         match replay_id.filter(|replay_id| waits && stopped.contains(replay_id)) {

@@ -55,11 +55,11 @@ pub(crate) async fn stopped(
     connection: &mut PgConnection,
     leased: Vec<Leased>,
 ) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
-    let of: HashSet<Uuid> = leased.iter().filter_map(|row| row.replay_id).collect();
-    if of.is_empty() {
+    let of = leased.iter().filter_map(|row| row.replay_id).collect();
+    let stopped = replays::stopped_of(connection, &of).await?;
+    if stopped.is_empty() {
         return Ok((leased, Vec::new()));
     }
-    let stopped = replays::stopped_of(connection, &of.into_iter().collect::<Vec<_>>()).await?;
     let (gone, rest): (Vec<_>, Vec<_>) = leased
         .into_iter()
         .partition(|row| row.replay_id.is_some_and(|replay_id| stopped.contains(&replay_id)));

@@ -2,6 +2,8 @@
 
 mod queued;
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use domain::delivery::DeliveryState;
 use domain::event::Event;
@@ -360,12 +362,15 @@ pub async fn has_waiting(
 /// If the database does not answer.
 pub async fn stopped_of(
     connection: &mut PgConnection,
-    replay_ids: &[Uuid],
+    replay_ids: &HashSet<Uuid>,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
+    if replay_ids.is_empty() {
+        return Ok(Vec::new());
+    }
     sqlx::query_scalar(
         "select replay_id from replays where replay_id = any($1) and state = 'stopped'",
     )
-    .bind(replay_ids)
+    .bind(replay_ids.iter().copied().collect::<Vec<_>>())
     .fetch_all(connection)
     .await
 }
