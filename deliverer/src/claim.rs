@@ -217,22 +217,6 @@ pub(crate) async fn claim_from(
     taken.hand_over(courier).await
 }
 
-/// How long a lane is put off that nothing can be claimed from.
-const PUT_OFF: Duration = Duration::from_secs(60);
-
-/// Puts this lane off, unless somebody has it: nothing of it can be claimed now.
-///
-/// # Errors
-/// [`DeliveryError`].
-pub(crate) async fn put_off(courier: &Courier, lane_id: Uuid) -> Result<(), DeliveryError> {
-    let until = courier.clock.now().get() + PUT_OFF;
-    let mut appending = courier.store.begin().await?;
-    lanes::put_off(appending.connection(), lane_id, until).await?;
-    appending.commit().await?;
-    tracing::error!(%lane_id, "what is due in this lane cannot be claimed; it is put off for a minute");
-    Ok(())
-}
-
 /// What a claim that has committed took.
 pub(crate) struct Taken {
     pub(crate) leased: Vec<Leased>,

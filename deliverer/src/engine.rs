@@ -13,14 +13,18 @@ use futures::future::join_all;
 use telemetry::figures::WORKER_FAILURES;
 use tokio::time::timeout;
 
-use crate::claim::{Claimed, Lanes, claim, claim_from, next_due, put_off};
+use crate::claim::{Claimed, Lanes, claim, claim_from, next_due};
 use crate::dispatch::{Answers, Dispatch, finish};
+use crate::lanes;
 use crate::record::record;
 use crate::recorder::recorders;
 use crate::settings::{Courier, DeliveryError};
 
 /// The wait for a lane that is due and held by another process.
 const HELD_BY_ANOTHER: Duration = Duration::from_millis(20);
+
+/// How long a lane is put off that nothing can be claimed from.
+const PUT_OFF: Duration = Duration::from_secs(60);
 
 /// How long a stop waits for what is out (case E25): a send ends within 11 s.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
@@ -83,8 +87,8 @@ impl Sender {
     async fn claim(&mut self, room: &Room) -> Result<Option<Vec<Claimed>>, DeliveryError> {
         let courier = &self.dispatch.courier;
         let most = self.narrow.unwrap_or(room.free);
-        let mut lanes = Lanes::at_most(most);
-        let error = match claim_from(courier, room, &mut lanes).await {
+        let mut from = Lanes::at_most(most);
+        let error = match claim_from(courier, room, &mut from).await {
             Ok(claimed) => {
                 self.narrow = self.narrow.map(|most| most * 2).filter(|most| *most < room.free);
                 return Ok(Some(claimed));
@@ -92,11 +96,13 @@ impl Sender {
             Err(error) if error.is_of_all() => return Err(error),
             Err(error) => error,
         };
-        tracing::warn!(%error, lanes = lanes.locked.len(), "a claim was refused; the next takes from fewer lanes");
+        tracing::warn!(%error, lanes = from.locked.len(), "a claim was refused; the next takes from fewer lanes");
         WORKER_FAILURES.count(&[("worker", Self::NAME)]);
-        self.narrow = Some((lanes.locked.len() / 2).max(1));
-        if let [lane_id] = lanes.locked[..] {
-            put_off(courier, lane_id).await?;
+        self.narrow = Some((from.locked.len() / 2).max(1));
+        if let [lane_id] = from.locked[..] {
+            let until = courier.clock.now().get() + PUT_OFF;
+            lanes::put_off(courier.store.pool(), lane_id, until).await?;
+            tracing::error!(%lane_id, "what is due there cannot be claimed; it is put off for a minute");
         }
         Ok(None)
     }

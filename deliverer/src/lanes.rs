@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 /// Locks these lanes, in the order of their ids.
@@ -71,7 +71,7 @@ pub(crate) async fn wake(
 /// # Errors
 /// If the database does not answer.
 pub(crate) async fn put_off(
-    connection: &mut PgConnection,
+    pool: &PgPool,
     lane_id: Uuid,
     until: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
@@ -82,7 +82,7 @@ pub(crate) async fn put_off(
     )
     .bind(lane_id)
     .bind(until)
-    .execute(connection)
+    .execute(pool)
     .await?;
     Ok(())
 }

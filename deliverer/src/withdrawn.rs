@@ -28,11 +28,8 @@ pub(crate) async fn finished_later(
         return Ok((leased, Vec::new()));
     }
     let submitted = responses::lock_submitted(connection, &of_partials).await?;
-    let (finished, rest): (Vec<_>, Vec<_>) = leased
-        .into_iter()
-        .partition(|row| is_first_of_partial(row) && submitted.contains(&row.subject()));
-    take_out(connection, &finished).await?;
-    Ok((rest, finished))
+    let is_finished = |row: &Leased| is_first_of_partial(row) && submitted.contains(&row.subject());
+    part(connection, leased, is_finished).await
 }
 
 /// Parts what was leased: what goes on, and what was erased.
@@ -41,13 +38,7 @@ pub(crate) async fn erased(
     leased: Vec<Leased>,
 ) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
     let erased = erased_of(connection, leased.iter().map(Leased::subject)).await?;
-    if erased.is_empty() {
-        return Ok((leased, Vec::new()));
-    }
-    let (gone, rest): (Vec<_>, Vec<_>) =
-        leased.into_iter().partition(|row| erased.contains(&row.subject()));
-    take_out(connection, &gone).await?;
-    Ok((rest, gone))
+    part(connection, leased, |row| erased.contains(&row.subject())).await
 }
 
 /// Parts what was leased: what goes on, and what belongs to a replay that was stopped.
@@ -57,12 +48,18 @@ pub(crate) async fn stopped(
 ) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
     let of = leased.iter().filter_map(|row| row.replay_id).collect();
     let stopped = replays::stopped_of(connection, &of).await?;
-    if stopped.is_empty() {
-        return Ok((leased, Vec::new()));
-    }
-    let (gone, rest): (Vec<_>, Vec<_>) = leased
-        .into_iter()
-        .partition(|row| row.replay_id.is_some_and(|replay_id| stopped.contains(&replay_id)));
+    let is_stopped =
+        |row: &Leased| row.replay_id.is_some_and(|replay_id| stopped.contains(&replay_id));
+    part(connection, leased, is_stopped).await
+}
+
+/// Takes out of the outbox what does not go on.
+async fn part(
+    connection: &mut PgConnection,
+    leased: Vec<Leased>,
+    is_gone: impl Fn(&Leased) -> bool,
+) -> Result<(Vec<Leased>, Vec<Leased>), sqlx::Error> {
+    let (gone, rest): (Vec<_>, Vec<_>) = leased.into_iter().partition(is_gone);
     take_out(connection, &gone).await?;
     Ok((rest, gone))
 }

@@ -92,6 +92,18 @@ impl Scene {
         }
     }
 
+    /// Reports that the response was erased that this delivery tells of.
+    async fn report_erased(&self, delivery_id: Uuid) {
+        let response: Uuid =
+            sqlx::query_scalar("select response_id from deliveries where delivery_id = $1")
+                .bind(delivery_id)
+                .fetch_one(self.world.pool())
+                .await
+                .unwrap();
+        let erased = activity(self.firm.id, "response.erased", json!({"response_id": response}));
+        assert_eq!(self.world.report(&[erased]).await.status, 202);
+    }
+
     /// Everything is where it must be, by the log.
     async fn assert_proven(&self) {
         let part = Part { firm_id: None, since: None, until: None };
@@ -221,14 +233,7 @@ async fn what_was_erased_or_purged_is_not_sent_again() {
     let scene = Scene::new().await;
     let failed = scene.ended(2, 404).await;
     let begun = scene.start(json!({})).await;
-    let response: Uuid =
-        sqlx::query_scalar("select response_id from deliveries where delivery_id = $1")
-            .bind(failed[0])
-            .fetch_one(scene.world.pool())
-            .await
-            .unwrap();
-    let erased = activity(scene.firm.id, "response.erased", json!({"response_id": response}));
-    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    scene.report_erased(failed[0]).await;
     scene.world.erase().await;
     assert_eq!(scene.send().await, 1);
     let shown = scene.show(&begun).await;
@@ -372,14 +377,7 @@ async fn what_was_erased_while_it_was_queued_stayed_queued_in_its_replay_for_eve
     let failed = scene.ended(1, 404).await;
     let begun = scene.start(json!({})).await;
     scene.world.replay().await;
-    let response: Uuid =
-        sqlx::query_scalar("select response_id from deliveries where delivery_id = $1")
-            .bind(failed[0])
-            .fetch_one(scene.world.pool())
-            .await
-            .unwrap();
-    let erased = activity(scene.firm.id, "response.erased", json!({"response_id": response}));
-    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    scene.report_erased(failed[0]).await;
     assert_eq!(scene.world.deliver().await, 0);
     scene.world.erase().await;
     assert_eq!(scene.show(&begun).await["outcomes"], json!({"dropped": 1}));
