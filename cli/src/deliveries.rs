@@ -6,7 +6,6 @@ use api::commands::readings;
 use clap::{Args, Subcommand};
 use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;
-use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use uuid::Uuid;
@@ -110,9 +109,7 @@ pub(crate) async fn list(system: &System, list: List) -> anyhow::Result<()> {
 
 /// Records that they are read, before they are shown.
 async fn read(service: &Service, firm: Uuid, asked: &Asked) -> anyhow::Result<()> {
-    let Asked { hook_id, since, until, .. } = *asked;
-    let look = Look { hook_id, since, until, ..Look::at(Read::Deliveries, ReadAs::Page) };
-    readings::record(service, firm, OPERATOR, look).await.map_err(refused)
+    readings::record(service, firm, OPERATOR, asked.look()).await.map_err(refused)
 }
 
 async fn list_then(

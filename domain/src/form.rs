@@ -14,7 +14,6 @@ use crate::time::Timestamp;
 pub struct Form {
     firm_id: Option<Uuid>,
     deleted: bool,
-    time: Option<Timestamp>,
     /// What was reported last.
     newest: Option<FormEvent>,
 }
@@ -182,23 +181,14 @@ impl Form {
             None if !creates => return Err(FormRejection::Unknown),
             None => true,
             Some(_) => {
-                let again = self.newest.as_ref() == Some(&event);
-                !creates
-                    && !self.deleted
-                    && !again
-                    && self.time.is_none_or(|newest| newest <= *time)
+                let is_newer = |newest: &FormEvent| newest.time() <= *time && *newest != event;
+                !creates && !self.deleted && self.newest.as_ref().is_none_or(is_newer)
             }
         };
         Ok(if news { vec![event] } else { Vec::new() })
     }
 
     fn absorb(&mut self, event: &FormEvent) {
-        let (FormEvent::FormCreated { time, .. }
-        | FormEvent::FormChanged { time, .. }
-        | FormEvent::FormPublished { time }
-        | FormEvent::FormUnpublished { time }
-        | FormEvent::FormDeleted { time }) = event;
-        self.time = Some(*time);
         self.newest = Some(event.clone());
         match event {
             FormEvent::FormCreated { firm_id, .. } => self.firm_id = Some(*firm_id),
@@ -207,6 +197,18 @@ impl Form {
             | FormEvent::FormPublished { .. }
             | FormEvent::FormUnpublished { .. } => {}
         }
+    }
+}
+
+impl FormEvent {
+    /// When it was so, by the product's clock.
+    const fn time(&self) -> Timestamp {
+        let (Self::FormCreated { time, .. }
+        | Self::FormChanged { time, .. }
+        | Self::FormPublished { time }
+        | Self::FormUnpublished { time }
+        | Self::FormDeleted { time }) = self;
+        *time
     }
 }
 

@@ -97,11 +97,7 @@ struct MadeUp {
 
 impl MadeUp {
     fn of(trigger: Trigger, now: Timestamp) -> Self {
-        let status = match trigger {
-            Trigger::BookingCancelled => "cancelled",
-            _ => "confirmed",
-        };
-        let booking = Booking { status: status.to_owned(), ..booking(now) };
+        let booking = after(trigger, booking(now), |booking| &mut booking.status);
         Self { document: document(), report: report(), booking }
     }
 

@@ -1,5 +1,6 @@
-//! Replays: where each stands, and what it sends again, in order (ruling 31).
+//! Replays: where each stands, and which deliveries they may send again (ruling 31).
 
+mod items;
 mod queued;
 
 use std::collections::HashSet;
@@ -13,6 +14,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
+pub use items::{conclude, has_waiting, next_items, outcomes, put_items, totals};
 pub use queued::{QueuedItem, queued_after};
 
 /// The writer.
@@ -171,20 +173,6 @@ pub async fn count_open(connection: &mut PgConnection) -> Result<(i64, i64), sql
     .await
 }
 
-/// How many of its deliveries came to what; `waiting` are those whose turn has not come.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn outcomes(pool: &PgPool, replay_id: Uuid) -> Result<Vec<(String, i64)>, sqlx::Error> {
-    sqlx::query_as(
-        "select coalesce(outcome, 'waiting'), count(*) from replay_items
-          where replay_id = $1 group by 1 order by 1",
-    )
-    .bind(replay_id)
-    .fetch_all(pool)
-    .await
-}
-
 /// A delivery that may be sent again.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct Replayable {
@@ -281,30 +269,6 @@ pub async fn selected(
     .await
 }
 
-/// Writes down what a replay will send again, from this place on.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn put_items(
-    pool: &PgPool,
-    replay_id: Uuid,
-    first_place: i64,
-    delivery_ids: &[Uuid],
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "insert into replay_items (replay_id, place, delivery_id, hook_id)
-         select $1, $2 + t.place - 1, t.delivery_id, d.hook_id
-           from unnest($3::uuid[]) with ordinality as t(delivery_id, place)
-           join deliveries d using (delivery_id)",
-    )
-    .bind(replay_id)
-    .bind(first_place)
-    .bind(delivery_ids)
-    .execute(pool)
-    .await?;
-    Ok(())
-}
-
 /// A replay whose turn it is; it is locked.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct Turn {
@@ -337,22 +301,6 @@ pub async fn take_turn(
     )
     .bind(but)
     .fetch_optional(connection)
-    .await
-}
-
-/// Whether the turn of some of a locked replay's deliveries has not come.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn has_waiting(
-    connection: &mut PgConnection,
-    replay_id: Uuid,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "select exists (select from replay_items where replay_id = $1 and outcome is null)",
-    )
-    .bind(replay_id)
-    .fetch_one(connection)
     .await
 }
 
@@ -392,40 +340,6 @@ pub async fn feed(
     Ok(())
 }
 
-/// The next deliveries of a locked replay, in order, at most `limit`: of each subscription of its firm as many as are
-/// missing to `most`, where so many are `queued` of some.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn next_items(
-    connection: &mut PgConnection,
-    turn: &Turn,
-    queued: &[(Uuid, i64)],
-    (most, limit): (i64, i64),
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    let (hook_ids, counts): (Vec<Uuid>, Vec<i64>) = queued.iter().copied().unzip();
-    sqlx::query_scalar(
-        "select i.delivery_id
-           from hooks h
-           left join unnest($3::uuid[], $4::bigint[]) as q(hook_id, queued) using (hook_id)
-          cross join lateral (
-                select delivery_id, place from replay_items
-                 where replay_id = $1 and hook_id = h.hook_id and outcome is null
-                 order by place
-                 limit least($6, greatest($5 - coalesce(q.queued, 0), 0))) i
-          where h.firm_id = $2
-          order by i.place limit $6",
-    )
-    .bind(turn.replay_id)
-    .bind(turn.firm_id)
-    .bind(hook_ids)
-    .bind(counts)
-    .bind(most)
-    .bind(limit)
-    .fetch_all(connection)
-    .await
-}
-
 /// These deliveries, as they stand.
 ///
 /// # Errors
@@ -438,48 +352,4 @@ pub async fn replayable(
         .bind(delivery_ids)
         .fetch_all(connection)
         .await
-}
-
-/// Writes down what came of deliveries of replays: triples of replay, delivery and outcome.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn conclude(
-    connection: &mut PgConnection,
-    outcomes: &[(Uuid, Uuid, &'static str)],
-) -> Result<(), sqlx::Error> {
-    if outcomes.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "update replay_items i set outcome = t.outcome
-           from unnest($1::uuid[], $2::uuid[], $3::text[]) as t(replay_id, delivery_id, outcome)
-          where i.replay_id = t.replay_id and i.delivery_id = t.delivery_id",
-    )
-    .bind(outcomes.iter().map(|(replay_id, ..)| *replay_id).collect::<Vec<_>>())
-    .bind(outcomes.iter().map(|(_, delivery_id, _)| *delivery_id).collect::<Vec<_>>())
-    .bind(outcomes.iter().map(|(.., outcome)| *outcome).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// How many of a replay's deliveries were queued, and how many skipped.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn totals(
-    connection: &mut PgConnection,
-    replay_id: Uuid,
-) -> Result<(i64, i64), sqlx::Error> {
-    sqlx::query_as(
-        "select count(*) filter (where outcome in ('queued', 'delivered', 'failed', 'interrupted',
-                                                   'dropped')),
-                count(*) filter (where outcome not in ('queued', 'delivered', 'failed',
-                                                       'interrupted', 'dropped'))
-           from replay_items where replay_id = $1",
-    )
-    .bind(replay_id)
-    .fetch_one(connection)
-    .await
 }

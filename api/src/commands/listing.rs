@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use domain::delivery::DeliveryState;
+use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use projector::deliveries::{self, DeliveryRow, Wanted};
@@ -40,6 +41,15 @@ pub struct Asked {
     pub limit: Option<i64>,
     /// As it was at this position or instant; with `limit` alone.
     pub as_of: Option<String>,
+}
+
+impl Asked {
+    /// What somebody reads who is shown that.
+    #[must_use]
+    pub const fn look(&self) -> Look {
+        let Self { hook_id, since, until, .. } = *self;
+        Look { hook_id, since, until, ..Look::at(Read::Deliveries, ReadAs::Page) }
+    }
 }
 
 /// A page, and where the next one begins, if there may be one.

@@ -85,9 +85,7 @@ pub(super) async fn list(
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Delivery>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
-    let Asked { hook_id, since, until, .. } = asked;
-    let look = Look { hook_id, since, until, ..Look::at(Read::Deliveries, ReadAs::Page) };
-    readings::record(&service, firm_id, reader.actor(), look).await?;
+    readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
     if asked.as_of.is_some() {
         return list_then(&service, firm_id, &asked).await;
     }
