@@ -138,9 +138,11 @@ impl AtOnce<'_> {
         if candidates.is_empty() {
             return Ok(Vec::new());
         }
-        let flight = due::flight(connection, now.get(), Some(self.turn.answered())).await?;
-        let settings = &self.courier.settings;
-        let chosen = choose(candidates, &self.turn.room(), flight, settings.caps);
+        let (turn, caps) = (self.turn, self.courier.settings.caps);
+        let (mut flight, of_others) =
+            due::flight(connection, now.get(), (Some(turn.out()), caps)).await?;
+        flight.ahead = turn.ahead(&candidates, &of_others);
+        let chosen = choose(candidates, &turn.room(), flight, caps);
         let rows: HashMap<Uuid, &Leased> =
             rows.iter().map(|row| (row.leased.delivery_id, &row.leased)).collect();
         Ok(chosen.iter().filter_map(|id| rows.get(id).copied().cloned()).collect())

@@ -11,6 +11,7 @@ use domain::delivery::{Attempt, CancelCause, DeliveryEvent};
 use domain::pressure::{Candidate, Room};
 use domain::retry::Schedule;
 use domain::signature::WebhookSecret;
+use domain::target::host_of;
 use domain::time::Timestamp;
 use domain::trace::Traceparent;
 use domain::trigger::Trigger;
@@ -25,11 +26,11 @@ use uuid::Uuid;
 use vault::step_headers::Headers;
 use vault::{DataKey, Subject};
 
-use crate::answered::Unrecorded;
 use crate::compose::{Composed, compose};
 use crate::due;
 use crate::give_back::give_back;
 use crate::lanes;
+use crate::out::Unrecorded;
 use crate::settings::{Courier, DeliveryError};
 use crate::tally;
 use crate::withdrawn;
@@ -67,11 +68,13 @@ pub struct Claimed {
     pub claimed: Instant,
     /// Where it goes.
     pub target: Arc<str>,
+    /// That host, as it is counted.
+    pub host: String,
     /// What signs it.
     pub secret: Option<WebhookSecret>,
     /// What is sent; none if it could not be built.
     pub body: Option<FrozenBody>,
-    /// That it was answered, until that is recorded.
+    /// That it is out, until that is recorded.
     pub(crate) unrecorded: Option<Arc<Unrecorded>>,
 }
 
@@ -384,6 +387,7 @@ fn to_claimed(
         lease: row.lease,
         claimed_at,
         claimed,
+        host: host_of(&target),
         target,
         secret: composed.secrets.get(&row.firm_id).cloned(),
         body: composed.bodies.remove(&row.delivery_id),

@@ -1,10 +1,11 @@
 //! Dispatch: sends each claimed try in a task of its own, and hands its answer to the recorder. All who
-//! claim in a process share it, and take turns.
+//! claim in a process share it, and take turns. What was claimed ahead waits for its place.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use domain::pressure::Room;
+use domain::pressure::{Candidate, Room};
 use eventstore::crash;
 use telemetry::trace::{self, Traced};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
@@ -12,16 +13,21 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::answered::Answered;
 use crate::claim::Claimed;
 use crate::give_back::give_back;
+use crate::out::Out;
 use crate::permits::{Permit, Permits};
+use crate::places::{Pair, Place, Places};
 use crate::record::Finished;
 use crate::send::send;
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{Courier, DeliveryError, Settings};
 
 /// How long a record waits for fan-out.
 const COURTESY: Duration = Duration::from_millis(50);
+
+/// How long what was claimed ahead waits for its place. A host that was quick is not any more then; and what is
+/// withdrawn meanwhile is sent all the same (ruling 29).
+const PLACE_WITHIN: Duration = Duration::from_secs(1);
 
 /// What sends.
 pub struct Dispatch {
@@ -30,7 +36,11 @@ pub struct Dispatch {
     pub(crate) tasks: TaskTracker,
     permits: Permits,
     answers: mpsc::Sender<Finished>,
-    answered: Answered,
+    out: Out,
+    places: Places,
+    /// What got no place, until it is given back.
+    unplaced: std::sync::Mutex<Vec<Claimed>>,
+    giving_back: Mutex<()>,
     turn: Mutex<()>,
     /// Held while fan-out claims of much what it queues: it needs the lanes that a record needs.
     queueing: Arc<Mutex<()>>,
@@ -68,9 +78,27 @@ impl Turn<'_> {
         self.dispatch.permits.room()
     }
 
-    /// What was answered and is not recorded.
-    pub(crate) const fn answered(&self) -> &Answered {
-        &self.dispatch.answered
+    /// What was claimed and is not recorded.
+    pub(crate) const fn out(&self) -> &Out {
+        &self.dispatch.out
+    }
+
+    /// How much of these may be claimed ahead, by firm and host: nothing where others have claimed. They know what is
+    /// claimed, and not what of it waits here; so the limits hold over all processes.
+    pub(crate) fn ahead(
+        &self,
+        candidates: &[Candidate],
+        of_others: &HashSet<Pair>,
+    ) -> HashMap<Pair, usize> {
+        let Dispatch { courier, places, .. } = self.dispatch;
+        let Settings { caps, ahead, .. } = courier.settings;
+        let pairs: HashSet<Pair> =
+            candidates.iter().map(|one| (one.firm_id, one.host.clone())).collect();
+        let most = |pair: Pair| {
+            let most = caps.ahead(ahead, places.answers_in(&pair)?);
+            Some((pair, most))
+        };
+        pairs.into_iter().filter(|pair| !of_others.contains(pair)).filter_map(most).collect()
     }
 
     /// It, if what is claimed in it may be sent.
@@ -85,12 +113,22 @@ impl Dispatch {
     /// Sends until `stop`.
     #[must_use]
     pub fn new(courier: Courier, stop: CancellationToken) -> (Arc<Self>, Answers) {
-        let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
-        let permits = Permits::new(courier.settings.permits);
-        let answered = Answered::new(courier.settings.caps.per_firm_and_host);
-        let (tasks, turn, queueing) = (TaskTracker::new(), Mutex::default(), Arc::default());
+        let Settings { permits, caps, .. } = courier.settings;
+        let ((answers, inbox), queueing) = (mpsc::channel(permits.max(1)), Arc::default());
         let inbox = Answers { inbox, queueing: Arc::clone(&queueing) };
-        let dispatch = Self { courier, stop, tasks, permits, answers, answered, turn, queueing };
+        let dispatch = Self {
+            courier,
+            stop,
+            tasks: TaskTracker::new(),
+            permits: Permits::new(permits),
+            answers,
+            out: Out::new(caps.claimed_most()),
+            places: Places::new(caps.per_firm_and_host),
+            unplaced: std::sync::Mutex::default(),
+            giving_back: Mutex::default(),
+            turn: Mutex::default(),
+            queueing,
+        };
         (Arc::new(dispatch), inbox)
     }
 
@@ -145,27 +183,51 @@ impl Dispatch {
         give_back(&self.courier, &left).await
     }
 
-    /// It was answered. For half of its lease: by no clock that sends does it end before.
-    fn note(&self, claimed: &mut Claimed) {
-        let until = claimed.claimed + self.courier.settings.scale.lease() / 2;
-        claimed.unrecorded = Some(self.answered.note(claimed.lane_id, until));
-    }
-
     /// The permit is free again as soon as the answer is handed over: before it is recorded, so that
     /// the nudge of that record finds the room it made.
-    fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit) {
+    fn start(self: &Arc<Self>, mut claimed: Claimed, permit: Permit) {
+        // For half of its lease: by no clock that sends does it end before.
+        let until = claimed.claimed + self.courier.settings.scale.lease() / 2;
+        claimed.unrecorded = Some(self.out.note(claimed.lane_id, until));
         let dispatch = Arc::clone(self);
         self.tasks.spawn(async move {
+            let Some(sending) = dispatch.place(&claimed).await else {
+                return dispatch.give_back_with_others(claimed).await;
+            };
             // In a box: what a task is made of is moved several times as it starts.
-            let mut finished = Box::pin(finish(&dispatch.courier, claimed)).await;
+            let finished = Box::pin(finish(&dispatch.courier, claimed)).await;
+            drop(sending);
             let Ok(place) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
                 return;
             };
-            dispatch.note(&mut finished.claimed);
+            finished.claimed.unrecorded.iter().for_each(|one| one.answer());
             drop(permit);
             place.send(finished);
         });
+    }
+
+    /// Its place, unless the process stops or the host has become slow.
+    async fn place(&self, claimed: &Claimed) -> Option<Place<'_>> {
+        let pair = (claimed.firm_id, claimed.host.clone());
+        let place = self.stop.run_until_cancelled(self.places.take(&pair));
+        let Ok(place) = timeout(PLACE_WITHIN, place).await else {
+            self.places.waited(&pair, PLACE_WITHIN);
+            return None;
+        };
+        place
+    }
+
+    /// Gives back what got no place; whatever else got none meanwhile goes with it.
+    async fn give_back_with_others(&self, claimed: Claimed) {
+        let unplaced = || self.unplaced.lock().unwrap_or_else(PoisonError::into_inner);
+        unplaced().push(claimed);
+        let _alone = self.giving_back.lock().await;
+        let all = std::mem::take(&mut *unplaced());
+        all.iter().filter_map(|one| one.unrecorded.as_ref()).for_each(|one| one.ends());
+        if let Err(error) = give_back(&self.courier, &all).await {
+            tracing::warn!(%error, "what got no place could not be given back; its lease will end");
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use vault::{Subject, bodies, responses};
 
-use crate::answered::Answered;
 use crate::claim::Leased;
+use crate::out::Out;
+use crate::places::Pair;
 
 /// Candidates read of a lane, at least: the limits of another lane may leave more places than it
 /// expects.
@@ -36,7 +37,7 @@ macro_rules! open_lanes {
                     and (firm_id, host) not in (select firm_id, host from flight
                                                  where running >= $3)
                     and host not in (select host from flight
-                                      group by host having sum(running) >= $4)
+                                      group by host having sum(least(running, $3)) >= $4)
                     and not exists (select from pauses where kind = 'all')
                     and firm_id not in (select firm_id from pauses where kind = 'firm')
                     and lane_id not in (select hook_id from pauses where kind = 'hook')
@@ -90,7 +91,7 @@ pub(crate) async fn chosen(
     room: &Room,
     caps: Caps,
 ) -> Result<Vec<Leased>, sqlx::Error> {
-    let flight = flight(connection, now, None).await?;
+    let (flight, _) = flight(connection, now, (None, caps)).await?;
     let per_lane = (room.free * 2 / lane_ids.len().max(1))
         .clamp(OF_A_LANE, caps.per_firm_and_host.max(OF_A_LANE));
     let due = due(connection, lane_ids, now, per_lane).await?;
@@ -142,12 +143,13 @@ struct Running {
     running: i32,
 }
 
-/// What is in flight in all processes, less what this one knows to be answered.
+/// What is claimed in all processes, less what this one knows to be answered; and for which firms and hosts
+/// others have claimed, as far as is known.
 pub(crate) async fn flight(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-    answered: Option<&Answered>,
-) -> Result<Flight, sqlx::Error> {
+    (out, caps): (Option<&Out>, Caps),
+) -> Result<(Flight, HashSet<Pair>), sqlx::Error> {
     let rows: Vec<Running> = sqlx::query_as(
         "select lane_id, firm_id, host, running from lanes
           where running > 0 and running_until > $1",
@@ -155,16 +157,18 @@ pub(crate) async fn flight(
     .bind(now)
     .fetch_all(connection)
     .await?;
-    let answered = answered.map(|all| all.by_lane(Instant::now())).unwrap_or_default();
-    let mut flight = Flight::default();
+    let ours = out.map(|out| out.by_lane(Instant::now())).unwrap_or_default();
+    let (mut flight, mut of_others) = (Flight::default(), HashSet::new());
     for row in rows {
         let running = usize::try_from(row.running).unwrap_or(usize::MAX);
-        let running = running.saturating_sub(answered.get(&row.lane_id).copied().unwrap_or(0));
-        flight.lanes.insert(row.lane_id, running);
-        *flight.hosts.entry(row.host.clone()).or_default() += running;
-        *flight.pairs.entry((row.firm_id, row.host)).or_default() += running;
+        let ours = ours.get(&row.lane_id).copied().unwrap_or_default();
+        let pair = (row.firm_id, row.host);
+        if running > ours.all {
+            of_others.insert(pair.clone());
+        }
+        flight.count((row.lane_id, pair), running.saturating_sub(ours.answered), caps);
     }
-    Ok(flight)
+    Ok((flight, of_others))
 }
 
 /// A delivery that is due, and where it goes.

@@ -9,7 +9,6 @@
 //! This crate is the only writer of the outbox and its lanes, and nothing else in the workspace
 //! opens outgoing HTTP.
 
-mod answered;
 mod at_once;
 pub mod backlog;
 pub mod cancel;
@@ -25,8 +24,10 @@ pub mod give_back;
 mod lane_life;
 pub mod lane_list;
 mod lanes;
+mod out;
 pub mod outgoing;
 mod permits;
+mod places;
 pub mod proof;
 pub mod purge;
 pub mod record;

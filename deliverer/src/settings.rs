@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::LEASE;
-use domain::pressure::{CLAIM_MAX_BYTES, Caps};
+use domain::pressure::{AHEAD, CLAIM_MAX_BYTES, Caps};
 use eventstore::{AppendError, Clock, Store};
 use vault::responses::VaultError;
 use vault::{Entropy, Keyring};
@@ -41,6 +41,8 @@ pub struct Settings {
     pub claim_bytes: usize,
     /// Deliveries in flight over all processes (ruling 34).
     pub caps: Caps,
+    /// How long what is claimed ahead may have to wait for its place.
+    pub ahead: Duration,
     /// How much faster waits pass than they should; 1 outside tests and drills.
     pub scale: TimeScale,
     /// How long what is personal is kept after a delivery has ended.
@@ -53,6 +55,7 @@ impl Default for Settings {
             permits: 256,
             claim_bytes: CLAIM_MAX_BYTES,
             caps: Caps::default(),
+            ahead: AHEAD,
             scale: TimeScale::REAL,
             retention: Retention::default(),
         }

@@ -5,9 +5,13 @@
 //! more only while permits are left over, and never the last quarter of them. The share is a quarter,
 //! and less where more than three firms have something under way: there is always one left for a firm
 //! that has nothing. And a claim takes no more than it can hold in memory.
+//!
+//! What is claimed for a host that answers quickly may be more than may be in flight there: the rest waits in its
+//! process, for a moment, until there is a place. So a claim brings more than a host takes at once.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -25,6 +29,29 @@ pub struct Caps {
 impl Default for Caps {
     fn default() -> Self {
         Self { per_firm_and_host: 32, per_host: 256 }
+    }
+}
+
+/// How long what is claimed ahead waits for its place, if its host goes on as it does.
+pub const AHEAD: Duration = Duration::from_millis(50);
+
+/// So many times as much as may be in flight is claimed ahead, at most.
+const AHEAD_MOST: usize = 5;
+
+impl Caps {
+    /// How much is claimed ahead, at most, for a firm and a host that answers so quickly: what it takes in this
+    /// time.
+    #[must_use]
+    pub fn ahead(self, within: Duration, answers_in: Duration) -> usize {
+        let turns = within.as_micros() / answers_in.as_micros().max(1);
+        let turns = usize::try_from(turns).unwrap_or(AHEAD_MOST).min(AHEAD_MOST);
+        self.per_firm_and_host.saturating_mul(turns)
+    }
+
+    /// The most that is ever claimed for a firm and a host.
+    #[must_use]
+    pub const fn claimed_most(self) -> usize {
+        self.per_firm_and_host.saturating_mul(1 + AHEAD_MOST)
     }
 }
 
@@ -100,15 +127,17 @@ impl Room {
     }
 }
 
-/// What is in flight in all processes.
+/// What is claimed in all processes, and not answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flight {
     /// By lane.
     pub lanes: HashMap<Uuid, usize>,
     /// By firm and host.
     pub pairs: HashMap<(Uuid, String), usize>,
-    /// By host.
+    /// By host; of each firm no more than may be in flight.
     pub hosts: HashMap<String, usize>,
+    /// How much may be claimed ahead, by firm and host.
+    pub ahead: HashMap<(Uuid, String), usize>,
 }
 
 /// A delivery that is due. Those of a lane come in the order in which they are due.
@@ -149,15 +178,31 @@ pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) 
 }
 
 impl Flight {
-    /// Counts it in, if there is a place for it.
+    /// Counts in what a lane has claimed.
+    pub fn count(&mut self, (lane_id, pair): (Uuid, (Uuid, String)), claimed: usize, caps: Caps) {
+        self.lanes.insert(lane_id, claimed);
+        let host = self.hosts.entry(pair.1.clone()).or_default();
+        let of_pair = self.pairs.entry(pair).or_default();
+        let before = caps.per_firm_and_host.min(*of_pair);
+        *of_pair += claimed;
+        *host += caps.per_firm_and_host.min(*of_pair) - before;
+    }
+
+    /// Counts it in, if there is a place for it, or it may be claimed ahead. What is ahead waits for a place of its
+    /// firm's, and takes none of its host's.
     fn takes(&mut self, one: &Candidate, caps: Caps) -> bool {
-        let pair = self.pairs.entry((one.firm_id, one.host.clone())).or_default();
+        let key = (one.firm_id, one.host.clone());
+        let ahead = self.ahead.get(&key).copied().unwrap_or(0);
+        let pair = self.pairs.entry(key).or_default();
         let host = self.hosts.entry(one.host.clone()).or_default();
-        let fits = *pair < caps.per_firm_and_host && *host < caps.per_host;
-        if fits {
-            *pair += 1;
-            *host += 1;
+        if *pair >= caps.per_firm_and_host {
+            let fits = *pair < caps.per_firm_and_host.saturating_add(ahead);
+            *pair += usize::from(fits);
+            return fits;
         }
+        let fits = *host < caps.per_host;
+        *pair += usize::from(fits);
+        *host += usize::from(fits);
         fits
     }
 }
@@ -217,6 +262,36 @@ mod tests {
         };
         let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
         assert_eq!(choose(all, &ample(), flight, CAPS).len(), 1, "what is in flight counts");
+    }
+
+    fn to_a(firm: u128) -> (Uuid, String) {
+        (Uuid::from_u128(firm), "a.example".to_owned())
+    }
+
+    #[test]
+    fn the_quicker_a_host_answers_the_more_is_claimed_ahead() {
+        let ahead = |millis| Caps::default().ahead(AHEAD, Duration::from_millis(millis));
+        assert_eq!(
+            [0, 1, 10, 11, 25, 26, 50, 51, 10_000].map(ahead),
+            [160, 160, 160, 128, 64, 32, 32, 0, 0]
+        );
+        assert_eq!(Caps::default().claimed_most(), 192);
+    }
+
+    #[test]
+    fn what_is_claimed_ahead_takes_no_place_of_its_host() {
+        let flight = Flight { ahead: HashMap::from([(to_a(1), 4)]), ..Flight::default() };
+        let hog = due(1, "a.example", 9);
+        assert_eq!(choose(hog.clone(), &ample(), flight.clone(), CAPS).len(), 3 + 4);
+        let mut all = hog;
+        all.extend(due(2, "a.example", 9));
+        let chosen = firms(&choose(all, &ample(), flight, CAPS));
+        assert_eq!(chosen.iter().filter(|firm| **firm == 2).count(), 2, "five to the host");
+        let mut flight = Flight::default();
+        flight.count((Uuid::from_u128(7), to_a(1)), 2, CAPS);
+        flight.count((Uuid::from_u128(8), to_a(1)), 5, CAPS);
+        assert_eq!((flight.pairs[&to_a(1)], flight.hosts["a.example"]), (7, 3));
+        assert_eq!(choose(due(2, "a.example", 9), &ample(), flight, CAPS).len(), 2);
     }
 
     #[test]

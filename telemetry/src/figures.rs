@@ -64,7 +64,7 @@ figures! {
         "Claims that found something: from the look to the commit, in seconds.";
     RECORD_SECONDS = Histogram "firmforms_record_duration_seconds",
         "Batches of answers that were recorded, in seconds.";
-    IN_FLIGHT = Gauge "firmforms_deliveries_in_flight", "Permits that are taken in this process.";
+    IN_FLIGHT = Gauge "firmforms_deliveries_in_flight", "Permits that are taken in this process, also by what waits for a place at its host.";
     PERMITS = Gauge "firmforms_delivery_permits", "Permits of this process.";
     REQUESTS = Counter "firmforms_http_requests_total",
         "Requests answered, by door, template of the route, method and status.";

@@ -69,7 +69,7 @@ pub async fn accept(
 /// # Errors
 /// [`IntakeError`] says why nothing was taken in.
 pub(crate) async fn accept_with_others(
-    service: &Service,
+    service: &Arc<Service>,
     (events, bytes): (Vec<CloudEvent>, usize),
     actor: Actor,
 ) -> Result<Accepted, IntakeError> {
@@ -78,9 +78,9 @@ pub(crate) async fn accept_with_others(
     if !is_small {
         return alone(service, call).await;
     }
-    let service_of_all = service.clone();
+    let service_of_all = Arc::clone(service);
     let serve: Serve<_, _> = Arc::new(move |calls| {
-        let service = service_of_all.clone();
+        let service = Arc::clone(&service_of_all);
         Box::pin(async move { together(&service, calls).await })
     });
     match service.desks.intake.ask(Arc::clone(&call), serve).await {

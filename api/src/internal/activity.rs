@@ -1,5 +1,7 @@
 //! `POST /internal/v1/activity`: what the product reports.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -14,7 +16,7 @@ use crate::service::Service;
 /// Takes in a batch.
 pub(super) async fn report(
     caller: Product,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<Accepted>), Error> {
     let (parts, body) = request.into_parts();

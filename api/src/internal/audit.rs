@@ -1,5 +1,7 @@
 //! `/internal/v1/firms/{firm}/audit`: what has to be answered for. Whoever reads it is in it.
 
+use std::sync::Arc;
+
 use auditor::lines;
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -65,7 +67,7 @@ enum Format {
 pub(super) async fn list(
     reader: Reader,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Value>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
@@ -84,7 +86,7 @@ pub(super) async fn list(
 pub(super) async fn export(
     reader: Reader,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
     let Query(Wanted { format, since, until }) = wanted.map_err(|_| invalid())?;

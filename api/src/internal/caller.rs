@@ -1,5 +1,7 @@
 //! Who is calling: the holder of a bearer token whose role the route admits.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -62,26 +64,26 @@ impl Reader {
     }
 }
 
-impl FromRequestParts<Service> for Product {
+impl FromRequestParts<Arc<Service>> for Product {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         admit(&parts.headers, service, Self::ROLES).await.map(Self)
     }
 }
 
-impl FromRequestParts<Service> for Reader {
+impl FromRequestParts<Arc<Service>> for Reader {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         admit(&parts.headers, service, Self::ROLES).await.map(Self)
     }
 }
 
-impl FromRequestParts<Service> for Operator {
+impl FromRequestParts<Arc<Service>> for Operator {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         admit(&parts.headers, service, &[Role::Operator]).await.map(Self)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::slice;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -81,7 +82,7 @@ struct Attempt {
 pub(super) async fn list(
     reader: Reader,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Delivery>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
@@ -117,7 +118,7 @@ pub(super) async fn show(
     reader: Reader,
     Firm(firm_id): Firm,
     delivery_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     then: Result<Query<Then>, QueryRejection>,
 ) -> Result<Json<Delivery>, Error> {
     let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;

@@ -1,5 +1,6 @@
 //! `GET /livez` and `GET /readyz`: asked by whoever keeps the process running; no token.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -24,7 +25,7 @@ pub(crate) struct Health {
 }
 
 /// Both, the same for every role of a process.
-pub(super) fn routes() -> Router<Service> {
+pub(super) fn routes() -> Router<Arc<Service>> {
     Router::new().route("/livez", get(live)).route("/readyz", get(ready))
 }
 
@@ -34,7 +35,7 @@ pub(crate) async fn live() -> Json<Health> {
 }
 
 /// The database answers too, and its time can be trusted.
-async fn ready(State(service): State<Service>) -> Result<Json<Health>, Error> {
+async fn ready(State(service): State<Arc<Service>>) -> Result<Json<Health>, Error> {
     answers(&service.health).await?;
     let paused = service.sending == Sending::Held;
     service.clock.fault().map_or(Ok(Json(Health { ok: true, paused })), |fault| Err(fault.into()))

@@ -1,5 +1,7 @@
 //! `/internal/v1/firms/{firm}/hooks`: subscriptions that are gone or about to go, and why.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -57,7 +59,7 @@ pub(super) struct Hook {
 pub(super) async fn list(
     reader: Reader,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<List<Hook>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
@@ -96,7 +98,7 @@ pub(super) async fn history(
     reader: Reader,
     Firm(firm_id): Firm,
     hook_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     then: Result<Query<Then>, QueryRejection>,
 ) -> Result<Json<History>, Error> {
     let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;

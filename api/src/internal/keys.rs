@@ -1,5 +1,7 @@
 //! `/internal/v1/firms/{firm}/keys`: the settings screen.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::CACHE_CONTROL;
@@ -41,7 +43,7 @@ pub(super) struct Done {
 pub(super) async fn create(
     caller: Product,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<Key>), Error> {
     let (parts, body) = request.into_parts();
@@ -56,7 +58,7 @@ pub(super) async fn create(
 pub(super) async fn list(
     _: Product,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<List<Key>>, Error> {
     Ok(Json(List::of(keys::list(&service, firm_id).await?)))
 }
@@ -66,7 +68,7 @@ pub(super) async fn revoke(
     caller: Product,
     Firm(firm_id): Firm,
     key_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Done>, Error> {
     let key_id = key_id.or(Error::NotFound)?;
     keys::revoke(&service, firm_id, key_id, caller.actor()).await?;

@@ -20,6 +20,8 @@ mod workflow_steps;
 
 pub use metrics::{Exposition, metrics};
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::routing::{delete, get, post};
 use serde::Serialize;
@@ -65,7 +67,7 @@ pub fn router(service: Service) -> Router {
         .merge(health::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(service);
+        .with_state(Arc::new(service));
     layers::around(door, "internal")
 }
 
@@ -74,7 +76,7 @@ pub fn watched(service: Service) -> Router {
     let door = health::routes()
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(service);
+        .with_state(Arc::new(service));
     layers::around(door, "internal")
 }
 

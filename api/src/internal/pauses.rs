@@ -1,5 +1,7 @@
 //! `/internal/v1/pauses`: holding deliveries, and letting them go.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -32,7 +34,7 @@ pub(super) struct Pause {
 /// Holds deliveries.
 pub(super) async fn pause(
     caller: Operator,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<Pause>), Error> {
     let (parts, body) = request.into_parts();
@@ -45,7 +47,7 @@ pub(super) async fn pause(
 /// Lists what is held.
 pub(super) async fn list(
     _: Reader,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<List<Pause>>, Error> {
     Ok(Json(List::of(pauses::list(&service).await?)))
 }
@@ -54,7 +56,7 @@ pub(super) async fn list(
 pub(super) async fn resume(
     caller: Operator,
     pause_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Pause>, Error> {
     let pause_id = pause_id.or(Error::PauseNotFound)?;
     Ok(Json(pauses::resume(&service, pause_id, None, caller.actor()).await?.into()))

@@ -1,5 +1,7 @@
 //! `/internal/v1/firms/{firm}/deliveries/{id}/reissue`: making anew what has ended.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -27,7 +29,7 @@ pub(super) async fn reissue(
     caller: Operator,
     Firm(firm_id): Firm,
     delivery_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<Reissue>), Error> {
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -60,7 +61,7 @@ pub(super) struct Replay {
 /// Begins one, or says what it would send.
 pub(super) async fn start(
     caller: Operator,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<Begun>), Error> {
     let (parts, body) = request.into_parts();
@@ -78,7 +79,7 @@ pub(super) async fn start(
 pub(super) async fn show(
     _: Operator,
     replay_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Replay>, Error> {
     let replay_id = replay_id.or(Error::ReplayNotFound)?;
     Ok(Json(replays::show(&service, replay_id).await?.into()))
@@ -88,7 +89,7 @@ pub(super) async fn show(
 pub(super) async fn pause(
     caller: Operator,
     replay_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Replay>, Error> {
     change(&service, replay_id, ReplayCommand::Pause, caller).await
 }
@@ -97,7 +98,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     caller: Operator,
     replay_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Replay>, Error> {
     change(&service, replay_id, ReplayCommand::Resume, caller).await
 }
@@ -106,7 +107,7 @@ pub(super) async fn resume(
 pub(super) async fn stop(
     caller: Operator,
     replay_id: PathId,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Replay>, Error> {
     change(&service, replay_id, ReplayCommand::Stop, caller).await
 }

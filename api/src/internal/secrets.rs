@@ -1,5 +1,7 @@
 //! `/internal/v1/firms/{firm}/webhook-secret`: the integrations screen.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderName;
@@ -28,7 +30,7 @@ type Answer = ([(HeaderName, &'static str); 1], Json<Secret>);
 pub(super) async fn reveal(
     caller: Product,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Answer, Error> {
     Ok(shown(&secrets::reveal(&service, firm_id, caller.actor()).await?))
 }
@@ -37,7 +39,7 @@ pub(super) async fn reveal(
 pub(super) async fn rotate(
     caller: Product,
     Firm(firm_id): Firm,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     OptionalObject(body): OptionalObject,
 ) -> Result<Answer, Error> {
     let reason = reason(body)?;

@@ -1,5 +1,7 @@
 //! `/internal/v1/workflow-steps`: what the workflow engine has sent, and reads of it.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::StatusCode;
@@ -51,10 +53,10 @@ struct Try {
 /// The `{run_id}/{step_id}` of the path: one that is malformed is as unknown as any other.
 pub(super) struct Named(StepName);
 
-impl FromRequestParts<Service> for Named {
+impl FromRequestParts<Arc<Service>> for Named {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         let path = Path::<(String, String)>::from_request_parts(parts, service).await;
         let Path((run, step)) = path.map_err(|_| Error::DeliveryNotFound)?;
         let id = |text: &str| parse_id(text).ok_or(Error::DeliveryNotFound);
@@ -65,7 +67,7 @@ impl FromRequestParts<Service> for Named {
 /// Takes a step's webhook in.
 pub(super) async fn queue(
     caller: Product,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<Accepted>), Error> {
     let (parts, body) = request.into_parts();
@@ -78,7 +80,7 @@ pub(super) async fn queue(
 pub(super) async fn show(
     _: Product,
     Named(name): Named,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<Json<Step>, Error> {
     Ok(Json(steps::show(&service, name).await?.into()))
 }
@@ -87,7 +89,7 @@ pub(super) async fn show(
 pub(super) async fn retry(
     caller: Product,
     Named(name): Named,
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
 ) -> Result<(StatusCode, Json<Accepted>), Error> {
     let step = steps::retry(&service, name, caller.actor()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
