@@ -1,7 +1,8 @@
 //! Who comes at the same time is served together: by one statement, or in one transaction, for all.
 //!
 //! Nobody waits for company. While there is a turn left, who comes is served at once. Who comes while
-//! all turns are taken waits, and goes with all others who wait as soon as one ends. A turn lasts only
+//! all turns are taken waits, and goes with all others who wait as soon as one ends. While many are being served
+//! there is no second turn: they would go by themselves who can go with others a moment later. A turn lasts only
 //! so long: what takes longer goes on without one, and holds up nobody else.
 
 use std::collections::VecDeque;
@@ -25,6 +26,8 @@ pub(crate) struct NoAnswer;
 pub(crate) struct Turns {
     /// Turns at a time.
     pub(crate) at_once: usize,
+    /// Who are as many or more that are being served have no turn beside them.
+    pub(crate) many: usize,
     /// How many are served together at most.
     pub(crate) most: usize,
     /// How long a turn lasts at most.
@@ -38,7 +41,9 @@ pub(crate) struct Desk<Q, A> {
 }
 
 struct Queue<Q, A> {
-    turns_left: usize,
+    turns: usize,
+    /// Who are being served in them.
+    served: usize,
     waiting: VecDeque<Asker<Q, A>>,
 }
 
@@ -46,7 +51,7 @@ type Asker<Q, A> = (Q, oneshot::Sender<A>);
 
 impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
     pub(crate) fn new(turns: Turns) -> Arc<Self> {
-        let queue = Queue { turns_left: turns.at_once, waiting: VecDeque::new() };
+        let queue = Queue { turns: 0, served: 0, waiting: VecDeque::new() };
         Arc::new(Self { turns, queue: Mutex::new(queue) })
     }
 
@@ -62,7 +67,7 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
     ) -> Result<A, NoAnswer> {
         match self.enter(question) {
             Ok(question) => {
-                let turn = Turn { desk: Arc::clone(self), serve };
+                let turn = Turn { desk: Arc::clone(self), serve, of: 1 };
                 turn.end(vec![question]).await.pop().ok_or(NoAnswer)
             }
             Err(answered) => answered.await.map_err(|_| NoAnswer),
@@ -77,8 +82,7 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
     /// Takes a turn, or a place among those who wait.
     fn enter(&self, question: Q) -> Result<Q, oneshot::Receiver<A>> {
         let mut queue = self.queue();
-        if let Some(left) = queue.turns_left.checked_sub(1) {
-            queue.turns_left = left;
+        if queue.begins(self.turns, 1) {
             return Ok(question);
         }
         let (sender, answered) = oneshot::channel();
@@ -86,14 +90,18 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
         Err(answered)
     }
 
-    /// Those who are next; if nobody is, the turn is free.
-    fn next(&self) -> Vec<Asker<Q, A>> {
+    /// Ends a turn of so many. Those who are next, if there is a turn for them: otherwise another one, which lasts, is
+    /// followed by theirs.
+    fn next(&self, of: usize) -> Vec<Asker<Q, A>> {
         let mut queue = self.queue();
+        queue.turns -= 1;
+        queue.served -= of;
         let count = queue.waiting.len().min(self.turns.most);
-        if count == 0 {
-            queue.turns_left += 1;
+        if count > 0 && queue.begins(self.turns, count) {
+            queue.waiting.drain(..count).collect()
+        } else {
+            Vec::new()
         }
-        queue.waiting.drain(..count).collect()
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<Q, A>> {
@@ -101,19 +109,33 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
     }
 }
 
-/// A turn. However it ends, the next ones have it.
+impl<Q, A> Queue<Q, A> {
+    /// Begins a turn of so many, if there is one.
+    fn begins(&mut self, turns: Turns, of: usize) -> bool {
+        let begins = self.turns == 0 || (self.turns < turns.at_once && self.served < turns.many);
+        if begins {
+            self.turns += 1;
+            self.served += of;
+        }
+        begins
+    }
+}
+
+/// A turn of so many. However it ends, the next ones have it.
 struct Turn<Q: Send + 'static, A: Send + 'static> {
     desk: Arc<Desk<Q, A>>,
     serve: Serve<Q, A>,
+    of: usize,
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
     fn drop(&mut self) {
-        let next = self.desk.next();
+        let next = self.desk.next(self.of);
         if next.is_empty() {
             return;
         }
-        let turn = Self { desk: Arc::clone(&self.desk), serve: Arc::clone(&self.serve) };
+        let (desk, serve) = (Arc::clone(&self.desk), Arc::clone(&self.serve));
+        let turn = Self { desk, serve, of: next.len() };
         // Without a runtime the process ends, and nobody waits any more.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(turn.serve(next));
@@ -161,7 +183,7 @@ mod tests {
     impl Counter {
         fn new(at_once: usize, most: usize) -> Self {
             let (let_go, served) = (Arc::new(Semaphore::new(0)), Arc::default());
-            let turns = Turns { at_once, most, last: Duration::from_secs(60) };
+            let turns = Turns { at_once, many: most, most, last: Duration::from_secs(60) };
             Self { desk: Desk::new(turns), let_go, served }
         }
 
@@ -225,8 +247,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn while_many_are_served_who_comes_waits_and_goes_with_others() {
+        let (turns, counter) = (Counter::new(2, 10).desk.turns, Counter::new(2, 10));
+        let counter = Counter { desk: Desk::new(Turns { many: 2, ..turns }), ..counter };
+        let mut asked = counter.come(1..=5).await;
+        assert_eq!(counter.served(), [vec![1], vec![2]]);
+        counter.let_go.add_permits(1);
+        assert_eq!(asked.remove(0).await.unwrap(), Ok(10));
+        assert_eq!(counter.served()[2..], [vec![3, 4, 5]], "beside one");
+        counter.let_go.add_permits(1);
+        assert_eq!(asked.remove(0).await.unwrap(), Ok(20));
+        asked.extend(counter.come([6, 7]).await);
+        assert_eq!(counter.served().len(), 3, "three are many");
+        counter.let_go.add_permits(2);
+        assert_eq!(answers(asked).await, [Ok(30), Ok(40), Ok(50), Ok(60), Ok(70)]);
+        assert_eq!(counter.served()[3..], [vec![6, 7]]);
+        let queue = counter.desk.queue();
+        assert_eq!((queue.turns, queue.served), (0, 0));
+    }
+
+    #[tokio::test]
     async fn what_takes_long_goes_on_and_holds_up_nobody_else() {
-        let turns = Turns { at_once: 1, most: 10, last: Duration::from_millis(50) };
+        let turns = Turns { at_once: 1, many: 10, most: 10, last: Duration::from_millis(50) };
         let counter = Counter { desk: Desk::new(turns), ..Counter::new(1, 10) };
         let asked = counter.come(1..=3).await;
         while counter.served().len() < 2 {
@@ -235,7 +277,8 @@ mod tests {
         assert_eq!(counter.served(), [vec![1], vec![2, 3]], "the first still waits");
         counter.let_go.add_permits(2);
         assert_eq!(answers(asked).await, [Ok(10), Ok(20), Ok(30)]);
-        assert_eq!(counter.desk.queue().turns_left, 1, "there is one turn again, not two");
+        let queue = counter.desk.queue();
+        assert_eq!((queue.turns, queue.served), (0, 0), "there is one turn again, not two");
     }
 
     #[tokio::test]

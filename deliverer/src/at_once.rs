@@ -19,7 +19,7 @@ use vault::Subject;
 use crate::claim::{Leased, Taken};
 use crate::compose::{self, Ingredients, Kept, Wanted};
 use crate::dispatch::Turn;
-use crate::due;
+use crate::due::{self, Claims};
 use crate::fan_out::{Row, lane_ids};
 use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
@@ -139,9 +139,11 @@ impl AtOnce<'_> {
             return Ok(Vec::new());
         }
         let (turn, caps) = (self.turn, self.courier.settings.caps);
-        let (mut flight, of_others) =
-            due::flight(connection, now.get(), (Some(turn.out()), caps)).await?;
-        flight.ahead = turn.ahead(&candidates, &of_others);
+        let firm_ids: HashSet<Uuid> = candidates.iter().map(|one| one.firm_id).collect();
+        let firm_ids: Vec<Uuid> = firm_ids.into_iter().collect();
+        let whose = (Some(turn.out()), firm_ids.as_slice());
+        let Claims { mut flight, shared } = due::claims(connection, now.get(), whose, caps).await?;
+        flight.ahead = turn.ahead(&candidates, &shared);
         let chosen = choose(candidates, &turn.room(), flight, caps);
         let rows: HashMap<Uuid, &Leased> =
             rows.iter().map(|row| (row.leased.delivery_id, &row.leased)).collect();

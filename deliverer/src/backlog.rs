@@ -13,7 +13,7 @@ pub struct Backlog {
     pub due: i64,
     /// Those whose next try has its time.
     pub waiting: i64,
-    /// Those that are being sent.
+    /// Those that are claimed: being sent, waiting for a place at their host, or answered and about to be recorded.
     pub in_flight: i64,
 }
 

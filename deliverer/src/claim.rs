@@ -62,9 +62,9 @@ pub struct Claimed {
     pub place: Option<Traceparent>,
     /// The fencing token.
     pub lease: i64,
-    /// When it was claimed.
-    pub claimed_at: Timestamp,
-    /// The same, on this machine's steady clock.
+    /// When it began: it was claimed, and had its place at its host.
+    pub started_at: Timestamp,
+    /// When it was claimed, on this machine's steady clock.
     pub claimed: Instant,
     /// Where it goes.
     pub target: Arc<str>,
@@ -100,7 +100,7 @@ impl Claimed {
 }
 
 /// A claim that took longer is not sent: it would be dropped unsent for want of time (ruling 29).
-const SEND_WITHIN: Duration = Duration::from_secs(4);
+pub(crate) const SEND_WITHIN: Duration = Duration::from_secs(4);
 
 /// The bytes of a delivery, the same on every try.
 #[derive(Clone)]
@@ -385,7 +385,7 @@ fn to_claimed(
         replay_id: row.replay_id,
         place: row.place(),
         lease: row.lease,
-        claimed_at,
+        started_at: claimed_at,
         claimed,
         host: host_of(&target),
         target,

@@ -5,15 +5,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use domain::answer::Verdict;
 use domain::pressure::{Candidate, Room};
 use eventstore::crash;
 use telemetry::trace::{self, Traced};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::claim::Claimed;
+use crate::claim::{Claimed, SEND_WITHIN};
 use crate::give_back::give_back;
 use crate::out::Out;
 use crate::permits::{Permit, Permits};
@@ -25,9 +26,8 @@ use crate::settings::{Courier, DeliveryError, Settings};
 /// How long a record waits for fan-out.
 const COURTESY: Duration = Duration::from_millis(50);
 
-/// How long what was claimed ahead waits for its place. A host that was quick is not any more then; and what is
-/// withdrawn meanwhile is sent all the same (ruling 29).
-const PLACE_WITHIN: Duration = Duration::from_secs(1);
+/// The wait until what could not be given back is given back again.
+const GIVE_BACK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What sends.
 pub struct Dispatch {
@@ -38,7 +38,7 @@ pub struct Dispatch {
     answers: mpsc::Sender<Finished>,
     out: Out,
     places: Places,
-    /// What got no place, until it is given back.
+    /// What got no place, until somebody gives it back.
     unplaced: std::sync::Mutex<Vec<Claimed>>,
     giving_back: Mutex<()>,
     turn: Mutex<()>,
@@ -83,12 +83,13 @@ impl Turn<'_> {
         &self.dispatch.out
     }
 
-    /// How much of these may be claimed ahead, by firm and host: nothing where others have claimed. They know what is
-    /// claimed, and not what of it waits here; so the limits hold over all processes.
+    /// How much of these may be claimed ahead, by firm and host: nothing where others have claimed, who know what is
+    /// claimed and not what of it waits here, so that the limits hold over all processes; and nothing where
+    /// something waits for a claim, which finds no room behind what is claimed ahead.
     pub(crate) fn ahead(
         &self,
         candidates: &[Candidate],
-        of_others: &HashSet<Pair>,
+        shared: &HashSet<Pair>,
     ) -> HashMap<Pair, usize> {
         let Dispatch { courier, places, .. } = self.dispatch;
         let Settings { caps, ahead, .. } = courier.settings;
@@ -98,7 +99,7 @@ impl Turn<'_> {
             let most = caps.ahead(ahead, places.answers_in(&pair)?);
             Some((pair, most))
         };
-        pairs.into_iter().filter(|pair| !of_others.contains(pair)).filter_map(most).collect()
+        pairs.into_iter().filter(|pair| !shared.contains(pair)).filter_map(most).collect()
     }
 
     /// It, if what is claimed in it may be sent.
@@ -122,7 +123,7 @@ impl Dispatch {
             tasks: TaskTracker::new(),
             permits: Permits::new(permits),
             answers,
-            out: Out::new(caps.claimed_most()),
+            out: Out::new(caps.per_firm_and_host),
             places: Places::new(caps.per_firm_and_host),
             unplaced: std::sync::Mutex::default(),
             giving_back: Mutex::default(),
@@ -192,11 +193,13 @@ impl Dispatch {
         let dispatch = Arc::clone(self);
         self.tasks.spawn(async move {
             let Some(sending) = dispatch.place(&claimed).await else {
+                drop(permit);
                 return dispatch.give_back_with_others(claimed).await;
             };
+            claimed.started_at = dispatch.courier.clock.now();
             // In a box: what a task is made of is moved several times as it starts.
             let finished = Box::pin(finish(&dispatch.courier, claimed)).await;
-            drop(sending);
+            sending.ends(finished.exchange.answer.verdict() == Verdict::Delivered);
             let Ok(place) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
                 return;
@@ -207,12 +210,14 @@ impl Dispatch {
         });
     }
 
-    /// Its place, unless the process stops or the host has become slow.
+    /// Its place, unless the process stops, the host is not quick any more, or it would be late by then.
     async fn place(&self, claimed: &Claimed) -> Option<Place<'_>> {
         let pair = (claimed.firm_id, claimed.host.clone());
+        let until = claimed.claimed + SEND_WITHIN;
+        let until = until.min(Instant::now() + self.courier.settings.place_within);
         let place = self.stop.run_until_cancelled(self.places.take(&pair));
-        let Ok(place) = timeout(PLACE_WITHIN, place).await else {
-            self.places.waited(&pair, PLACE_WITHIN);
+        let Ok(place) = timeout_at(until, place).await else {
+            self.places.is_slow(&pair);
             return None;
         };
         place
@@ -225,8 +230,14 @@ impl Dispatch {
         let _alone = self.giving_back.lock().await;
         let all = std::mem::take(&mut *unplaced());
         all.iter().filter_map(|one| one.unrecorded.as_ref()).for_each(|one| one.ends());
-        if let Err(error) = give_back(&self.courier, &all).await {
-            tracing::warn!(%error, "what got no place could not be given back; its lease will end");
+        let until = Instant::now() + self.courier.settings.scale.lease() / 2;
+        while let Err(error) = give_back(&self.courier, &all).await {
+            if !error.is_of_all() || self.stop.is_cancelled() || Instant::now() > until {
+                tracing::error!(%error, "what got no place was not given back; its leases will end");
+                return;
+            }
+            tracing::warn!(%error, "could not give back what got no place; will try again");
+            sleep(GIVE_BACK_AGAIN).await;
         }
     }
 }
@@ -256,7 +267,7 @@ mod tests {
         assert!(futures::poll!(&mut waits).is_pending());
         drop(claims);
         waits.await;
-        let (_claims, began) = (queueing.lock().await, tokio::time::Instant::now());
+        let (_claims, began) = (queueing.lock().await, Instant::now());
         answers.let_it_queue().await;
         assert_eq!(began.elapsed(), COURTESY);
     }

@@ -91,7 +91,7 @@ pub(crate) async fn chosen(
     room: &Room,
     caps: Caps,
 ) -> Result<Vec<Leased>, sqlx::Error> {
-    let (flight, _) = flight(connection, now, (None, caps)).await?;
+    let Claims { flight, .. } = claims(connection, now, (None, &[]), caps).await?;
     let per_lane = (room.free * 2 / lane_ids.len().max(1))
         .clamp(OF_A_LANE, caps.per_firm_and_host.max(OF_A_LANE));
     let due = due(connection, lane_ids, now, per_lane).await?;
@@ -136,39 +136,60 @@ async fn sources(
 }
 
 #[derive(FromRow)]
-struct Running {
+struct Busy {
     lane_id: Uuid,
     firm_id: Uuid,
     host: String,
     running: i32,
+    /// Whether something in it is due.
+    waits: bool,
 }
 
-/// What is claimed in all processes, less what this one knows to be answered; and for which firms and hosts
-/// others have claimed, as far as is known.
-pub(crate) async fn flight(
+/// What is claimed in all processes, and where nothing is claimed ahead.
+#[derive(Default)]
+pub(crate) struct Claims {
+    /// What is claimed, less what this process knows to be answered.
+    pub(crate) flight: Flight,
+    /// Where another process has claimed, as far as is known, or something of these firms waits for a claim.
+    pub(crate) shared: HashSet<Pair>,
+}
+
+/// What is claimed in all processes; of these firms also what waits.
+pub(crate) async fn claims(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-    (out, caps): (Option<&Out>, Caps),
-) -> Result<(Flight, HashSet<Pair>), sqlx::Error> {
-    let rows: Vec<Running> = sqlx::query_as(
-        "select lane_id, firm_id, host, running from lanes
-          where running > 0 and running_until > $1",
+    (out, firm_ids): (Option<&Out>, &[Uuid]),
+    caps: Caps,
+) -> Result<Claims, sqlx::Error> {
+    let lanes: Vec<Busy> = sqlx::query_as(
+        "select lane_id, firm_id, host, running, false as waits from lanes
+          where running > 0 and running_until > $1
+         union all
+         select lane_id, firm_id, host, 0, true from lanes
+          where firm_id = any($2) and due_at <= $1 and cancel_cause is null and paused_at is null
+            and firm_id not in (select firm_id from pauses where kind = 'firm')
+            and lane_id not in (select hook_id from pauses where kind = 'hook')
+            and host not in (select host from pauses where kind = 'host')",
     )
     .bind(now)
+    .bind(firm_ids)
     .fetch_all(connection)
     .await?;
     let ours = out.map(|out| out.by_lane(Instant::now())).unwrap_or_default();
-    let (mut flight, mut of_others) = (Flight::default(), HashSet::new());
-    for row in rows {
-        let running = usize::try_from(row.running).unwrap_or(usize::MAX);
-        let ours = ours.get(&row.lane_id).copied().unwrap_or_default();
-        let pair = (row.firm_id, row.host);
-        if running > ours.all {
-            of_others.insert(pair.clone());
+    let mut claims = Claims::default();
+    for lane in lanes {
+        let running = usize::try_from(lane.running).unwrap_or(usize::MAX);
+        let ours = ours.get(&lane.lane_id).copied().unwrap_or_default();
+        let pair = (lane.firm_id, lane.host);
+        if lane.waits || running > ours.all {
+            claims.shared.insert(pair.clone());
         }
-        flight.count((row.lane_id, pair), running.saturating_sub(ours.answered), caps);
+        if running > 0 {
+            let unanswered = running.saturating_sub(ours.answered);
+            claims.flight.count((lane.lane_id, pair), unanswered, caps);
+        }
     }
-    Ok((flight, of_others))
+    Ok(claims)
 }
 
 /// A delivery that is due, and where it goes.

@@ -36,7 +36,7 @@ async fn release(
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<(), AppendError> {
     sqlx::query(
-        "update outbox o set tries = o.tries - 1, leased_at = null, due_at = $3
+        "update outbox o set tries = o.tries - 1, leased_at = null, due_at = least(o.leased_at, $3)
            from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
           where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
             and o.lease = t.lease and o.leased_at is not null",

@@ -58,10 +58,10 @@ impl Places {
         self.pairs().get(pair)?.answers_in
     }
 
-    /// Nobody could get one for so long.
-    pub(crate) fn waited(&self, pair: &Pair, wait: Duration) {
+    /// Who waited for one there got none in time.
+    pub(crate) fn is_slow(&self, pair: &Pair) {
         if let Some(known) = self.pairs().get_mut(pair) {
-            known.answers_in = known.answers_in.max(Some(wait));
+            known.answers_in = None;
         }
     }
 
@@ -83,12 +83,14 @@ impl Places {
     }
 }
 
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
+impl Place<'_> {
+    /// The host has answered; whether it took what was sent. One that does not is not known to be quick.
+    pub(crate) fn ends(self, took_it: bool) {
         let took = self.since.elapsed();
         if let Some(known) = self.places.pairs().get_mut(&self.pair) {
             let before = known.answers_in.unwrap_or(took);
-            known.answers_in = Some((before * (WEIGHT - 1) + took) / WEIGHT);
+            let mean = (before * (WEIGHT - 1) + took) / WEIGHT;
+            known.answers_in = took_it.then_some(mean);
         }
     }
 }
@@ -123,19 +125,20 @@ mod tests {
     async fn how_quickly_a_host_answers_is_told_by_its_last_answers() {
         let places = Places::new(1);
         assert_eq!(places.answers_in(&pair(1)), None);
-        let answered_in = async |millis| {
+        let answered_in = async |millis, took_it| {
             let place = places.take(&pair(1)).await;
             advance(Duration::from_millis(millis)).await;
-            drop(place);
-            places.answers_in(&pair(1)).unwrap()
+            place.ends(took_it);
+            places.answers_in(&pair(1))
         };
-        assert_eq!(answered_in(8).await, Duration::from_millis(8));
-        assert_eq!(answered_in(88).await, Duration::from_millis(18));
-        assert_eq!(answered_in(10).await, Duration::from_millis(17));
-        places.waited(&pair(1), Duration::from_secs(1));
-        assert_eq!(places.answers_in(&pair(1)), Some(Duration::from_secs(1)));
-        places.waited(&pair(1), Duration::from_millis(1));
-        assert_eq!(places.answers_in(&pair(1)), Some(Duration::from_secs(1)));
+        let mean = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(answered_in(8, true).await, mean(8));
+        assert_eq!(answered_in(88, true).await, mean(18));
+        assert_eq!(answered_in(10, true).await, mean(17));
+        assert_eq!(answered_in(1, false).await, None, "it refuses quickly");
+        assert_eq!(answered_in(20, true).await, mean(20));
+        places.is_slow(&pair(1));
+        assert_eq!(places.answers_in(&pair(1)), None);
     }
 
     #[tokio::test]
@@ -143,7 +146,7 @@ mod tests {
         let places = Places::new(1);
         let _sending = places.take(&pair(0)).await;
         for firm in 1..=MOST as u128 {
-            places.take(&pair(firm)).await;
+            places.take(&pair(firm)).await.ends(true);
         }
         assert!(places.answers_in(&pair(MOST as u128)).is_some());
         assert!(places.answers_in(&pair(1)).is_none());

@@ -43,6 +43,9 @@ pub struct Settings {
     pub caps: Caps,
     /// How long what is claimed ahead may have to wait for its place.
     pub ahead: Duration,
+    /// How long what was claimed ahead waits for its place: it is given back then, since its host is not quick any
+    /// more, and since what is withdrawn meanwhile is sent all the same (ruling 29).
+    pub place_within: Duration,
     /// How much faster waits pass than they should; 1 outside tests and drills.
     pub scale: TimeScale,
     /// How long what is personal is kept after a delivery has ended.
@@ -56,6 +59,7 @@ impl Default for Settings {
             claim_bytes: CLAIM_MAX_BYTES,
             caps: Caps::default(),
             ahead: AHEAD,
+            place_within: Duration::from_secs(1),
             scale: TimeScale::REAL,
             retention: Retention::default(),
         }

@@ -20,7 +20,7 @@ struct Tried {
 impl Tally {
     /// Notes a try.
     pub(crate) fn note(&mut self, finished: &Finished, outcome: Outcome) {
-        let took = finished.finished_at.get() - finished.claimed.claimed_at.get();
+        let took = finished.finished_at.get() - finished.claimed.started_at.get();
         let class = finished.exchange.answer.class();
         self.0.push(Tried { outcome, class, took: took.to_std().unwrap_or_default() });
     }

@@ -1,6 +1,8 @@
 //! What is queued is claimed in the same transaction where its lane has nothing else to do; whatever
 //! speaks against that leaves it to a claim of its own.
 
+mod ahead;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-mod ahead;
 mod as_of;
 mod at_once;
 mod audit;

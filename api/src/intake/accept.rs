@@ -17,10 +17,11 @@ use super::take_in::take_in;
 use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::service::Service;
 
-/// Two transactions at a time: one is decided while another waits for its commit. Calls that are taken in
+/// Two transactions at a time, of few calls: one is decided while another waits for its commit. While four or more are
+/// taken in there is one, and who comes goes with all who come until its end. Calls that are taken in
 /// together have no more events and bytes, by the limits on each of them, than one call may have: 1,000
 /// and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
-const TURNS: Turns = Turns { at_once: 2, most: 100, last: Duration::from_millis(250) };
+const TURNS: Turns = Turns { at_once: 2, many: 4, most: 100, last: Duration::from_millis(250) };
 
 /// The most events of a call that is taken in with others.
 const SMALL_EVENTS: usize = 10;

@@ -33,7 +33,7 @@ pub(super) fn attempt(courier: &Courier, finished: &Finished, answer: Option<&st
     let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
     Attempt {
         number: claimed.number,
-        started_at: claimed.claimed_at,
+        started_at: claimed.started_at,
         finished_at: *finished_at,
         outcome,
         status: exchange.answer.status(),

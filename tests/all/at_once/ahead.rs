@@ -1,48 +1,38 @@
 //! What is claimed ahead: more than may be in flight to a host that answers quickly. What is sent at once stays within
 //! ruling 34, over all processes.
 
-use std::time::Duration;
+use tests::Received;
 
-use deliverer::Courier;
-use deliverer::engine::turn;
-use domain::pressure::Caps;
-use eventstore::worker::{Step, Worker};
-use serde_json::Value;
-use tests::{Firm, Received, Receiver, Sending, World, submitted};
+use super::*;
 
 /// Twelve are claimed for a firm and a host, of which two are sent at once.
 const CAPS: Caps = Caps { per_firm_and_host: 2, per_host: 3 };
 
-struct Scene {
-    world: World,
-    firm: Firm,
-    receiver: Receiver,
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// However slow the machine is, the receiver is quick, and nothing waits for too long.
+fn settings(courier: &mut Courier) {
+    let settings = &mut courier.settings;
+    (settings.caps, settings.ahead, settings.place_within) = (CAPS, HOUR, HOUR);
 }
 
 impl Scene {
-    async fn new() -> Self {
-        let world = World::new().await;
-        let (firm, receiver) = (world.firm().await, Receiver::start().await);
-        world.subscribe(&firm, &receiver.url("/hook")).await;
-        Self { world, firm, receiver }
-    }
-
     fn courier(&self) -> Courier {
         let mut courier = self.world.courier().clone();
-        courier.settings.caps = CAPS;
-        // However slow the machine is, the receiver is quick.
-        courier.settings.ahead = Duration::from_secs(3_600);
+        settings(&mut courier);
         courier
     }
 
-    async fn submit(&self, count: usize) {
-        let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, self.world.id())).collect();
-        assert_eq!(self.world.report(&all).await.status, 202);
+    /// A process that knows how quickly the receiver answers: it has had one answer, which is not recorded.
+    async fn quick(&self) -> Sending {
+        self.quick_with(|_| {}).await
     }
 
-    /// A process that knows how quickly the receiver answers: it has had one answer, which is recorded.
-    async fn process(&self) -> Sending {
-        let process = Sending::with(self.courier());
+    async fn quick_with(&self, change: impl FnOnce(&mut Courier)) -> Sending {
+        let process = self.process(|courier| {
+            settings(courier);
+            change(courier);
+        });
         self.submit(1).await;
         process.fan_out(&self.world).await;
         process.answered(1).await;
@@ -54,33 +44,41 @@ impl Scene {
         self.receiver.hold();
         self.submit(count).await;
         let mut fan_out = process.fan_out_worker(&self.world);
-        while self.world.system.fence.look().await.unwrap().more {}
-        while fan_out.step().await.unwrap() != Step::IDLE {}
+        while self.step(&mut fan_out).await != Step::IDLE {}
         self.queue().await
     }
 
-    /// What is claimed, and what is only queued.
-    async fn queue(&self) -> (i64, i64) {
-        let queue = "select count(*) filter (where leased_at is not null),
-                            count(*) filter (where leased_at is null) from outbox";
-        sqlx::query_as(queue).fetch_one(self.world.pool()).await.unwrap()
+    /// Another lane of the firm's to this host, with something due.
+    async fn other_lane(&self) -> Uuid {
+        let hook = json!({"target_url": self.receiver.url("/other"), "trigger": "booking_made"});
+        let made = self.world.call(&self.firm.key, "POST", "/hooks", hook).await;
+        let hook: Uuid = made.body["id"].as_str().unwrap().parse().unwrap();
+        let due = sqlx::query("update lanes set due_at = $2 where lane_id = $1").bind(hook);
+        due.bind(self.world.clock.now().get()).execute(self.world.pool()).await.unwrap();
+        hook
     }
 
     /// So many deliveries, each delivered by its first try.
-    async fn all_arrived_once(&self, count: i64) {
+    async fn all_arrived_once(&self, count: usize) {
         self.world.project().await;
-        let delivered = "select count(*) from deliveries d join attempts a using (delivery_id)
-                          where d.state = 'delivered' and a.outcome = 'delivered' and a.number = 1";
-        let delivered: i64 =
-            sqlx::query_scalar(delivered).fetch_one(self.world.pool()).await.unwrap();
-        let tries: i64 = sqlx::query_scalar("select count(*) from attempts")
-            .fetch_one(self.world.pool())
-            .await
-            .unwrap();
-        let received = i64::try_from(self.receiver.received().len()).unwrap();
-        assert_eq!((delivered, tries, received), (count, count, count));
+        assert_eq!(histories(&self.world).await, vec![once(); count]);
+        assert_eq!(self.receiver.received().len(), count);
     }
 }
+
+/// The disk is full when something is given back first.
+const FULL_ONCE: &str = "
+    create sequence given_back;
+    create function full_once() returns trigger language plpgsql as $$
+    begin
+        if nextval('given_back') = 1 then
+            raise exception 'no space left on device' using errcode = '53100';
+        end if;
+        return new;
+    end $$;
+    create trigger full_once before update on outbox
+        for each row when (old.leased_at is not null and new.leased_at is null)
+        execute function full_once();";
 
 /// The most of these that were under way at a time.
 fn at_once(received: &[Received]) -> usize {
@@ -94,7 +92,7 @@ fn at_once(received: &[Received]) -> usize {
 #[tokio::test]
 async fn what_is_claimed_ahead_is_sent_as_the_host_has_room() {
     let scene = Scene::new().await;
-    let process = scene.process().await;
+    let process = scene.quick().await;
     assert_eq!(scene.claimed_of(11, &process).await, (12, 0), "with the one that is not recorded");
     scene.receiver.wait_for(3).await;
     scene.receiver.release();
@@ -107,7 +105,7 @@ async fn what_is_claimed_ahead_is_sent_as_the_host_has_room() {
 #[tokio::test]
 async fn no_more_is_claimed_ahead_than_so_many_times_what_may_be_in_flight() {
     let scene = Scene::new().await;
-    let process = scene.process().await;
+    let process = scene.quick().await;
     assert_eq!(scene.claimed_of(20, &process).await, (13, 8));
     scene.receiver.release();
     process.answered(13).await;
@@ -120,7 +118,7 @@ async fn no_more_is_claimed_ahead_than_so_many_times_what_may_be_in_flight() {
 #[tokio::test]
 async fn where_another_process_has_something_in_flight_nothing_is_claimed_ahead() {
     let scene = Scene::new().await;
-    let (process, other) = (scene.process().await, scene.process().await);
+    let (process, other) = (scene.quick().await, scene.quick().await);
     assert_eq!(scene.claimed_of(1, &other).await, (3, 0), "two of them answered and not recorded");
     scene.receiver.wait_for(3).await;
     scene.submit(9).await;
@@ -138,7 +136,7 @@ async fn where_another_process_has_something_in_flight_nothing_is_claimed_ahead(
 #[tokio::test]
 async fn what_is_claimed_ahead_takes_no_place_of_other_firms() {
     let scene = Scene::new().await;
-    let process = scene.process().await;
+    let process = scene.quick().await;
     assert_eq!(scene.claimed_of(9, &process).await, (10, 0));
     scene.receiver.wait_for(3).await;
     let (other, quick) = (scene.world.firm().await, Receiver::start().await);
@@ -153,11 +151,33 @@ async fn what_is_claimed_ahead_takes_no_place_of_other_firms() {
     process.ends(&scene.world).await;
 }
 
+/// F3: nothing is claimed ahead of what waits for a claim of its own, or it would find no room as long as a burst lasts.
+#[tokio::test]
+async fn f3_what_waits_in_another_lane_to_the_same_host_keeps_its_turn() {
+    let scene = Scene::new().await;
+    let process = scene.quick().await;
+    scene.other_lane().await;
+    assert_eq!(scene.claimed_of(9, &process).await, (3, 7));
+    scene.receiver.release();
+}
+
+/// What is held by an operator may be due for as long as it likes.
+#[tokio::test]
+async fn what_is_held_in_another_lane_keeps_nothing_from_being_claimed_ahead() {
+    let scene = Scene::new().await;
+    let process = scene.quick().await;
+    let other = scene.other_lane().await;
+    let order = json!({"hook_id": other, "reason": "a test"});
+    scene.operate("POST", "/pauses", order.to_string()).await;
+    assert_eq!(scene.claimed_of(9, &process).await, (10, 0));
+    scene.receiver.release();
+}
+
 /// E25
 #[tokio::test]
 async fn e25_what_was_claimed_ahead_is_given_back_at_a_stop() {
     let scene = Scene::new().await;
-    let process = scene.process().await;
+    let process = scene.quick().await;
     assert_eq!(scene.claimed_of(9, &process).await, (10, 0));
     scene.receiver.wait_for(3).await;
     process.stop.cancel();
@@ -169,12 +189,23 @@ async fn e25_what_was_claimed_ahead_is_given_back_at_a_stop() {
     scene.all_arrived_once(10).await;
 }
 
+/// The database does not take back the first time.
 #[tokio::test]
-async fn what_was_claimed_ahead_for_a_host_that_hangs_is_given_back_and_no_more_is() {
+async fn what_was_claimed_ahead_for_a_host_that_hangs_is_given_back() {
     let scene = Scene::new().await;
-    let process = scene.process().await;
+    let soon = Duration::from_millis(200);
+    let process = scene.quick_with(|courier| courier.settings.place_within = soon).await;
+    scene.world.pool().execute(FULL_ONCE).await.unwrap();
     assert_eq!(scene.claimed_of(9, &process).await, (10, 0));
     while scene.queue().await != (3, 7) {}
+    let refused = "select is_called and last_value > 1 from given_back";
+    let refused: bool = sqlx::query_scalar(refused).fetch_one(scene.world.pool()).await.unwrap();
+    assert!(refused, "it was given back twice");
+    let oldest = "select bool_and(due_at <= $1) from outbox where leased_at is null";
+    let now = scene.world.clock.now().get();
+    let oldest: bool =
+        sqlx::query_scalar(oldest).bind(now).fetch_one(scene.world.pool()).await.unwrap();
+    assert!(oldest);
     assert_eq!(turn(&scene.courier()).await.unwrap(), 0, "the host has no place");
     scene.receiver.release();
     process.answered(3).await;
