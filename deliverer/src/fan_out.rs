@@ -292,7 +292,8 @@ impl Worker for FanOut {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
-        if let Some(waiting) = self.patience.waiting {
+        // The timer takes a millisecond even for what is over.
+        if let Some(waiting) = self.patience.waiting.filter(|one| one.next > Instant::now()) {
             sleep_until(waiting.next).await;
         }
         let has_news = self.news.has_changed().unwrap_or(true);
