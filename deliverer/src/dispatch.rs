@@ -10,7 +10,7 @@ use domain::pressure::{Candidate, Room};
 use eventstore::crash;
 use telemetry::trace::{self, Traced};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -215,12 +215,16 @@ impl Dispatch {
         let pair = (claimed.firm_id, claimed.host.clone());
         let until = claimed.claimed + SEND_WITHIN;
         let until = until.min(Instant::now() + self.courier.settings.place_within);
-        let place = self.stop.run_until_cancelled(self.places.take(&pair));
-        let Ok(place) = timeout_at(until, place).await else {
-            self.places.is_slow(&pair);
-            return None;
-        };
-        place
+        // What has its place is sent, also at a stop.
+        tokio::select! {
+            biased;
+            place = self.places.take(&pair) => Some(place),
+            () = self.stop.cancelled() => None,
+            () = sleep_until(until) => {
+                self.places.is_slow(&pair);
+                None
+            }
+        }
     }
 
     /// Gives back what got no place; whatever else got none meanwhile goes with it.
