@@ -130,7 +130,7 @@ pub async fn revoke(service: &Service, token_id: Uuid) -> Result<(), Error> {
 
 /// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
 /// before a call is refused.
-const TURNS: Turns = Turns { at_once: 1, many: 100, most: 100, last: Duration::from_millis(250) };
+const TURNS: Turns = Turns { at_once: 2, many: 4, most: 100, last: Duration::from_millis(250) };
 
 /// Where tokens that are presented at the same time are looked up together.
 pub(crate) type TokenDesk = Desk<[u8; 32], Result<Option<Holder>, Error>>;
