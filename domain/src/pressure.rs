@@ -47,12 +47,6 @@ impl Caps {
         let turns = usize::try_from(turns).unwrap_or(AHEAD_MOST).min(AHEAD_MOST);
         self.per_firm_and_host.saturating_mul(turns)
     }
-
-    /// The most that is ever claimed for a firm and a host.
-    #[must_use]
-    pub const fn claimed_most(self) -> usize {
-        self.per_firm_and_host.saturating_mul(1 + AHEAD_MOST)
-    }
 }
 
 /// How many bytes of answers one claim holds at a time (case F9).
@@ -275,7 +269,6 @@ mod tests {
             [0, 1, 10, 11, 25, 26, 50, 51, 10_000].map(ahead),
             [160, 160, 160, 128, 64, 32, 32, 0, 0]
         );
-        assert_eq!(Caps::default().claimed_most(), 192);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use deliverer::engine::deliver;
 use deliverer::fan_out::FanOut;
 use deliverer::{Answers, Courier, Dispatch};
+use eventstore::worker::run;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +51,17 @@ impl Sending {
         while self.answers.waiting() < count {
             sleep(AGAIN).await;
         }
+    }
+
+    /// It works by itself until it is stopped, and ends with what is out then.
+    pub fn runs(self, world: &World) -> JoinHandle<()> {
+        let fan_out = self.fan_out_worker(world);
+        let Self { courier, dispatch, answers, stop } = self;
+        tokio::spawn(async move {
+            let nudge = courier.store.nudge();
+            let fan_out = run(fan_out, nudge.subscribe_to_occurrences(), stop);
+            tokio::join!(fan_out, deliver(dispatch, answers, nudge));
+        })
     }
 
     /// It stops: what is out is sent and recorded.

@@ -133,6 +133,25 @@ async fn where_another_process_has_something_in_flight_nothing_is_claimed_ahead(
     scene.all_arrived_once(12).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_processes_that_claim_ahead_keep_the_limit() {
+    let scene = Scene::new().await;
+    let processes = [scene.process(settings), scene.process(settings)];
+    let stops = processes.each_ref().map(|process| process.stop.clone());
+    let processes = processes.map(|process| process.runs(&scene.world));
+    for round in 1..=30 {
+        scene.submit(10).await;
+        scene.receiver.wait_for(round * 10 - 8).await;
+    }
+    scene.receiver.wait_for(300).await;
+    stops.iter().for_each(|stop| stop.cancel());
+    for process in processes {
+        process.await.unwrap();
+    }
+    assert!(at_once(&scene.receiver.received()) <= 2);
+    scene.all_arrived_once(300).await;
+}
+
 #[tokio::test]
 async fn what_is_claimed_ahead_takes_no_place_of_other_firms() {
     let scene = Scene::new().await;
