@@ -19,7 +19,7 @@ use vault::Subject;
 use crate::claim::{Leased, Taken};
 use crate::compose::{self, Ingredients, Kept, Wanted};
 use crate::dispatch::Turn;
-use crate::due::{self, Claims};
+use crate::due::{self, Claims, not_held};
 use crate::fan_out::{Row, lane_ids};
 use crate::settings::{Courier, DeliveryError};
 use crate::withdrawn;
@@ -257,12 +257,9 @@ macro_rules! open {
             $lock,
             ")
              select lane_id, host, due_at from looked_at
-              where case when open
-                         and not exists (select from pauses where kind = 'all')
-                         and firm_id not in (select firm_id from pauses where kind = 'firm')
-                         and lane_id not in (select hook_id from pauses where kind = 'hook')
-                         and host not in (select host from pauses where kind = 'host')
-                    then ",
+              where case when open and ",
+            not_held!(),
+            "then ",
             $host,
             " else false end"
         )

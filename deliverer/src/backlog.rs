@@ -3,6 +3,8 @@
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
+use crate::due::not_held;
+
 /// Rows and lanes are counted so far: beyond, the number says less than the age does.
 pub const COUNTED: i64 = 100_000;
 
@@ -61,7 +63,7 @@ pub async fn lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
 ) -> Result<Lanes, sqlx::Error> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "select (select count(*) from (
                      select from lanes where due_at <= $1 and due_at is not null
                         and cancel_cause is null and paused_at is null limit $2) l) as due,
@@ -79,12 +81,10 @@ pub async fn lanes(
                       where due_at <= $1 and due_at is not null
                         and cancel_cause is null and paused_at is null
                       order by due_at limit $2) l
-                  where not exists (select from pauses where kind = 'all')
-                    and firm_id not in (select firm_id from pauses where kind = 'firm')
-                    and lane_id not in (select hook_id from pauses where kind = 'hook')
-                    and host not in (select host from pauses where kind = 'host')
-                  order by due_at limit 1) as oldest_due_at",
-    )
+                  where ",
+        not_held!(),
+        "order by due_at limit 1) as oldest_due_at"
+    ))
     .bind(now)
     .bind(COUNTED)
     .fetch_one(connection)

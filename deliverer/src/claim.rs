@@ -88,6 +88,13 @@ pub enum Sender {
 }
 
 impl Claimed {
+    /// Its lease is about to end in the database.
+    pub(crate) fn lease_ends(&self) {
+        if let Some(unrecorded) = &self.unrecorded {
+            unrecorded.ends();
+        }
+    }
+
     /// How it is tried again (contract, section Retries; ruling 31).
     #[must_use]
     pub const fn schedule(&self) -> Schedule {

@@ -233,7 +233,7 @@ impl Dispatch {
         unplaced().push(claimed);
         let _alone = self.giving_back.lock().await;
         let all = std::mem::take(&mut *unplaced());
-        all.iter().filter_map(|one| one.unrecorded.as_ref()).for_each(|one| one.ends());
+        all.iter().for_each(Claimed::lease_ends);
         let until = Instant::now() + self.courier.settings.scale.lease() / 2;
         while let Err(error) = give_back(&self.courier, &all).await {
             if !error.is_of_all() || self.stop.is_cancelled() || Instant::now() > until {

@@ -21,6 +21,17 @@ use crate::places::Pair;
 /// expects.
 const OF_A_LANE: usize = 2;
 
+/// Whether no operator holds a lane.
+macro_rules! not_held {
+    () => {
+        "not exists (select from pauses where kind = 'all')
+         and firm_id not in (select firm_id from pauses where kind = 'firm')
+         and lane_id not in (select hook_id from pauses where kind = 'hook')
+         and host not in (select host from pauses where kind = 'host') "
+    };
+}
+pub(crate) use not_held;
+
 /// `$1` now, `$2` firms that get nothing, `$3` and `$4` the limits. Pauses are read here and not
 /// before: a statement of its own would cost each claim a way to the database.
 macro_rules! open_lanes {
@@ -38,10 +49,8 @@ macro_rules! open_lanes {
                                                  where running >= $3)
                     and host not in (select host from flight
                                       group by host having sum(least(running, $3)) >= $4)
-                    and not exists (select from pauses where kind = 'all')
-                    and firm_id not in (select firm_id from pauses where kind = 'firm')
-                    and lane_id not in (select hook_id from pauses where kind = 'hook')
-                    and host not in (select host from pauses where kind = 'host') ",
+                    and ",
+            not_held!(),
             $select
         )
     };
@@ -161,16 +170,15 @@ pub(crate) async fn claims(
     (out, firm_ids): (Option<&Out>, &[Uuid]),
     caps: Caps,
 ) -> Result<Claims, sqlx::Error> {
-    let lanes: Vec<Busy> = sqlx::query_as(
+    let lanes: Vec<Busy> = sqlx::query_as(concat!(
         "select lane_id, firm_id, host, running, false as waits from lanes
           where running > 0 and running_until > $1
          union all
          select lane_id, firm_id, host, 0, true from lanes
           where firm_id = any($2) and due_at <= $1 and cancel_cause is null and paused_at is null
-            and firm_id not in (select firm_id from pauses where kind = 'firm')
-            and lane_id not in (select hook_id from pauses where kind = 'hook')
-            and host not in (select host from pauses where kind = 'host')",
-    )
+            and ",
+        not_held!()
+    ))
     .bind(now)
     .bind(firm_ids)
     .fetch_all(connection)

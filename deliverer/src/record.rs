@@ -83,10 +83,7 @@ async fn record_in_time<'a>(
     ledger.write(courier, &mut appending, lanes.keys().copied().collect()).await?;
     crash::point("recording");
     // From here on their leases may have ended in the database: they are not to be counted off twice.
-    batch
-        .iter()
-        .filter_map(|finished| finished.claimed.unrecorded.as_ref())
-        .for_each(|one| one.ends());
+    batch.iter().for_each(|finished| finished.claimed.lease_ends());
     appending.commit().await?;
     crash::point("recorded");
     tally.count();

@@ -65,7 +65,7 @@ impl Aside {
     fn put(&self, of_lane: Vec<Finished>) {
         let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
         // What cannot be recorded makes no room for more that cannot be either.
-        of_lane.iter().filter_map(|one| one.claimed.unrecorded.as_ref()).for_each(|one| one.ends());
+        of_lane.iter().for_each(|one| one.claimed.lease_ends());
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if self.put.try_send(of_lane).is_ok() {
             *lanes.entry(lane_id).or_default() += 1;

@@ -215,16 +215,17 @@ async fn what_was_claimed_ahead_for_a_host_that_hangs_is_given_back() {
     let soon = Duration::from_millis(200);
     let process = scene.quick_with(|courier| courier.settings.place_within = soon).await;
     scene.world.pool().execute(FULL_ONCE).await.unwrap();
+    let claimed_at = scene.world.clock.now().get();
     assert_eq!(scene.claimed_of(9, &process).await, (10, 0));
+    scene.world.pass(Duration::from_secs(1));
     while scene.queue().await != (3, 7) {}
     let refused = "select is_called and last_value > 1 from given_back";
     let refused: bool = sqlx::query_scalar(refused).fetch_one(scene.world.pool()).await.unwrap();
     assert!(refused, "it was given back twice");
     let oldest = "select bool_and(due_at <= $1) from outbox where leased_at is null";
-    let now = scene.world.clock.now().get();
     let oldest: bool =
-        sqlx::query_scalar(oldest).bind(now).fetch_one(scene.world.pool()).await.unwrap();
-    assert!(oldest);
+        sqlx::query_scalar(oldest).bind(claimed_at).fetch_one(scene.world.pool()).await.unwrap();
+    assert!(oldest, "it is as old as it was");
     assert_eq!(turn(&scene.courier()).await.unwrap(), 0, "the host has no place");
     scene.receiver.release();
     process.answered(3).await;
