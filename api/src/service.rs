@@ -16,7 +16,7 @@ use telemetry::trace;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
 
-use crate::commands::tokens::{self, TokenDesk};
+use crate::commands::presented::Presenting;
 use crate::intake::{self, IntakeDesk};
 use crate::public::{Turnstiles, WrongKeys};
 
@@ -65,7 +65,7 @@ pub struct Service {
 #[derive(Clone)]
 pub struct Desks {
     pub(crate) intake: Arc<IntakeDesk>,
-    pub(crate) tokens: Arc<TokenDesk>,
+    pub(crate) tokens: Arc<Presenting>,
 }
 
 impl Desks {
@@ -73,7 +73,7 @@ impl Desks {
     /// long: for tests, which decide who goes with whom.
     #[must_use]
     pub fn patient(last: Duration) -> Self {
-        Self { intake: intake::desk(Some(last)), tokens: tokens::desk() }
+        Self { intake: intake::desk(Some(last)), tokens: Arc::default() }
     }
 
     /// How many calls wait to be taken in together.
@@ -85,7 +85,7 @@ impl Desks {
 
 impl Default for Desks {
     fn default() -> Self {
-        Self { intake: intake::desk(None), tokens: tokens::desk() }
+        Self { intake: intake::desk(None), tokens: Arc::default() }
     }
 }
 

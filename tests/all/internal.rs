@@ -98,6 +98,61 @@ async fn each_role_may_do_what_is_its_own() {
     }
 }
 
+/// Who reports is known from one call to the next, and nothing is told or taken in by that alone.
+#[tokio::test]
+async fn a_token_that_reported_before_it_was_revoked_is_refused_whatever_it_sends() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let new = |events: usize| -> Vec<Value> {
+        (0..events).map(|_| tests::submitted(&firm, world.id())).collect()
+    };
+    let bodies: [(&dyn Fn() -> Value, u16); 5] = [
+        (&|| json!(new(1)), 202),
+        (&|| json!(new(20)), 202),
+        (&|| json!([]), 202),
+        (&|| json!([{}]), 400),
+        (&|| json!({}), 400),
+    ];
+    for (body, status) in bodies {
+        let token = token(&world, Role::Product).await;
+        let authorization = format!("Bearer {}", token.token);
+        let headers = [
+            ("authorization", &*authorization),
+            ("content-type", "application/cloudevents-batch+json"),
+        ];
+        for _ in 0..2 {
+            let answer = send(&world, ACTIVITY, &headers, body().to_string()).await;
+            assert_eq!(answer.status, status, "{}", answer.text());
+        }
+        tokens::revoke(world.service(), token.id).await.unwrap();
+        let before = log_len(&world).await;
+        for _ in 0..2 {
+            let answer = send(&world, ACTIVITY, &headers, body().to_string()).await;
+            assert_eq!(answer.code(), (401, "unauthorized"), "{}", answer.text());
+        }
+        assert_eq!(log_len(&world).await, before);
+    }
+}
+
+async fn log_len(world: &World) -> i64 {
+    sqlx::query_scalar("select count(*) from events").fetch_one(world.pool()).await.unwrap()
+}
+
+/// A role that may not report is told so only while its token is active.
+#[tokio::test]
+async fn an_auditors_token_that_was_revoked_is_unknown_and_not_forbidden() {
+    let world = World::new().await;
+    let token = token(&world, Role::Auditor).await;
+    let report = ("POST", ACTIVITY);
+    for _ in 0..2 {
+        let answer = call(&world, &token.token, report, &json!([])).await;
+        assert_eq!(answer.code(), (403, "forbidden"));
+    }
+    tokens::revoke(world.service(), token.id).await.unwrap();
+    let answer = call(&world, &token.token, report, &json!([])).await;
+    assert_eq!(answer.code(), (401, "unauthorized"));
+}
+
 #[tokio::test]
 async fn a_token_is_no_key_and_a_key_is_no_token() {
     let world = World::new().await;

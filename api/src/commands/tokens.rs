@@ -3,23 +3,18 @@
 //! Like keys, a token's text is shown once and only its SHA-256 is kept. Tokens belong to no firm,
 //! so they have no events.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::context::Actor;
 use domain::time::Timestamp;
-use eventstore::Connections;
 use projector::tokens::{self, ActiveToken, NewToken, TokenRow};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -71,7 +66,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    fn of(token: &ActiveToken) -> Result<Self, Error> {
+    pub(super) fn of(token: &ActiveToken) -> Result<Self, Error> {
         let role = token.role.parse();
         let role = role.map_err(|error: NotARole| Error::Internal(error.to_string()))?;
         Ok(Self { token_id: token.token_id, role })
@@ -128,74 +123,13 @@ pub async fn revoke(service: &Service, token_id: Uuid) -> Result<(), Error> {
     }
 }
 
-/// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
-/// before a call is refused.
-const TURNS: Turns = Turns { at_once: 2, many: 4, most: 100, last: Duration::from_millis(250) };
-
-/// Where tokens that are presented at the same time are looked up together.
-pub(crate) type TokenDesk = Desk<[u8; 32], Result<Option<Holder>, Error>>;
-
-/// A new one.
-pub(crate) fn desk() -> Arc<TokenDesk> {
-    Desk::new(TURNS)
-}
-
-/// The holder of this token, unless it is unknown or revoked. What does not have the form of a
-/// token is not looked up.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn authenticate(service: &Service, token: &str) -> Result<Option<Holder>, Error> {
-    if !is_token(token) {
-        return Ok(None);
-    }
-    let connections = service.intake.connections().clone();
-    let look_up: Serve<_, _> = Arc::new(move |presented| {
-        let connections = connections.clone();
-        Box::pin(async move { holders(&connections, presented).await })
-    });
-    let asked = service.desks.tokens.ask(hash(token), look_up).await;
-    asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))
-}
-
-/// The holder of each of these.
-async fn holders(
-    connections: &Connections,
-    presented: Vec<[u8; 32]>,
-) -> Vec<Result<Option<Holder>, Error>> {
-    let distinct: Vec<[u8; 32]> =
-        presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let active = match active(connections, &distinct).await {
-        Ok(active) => active,
-        Err(error) => {
-            let error = Error::from(error);
-            return presented.iter().map(|_| Err(error.clone())).collect();
-        }
-    };
-    let holder = |sha256: &[u8; 32]| {
-        let found = active.iter().find(|token| token.sha256 == sha256);
-        found.map(Holder::of).transpose()
-    };
-    presented.iter().map(holder).collect()
-}
-
-async fn active(
-    connections: &Connections,
-    presented: &[[u8; 32]],
-) -> Result<Vec<ActiveToken>, sqlx::Error> {
-    let mut connection = connections.take().await?;
-    let active = tokens::authenticate(&mut connection, presented).await?;
-    connections.give_back(connection);
-    Ok(active)
-}
-
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     text.strip_prefix(TOKEN_PREFIX)
         .filter(|rest| rest.len() == SECRET_CHARS)
         .is_some_and(|rest| URL_SAFE_NO_PAD.decode(rest).is_ok())
 }
 
-fn hash(token: &str) -> [u8; 32] {
+pub(super) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 

@@ -14,6 +14,7 @@ use super::calls::{Batch, Call};
 use super::cloudevents::CloudEvent;
 use super::error::IntakeError;
 use super::take_in::take_in;
+use crate::commands::presented::Presented;
 use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::service::Service;
 
@@ -60,7 +61,7 @@ pub async fn accept(
     events: Vec<CloudEvent>,
     actor: Actor,
 ) -> Result<Accepted, IntakeError> {
-    let call = call(service, events, actor)?;
+    let call = call(service, events, (actor, None))?;
     alone(service, call).await
 }
 
@@ -72,9 +73,9 @@ pub async fn accept(
 pub(crate) async fn accept_with_others(
     service: &Arc<Service>,
     (events, bytes): (Vec<CloudEvent>, usize),
-    actor: Actor,
+    caller: Presented,
 ) -> Result<Accepted, IntakeError> {
-    let call = call(service, events, actor)?;
+    let call = call(service, events, (caller.holder.actor(), caller.unconfirmed))?;
     let is_small = (1..=SMALL_EVENTS).contains(&call.events.len()) && bytes <= SMALL_BYTES;
     if !is_small {
         return alone(service, call).await;
@@ -114,12 +115,12 @@ pub(crate) enum Answer {
 fn call(
     service: &Service,
     events: Vec<CloudEvent>,
-    actor: Actor,
+    (actor, unconfirmed): (Actor, Option<[u8; 32]>),
 ) -> Result<Arc<Call>, IntakeError> {
     if events.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    Ok(Arc::new(Call { events, context: service.context(Uuid::nil(), actor) }))
+    Ok(Arc::new(Call { events, context: service.context(Uuid::nil(), actor), unconfirmed }))
 }
 
 /// Begun again when another came first.
@@ -169,6 +170,9 @@ async fn together(service: &Service, calls: Vec<Arc<Call>>) -> Vec<Answer> {
             }
             Err(IntakeError::BadEvent(bad)) if going.len() > 1 => {
                 going.remove(batch.call_of(bad.index));
+            }
+            Err(IntakeError::Revoked(call)) if going.len() > 1 => {
+                going.remove(call);
             }
             Err(error) => {
                 answer_all(&mut answers, &going, error);

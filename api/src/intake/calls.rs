@@ -1,5 +1,6 @@
 //! What is taken in together: the reports of one call, or of several that came at the same time.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub(crate) struct Call {
     pub(super) events: Vec<CloudEvent>,
     /// Who called and when, of no firm: each event gets its own.
     pub(super) context: Context,
+    /// Its token, if that is still to be asked about.
+    pub(super) unconfirmed: Option<[u8; 32]>,
 }
 
 /// Calls that are taken in together, in the order in which they came; never none.
@@ -38,6 +41,18 @@ impl Batch {
     /// All reports, in order. The place of one is its number among them; 0 for the first.
     pub(super) fn events(&self) -> impl Iterator<Item = &CloudEvent> {
         self.calls.iter().flat_map(|call| &call.events)
+    }
+
+    /// The tokens that are still to be asked about.
+    pub(super) fn unconfirmed(&self) -> BTreeSet<[u8; 32]> {
+        self.calls.iter().filter_map(|call| call.unconfirmed).collect()
+    }
+
+    /// The first call with one of these tokens.
+    pub(super) fn first_of(&self, tokens: &BTreeSet<[u8; 32]>) -> Option<usize> {
+        let is_of =
+            |call: &Arc<Call>| call.unconfirmed.is_some_and(|token| tokens.contains(&token));
+        self.calls.iter().position(is_of)
     }
 
     /// All reports, each in the context of its call.
@@ -94,7 +109,7 @@ pub(super) mod tests {
     /// Calls with these reports, told apart by their correlation ids: 9, 10 and so on.
     pub(in crate::intake) fn calls<const N: usize>(calls: [&[CloudEvent]; N]) -> Batch {
         let call = |(id, events): (u128, &[CloudEvent])| {
-            Arc::new(Call { events: events.to_vec(), context: context(id) })
+            Arc::new(Call { events: events.to_vec(), context: context(id), unconfirmed: None })
         };
         Batch::of((9..).zip(calls).map(call).collect())
     }

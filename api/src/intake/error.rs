@@ -22,6 +22,9 @@ pub enum IntakeError {
     /// One of its events is refused.
     #[error(transparent)]
     BadEvent(#[from] BadEvent),
+    /// The token of one of its calls was revoked since it was asked about last; 0 for the first.
+    #[error("the token of call {0} is not active any more")]
+    Revoked(usize),
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -63,6 +66,7 @@ impl AsConflict for IntakeError {
             | Self::TooLarge
             | Self::NotABatch(_)
             | Self::BadEvent(_)
+            | Self::Revoked(_)
             | Self::Away(_)
             | Self::Vault(_) => false,
         }

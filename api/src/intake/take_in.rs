@@ -22,6 +22,7 @@ use super::facts::Placed;
 use super::known::Known;
 use super::locks::{condemned, leads_last, lock, lock_subjects, there};
 use super::plan::{Plan, plan};
+use crate::commands::presented;
 use crate::service::Service;
 
 /// Takes calls in together; answers what became of each.
@@ -99,12 +100,20 @@ impl<'a> Intake<'a> {
 
     async fn decide(&self) -> Result<Decided<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
+        self.confirm(appending.connection()).await?;
         let (mut plan, known) = self.plan(appending.connection()).await?;
         let condemned = condemned(appending.connection(), &plan).await?;
         let mut events = with_consequences(&mut plan, &condemned);
         let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
         events.extend(leads_last(std::mem::take(&mut placed.events)));
         Ok(Decided { appending, plan, known, events, placed })
+    }
+
+    /// Who was let in because a token was known is asked about again.
+    async fn confirm(&self, connection: &mut PgConnection) -> Result<(), IntakeError> {
+        let tokens = self.batch.unconfirmed();
+        let revoked = presented::revoked(self.service, connection, &tokens).await?;
+        self.batch.first_of(&revoked).map_or(Ok(()), |call| Err(IntakeError::Revoked(call)))
     }
 
     /// Locks before it loads: then nothing of these firms and subjects can change before the commit.

@@ -7,26 +7,36 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 
-use super::caller::Product;
+use super::caller::Reporter;
 use crate::body::{self, Limit};
+use crate::commands::presented;
 use crate::error::Error;
-use crate::intake::{self, Accepted, Format};
+use crate::intake::{self, Accepted, CloudEvent, Format};
 use crate::service::Service;
 
 /// Takes in a batch.
 pub(super) async fn report(
-    caller: Product,
+    Reporter(caller): Reporter,
     State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<Accepted>), Error> {
+    let read = read(request).await;
+    let is_taken_in = read.as_ref().is_ok_and(|(events, _)| !events.is_empty());
+    if !is_taken_in {
+        // What is wrong with a report is told to nobody whose token was revoked.
+        presented::confirm(&service, caller).await?;
+    }
+    let accepted = intake::accept_with_others(&service, read?, caller).await?;
+    accepted.count();
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// The events, and of how many bytes they were read.
+async fn read(request: Request) -> Result<(Vec<CloudEvent>, usize), Error> {
     let (parts, body) = request.into_parts();
     let format = format(&parts.headers)?;
     let bytes = body::read_of_any_type(&parts.headers, body, Limit::INTERNAL).await?;
-    let batch = intake::parse(format, &bytes)?;
-    let accepted =
-        intake::accept_with_others(&service, (batch, bytes.len()), caller.actor()).await?;
-    accepted.count();
-    Ok((StatusCode::ACCEPTED, Json(accepted)))
+    Ok((intake::parse(format, &bytes)?, bytes.len()))
 }
 
 /// There is no default: the type says how the events are written.

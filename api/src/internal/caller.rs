@@ -9,13 +9,19 @@ use axum::http::request::Parts;
 use domain::context::Actor;
 use uuid::Uuid;
 
-use crate::commands::tokens::{self, Holder, Role};
+use crate::commands::presented::{self, Presented};
+use crate::commands::tokens::{Holder, Role};
 use crate::error::Error;
 use crate::service::Service;
 
 /// The product, or an operator in its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product(Holder);
+
+/// The product, or an operator in its place, as it reports: a token that was active when it was asked about last,
+/// which what it reports is taken in with asks about again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reporter(pub(super) Presented);
 
 /// Who may read what was sent: operators and auditors.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +78,20 @@ impl FromRequestParts<Arc<Service>> for Product {
     }
 }
 
+impl FromRequestParts<Arc<Service>> for Reporter {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
+        let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
+        let caller = presented::recall(service, token).await?.ok_or(Error::NoToken)?;
+        if Product::ROLES.contains(&caller.holder.role) {
+            return Ok(Self(caller));
+        }
+        presented::confirm(service, caller).await?;
+        Err(Error::Forbidden)
+    }
+}
+
 impl FromRequestParts<Arc<Service>> for Reader {
     type Rejection = Error;
 
@@ -90,7 +110,7 @@ impl FromRequestParts<Arc<Service>> for Operator {
 
 async fn admit(headers: &HeaderMap, service: &Service, roles: &[Role]) -> Result<Holder, Error> {
     let token = bearer(headers).ok_or(Error::NoToken)?;
-    let holder = tokens::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+    let holder = presented::authenticate(service, token).await?.ok_or(Error::NoToken)?;
     if roles.contains(&holder.role) { Ok(holder) } else { Err(Error::Forbidden) }
 }
 

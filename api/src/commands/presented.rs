@@ -1,0 +1,160 @@
+//! Who presents a token of the internal door: looked up, with all who present one at the same time, or known
+//! from before and asked about again with what is reported.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use eventstore::Connections;
+use projector::tokens::{self, ActiveToken};
+use sqlx::PgConnection;
+
+use super::tokens::{Holder, hash, is_token};
+use crate::desk::{Desk, NoAnswer, Serve, Turns};
+use crate::error::Error;
+use crate::service::Service;
+
+/// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
+/// before a call is refused.
+const TURNS: Turns = Turns { at_once: 2, many: 4, most: 100, last: Duration::from_millis(250) };
+
+/// A token, as nothing but its SHA-256.
+type Hash = [u8; 32];
+
+/// Where tokens are looked up, and who was found.
+pub(crate) struct Presenting {
+    desk: Arc<Desk<Hash, Result<Option<Holder>, Error>>>,
+    /// Those who were active when they were asked about last. Only what operators made comes in.
+    found: Mutex<HashMap<Hash, Holder>>,
+}
+
+impl Default for Presenting {
+    fn default() -> Self {
+        Self { desk: Desk::new(TURNS), found: Mutex::default() }
+    }
+}
+
+impl Presenting {
+    fn found(&self) -> MutexGuard<'_, HashMap<Hash, Holder>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who presents a token that was active when it was asked about last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Presented {
+    /// Who it was made for. A token's holder never changes; it may be revoked.
+    pub(crate) holder: Holder,
+    /// The token, if it was not asked about since this call began.
+    pub(crate) unconfirmed: Option<Hash>,
+}
+
+/// The holder of this token, unless it is unknown or revoked. What does not have the form of a
+/// token is not looked up.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn authenticate(service: &Service, token: &str) -> Result<Option<Holder>, Error> {
+    if is_token(token) { look_up(service, hash(token)).await } else { Ok(None) }
+}
+
+/// The same, but who was found before is not looked up: that is for [`confirm`], or for the transaction
+/// that does what is asked.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn recall(service: &Service, token: &str) -> Result<Option<Presented>, Error> {
+    if !is_token(token) {
+        return Ok(None);
+    }
+    let hash = hash(token);
+    let found = service.desks.tokens.found().get(&hash).copied();
+    if let Some(holder) = found {
+        return Ok(Some(Presented { holder, unconfirmed: Some(hash) }));
+    }
+    let holder = look_up(service, hash).await?;
+    Ok(holder.map(|holder| Presented { holder, unconfirmed: None }))
+}
+
+/// Looks up who was found before.
+///
+/// # Errors
+/// `unauthorized` for a token that was revoked since; or if the database does not answer.
+pub(crate) async fn confirm(service: &Service, presented: Presented) -> Result<(), Error> {
+    let Some(hash) = presented.unconfirmed else {
+        return Ok(());
+    };
+    look_up(service, hash).await?.map(|_| ()).ok_or(Error::NoToken)
+}
+
+/// Those of these tokens that are not active any more: asked in a transaction that does what is asked for. They
+/// are not recalled again.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn revoked(
+    service: &Service,
+    connection: &mut PgConnection,
+    presented: &BTreeSet<Hash>,
+) -> Result<BTreeSet<Hash>, sqlx::Error> {
+    if presented.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let asked: Vec<Hash> = presented.iter().copied().collect();
+    let active = tokens::authenticate(connection, &asked).await?;
+    let is_active = |hash: &Hash| active.iter().any(|token| token.sha256 == hash);
+    let revoked: BTreeSet<Hash> = asked.into_iter().filter(|hash| !is_active(hash)).collect();
+    if !revoked.is_empty() {
+        service.desks.tokens.found().retain(|hash, _| !revoked.contains(hash));
+    }
+    Ok(revoked)
+}
+
+/// Together with all who are looked up at the same time.
+async fn look_up(service: &Service, hash: Hash) -> Result<Option<Holder>, Error> {
+    let connections = service.intake.connections().clone();
+    let look_up: Serve<_, _> = Arc::new(move |presented| {
+        let connections = connections.clone();
+        Box::pin(async move { holders(&connections, presented).await })
+    });
+    let asked = service.desks.tokens.desk.ask(hash, look_up).await;
+    let holder =
+        asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))?;
+    let mut found = service.desks.tokens.found();
+    match holder {
+        Some(holder) => found.insert(hash, holder),
+        None => found.remove(&hash),
+    };
+    Ok(holder)
+}
+
+/// The holder of each of these.
+async fn holders(
+    connections: &Connections,
+    presented: Vec<Hash>,
+) -> Vec<Result<Option<Holder>, Error>> {
+    let distinct: Vec<Hash> =
+        presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let active = match active(connections, &distinct).await {
+        Ok(active) => active,
+        Err(error) => {
+            let error = Error::from(error);
+            return presented.iter().map(|_| Err(error.clone())).collect();
+        }
+    };
+    let holder = |hash: &Hash| {
+        let found = active.iter().find(|token| token.sha256 == hash);
+        found.map(Holder::of).transpose()
+    };
+    presented.iter().map(holder).collect()
+}
+
+async fn active(
+    connections: &Connections,
+    presented: &[Hash],
+) -> Result<Vec<ActiveToken>, sqlx::Error> {
+    let mut connection = connections.take().await?;
+    let active = tokens::authenticate(&mut connection, presented).await?;
+    connections.give_back(connection);
+    Ok(active)
+}
