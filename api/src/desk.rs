@@ -1,9 +1,10 @@
 //! Who comes at the same time is served together: by one statement, or in one transaction, for all.
 //!
-//! Nobody waits for company. While there is a turn left, who comes is served at once. Who comes while
-//! all turns are taken waits, and goes with all others who wait as soon as one ends. While many are being served
-//! there is no second turn: they would go by themselves who can go with others a moment later. A turn lasts only
-//! so long: what takes longer goes on without one, and holds up nobody else.
+//! While there is a turn left, who comes is served at once. Who comes while all turns are taken waits, and goes
+//! with all others who wait as soon as one ends. While many are being served there is no second turn: they would go
+//! by themselves who can go with others a moment later. So would those who wait when many were served, beside
+//! those: who calls all the time calls again as soon as it is answered. They are waited for, a moment at most. A
+//! turn lasts only so long: what takes longer goes on without one, and holds up nobody else.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 /// Answers all of these, in their order.
@@ -26,8 +27,10 @@ pub(crate) struct NoAnswer;
 pub(crate) struct Turns {
     /// Turns at a time.
     pub(crate) at_once: usize,
-    /// Who are as many or more that are being served have no turn beside them.
+    /// Who are as many or more that are being served have no turn beside them, and are waited for after it.
     pub(crate) many: usize,
+    /// How long they are waited for at most.
+    pub(crate) moment: Duration,
     /// How many are served together at most.
     pub(crate) most: usize,
     /// How long a turn lasts at most.
@@ -38,6 +41,8 @@ pub(crate) struct Turns {
 pub(crate) struct Desk<Q, A> {
     turns: Turns,
     queue: Mutex<Queue<Q, A>>,
+    /// Whoever was waited for has come.
+    all_there: Notify,
 }
 
 struct Queue<Q, A> {
@@ -45,14 +50,16 @@ struct Queue<Q, A> {
     /// Who are being served in them.
     served: usize,
     waiting: VecDeque<Asker<Q, A>>,
+    /// How many are to wait before the next turn begins, while those who were served are waited for.
+    awaited: Option<usize>,
 }
 
 type Asker<Q, A> = (Q, oneshot::Sender<A>);
 
 impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
     pub(crate) fn new(turns: Turns) -> Arc<Self> {
-        let queue = Queue { turns: 0, served: 0, waiting: VecDeque::new() };
-        Arc::new(Self { turns, queue: Mutex::new(queue) })
+        let queue = Queue { turns: 0, served: 0, waiting: VecDeque::new(), awaited: None };
+        Arc::new(Self { turns, queue: Mutex::new(queue), all_there: Notify::new() })
     }
 
     /// Asks, with whoever asks at this time. Who goes away loses the answer; what was asked together
@@ -87,21 +94,33 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
         }
         let (sender, answered) = oneshot::channel();
         queue.waiting.push_back((question, sender));
+        if queue.awaited == Some(queue.waiting.len()) {
+            self.all_there.notify_one();
+        }
         Err(answered)
     }
 
-    /// Ends a turn of so many. Those who are next, if there is a turn for them: otherwise another one, which lasts, is
-    /// followed by theirs.
-    fn next(&self, of: usize) -> Vec<Asker<Q, A>> {
+    /// Ends a turn of so many; what is next.
+    fn end(&self, of: usize) -> Next<Q, A> {
         let mut queue = self.queue();
         queue.turns -= 1;
         queue.served -= of;
-        let count = queue.waiting.len().min(self.turns.most);
-        if count > 0 && queue.begins(self.turns, count) {
-            queue.waiting.drain(..count).collect()
-        } else {
-            Vec::new()
+        let waiting = queue.waiting.len();
+        let awaited = (waiting + of).min(self.turns.most);
+        if of < self.turns.many || awaited == waiting || queue.awaited.is_some() {
+            return Next::Turn(queue.next(self.turns));
         }
+        queue.awaited = Some(awaited);
+        Next::Wait
+    }
+
+    /// Waits for those who were served: a moment at most. Who is there too late ends the next wait, which does no
+    /// harm.
+    async fn next_together(&self) -> Vec<Asker<Q, A>> {
+        let _ = timeout(self.turns.moment, self.all_there.notified()).await;
+        let mut queue = self.queue();
+        queue.awaited = None;
+        queue.next(self.turns)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<Q, A>> {
@@ -112,13 +131,33 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
 impl<Q, A> Queue<Q, A> {
     /// Begins a turn of so many, if there is one.
     fn begins(&mut self, turns: Turns, of: usize) -> bool {
-        let begins = self.turns == 0 || (self.turns < turns.at_once && self.served < turns.many);
+        let is_left = self.turns == 0 || (self.turns < turns.at_once && self.served < turns.many);
+        let begins = is_left && self.awaited.is_none();
         if begins {
             self.turns += 1;
             self.served += of;
         }
         begins
     }
+
+    /// Begins the turn of those who wait, if there is one for them: otherwise another one, which lasts, is followed
+    /// by theirs.
+    fn next(&mut self, turns: Turns) -> Vec<Asker<Q, A>> {
+        let count = self.waiting.len().min(turns.most);
+        if count > 0 && self.begins(turns, count) {
+            self.waiting.drain(..count).collect()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// What comes after a turn.
+enum Next<Q, A> {
+    /// The turn of these, which has begun; of nobody, if there is none.
+    Turn(Vec<Asker<Q, A>>),
+    /// A wait for those who were served.
+    Wait,
 }
 
 /// A turn of so many. However it ends, the next ones have it.
@@ -130,15 +169,25 @@ struct Turn<Q: Send + 'static, A: Send + 'static> {
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
     fn drop(&mut self) {
-        let next = self.desk.next(self.of);
-        if next.is_empty() {
-            return;
-        }
-        let (desk, serve) = (Arc::clone(&self.desk), Arc::clone(&self.serve));
-        let turn = Self { desk, serve, of: next.len() };
+        let next = self.desk.end(self.of);
         // Without a runtime the process ends, and nobody waits any more.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(turn.serve(next));
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let (desk, serve) = (Arc::clone(&self.desk), Arc::clone(&self.serve));
+        match next {
+            Next::Turn(next) if next.is_empty() => {}
+            Next::Turn(next) => {
+                runtime.spawn(Self { desk, serve, of: next.len() }.serve(next));
+            }
+            Next::Wait => {
+                runtime.spawn(async move {
+                    let next = desk.next_together().await;
+                    if !next.is_empty() {
+                        Self { desk, serve, of: next.len() }.serve(next).await;
+                    }
+                });
+            }
         }
     }
 }
@@ -173,6 +222,8 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     /// A desk where each serving waits until it is let, and is written down.
     struct Counter {
         desk: Arc<Desk<u32, u32>>,
@@ -183,8 +234,14 @@ mod tests {
     impl Counter {
         fn new(at_once: usize, most: usize) -> Self {
             let (let_go, served) = (Arc::new(Semaphore::new(0)), Arc::default());
-            let turns = Turns { at_once, many: most, most, last: Duration::from_secs(60) };
+            let turns = Turns { at_once, many: most + 1, moment: LONG, most, last: LONG };
             Self { desk: Desk::new(turns), let_go, served }
+        }
+
+        /// The same, where so many are many.
+        fn with(self, many: usize, moment: Duration) -> Self {
+            let turns = Turns { many, moment, ..self.desk.turns };
+            Self { desk: Desk::new(turns), ..self }
         }
 
         fn serve(&self) -> Serve<u32, u32> {
@@ -248,8 +305,7 @@ mod tests {
 
     #[tokio::test]
     async fn while_many_are_served_who_comes_waits_and_goes_with_others() {
-        let (turns, counter) = (Counter::new(2, 10).desk.turns, Counter::new(2, 10));
-        let counter = Counter { desk: Desk::new(Turns { many: 2, ..turns }), ..counter };
+        let counter = Counter::new(2, 10).with(2, Duration::ZERO);
         let mut asked = counter.come(1..=5).await;
         assert_eq!(counter.served(), [vec![1], vec![2]]);
         counter.let_go.add_permits(1);
@@ -267,8 +323,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_was_served_with_many_is_waited_for_and_goes_with_those_who_wait() {
+        let counter = Counter::new(1, 10).with(2, LONG);
+        let asked = counter.come(1..=3).await;
+        counter.let_go.add_permits(1);
+        while counter.served().len() < 2 {
+            yield_now().await;
+        }
+        assert_eq!(counter.served(), [vec![1], vec![2, 3]]);
+        let mut again = counter.come([4]).await;
+        counter.let_go.add_permits(1);
+        assert_eq!(answers(asked).await, [Ok(10), Ok(20), Ok(30)]);
+        again.extend(counter.come([5]).await);
+        assert_eq!(counter.served().len(), 2, "one of two has not come again");
+        again.extend(counter.come([6]).await);
+        counter.let_go.add_permits(1);
+        assert_eq!(answers(again).await, [Ok(40), Ok(50), Ok(60)]);
+        assert_eq!(counter.served()[2..], [vec![4, 5, 6]]);
+    }
+
+    #[tokio::test]
+    async fn who_does_not_come_again_is_waited_for_a_moment() {
+        let counter = Counter::new(1, 10).with(2, Duration::from_millis(20));
+        let asked = counter.come(1..=3).await;
+        counter.let_go.add_permits(3);
+        assert_eq!(answers(asked).await, [Ok(10), Ok(20), Ok(30)]);
+        assert_eq!(answers(counter.come([4]).await).await, [Ok(40)]);
+        assert_eq!(counter.served(), [vec![1], vec![2, 3], vec![4]]);
+    }
+
+    #[tokio::test]
+    async fn a_full_turn_of_those_who_wait_waits_for_nobody() {
+        let counter = Counter::new(1, 2).with(2, LONG);
+        let asked = counter.come(1..=5).await;
+        counter.let_go.add_permits(3);
+        assert_eq!(answers(asked).await.len(), 5);
+        assert_eq!(counter.served(), [vec![1], vec![2, 3], vec![4, 5]]);
+    }
+
+    #[tokio::test]
     async fn what_takes_long_goes_on_and_holds_up_nobody_else() {
-        let turns = Turns { at_once: 1, many: 10, most: 10, last: Duration::from_millis(50) };
+        let turns =
+            Turns { at_once: 1, many: 10, most: 10, moment: LONG, last: Duration::from_millis(50) };
         let counter = Counter { desk: Desk::new(turns), ..Counter::new(1, 10) };
         let asked = counter.come(1..=3).await;
         while counter.served().len() < 2 {

@@ -16,7 +16,13 @@ use crate::service::Service;
 
 /// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
 /// before a call is refused.
-const TURNS: Turns = Turns { at_once: 2, many: 4, most: 100, last: Duration::from_millis(250) };
+const TURNS: Turns = Turns {
+    at_once: 2,
+    many: 4,
+    moment: Duration::from_millis(2),
+    most: 100,
+    last: Duration::from_millis(250),
+};
 
 /// A token, as nothing but its SHA-256.
 type Hash = [u8; 32];

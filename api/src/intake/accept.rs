@@ -22,7 +22,13 @@ use crate::service::Service;
 /// taken in there is one, and who comes goes with all who come until its end. Calls that are taken in
 /// together have no more events and bytes, by the limits on each of them, than one call may have: 1,000
 /// and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
-const TURNS: Turns = Turns { at_once: 2, many: 4, most: 100, last: Duration::from_millis(250) };
+const TURNS: Turns = Turns {
+    at_once: 2,
+    many: 4,
+    moment: Duration::from_millis(2),
+    most: 100,
+    last: Duration::from_millis(250),
+};
 
 /// The most events of a call that is taken in with others.
 const SMALL_EVENTS: usize = 10;
