@@ -106,9 +106,13 @@ async fn a_token_that_reported_before_it_was_revoked_is_refused_whatever_it_send
     let new = |events: usize| -> Vec<Value> {
         (0..events).map(|_| tests::submitted(&firm, world.id())).collect()
     };
-    let bodies: [(&dyn Fn() -> Value, u16); 5] = [
+    let known = new(1);
+    let bodies: [(&dyn Fn() -> Value, u16); 8] = [
         (&|| json!(new(1)), 202),
         (&|| json!(new(20)), 202),
+        (&|| json!(new(100)), 202),
+        (&|| json!(known), 202),
+        (&|| json!(vec![Value::Null; 1_001]), 413),
         (&|| json!([]), 202),
         (&|| json!([{}]), 400),
         (&|| json!({}), 400),
@@ -125,17 +129,28 @@ async fn a_token_that_reported_before_it_was_revoked_is_refused_whatever_it_send
             assert_eq!(answer.status, status, "{}", answer.text());
         }
         tokens::revoke(world.service(), token.id).await.unwrap();
-        let before = log_len(&world).await;
+        let before = kept(&world).await;
         for _ in 0..2 {
             let answer = send(&world, ACTIVITY, &headers, body().to_string()).await;
             assert_eq!(answer.code(), (401, "unauthorized"), "{}", answer.text());
         }
-        assert_eq!(log_len(&world).await, before);
+        assert_eq!(kept(&world).await, before);
     }
 }
 
-async fn log_len(world: &World) -> i64 {
-    sqlx::query_scalar("select count(*) from events").fetch_one(world.pool()).await.unwrap()
+/// How many rows there are of what a report leaves.
+async fn kept(world: &World) -> [i64; 4] {
+    let count = async |pool, table| {
+        let sql = format!("select count(*) from {table}");
+        sqlx::query_scalar::<_, i64>(&sql).fetch_one(pool).await.unwrap()
+    };
+    let (main, keyring) = (world.pool(), world.service().keyring.pool());
+    [
+        count(main, "events").await,
+        count(main, "subjects").await,
+        count(main, "reports").await,
+        count(keyring, "data_keys").await,
+    ]
 }
 
 /// A role that may not report is told so only while its token is active.

@@ -3,11 +3,12 @@
 //! Two calls hold the two turns, because somebody holds the rows of what they report; all others come
 //! meanwhile, and are taken in together when these rows are free.
 
+mod tokens;
+
 use std::pin::Pin;
 use std::time::Duration;
 
 use api::Desks;
-use api::commands::tokens::{self, Role};
 use axum::body::Body;
 use axum::http::Request;
 use eventstore::Clock;
@@ -96,15 +97,6 @@ fn call(world: &World, events: Vec<Value>) -> Call<'_> {
     Box::pin(async move { world.report(&events).await })
 }
 
-/// The same, by the holder of this token.
-fn report_by(token: &str, events: &[Value]) -> Request<Body> {
-    Request::post("/internal/v1/activity")
-        .header("authorization", format!("Bearer {token}"))
-        .header("content-type", "application/cloudevents-batch+json")
-        .body(Body::from(serde_json::to_vec(events).unwrap()))
-        .unwrap()
-}
-
 /// The transactions by which occurrences of these responses came into the log.
 async fn transactions(world: &World, responses: &[Uuid]) -> Vec<(i64, i64)> {
     sqlx::query_as(
@@ -189,39 +181,6 @@ async fn a_bad_call_is_refused_by_its_own_index_and_the_others_are_taken_in() {
             reports.pop();
             assert_eq!(counts(&world.report(&reports).await), (1, 0), "nothing was remembered");
         }
-    }
-}
-
-/// A token that was revoked is asked about in the transaction of those who report at the same time.
-#[tokio::test]
-async fn a_call_whose_token_was_revoked_is_refused_and_the_others_are_taken_in() {
-    let world = patient().await;
-    let firm = world.firm().await;
-    for revoked in [1, 2, 8] {
-        let token = tokens::create(world.service(), "gone", Role::Product).await.unwrap();
-        let by = |response| {
-            let reported = report_by(&token.token, &[submitted(&firm, response)]);
-            let call: Call<'_> = Box::pin(world.internal(reported));
-            call
-        };
-        assert_eq!(counts(&by(world.id()).await), (1, 0), "it is known from now on");
-        let held = Held::both(&world, &firm).await;
-        tokens::revoke(world.service(), token.id).await.unwrap();
-        let good: Vec<Uuid> = (0..8).map(|_| world.id()).collect();
-        let bad: Vec<Uuid> = (0..revoked).map(|_| world.id()).collect();
-        let mut calls: Vec<Call<'_>> =
-            good.iter().map(|response| call(&world, vec![submitted(&firm, *response)])).collect();
-        calls.splice(3..3, bad.iter().map(|response| by(*response)));
-        let answers = held.meanwhile(calls).await;
-        for (place, answer) in answers.iter().enumerate() {
-            if (3..3 + revoked).contains(&place) {
-                assert_eq!(answer.code(), (401, "unauthorized"), "{}", answer.text());
-            } else {
-                assert_eq!(counts(answer), (1, 0));
-            }
-        }
-        assert!(transactions(&world, &bad).await.is_empty());
-        assert_eq!(by(world.id()).await.code(), (401, "unauthorized"));
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use api::Service;
 use api::commands::{keys, tokens};
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Request, StatusCode};
 use deliverer::Courier;
 use deliverer::cancel::Cancel;
@@ -408,7 +409,11 @@ pub(crate) async fn drain<W: Worker>(mut worker: W) {
     while worker.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
 }
 
-async fn answer(router: &Router, request: Request<Body>) -> Answer {
+async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
+    // As every client says it.
+    if let Some(bytes) = request.body().size_hint().exact().filter(|bytes| *bytes > 0) {
+        request.headers_mut().entry(CONTENT_LENGTH).or_insert(bytes.into());
+    }
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();

@@ -168,7 +168,8 @@ fn is_json(essence: &str) -> bool {
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-fn announced(headers: &HeaderMap) -> Option<u64> {
+/// How many bytes the caller says the body has.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

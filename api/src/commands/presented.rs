@@ -16,16 +16,11 @@ use crate::service::Service;
 
 /// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
 /// before a call is refused.
-const TURNS: Turns = Turns {
-    at_once: 2,
-    many: 4,
-    moment: Duration::from_millis(2),
-    most: 100,
-    last: Duration::from_millis(250),
-};
+const TURNS: Turns =
+    Turns { at_once: 2, many: 4, moment: None, most: 100, last: Duration::from_millis(250) };
 
 /// A token, as nothing but its SHA-256.
-type Hash = [u8; 32];
+pub(crate) type Hash = [u8; 32];
 
 /// Where tokens are looked up, and who was found.
 pub(crate) struct Presenting {
@@ -55,6 +50,13 @@ pub(crate) struct Presented {
     pub(crate) unconfirmed: Option<Hash>,
 }
 
+impl Presented {
+    /// Who was asked about for this call.
+    pub(crate) const fn confirmed(holder: Holder) -> Self {
+        Self { holder, unconfirmed: None }
+    }
+}
+
 /// The holder of this token, unless it is unknown or revoked. What does not have the form of a
 /// token is not looked up.
 ///
@@ -79,7 +81,7 @@ pub(crate) async fn recall(service: &Service, token: &str) -> Result<Option<Pres
         return Ok(Some(Presented { holder, unconfirmed: Some(hash) }));
     }
     let holder = look_up(service, hash).await?;
-    Ok(holder.map(|holder| Presented { holder, unconfirmed: None }))
+    Ok(holder.map(Presented::confirmed))
 }
 
 /// Looks up who was found before.
@@ -111,7 +113,10 @@ pub(crate) async fn revoked(
     let is_active = |hash: &Hash| active.iter().any(|token| token.sha256 == hash);
     let revoked: BTreeSet<Hash> = asked.into_iter().filter(|hash| !is_active(hash)).collect();
     if !revoked.is_empty() {
-        service.desks.tokens.found().retain(|hash, _| !revoked.contains(hash));
+        let mut found = service.desks.tokens.found();
+        for hash in &revoked {
+            found.remove(hash);
+        }
     }
     Ok(revoked)
 }

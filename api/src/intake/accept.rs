@@ -19,13 +19,14 @@ use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::service::Service;
 
 /// Two transactions at a time, of few calls: one is decided while another waits for its commit. While four or more are
-/// taken in there is one, and who comes goes with all who come until its end. Calls that are taken in
+/// taken in there is one, and who comes goes with all who come until its end, and with those it answers, if they
+/// call again at once. Calls that are taken in
 /// together have no more events and bytes, by the limits on each of them, than one call may have: 1,000
 /// and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
 const TURNS: Turns = Turns {
     at_once: 2,
     many: 4,
-    moment: Duration::from_millis(2),
+    moment: Some(Duration::from_millis(2)),
     most: 100,
     last: Duration::from_millis(250),
 };
@@ -34,7 +35,7 @@ const TURNS: Turns = Turns {
 const SMALL_EVENTS: usize = 10;
 
 /// The most bytes of a call that is taken in with others.
-const SMALL_BYTES: usize = 64 << 10;
+pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
 /// How often calls go on together without one that was refused. Then each is tried by itself: many bad
 /// calls do not hold up the good ones for long.
@@ -67,8 +68,8 @@ pub async fn accept(
     events: Vec<CloudEvent>,
     actor: Actor,
 ) -> Result<Accepted, IntakeError> {
-    let call = call(service, events, (actor, None))?;
-    alone(service, call).await
+    let call = call(service, events, actor)?;
+    alone(service, Arc::new(call)).await
 }
 
 /// Takes in what a call of so many bytes reports: a small one together with others that come at the
@@ -81,7 +82,8 @@ pub(crate) async fn accept_with_others(
     (events, bytes): (Vec<CloudEvent>, usize),
     caller: Presented,
 ) -> Result<Accepted, IntakeError> {
-    let call = call(service, events, (caller.holder.actor(), caller.unconfirmed))?;
+    let call = call(service, events, caller.holder.actor())?;
+    let call = Arc::new(Call { unconfirmed: caller.unconfirmed, ..call });
     let is_small = (1..=SMALL_EVENTS).contains(&call.events.len()) && bytes <= SMALL_BYTES;
     if !is_small {
         return alone(service, call).await;
@@ -118,20 +120,17 @@ pub(crate) enum Answer {
     ByItself,
 }
 
-fn call(
-    service: &Service,
-    events: Vec<CloudEvent>,
-    (actor, unconfirmed): (Actor, Option<[u8; 32]>),
-) -> Result<Arc<Call>, IntakeError> {
+fn call(service: &Service, events: Vec<CloudEvent>, actor: Actor) -> Result<Call, IntakeError> {
     if events.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    Ok(Arc::new(Call { events, context: service.context(Uuid::nil(), actor), unconfirmed }))
+    Ok(Call { events, context: service.context(Uuid::nil(), actor), unconfirmed: None })
 }
 
 /// Begun again when another came first.
 async fn alone(service: &Service, call: Arc<Call>) -> Result<Accepted, IntakeError> {
     if call.events.is_empty() {
+        // Without a transaction: whoever reports nothing was asked about before.
         return Ok(Accepted { accepted: 0, duplicates: 0 });
     }
     let seed = call.context.correlation_id;
@@ -177,8 +176,13 @@ async fn together(service: &Service, calls: Vec<Arc<Call>>) -> Vec<Answer> {
             Err(IntakeError::BadEvent(bad)) if going.len() > 1 => {
                 going.remove(batch.call_of(bad.index));
             }
-            Err(IntakeError::Revoked(call)) if going.len() > 1 => {
-                going.remove(call);
+            Err(IntakeError::Revoked(tokens)) => {
+                for call in going.extract_if(.., |call| calls[*call].has_one_of(&tokens)) {
+                    answers[call] = Answer::Failed(IntakeError::Revoked(tokens.clone()));
+                }
+                if going.is_empty() {
+                    return answers;
+                }
             }
             Err(error) => {
                 answer_all(&mut answers, &going, error);

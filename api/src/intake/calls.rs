@@ -9,6 +9,7 @@ use domain::context::Context;
 
 use super::accept::Accepted;
 use super::cloudevents::CloudEvent;
+use crate::commands::presented::Hash;
 
 /// What one call reports.
 #[derive(Debug)]
@@ -18,7 +19,14 @@ pub(crate) struct Call {
     /// Who called and when, of no firm: each event gets its own.
     pub(super) context: Context,
     /// Its token, if that is still to be asked about.
-    pub(super) unconfirmed: Option<[u8; 32]>,
+    pub(super) unconfirmed: Option<Hash>,
+}
+
+impl Call {
+    /// Whether its token is one of these.
+    pub(super) fn has_one_of(&self, tokens: &BTreeSet<Hash>) -> bool {
+        self.unconfirmed.is_some_and(|token| tokens.contains(&token))
+    }
 }
 
 /// Calls that are taken in together, in the order in which they came; never none.
@@ -44,15 +52,8 @@ impl Batch {
     }
 
     /// The tokens that are still to be asked about.
-    pub(super) fn unconfirmed(&self) -> BTreeSet<[u8; 32]> {
+    pub(super) fn unconfirmed(&self) -> BTreeSet<Hash> {
         self.calls.iter().filter_map(|call| call.unconfirmed).collect()
-    }
-
-    /// The first call with one of these tokens.
-    pub(super) fn first_of(&self, tokens: &BTreeSet<[u8; 32]>) -> Option<usize> {
-        let is_of =
-            |call: &Arc<Call>| call.unconfirmed.is_some_and(|token| tokens.contains(&token));
-        self.calls.iter().position(is_of)
     }
 
     /// All reports, each in the context of its call.

@@ -1,11 +1,14 @@
 //! Why a batch was not taken in. Nothing of it was, then.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use eventstore::tail::TailError;
 use eventstore::{AppendError, AsConflict, may_pass};
 use vault::responses::VaultError;
+
+use crate::commands::presented::Hash;
 
 /// Why a batch was not taken in.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +25,9 @@ pub enum IntakeError {
     /// One of its events is refused.
     #[error(transparent)]
     BadEvent(#[from] BadEvent),
-    /// The token of one of its calls was revoked since it was asked about last; 0 for the first.
-    #[error("the token of call {0} is not active any more")]
-    Revoked(usize),
+    /// These tokens of its calls were revoked since they were asked about last.
+    #[error("the token is not active any more")]
+    Revoked(BTreeSet<Hash>),
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),

@@ -21,6 +21,6 @@ mod reported;
 mod take_in;
 
 pub use accept::{Accepted, accept};
-pub(crate) use accept::{IntakeDesk, accept_with_others, desk};
+pub(crate) use accept::{IntakeDesk, SMALL_BYTES, accept_with_others, desk};
 pub use cloudevents::{CloudEvent, Format, parse};
 pub use error::{BadEvent, IntakeError};

@@ -71,7 +71,8 @@ impl<'a> Intake<'a> {
     /// data without one would. So the keys are made while it is decided, and nothing is kept before
     /// they are there. They are always waited for: none appears after the look for who was erased.
     async fn attempt(&self) -> Result<Taken, IntakeError> {
-        let (decided, keys) = tokio::join!(self.decide(), self.keys());
+        let appending = self.begin().await?;
+        let (decided, keys) = tokio::join!(self.decide(appending), self.keys());
         let (mut decided, keys) = (decided?, keys?);
         let connection = decided.appending.connection();
         // Before the append, as the timer does it: then the order of the log is that of the commits.
@@ -98,22 +99,21 @@ impl<'a> Intake<'a> {
         Ok(self.service.keyring.make(&self.subjects, &*self.service.entropy).await?)
     }
 
-    async fn decide(&self) -> Result<Decided<'a>, IntakeError> {
+    /// Who was let in because a token was known is asked about again, before anything is made for them.
+    async fn begin(&self) -> Result<Appending<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
-        self.confirm(appending.connection()).await?;
+        let tokens = self.batch.unconfirmed();
+        let revoked = presented::revoked(self.service, appending.connection(), &tokens).await?;
+        if revoked.is_empty() { Ok(appending) } else { Err(IntakeError::Revoked(revoked)) }
+    }
+
+    async fn decide(&self, mut appending: Appending<'a>) -> Result<Decided<'a>, IntakeError> {
         let (mut plan, known) = self.plan(appending.connection()).await?;
         let condemned = condemned(appending.connection(), &plan).await?;
         let mut events = with_consequences(&mut plan, &condemned);
         let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
         events.extend(leads_last(std::mem::take(&mut placed.events)));
         Ok(Decided { appending, plan, known, events, placed })
-    }
-
-    /// Who was let in because a token was known is asked about again.
-    async fn confirm(&self, connection: &mut PgConnection) -> Result<(), IntakeError> {
-        let tokens = self.batch.unconfirmed();
-        let revoked = presented::revoked(self.service, connection, &tokens).await?;
-        self.batch.first_of(&revoked).map_or(Ok(()), |call| Err(IntakeError::Revoked(call)))
     }
 
     /// Locks before it loads: then nothing of these firms and subjects can change before the commit.

@@ -9,17 +9,19 @@ use axum::http::request::Parts;
 use domain::context::Actor;
 use uuid::Uuid;
 
+use crate::body;
 use crate::commands::presented::{self, Presented};
 use crate::commands::tokens::{Holder, Role};
 use crate::error::Error;
+use crate::intake;
 use crate::service::Service;
 
 /// The product, or an operator in its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product(Holder);
 
-/// The product, or an operator in its place, as it reports: a token that was active when it was asked about last,
-/// which what it reports is taken in with asks about again.
+/// The product, or an operator in its place, as it reports something: by a token that was active when it was asked
+/// about last, if the report is a small one. Whoever takes it in asks about the token again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reporter(pub(super) Presented);
 
@@ -83,7 +85,13 @@ impl FromRequestParts<Arc<Service>> for Reporter {
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
-        let caller = presented::recall(service, token).await?.ok_or(Error::NoToken)?;
+        let is_small = |bytes| bytes <= intake::SMALL_BYTES as u64;
+        let caller = if body::announced(&parts.headers).is_some_and(is_small) {
+            presented::recall(service, token).await?
+        } else {
+            presented::authenticate(service, token).await?.map(Presented::confirmed)
+        };
+        let caller = caller.ok_or(Error::NoToken)?;
         if Product::ROLES.contains(&caller.holder.role) {
             return Ok(Self(caller));
         }
