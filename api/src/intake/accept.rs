@@ -20,9 +20,8 @@ use crate::service::Service;
 
 /// Two transactions at a time, of few calls: one is decided while another waits for its commit. While four or more are
 /// taken in there is one, and who comes goes with all who come until its end, and with those it answers, if they
-/// call again at once. Calls that are taken in
-/// together have no more events and bytes, by the limits on each of them, than one call may have: 1,000
-/// and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
+/// call again at once. Calls that are taken in together have no more events and bytes, by the limits on each of them,
+/// than one call may have: 1,000 and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
 const TURNS: Turns = Turns {
     at_once: 2,
     many: 4,
