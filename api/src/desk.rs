@@ -29,9 +29,9 @@ pub(crate) struct NoAnswer;
 pub(crate) struct Turns {
     /// Turns at a time.
     pub(crate) at_once: usize,
-    /// Beside as many or more that are being served there is no other turn.
+    /// While so many are being served, no other turn begins.
     pub(crate) many: usize,
-    /// How long as many or more that were answered are waited for at most, before the next turn.
+    /// After a turn that answered as many: how long the next waits for them to ask again, at most.
     pub(crate) moment: Option<Duration>,
     /// How many are served together at most.
     pub(crate) most: usize,
@@ -82,7 +82,7 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
     ) -> Result<A, NoAnswer> {
         match self.enter(question) {
             Ok(question) => {
-                let turn = Turn::new((Arc::clone(self), serve), 1);
+                let turn = Turn::new(Arc::clone(self), serve, 1);
                 turn.end(vec![question]).await.pop().ok_or(NoAnswer)
             }
             Err(answered) => answered.await.map_err(|_| NoAnswer),
@@ -102,8 +102,9 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
         }
         let (sender, answered) = oneshot::channel();
         queue.waiting.push_back((question, sender));
-        let awaited = queue.awaited.as_ref();
-        if let Some(awaited) = awaited.filter(|awaited| awaited.all == queue.waiting.len()) {
+        if let Some(awaited) = &queue.awaited
+            && awaited.all == queue.waiting.len()
+        {
             awaited.there.notify_one();
         }
         Err(answered)
@@ -114,18 +115,15 @@ impl<Q: Send + 'static, A: Send + 'static> Desk<Q, A> {
         let mut queue = self.queue();
         queue.turns -= 1;
         queue.served -= of;
-        let (waiting, most) = (queue.waiting.len(), self.turns.most);
-        match self.turns.moment {
-            Some(moment)
-                if answered >= self.turns.many && waiting < most && queue.awaited.is_none() =>
-            {
-                let all = (waiting + answered).min(most);
-                let awaited = Awaited { all, there: Arc::default(), moment };
-                queue.awaited = Some(awaited.clone());
-                Next::Wait(awaited)
-            }
-            _ => Next::Turn(queue.next(self.turns)),
-        }
+        let (waiting, Turns { many, most, .. }) = (queue.waiting.len(), self.turns);
+        let can_wait = answered >= many && waiting < most && queue.awaited.is_none();
+        let Some(moment) = self.turns.moment.filter(|_| can_wait) else {
+            return Next::Turn(queue.next(self.turns));
+        };
+        let all = (waiting + answered).min(most);
+        let awaited = Awaited { all, there: Arc::default(), moment };
+        queue.awaited = Some(awaited.clone());
+        Next::Wait(awaited)
     }
 
     /// The turn of those who wait when all are there, or the moment is over.
@@ -193,13 +191,13 @@ impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
         match next {
             Next::Turn(next) if next.is_empty() => {}
             Next::Turn(next) => {
-                runtime.spawn(Self::new((desk, serve), next.len()).serve(next));
+                runtime.spawn(Self::new(desk, serve, next.len()).serve(next));
             }
             Next::Wait(awaited) => {
                 runtime.spawn(async move {
                     let next = desk.next_together(awaited).await;
                     if !next.is_empty() {
-                        Self::new((desk, serve), next.len()).serve(next).await;
+                        Self::new(desk, serve, next.len()).serve(next).await;
                     }
                 });
             }
@@ -208,7 +206,7 @@ impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Turn<Q, A> {
-    fn new((desk, serve): (Arc<Desk<Q, A>>, Serve<Q, A>), of: usize) -> Self {
+    fn new(desk: Arc<Desk<Q, A>>, serve: Serve<Q, A>, of: usize) -> Self {
         Self { desk, serve, of, answered: 0 }
     }
 

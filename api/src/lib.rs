@@ -13,6 +13,7 @@ mod body;
 mod desk;
 mod error;
 mod opening;
+mod presented;
 mod service;
 
 pub use error::Error;

@@ -16,8 +16,8 @@ use telemetry::trace;
 use uuid::Uuid;
 use vault::{Entropy, Keyring};
 
-use crate::commands::presented::Presenting;
 use crate::intake::{self, IntakeDesk};
+use crate::presented::Presenting;
 use crate::public::{Turnstiles, WrongKeys};
 
 /// The service behind both doors. Clones share everything.

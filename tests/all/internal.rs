@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::commands::tokens::{self, CreatedToken, Role};
 use axum::body::Body;
 use axum::http::Request;
+use futures::stream;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
@@ -151,6 +152,30 @@ async fn kept(world: &World) -> [i64; 4] {
         count(main, "reports").await,
         count(keyring, "data_keys").await,
     ]
+}
+
+/// Who is known is believed until its report is read, but not for a large one, or one of any length.
+#[tokio::test]
+async fn a_large_report_is_not_read_before_its_token_is_looked_up() {
+    let world = World::new().await;
+    let token = token(&world, Role::Product).await;
+    let authorization = format!("Bearer {}", token.token);
+    let cloud_events = ("content-type", "application/cloudevents-batch+json");
+    let headers = [("authorization", &*authorization), cloud_events];
+    let never_sent = async |length: Option<&str>, patience| {
+        let length = length.map(|length| ("content-length", length));
+        let headers: Vec<_> = headers.into_iter().chain(length).collect();
+        let body = Body::from_stream(stream::pending::<std::io::Result<Vec<u8>>>());
+        let answer = send(&world, ACTIVITY, &headers, body);
+        tokio::time::timeout(patience, answer).await.ok().map(|answer| answer.status.as_u16())
+    };
+    assert_eq!(send(&world, ACTIVITY, &headers, "[]").await.status, 202);
+    tokens::revoke(world.service(), token.id).await.unwrap();
+    let small = never_sent(Some("65536"), Duration::from_millis(100)).await;
+    assert_eq!(small, None, "it is read first");
+    for length in [Some("65537"), None] {
+        assert_eq!(never_sent(length, Duration::from_secs(60)).await, Some(401));
+    }
 }
 
 /// A role that may not report is told so only while its token is active.
@@ -559,7 +584,7 @@ async fn a7_what_is_too_large_is_413_and_the_connection_is_closed() {
         assert_eq!(refused.code(), (413, "invalid_request"), "{path}");
         assert_ne!(send(&world, path, headers, vec![b' '; limit]).await.status, 413, "{path}");
         let chunk = || Ok::<_, std::io::Error>(vec![b' '; 1 << 20]);
-        let endless = futures::stream::repeat_with(chunk);
+        let endless = stream::repeat_with(chunk);
         let refused = send(&world, path, headers, Body::from_stream(endless)).await;
         assert_eq!(refused.code(), (413, "invalid_request"), "{path}");
     }

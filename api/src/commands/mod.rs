@@ -7,7 +7,6 @@ pub(crate) mod invites;
 pub mod keys;
 pub mod listing;
 pub mod pauses;
-pub(crate) mod presented;
 pub mod readings;
 pub mod reissue;
 pub mod replays;

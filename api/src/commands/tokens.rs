@@ -66,7 +66,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub(super) fn of(token: &ActiveToken) -> Result<Self, Error> {
+    pub(crate) fn of(token: &ActiveToken) -> Result<Self, Error> {
         let role = token.role.parse();
         let role = role.map_err(|error: NotARole| Error::Internal(error.to_string()))?;
         Ok(Self { token_id: token.token_id, role })
@@ -123,13 +123,13 @@ pub async fn revoke(service: &Service, token_id: Uuid) -> Result<(), Error> {
     }
 }
 
-pub(super) fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     text.strip_prefix(TOKEN_PREFIX)
         .filter(|rest| rest.len() == SECRET_CHARS)
         .is_some_and(|rest| URL_SAFE_NO_PAD.decode(rest).is_ok())
 }
 
-pub(super) fn hash(token: &str) -> [u8; 32] {
+pub(crate) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 

@@ -14,8 +14,8 @@ use super::calls::{Batch, Call};
 use super::cloudevents::CloudEvent;
 use super::error::IntakeError;
 use super::take_in::take_in;
-use crate::commands::presented::Presented;
 use crate::desk::{Desk, NoAnswer, Serve, Turns};
+use crate::presented::Presented;
 use crate::service::Service;
 
 /// Two transactions at a time, of few calls: one is decided while another waits for its commit. While four or more are
@@ -129,7 +129,7 @@ fn call(service: &Service, events: Vec<CloudEvent>, actor: Actor) -> Result<Call
 /// Begun again when another came first.
 async fn alone(service: &Service, call: Arc<Call>) -> Result<Accepted, IntakeError> {
     if call.events.is_empty() {
-        // Without a transaction: whoever reports nothing was asked about before.
+        // Without a transaction: the door has asked about whoever reports nothing (`internal/activity.rs`).
         return Ok(Accepted { accepted: 0, duplicates: 0 });
     }
     let seed = call.context.correlation_id;

@@ -9,7 +9,7 @@ use domain::context::Context;
 
 use super::accept::Accepted;
 use super::cloudevents::CloudEvent;
-use crate::commands::presented::Hash;
+use crate::presented::TokenHash;
 
 /// What one call reports.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub(crate) struct Call {
     /// Who called and when, of no firm: each event gets its own.
     pub(super) context: Context,
     /// Its token, if that is still to be asked about.
-    pub(super) unconfirmed: Option<Hash>,
+    pub(super) unconfirmed: Option<TokenHash>,
 }
 
 impl Call {
     /// Whether its token is one of these.
-    pub(super) fn has_one_of(&self, tokens: &BTreeSet<Hash>) -> bool {
+    pub(super) fn has_one_of(&self, tokens: &BTreeSet<TokenHash>) -> bool {
         self.unconfirmed.is_some_and(|token| tokens.contains(&token))
     }
 }
@@ -52,7 +52,7 @@ impl Batch {
     }
 
     /// The tokens that are still to be asked about.
-    pub(super) fn unconfirmed(&self) -> BTreeSet<Hash> {
+    pub(super) fn unconfirmed(&self) -> BTreeSet<TokenHash> {
         self.calls.iter().filter_map(|call| call.unconfirmed).collect()
     }
 

@@ -8,7 +8,7 @@ use eventstore::tail::TailError;
 use eventstore::{AppendError, AsConflict, may_pass};
 use vault::responses::VaultError;
 
-use crate::commands::presented::Hash;
+use crate::presented::TokenHash;
 
 /// Why a batch was not taken in.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum IntakeError {
     BadEvent(#[from] BadEvent),
     /// These tokens of its calls were revoked since they were asked about last.
     #[error("the token is not active any more")]
-    Revoked(BTreeSet<Hash>),
+    Revoked(BTreeSet<TokenHash>),
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),

@@ -22,7 +22,7 @@ use super::facts::Placed;
 use super::known::Known;
 use super::locks::{condemned, leads_last, lock, lock_subjects, there};
 use super::plan::{Plan, plan};
-use crate::commands::presented;
+use crate::presented;
 use crate::service::Service;
 
 /// Takes calls in together; answers what became of each.
@@ -34,7 +34,8 @@ pub(super) async fn take_in(
     batch: &Batch,
 ) -> Result<Vec<Accepted>, IntakeError> {
     let intake = Intake { service, batch, subjects: subjects_of(batch) };
-    let taken = intake.attempt().await;
+    let appending = intake.begin().await?;
+    let taken = intake.attempt(appending).await;
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
     let taken = taken?;
     forgotten?;
@@ -70,8 +71,7 @@ impl<'a> Intake<'a> {
     /// The keyring is a database of its own, and commits on its own: a key without data does no harm,
     /// data without one would. So the keys are made while it is decided, and nothing is kept before
     /// they are there. They are always waited for: none appears after the look for who was erased.
-    async fn attempt(&self) -> Result<Taken, IntakeError> {
-        let appending = self.begin().await?;
+    async fn attempt(&self, appending: Appending<'a>) -> Result<Taken, IntakeError> {
         let (decided, keys) = tokio::join!(self.decide(appending), self.keys());
         let (mut decided, keys) = (decided?, keys?);
         let connection = decided.appending.connection();
@@ -103,8 +103,12 @@ impl<'a> Intake<'a> {
     async fn begin(&self) -> Result<Appending<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
         let tokens = self.batch.unconfirmed();
-        let revoked = presented::revoked(self.service, appending.connection(), &tokens).await?;
-        if revoked.is_empty() { Ok(appending) } else { Err(IntakeError::Revoked(revoked)) }
+        let revoked = presented::revoked(appending.connection(), tokens).await?;
+        if revoked.is_empty() {
+            return Ok(appending);
+        }
+        self.service.desks.tokens.forget(&revoked);
+        Err(IntakeError::Revoked(revoked))
     }
 
     async fn decide(&self, mut appending: Appending<'a>) -> Result<Decided<'a>, IntakeError> {

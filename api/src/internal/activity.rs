@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, StatusCode};
 
 use super::caller::Reporter;
 use crate::body::{self, Limit};
-use crate::commands::presented;
 use crate::error::Error;
 use crate::intake::{self, Accepted, CloudEvent, Format};
+use crate::presented;
 use crate::service::Service;
 
 /// Takes in a batch.

@@ -10,10 +10,10 @@ use domain::context::Actor;
 use uuid::Uuid;
 
 use crate::body;
-use crate::commands::presented::{self, Presented};
 use crate::commands::tokens::{Holder, Role};
 use crate::error::Error;
 use crate::intake;
+use crate::presented::{self, Presented};
 use crate::service::Service;
 
 /// The product, or an operator in its place.
@@ -21,7 +21,7 @@ use crate::service::Service;
 pub(super) struct Product(Holder);
 
 /// The product, or an operator in its place, as it reports something: by a token that was active when it was asked
-/// about last, if the report is a small one. Whoever takes it in asks about the token again.
+/// about last, if the report is announced as a small one. Whoever takes it in asks about the token again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reporter(pub(super) Presented);
 

@@ -9,7 +9,7 @@ use eventstore::Connections;
 use projector::tokens::{self, ActiveToken};
 use sqlx::PgConnection;
 
-use super::tokens::{Holder, hash, is_token};
+use crate::commands::tokens::{Holder, hash, is_token};
 use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::error::Error;
 use crate::service::Service;
@@ -20,13 +20,13 @@ const TURNS: Turns =
     Turns { at_once: 2, many: 4, moment: None, most: 100, last: Duration::from_millis(250) };
 
 /// A token, as nothing but its SHA-256.
-pub(crate) type Hash = [u8; 32];
+pub(crate) type TokenHash = [u8; 32];
 
 /// Where tokens are looked up, and who was found.
 pub(crate) struct Presenting {
-    desk: Arc<Desk<Hash, Result<Option<Holder>, Error>>>,
-    /// Those who were active when they were asked about last. Only what operators made comes in.
-    found: Mutex<HashMap<Hash, Holder>>,
+    desk: Arc<Desk<TokenHash, Result<Option<Holder>, Error>>>,
+    /// Those who were active when they were asked about last: never more than operators made.
+    found: Mutex<HashMap<TokenHash, Holder>>,
 }
 
 impl Default for Presenting {
@@ -36,8 +36,16 @@ impl Default for Presenting {
 }
 
 impl Presenting {
-    fn found(&self) -> MutexGuard<'_, HashMap<Hash, Holder>> {
+    fn found(&self) -> MutexGuard<'_, HashMap<TokenHash, Holder>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever presents one of these is looked up again.
+    pub(crate) fn forget(&self, revoked: &BTreeSet<TokenHash>) {
+        let mut found = self.found();
+        for hash in revoked {
+            found.remove(hash);
+        }
     }
 }
 
@@ -47,7 +55,7 @@ pub(crate) struct Presented {
     /// Who it was made for. A token's holder never changes; it may be revoked.
     pub(crate) holder: Holder,
     /// The token, if it was not asked about since this call began.
-    pub(crate) unconfirmed: Option<Hash>,
+    pub(crate) unconfirmed: Option<TokenHash>,
 }
 
 impl Presented {
@@ -92,37 +100,29 @@ pub(crate) async fn confirm(service: &Service, presented: Presented) -> Result<(
     let Some(hash) = presented.unconfirmed else {
         return Ok(());
     };
-    look_up(service, hash).await?.map(|_| ()).ok_or(Error::NoToken)
+    look_up(service, hash).await?.map(drop).ok_or(Error::NoToken)
 }
 
-/// Those of these tokens that are not active any more: asked in a transaction that does what is asked for. They
-/// are not recalled again.
+/// Those of these tokens that are not active any more: asked in a transaction that does what is asked for.
 ///
 /// # Errors
 /// If the database does not answer.
 pub(crate) async fn revoked(
-    service: &Service,
     connection: &mut PgConnection,
-    presented: &BTreeSet<Hash>,
-) -> Result<BTreeSet<Hash>, sqlx::Error> {
+    mut presented: BTreeSet<TokenHash>,
+) -> Result<BTreeSet<TokenHash>, sqlx::Error> {
     if presented.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok(presented);
     }
-    let asked: Vec<Hash> = presented.iter().copied().collect();
-    let active = tokens::authenticate(connection, &asked).await?;
-    let is_active = |hash: &Hash| active.iter().any(|token| token.sha256 == hash);
-    let revoked: BTreeSet<Hash> = asked.into_iter().filter(|hash| !is_active(hash)).collect();
-    if !revoked.is_empty() {
-        let mut found = service.desks.tokens.found();
-        for hash in &revoked {
-            found.remove(hash);
-        }
+    let asked: Vec<TokenHash> = presented.iter().copied().collect();
+    for active in tokens::authenticate(connection, &asked).await? {
+        presented.remove(active.sha256.as_slice());
     }
-    Ok(revoked)
+    Ok(presented)
 }
 
 /// Together with all who are looked up at the same time.
-async fn look_up(service: &Service, hash: Hash) -> Result<Option<Holder>, Error> {
+async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<Holder>, Error> {
     let connections = service.intake.connections().clone();
     let look_up: Serve<_, _> = Arc::new(move |presented| {
         let connections = connections.clone();
@@ -142,9 +142,9 @@ async fn look_up(service: &Service, hash: Hash) -> Result<Option<Holder>, Error>
 /// The holder of each of these.
 async fn holders(
     connections: &Connections,
-    presented: Vec<Hash>,
+    presented: Vec<TokenHash>,
 ) -> Vec<Result<Option<Holder>, Error>> {
-    let distinct: Vec<Hash> =
+    let distinct: Vec<TokenHash> =
         presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     let active = match active(connections, &distinct).await {
         Ok(active) => active,
@@ -153,7 +153,7 @@ async fn holders(
             return presented.iter().map(|_| Err(error.clone())).collect();
         }
     };
-    let holder = |hash: &Hash| {
+    let holder = |hash: &TokenHash| {
         let found = active.iter().find(|token| token.sha256 == hash);
         found.map(Holder::of).transpose()
     };
@@ -162,7 +162,7 @@ async fn holders(
 
 async fn active(
     connections: &Connections,
-    presented: &[Hash],
+    presented: &[TokenHash],
 ) -> Result<Vec<ActiveToken>, sqlx::Error> {
     let mut connection = connections.take().await?;
     let active = tokens::authenticate(&mut connection, presented).await?;
