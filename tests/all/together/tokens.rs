@@ -1,22 +1,10 @@
 //! A token that was revoked is asked about in the transaction of those who report at the same time.
 
 use api::commands::tokens::{self, Role};
-use axum::body::Body;
-use axum::http::Request;
-use serde_json::Value;
 use tests::submitted;
 use uuid::Uuid;
 
 use super::{Call, Held, call, counts, patient, transactions};
-
-/// A report by the holder of this token.
-fn report_by(token: &str, events: &[Value]) -> Request<Body> {
-    Request::post("/internal/v1/activity")
-        .header("authorization", format!("Bearer {token}"))
-        .header("content-type", "application/cloudevents-batch+json")
-        .body(Body::from(serde_json::to_vec(events).unwrap()))
-        .unwrap()
-}
 
 #[tokio::test]
 async fn a_call_whose_token_was_revoked_is_refused_and_the_others_are_taken_in() {
@@ -24,10 +12,9 @@ async fn a_call_whose_token_was_revoked_is_refused_and_the_others_are_taken_in()
     let firm = world.firm().await;
     for revoked in [1, 2, 8] {
         let token = tokens::create(world.service(), "gone", Role::Product).await.unwrap();
-        let by = |response| {
-            let reported = report_by(&token.token, &[submitted(&firm, response)]);
-            let call: Call<'_> = Box::pin(world.internal(reported));
-            call
+        let by = |response| -> Call<'_> {
+            let (world, token, report) = (&world, &token.token, submitted(&firm, response));
+            Box::pin(async move { world.report_by(token, &[report]).await })
         };
         assert_eq!(counts(&by(world.id()).await), (1, 0), "it is known from now on");
         let held = Held::both(&world, &firm).await;
