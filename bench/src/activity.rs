@@ -3,9 +3,12 @@
 
 use anyhow::Context;
 use api::intake::{CloudEvent, Format, parse};
+use chrono::Utc;
+use domain::time::Timestamp;
 use domain::trigger::Plan;
 use firmforms::expected::Expected;
 use firmforms::generate::{Line, MadeUp};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// More than any run takes. They are told one after the other: a longer run begins like a shorter.
@@ -31,6 +34,16 @@ impl Told {
         let event = parse(Format::Lines, &bytes)?.pop().context("an empty line")?;
         Ok(Self { line: bytes, event })
     }
+}
+
+/// A submission as it is made: now. What is ordered by that time is written at its end then, as with a
+/// product; with one time for all it would be written everywhere.
+pub(crate) fn submitted_now(firm: &tests::Firm, response_id: Uuid) -> Value {
+    let now = json!(Timestamp::new(Utc::now()));
+    let mut event = tests::submitted(firm, response_id);
+    event["data"]["submitted_at"] = now.clone();
+    event["time"] = now;
+    event
 }
 
 /// A firm that was reported.

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde::Serialize;
-use tests::{Firm, submitted};
+use tests::Firm;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use vault::{Entropy, SystemEntropy};
 
+use crate::activity::submitted_now;
 use crate::connection::Connection;
 use crate::peer::Peer;
 use crate::running::Running;
@@ -83,7 +84,7 @@ impl Burst<'_> {
         let stride = (self.firms.len() / self.events).max(1);
         let line = |number: usize| {
             let firm = &self.firms[number * stride % self.firms.len()];
-            format!("{}\n", submitted(firm, SystemEntropy.id())).into_bytes()
+            format!("{}\n", submitted_now(firm, SystemEntropy.id())).into_bytes()
         };
         let lines: Vec<_> = (0..self.events).map(line).collect();
         lines.chunks(BATCH).map(<[Vec<u8>]>::concat).collect()

@@ -7,11 +7,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use tests::{Firm, submitted};
+use tests::Firm;
 use tokio::task::{JoinSet, spawn_blocking};
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
+use crate::activity::submitted_now;
 use crate::connection::Connection;
 
 /// Connections that take turns, at most: that many reports may be under way.
@@ -144,7 +145,7 @@ impl Plan {
             let firm = &self.firms[number % self.firms.len()];
             let response_id = SystemEntropy.id();
             let due = self.began + Duration::from_secs_f64(number as f64 / self.per_second);
-            let line = submitted(firm, response_id).to_string().into_bytes();
+            let line = submitted_now(firm, response_id).to_string().into_bytes();
             (Reported { firm_id: firm.id, response_id, due, sent: due }, line)
         })
     }

@@ -13,10 +13,14 @@ pub async fn erase(connection: &mut PgConnection, subjects: &[Subject]) -> Resul
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     for statement in [
-        "delete from responses
-          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        "with gone as (
+             delete from responses
+              where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+             returning firm_id, person_id, response_id)
+         delete from response_people
+          where (firm_id, person_id, response_id) in (select * from gone)",
         "delete from response_people
-          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[])) and further",
         "delete from reports
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         "delete from bookings

@@ -81,20 +81,28 @@ pub async fn put(
         let key = keys.get(&response.subject()).ok_or(Broken)?;
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
+    let first: HashMap<Subject, Uuid> =
+        named.iter().map(|one| (one.subject(), one.person_id)).collect();
     let news: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "with named as (
-             insert into response_people (firm_id, person_id, response_id)
-             select * from unnest($7::uuid[], $8::uuid[], $9::uuid[])
+        "with kept as (
+             insert into responses as r
+                    (firm_id, response_id, form_id, saved_at, submitted_at, document, person_id)
+             select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
+                                  $5::timestamptz[], $6::bytea[], $7::uuid[])
+                 on conflict (firm_id, response_id) do update
+                set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
+                    document = excluded.document,
+                    person_id = coalesce(r.person_id, excluded.person_id)
+              where r.submitted_at is null
+                and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
+             returning firm_id, response_id, person_id),
+         named as (
+             insert into response_people (firm_id, person_id, response_id, further)
+             select n.*, k.person_id is distinct from n.person_id
+               from unnest($8::uuid[], $9::uuid[], $10::uuid[]) as n(firm_id, person_id, response_id)
+                    left join kept k using (firm_id, response_id)
                  on conflict (firm_id, person_id, response_id) do nothing)
-         insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at, document)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
-                              $5::timestamptz[], $6::bytea[])
-             on conflict (firm_id, response_id) do update
-            set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
-                document = excluded.document
-          where r.submitted_at is null
-            and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
-         returning firm_id, response_id",
+         select firm_id, response_id from kept",
     )
     .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
     .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
@@ -102,6 +110,7 @@ pub async fn put(
     .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
     .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
     .bind(sealed)
+    .bind(responses.iter().map(|r| first.get(&r.subject())).collect::<Vec<_>>())
     .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
     .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
     .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())

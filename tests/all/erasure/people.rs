@@ -127,6 +127,29 @@ async fn h1_a_response_an_erased_person_began_stayed_when_another_ended_it() {
     }
 }
 
+/// Whoever the response itself knows is not further, and found by it; the others are found without it.
+#[tokio::test]
+async fn h1_whoever_was_named_on_an_erased_response_goes_with_it() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response_id = world.id();
+    let call = |email| booked(&world, &firm, response_id, email);
+    take(&world, &[call("before@example.com")]).await;
+    take(&world, &[saved(&firm, response_id, "")]).await;
+    take(&world, &[submitted(&firm, response_id, ANN), call("with@example.com")]).await;
+    take(&world, &[call("after@example.com"), call(ANN)]).await;
+    let further: Vec<bool> =
+        sqlx::query_scalar("select further from response_people order by further")
+            .fetch_all(world.pool())
+            .await
+            .unwrap();
+    assert_eq!(further, [false, true, true, true]);
+    take(&world, &[activity(firm.id, "response.erased", json!({"response_id": response_id}))])
+        .await;
+    world.erase().await;
+    assert_eq!(left(&world, response_id).await, (0, 0));
+}
+
 /// Hot or not, and also where the score is known before the response.
 #[tokio::test]
 async fn h1_a_response_an_erased_person_is_the_lead_of_stayed() {
