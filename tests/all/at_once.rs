@@ -364,6 +364,22 @@ async fn a_process_that_stops_claims_nothing_more() {
     assert_eq!(scene.happens_to(&process).await, (0, 1));
 }
 
+/// As after a repair, or a place in the log that was set back.
+#[tokio::test]
+async fn what_was_queued_before_is_passed_by_and_what_comes_with_it_is_queued() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    assert_eq!(scene.happens_to(&process).await, (1, 0));
+    let back = "update checkpoints set position = 0 where name = 'fan_out'";
+    scene.world.pool().execute(back).await.unwrap();
+    assert_eq!(scene.happens_to(&process).await, (1, 1));
+    assert_eq!(scene.world.deliver().await, 1);
+    process.answered(1).await;
+    assert_eq!(scene.happens_to(&process).await.1, 0, "the next is claimed at once again");
+    process.ends(&scene.world).await;
+    assert_eq!(histories(&scene.world).await, [once(), once(), once()]);
+}
+
 /// E11
 #[tokio::test]
 async fn e11_without_a_keyring_it_is_queued_all_the_same() {

@@ -154,6 +154,21 @@ async fn calls_that_come_at_the_same_time_are_one_transaction_and_each_is_told_o
     assert_eq!(causes, if told[0] == (1, 0) { 23 } else { 22 }, "each call has its own");
 }
 
+/// Tables say that nobody has heard of its response: those that come together believe them, one by itself asks the log.
+#[tokio::test]
+async fn a_submission_that_only_the_log_knows_is_recorded_once() {
+    let world = patient().await;
+    let firm = world.firm().await;
+    let known = world.submit(&firm).await;
+    world.pool().execute("delete from subjects").await.unwrap();
+    let held = Held::both(&world, &firm).await;
+    let responses = [known, world.id(), world.id()];
+    let calls = responses.map(|response| call(&world, vec![submitted(&firm, response)]));
+    let told: Vec<_> = held.meanwhile(calls.into()).await.iter().map(counts).collect();
+    assert_eq!(told, [(0, 1), (1, 0), (1, 0)]);
+    assert_eq!(transactions(&world, &responses).await.len(), 3);
+}
+
 #[tokio::test]
 async fn a_bad_call_is_refused_by_its_own_index_and_the_others_are_taken_in() {
     let world = patient().await;

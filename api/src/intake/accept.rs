@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::calls::{Batch, Call};
 use super::cloudevents::CloudEvent;
 use super::error::IntakeError;
-use super::take_in::take_in;
+use super::take_in::{Belief, take_in};
 use crate::desk::{Desk, NoAnswer, Serve, Turns};
 use crate::presented::Presented;
 use crate::service::Service;
@@ -155,7 +155,7 @@ async fn again(service: &Service, call: Arc<Call>) -> Result<Accepted, IntakeErr
 }
 
 async fn only(service: &Service, batch: &Batch) -> Result<Accepted, IntakeError> {
-    let taken = take_in(service, batch).await?;
+    let taken = take_in(service, batch, Belief::Nothing).await?;
     taken.into_iter().next().ok_or(AppendError::Conflict.into())
 }
 
@@ -165,7 +165,7 @@ async fn together(service: &Service, calls: Vec<Arc<Call>>) -> Vec<Answer> {
     let mut going: Vec<usize> = (0..calls.len()).collect();
     for _ in 0..=WITHOUT_BAD_ONES {
         let batch = Batch::of(going.iter().map(|call| Arc::clone(&calls[*call])).collect());
-        match take_in(service, &batch).await {
+        match take_in(service, &batch, Belief::Tables).await {
             Ok(taken) => {
                 for (call, accepted) in going.into_iter().zip(taken) {
                     answers[call] = Answer::Taken(accepted);

@@ -10,9 +10,10 @@ use domain::event::Event;
 use domain::fact::Fact;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
+use domain::occurrence::OccurrenceEvent;
 use domain::person::Person;
 use domain::response::PartRejection;
-use domain::trigger::Plan;
+use domain::trigger::{Plan, Trigger};
 use eventstore::{NewEvent, RecordedEvent};
 use projector::subjects::{Locked, SubjectId, SubjectRow};
 use uuid::Uuid;
@@ -194,6 +195,18 @@ impl Known {
     pub(super) fn heard_of(&self, mut subjects: Vec<SubjectId>) -> Vec<SubjectId> {
         subjects.retain(|id| !self.new.contains(id));
         subjects
+    }
+
+    /// Whether none of these can be in the log: what occurred are submissions of responses that nobody had heard
+    /// of. What else occurs may have another key than its response.
+    pub(super) fn are_new(&self, events: &[NewEvent]) -> bool {
+        events.iter().all(|new| match &new.event {
+            Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => {
+                of.trigger == Trigger::FormSubmitted
+                    && self.new.contains(&(new.context.firm_id, of.response_id))
+            }
+            _ => true,
+        })
     }
 
     /// What the table does not say, and the responses that facts may have waited for: for what nobody

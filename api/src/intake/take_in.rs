@@ -25,6 +25,16 @@ use super::plan::{Plan, plan};
 use crate::presented;
 use crate::service::Service;
 
+/// What is believed of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// What tables say: of a response that nobody had heard of no submission was recorded. If that is not so, it
+    /// is a conflict.
+    Tables,
+    /// Nothing: each occurrence is looked for, which costs a third more.
+    Nothing,
+}
+
 /// Takes calls in together; answers what became of each.
 ///
 /// # Errors
@@ -32,8 +42,9 @@ use crate::service::Service;
 pub(super) async fn take_in(
     service: &Service,
     batch: &Batch,
+    belief: Belief,
 ) -> Result<Vec<Accepted>, IntakeError> {
-    let intake = Intake { service, batch, subjects: subjects_of(batch) };
+    let intake = Intake { service, batch, belief, subjects: subjects_of(batch) };
     let appending = intake.begin().await?;
     let taken = intake.attempt(appending).await;
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
@@ -46,6 +57,7 @@ pub(super) async fn take_in(
 pub(super) struct Intake<'a> {
     pub(super) service: &'a Service,
     pub(super) batch: &'a Batch,
+    belief: Belief,
     /// Whose data it holds.
     subjects: Vec<Subject>,
 }
@@ -77,7 +89,8 @@ impl<'a> Intake<'a> {
         let connection = decided.appending.connection();
         // Before the append, as the timer does it: then the order of the log is that of the commits.
         partials::drop_of(connection, &decided.known.heard_of(decided.plan.submitted())).await?;
-        let recorded = append(&mut decided.appending, decided.events).await?;
+        let are_new = self.belief == Belief::Tables && decided.known.are_new(&decided.events);
+        let recorded = append(&mut decided.appending, decided.events, are_new).await?;
         let connection = decided.appending.connection();
         drop_parts(connection, &decided.known.parts_of_erased()).await?;
         let now_waiting = subjects::wait(connection, &decided.placed.waiting).await?;
@@ -211,17 +224,22 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
 }
 
 /// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have
-/// been recorded before: any other place that is taken means that another came first.
+/// been recorded before, unless all are new: any other place that is taken means that another came first.
 async fn append(
     appending: &mut Appending<'_>,
     events: Vec<NewEvent>,
+    are_new: bool,
 ) -> Result<HashSet<Uuid>, AppendError> {
     let required: HashSet<Uuid> = events
         .iter()
         .filter(|new| !matches!(new.event, Event::Occurrence(_)))
         .map(NewEvent::id)
         .collect();
-    let recorded = appending.append_new(events).await?;
+    let recorded = if are_new {
+        appending.append(events).await?
+    } else {
+        appending.append_new(events).await?
+    };
     let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
     if required.is_subset(&recorded) { Ok(recorded) } else { Err(AppendError::Conflict) }
 }
