@@ -3,7 +3,6 @@
 
 use anyhow::Context;
 use api::intake::{CloudEvent, Format, parse};
-use chrono::Utc;
 use domain::time::Timestamp;
 use domain::trigger::Plan;
 use firmforms::expected::Expected;
@@ -36,13 +35,12 @@ impl Told {
     }
 }
 
-/// A submission as it is made: now. What is ordered by that time is written at its end then, as with a
-/// product; with one time for all it would be written everywhere.
-pub(crate) fn submitted_now(firm: &tests::Firm, response_id: Uuid) -> Value {
-    let now = json!(Timestamp::new(Utc::now()));
+/// A submission of that time. What is ordered by it is written at its end then, as with a product; with one
+/// time for all it would be written everywhere.
+pub(crate) fn submitted_at(at: Timestamp, firm: &tests::Firm, response_id: Uuid) -> Value {
     let mut event = tests::submitted(firm, response_id);
-    event["data"]["submitted_at"] = now.clone();
-    event["time"] = now;
+    event["data"]["submitted_at"] = json!(at);
+    event["time"] = json!(at);
     event
 }
 

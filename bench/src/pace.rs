@@ -7,12 +7,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use tests::Firm;
+use eventstore::Clock;
+use tests::{Firm, World};
 use tokio::task::{JoinSet, spawn_blocking};
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
-use crate::activity::submitted_now;
+use crate::activity::submitted_at;
 use crate::connection::Connection;
 
 /// Connections that take turns, at most: that many reports may be under way.
@@ -42,12 +43,14 @@ pub(crate) struct Reported {
 /// Who reports.
 #[derive(Clone)]
 pub(crate) struct Reporter {
-    pub(crate) door: SocketAddr,
-    pub(crate) token: String,
+    door: SocketAddr,
+    token: String,
+    clock: Clock,
 }
 
 /// What is to be reported, by whichever connection is free.
 struct Plan {
+    clock: Clock,
     firms: Vec<Firm>,
     began: Instant,
     per_second: f64,
@@ -62,6 +65,11 @@ enum Last {
 }
 
 impl Reporter {
+    /// Who reports at that door of this world.
+    pub(crate) fn of(world: &World, door: SocketAddr) -> Self {
+        Self { door, token: world.token().to_owned(), clock: world.clock.clone() }
+    }
+
     /// Reports responses of these firms in turn.
     pub(crate) async fn steadily(
         &self,
@@ -78,9 +86,9 @@ impl Reporter {
         firms: &[Firm],
         Pace { per_second, time }: Pace,
     ) -> anyhow::Result<Vec<Reported>> {
-        let (firms, next) = (firms.to_vec(), AtomicUsize::new(0));
+        let (clock, firms, next) = (self.clock.clone(), firms.to_vec(), AtomicUsize::new(0));
         let last = Last::Number((per_second * time.as_secs_f64()) as usize);
-        let plan = Plan { firms, began, per_second, last, next };
+        let plan = Plan { clock, firms, began, per_second, last, next };
         // Each has something to say within a second: the door waits 10 s for that.
         self.all(plan, CONNECTIONS.min(per_second.ceil() as usize)).await
     }
@@ -91,9 +99,10 @@ impl Reporter {
         firms: &[Firm],
         time: Duration,
     ) -> anyhow::Result<Vec<Reported>> {
-        let (firms, began, next) = (firms.to_vec(), Instant::now(), AtomicUsize::new(0));
+        let (clock, firms) = (self.clock.clone(), firms.to_vec());
+        let (began, next) = (Instant::now(), AtomicUsize::new(0));
         let last = Last::Time(began + time);
-        let plan = Plan { firms, began, per_second: f64::INFINITY, last, next };
+        let plan = Plan { clock, firms, began, per_second: f64::INFINITY, last, next };
         self.all(plan, CONNECTIONS).await
     }
 
@@ -145,7 +154,7 @@ impl Plan {
             let firm = &self.firms[number % self.firms.len()];
             let response_id = SystemEntropy.id();
             let due = self.began + Duration::from_secs_f64(number as f64 / self.per_second);
-            let line = submitted_now(firm, response_id).to_string().into_bytes();
+            let line = submitted_at(self.clock.now(), firm, response_id).to_string().into_bytes();
             (Reported { firm_id: firm.id, response_id, due, sent: due }, line)
         })
     }

@@ -92,7 +92,7 @@ impl Running {
 
     /// Who reports at the first door.
     pub(crate) fn reporter(&self) -> Reporter {
-        Reporter { door: self.doors[0], token: self.world.token().to_owned() }
+        Reporter::of(&self.world, self.doors[0])
     }
 
     fn pids(&self) -> anyhow::Result<Vec<u32>> {

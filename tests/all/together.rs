@@ -154,19 +154,33 @@ async fn calls_that_come_at_the_same_time_are_one_transaction_and_each_is_told_o
     assert_eq!(causes, if told[0] == (1, 0) { 23 } else { 22 }, "each call has its own");
 }
 
-/// Tables say that nobody has heard of its response: those that come together believe them, one by itself asks the log.
+/// Tables say that nobody has heard of a response: calls that come together believe them, one by itself asks.
 #[tokio::test]
-async fn a_submission_that_only_the_log_knows_is_recorded_once() {
+async fn a_response_that_only_the_log_or_the_vault_knows_is_recorded_once() {
     let world = patient().await;
     let firm = world.firm().await;
-    let known = world.submit(&firm).await;
-    world.pool().execute("delete from subjects").await.unwrap();
-    let held = Held::both(&world, &firm).await;
-    let responses = [known, world.id(), world.id()];
-    let calls = responses.map(|response| call(&world, vec![submitted(&firm, response)]));
-    let told: Vec<_> = held.meanwhile(calls.into()).await.iter().map(counts).collect();
-    assert_eq!(told, [(0, 1), (1, 0), (1, 0)]);
-    assert_eq!(transactions(&world, &responses).await.len(), 3);
+    let in_vault = |response| {
+        let mut event = submitted(&firm, response);
+        event["type"] = json!("response.saved");
+        let data = event["data"].as_object_mut().unwrap();
+        let saved_at = data.remove("submitted_at").unwrap();
+        data.remove("ending");
+        data.remove("variables");
+        data.insert("saved_at".to_owned(), saved_at);
+        event
+    };
+    let in_log = |response| submitted(&firm, response);
+    for (known, again) in [(in_vault(world.id()), (1, 0)), (in_log(world.id()), (0, 1))] {
+        let response = known["data"]["response_id"].as_str().unwrap().parse().unwrap();
+        assert_eq!(counts(&world.report(&[known]).await), (1, 0));
+        world.pool().execute("delete from subjects").await.unwrap();
+        let held = Held::both(&world, &firm).await;
+        let responses = [response, world.id(), world.id()];
+        let calls = responses.map(|response| call(&world, vec![submitted(&firm, response)]));
+        let told: Vec<_> = held.meanwhile(calls.into()).await.iter().map(counts).collect();
+        assert_eq!(told, [again, (1, 0), (1, 0)]);
+        assert_eq!(transactions(&world, &responses).await.len(), 3);
+    }
 }
 
 #[tokio::test]

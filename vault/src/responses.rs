@@ -61,18 +61,67 @@ impl From<serde_json::Error> for VaultError {
     }
 }
 
+/// What may be in the vault of responses that are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing, neither of them nor of who is named on them: it costs less then. If there is something, the
+    /// database says that a key is taken.
+    Nothing,
+    /// An earlier state, or all of it.
+    Anything,
+}
+
+macro_rules! put_sql {
+    ($of_a_response:literal, $of_a_person:literal) => {
+        concat!(
+            "with kept as (
+                 insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at,
+                                             document, person_id)
+                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
+                                      $5::timestamptz[], $6::bytea[], $7::uuid[]) ",
+            $of_a_response,
+            " returning firm_id, response_id, person_id),
+             named as (
+                 insert into response_people (firm_id, person_id, response_id, further)
+                 select n.*, k.person_id is distinct from n.person_id
+                   from unnest($8::uuid[], $9::uuid[], $10::uuid[])
+                        as n(firm_id, person_id, response_id)
+                        left join kept k using (firm_id, response_id) ",
+            $of_a_person,
+            ") select firm_id, response_id from kept"
+        )
+    };
+}
+
+/// As what was there before asks.
+const fn put_statement(before: Before) -> &'static str {
+    match before {
+        Before::Nothing => put_sql!("", ""),
+        Before::Anything => put_sql!(
+            "on conflict (firm_id, response_id) do update
+                set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
+                    document = excluded.document,
+                    person_id = coalesce(r.person_id, excluded.person_id)
+              where r.submitted_at is null
+                and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)",
+            "on conflict (firm_id, person_id, response_id) do nothing"
+        ),
+    }
+}
+
 /// Puts responses away; returns which of them were news.
 ///
 /// A submitted response never changes again; a saved one is replaced by a later save or by its
 /// submission. Its form is the one it was first put with. Each response may be in the list once. Who is
-/// named on them or others is put away with them.
+/// named on them or others is put away with them; the first who is named on a response is kept with it, so
+/// that both are found by its id.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    (responses, named): (&[Response], &BTreeSet<NamedOn>),
+    (responses, named, before): (&[Response], &BTreeSet<NamedOn>, Before),
     entropy: &dyn Entropy,
 ) -> Result<Vec<Subject>, VaultError> {
     let mut sealed = Vec::with_capacity(responses.len());
@@ -83,39 +132,19 @@ pub async fn put(
     }
     let first: HashMap<Subject, Uuid> =
         named.iter().map(|one| (one.subject(), one.person_id)).collect();
-    let news: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "with kept as (
-             insert into responses as r
-                    (firm_id, response_id, form_id, saved_at, submitted_at, document, person_id)
-             select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
-                                  $5::timestamptz[], $6::bytea[], $7::uuid[])
-                 on conflict (firm_id, response_id) do update
-                set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
-                    document = excluded.document,
-                    person_id = coalesce(r.person_id, excluded.person_id)
-              where r.submitted_at is null
-                and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)
-             returning firm_id, response_id, person_id),
-         named as (
-             insert into response_people (firm_id, person_id, response_id, further)
-             select n.*, k.person_id is distinct from n.person_id
-               from unnest($8::uuid[], $9::uuid[], $10::uuid[]) as n(firm_id, person_id, response_id)
-                    left join kept k using (firm_id, response_id)
-                 on conflict (firm_id, person_id, response_id) do nothing)
-         select firm_id, response_id from kept",
-    )
-    .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
-    .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
-    .bind(responses.iter().map(|r| r.form_id).collect::<Vec<_>>())
-    .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
-    .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
-    .bind(sealed)
-    .bind(responses.iter().map(|r| first.get(&r.subject())).collect::<Vec<_>>())
-    .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-    .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
-    .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await?;
+    let news: Vec<(Uuid, Uuid)> = sqlx::query_as(put_statement(before))
+        .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
+        .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
+        .bind(responses.iter().map(|r| r.form_id).collect::<Vec<_>>())
+        .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
+        .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
+        .bind(sealed)
+        .bind(responses.iter().map(|r| first.get(&r.subject())).collect::<Vec<_>>())
+        .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
+        .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
+        .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
     Ok(news
         .into_iter()
         .map(|(firm_id, response_id)| Subject { firm_id, subject_id: response_id })

@@ -106,6 +106,10 @@ impl From<TailError> for IntakeError {
 impl From<VaultError> for IntakeError {
     fn from(error: VaultError) -> Self {
         match error {
+            // Somebody put it there first.
+            VaultError::Database(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+                Self::Append(AppendError::Conflict)
+            }
             VaultError::Database(error) => error.into(),
             VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Vault(error.to_string()),
         }

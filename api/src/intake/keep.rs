@@ -10,7 +10,7 @@ use uuid::Uuid;
 use vault::bookings::{self, Booking};
 use vault::people::NamedOn;
 use vault::reports::{self, Report};
-use vault::responses::{self, Response};
+use vault::responses::{self, Before, Response};
 use vault::{DataKeys, Subject, secrets};
 
 use super::error::IntakeError;
@@ -36,7 +36,7 @@ impl Intake<'_> {
     pub(super) async fn keep(
         &self,
         connection: &mut PgConnection,
-        (plan, keys): (Plan, &DataKeys),
+        ((plan, before), keys): ((Plan, Before), &DataKeys),
         recorded: &HashSet<Uuid>,
     ) -> Result<Vec<usize>, IntakeError> {
         let entropy = &*self.service.entropy;
@@ -50,7 +50,8 @@ impl Intake<'_> {
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
         let reported = (plan.responses, &plan.named);
-        duplicates.extend(self.keep_responses(connection, (reported, keys), recorded).await?);
+        let kept = self.keep_responses(connection, reported, (keys, before), recorded).await?;
+        duplicates.extend(kept);
         Ok(duplicates)
     }
 
@@ -58,7 +59,8 @@ impl Intake<'_> {
     async fn keep_responses(
         &self,
         connection: &mut PgConnection,
-        ((reported, named), keys): ((BTreeMap<Subject, Reported>, &BTreeSet<NamedOn>), &DataKeys),
+        (reported, named): (BTreeMap<Subject, Reported>, &BTreeSet<NamedOn>),
+        (keys, before): (&DataKeys, Before),
         recorded: &HashSet<Uuid>,
     ) -> Result<Vec<usize>, IntakeError> {
         let is_new =
@@ -71,7 +73,7 @@ impl Intake<'_> {
         let (put, places): (Vec<_>, Vec<_>) =
             new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
         let entropy = &*self.service.entropy;
-        let news = responses::put(connection, keys, (&put, named), entropy).await?;
+        let news = responses::put(connection, keys, (&put, named, before), entropy).await?;
         let news: HashSet<Subject> = news.into_iter().collect();
         let is_news = |response: &&Response| news.contains(&response.subject());
         self.begin_hour(connection, put.iter().filter(is_news)).await?;

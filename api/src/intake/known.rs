@@ -10,10 +10,9 @@ use domain::event::Event;
 use domain::fact::Fact;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
-use domain::occurrence::OccurrenceEvent;
 use domain::person::Person;
 use domain::response::PartRejection;
-use domain::trigger::{Plan, Trigger};
+use domain::trigger::Plan;
 use eventstore::{NewEvent, RecordedEvent};
 use projector::subjects::{Locked, SubjectId, SubjectRow};
 use uuid::Uuid;
@@ -197,16 +196,9 @@ impl Known {
         subjects
     }
 
-    /// Whether none of these can be in the log: what occurred are submissions of responses that nobody had heard
-    /// of. What else occurs may have another key than its response.
-    pub(super) fn are_new(&self, events: &[NewEvent]) -> bool {
-        events.iter().all(|new| match &new.event {
-            Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => {
-                of.trigger == Trigger::FormSubmitted
-                    && self.new.contains(&(new.context.firm_id, of.response_id))
-            }
-            _ => true,
-        })
+    /// Whether nobody had heard of it.
+    pub(super) fn is_new(&self, subject: SubjectId) -> bool {
+        self.new.contains(&subject)
     }
 
     /// What the table does not say, and the responses that facts may have waited for: for what nobody

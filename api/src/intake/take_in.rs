@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 
 use domain::event::Event;
+use domain::occurrence::OccurrenceEvent;
+use domain::trigger::Trigger;
 use eventstore::{AppendError, Appending, NewEvent, load_many};
 use projector::subjects::{self, SubjectId};
 use projector::{firms, partials, reports};
 use sqlx::PgConnection;
 use uuid::Uuid;
+use vault::responses::Before;
 use vault::{DataKeys, Subject, erasure, people};
 
 use super::accept::Accepted;
@@ -76,6 +79,8 @@ struct Decided<'a> {
     known: Known,
     /// To append.
     events: Vec<NewEvent>,
+    /// What there may be of it.
+    before: Before,
     placed: Placed,
 }
 
@@ -89,15 +94,15 @@ impl<'a> Intake<'a> {
         let connection = decided.appending.connection();
         // Before the append, as the timer does it: then the order of the log is that of the commits.
         partials::drop_of(connection, &decided.known.heard_of(decided.plan.submitted())).await?;
-        let are_new = self.belief == Belief::Tables && decided.known.are_new(&decided.events);
-        let recorded = append(&mut decided.appending, decided.events, are_new).await?;
+        let recorded = append(&mut decided.appending, decided.events, decided.before).await?;
         let connection = decided.appending.connection();
         drop_parts(connection, &decided.known.parts_of_erased()).await?;
         let now_waiting = subjects::wait(connection, &decided.placed.waiting).await?;
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
         duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
-        duplicates.extend(self.keep(connection, (decided.plan, &keys), &recorded).await?);
+        let kept = (decided.plan, decided.before);
+        duplicates.extend(self.keep(connection, (kept, &keys), &recorded).await?);
         decided.appending.commit().await?;
         Ok(Taken {
             accepted: self.batch.accepted(&duplicates),
@@ -130,7 +135,11 @@ impl<'a> Intake<'a> {
         let mut events = with_consequences(&mut plan, &condemned);
         let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
         events.extend(leads_last(std::mem::take(&mut placed.events)));
-        Ok(Decided { appending, plan, known, events, placed })
+        let before = match self.belief {
+            Belief::Tables if is_all_new(&known, &plan, &events) => Before::Nothing,
+            Belief::Tables | Belief::Nothing => Before::Anything,
+        };
+        Ok(Decided { appending, plan, known, events, before, placed })
     }
 
     /// Locks before it loads: then nothing of these firms and subjects can change before the commit.
@@ -213,6 +222,19 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// Whether none of it can be in the log or in the vault: it is of responses that nobody had heard of, and what
+/// occurred are their submissions. What else occurs may have another key than its response.
+fn is_all_new(known: &Known, plan: &Plan, events: &[NewEvent]) -> bool {
+    let is_new = |firm_id, response_id| known.is_new((firm_id, response_id));
+    events.iter().all(|new| match &new.event {
+        Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => {
+            of.trigger == Trigger::FormSubmitted && is_new(new.context.firm_id, of.response_id)
+        }
+        _ => true,
+    }) && plan.responses.keys().all(|of| is_new(of.firm_id, of.subject_id))
+        && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))
+}
+
 /// What came of parts of an erased response before it was known that they are: the eraser could not
 /// tell.
 async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Result<(), sqlx::Error> {
@@ -224,21 +246,20 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
 }
 
 /// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have
-/// been recorded before, unless all are new: any other place that is taken means that another came first.
+/// been recorded before, if anything was: any other place that is taken means that another came first.
 async fn append(
     appending: &mut Appending<'_>,
     events: Vec<NewEvent>,
-    are_new: bool,
+    before: Before,
 ) -> Result<HashSet<Uuid>, AppendError> {
     let required: HashSet<Uuid> = events
         .iter()
         .filter(|new| !matches!(new.event, Event::Occurrence(_)))
         .map(NewEvent::id)
         .collect();
-    let recorded = if are_new {
-        appending.append(events).await?
-    } else {
-        appending.append_new(events).await?
+    let recorded = match before {
+        Before::Nothing => appending.append(events).await?,
+        Before::Anything => appending.append_new(events).await?,
     };
     let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
     if required.is_subset(&recorded) { Ok(recorded) } else { Err(AppendError::Conflict) }

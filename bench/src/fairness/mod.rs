@@ -65,7 +65,7 @@ pub(crate) async fn run(command: &Fairness) -> anyhow::Result<()> {
         command,
         postgres: described(&world.system).await?,
         ordinary: Audience::subscribe(&world, FIRMS).await?,
-        reporter: Reporter { door: serving.internal, token: world.token().to_owned() },
+        reporter: Reporter::of(&world, serving.internal),
         world,
     };
     let report = bench.phases().await?;

@@ -70,7 +70,7 @@ pub(crate) async fn run(command: &Rebuild) -> anyhow::Result<()> {
     let serving = Serving::on(&world.database)?;
     let mut service = serving.process(&[])?;
     serving.ready().await?;
-    let reporter = Reporter { door: serving.internal, token: world.token().to_owned() };
+    let reporter = Reporter::of(&world, serving.internal);
     let bench = Bench { command, firms, receiver, reporter, world };
     let summary = bench.measure(filled, followed).await?;
     stop(&mut service, "service").await?;
