@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use domain::time::Timestamp;
+use eventstore::Clock;
 use serde::Serialize;
 use tests::Firm;
 use tokio::task::JoinSet;
@@ -57,7 +57,7 @@ pub(crate) struct Sent {
 impl Burst<'_> {
     pub(crate) async fn run(self, running: &Running, peer: &mut Peer) -> anyhow::Result<Sent> {
         let deliveries = self.events * self.hooks;
-        let batches = self.batches(running.world.clock.now());
+        let batches = self.batches(&running.world.clock);
         peer.reset().await?;
         let wal_before = running.wal_bytes().await?;
         let (before, began) = (running.spent()?, Instant::now());
@@ -81,11 +81,11 @@ impl Burst<'_> {
     }
 
     /// Of the firms in turn; of so many that not all have one, of some from all over.
-    fn batches(self, at: Timestamp) -> Vec<Vec<u8>> {
+    fn batches(self, clock: &Clock) -> Vec<Vec<u8>> {
         let stride = (self.firms.len() / self.events).max(1);
         let line = |number: usize| {
             let firm = &self.firms[number * stride % self.firms.len()];
-            format!("{}\n", submitted_at(at, firm, SystemEntropy.id())).into_bytes()
+            format!("{}\n", submitted_at(clock.now(), firm, SystemEntropy.id())).into_bytes()
         };
         let lines: Vec<_> = (0..self.events).map(line).collect();
         lines.chunks(BATCH).map(<[Vec<u8>]>::concat).collect()

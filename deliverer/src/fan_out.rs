@@ -20,7 +20,7 @@ use domain::trace::Traceparent;
 use eventstore::crash;
 use eventstore::tail;
 use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Done, Fence, Look, RecordedEvent};
+use eventstore::{AppendError, Appending, Done, Fence, Look, RecordedEvent};
 use telemetry::figures::CLAIM_SECONDS;
 use telemetry::trace::Traced;
 use tokio::sync::watch;
@@ -216,7 +216,14 @@ impl FanOut {
         let mut passed = match self.pass(appending, (look, Some(&turn))).await {
             Ok(passed) => passed,
             Err(error) => {
-                tracing::warn!(%error, "could not claim what is queued at once; it is only queued");
+                let why = "could not claim what is queued at once; it is only queued";
+                match error {
+                    // Some was queued before: by a repair, or before the checkpoint was set back.
+                    DeliveryError::Append(AppendError::Conflict) => {
+                        tracing::debug!(%error, "{why}")
+                    }
+                    _ => tracing::warn!(%error, "{why}"),
+                }
                 self.pass(self.courier.store.begin().await?, (look, None)).await?
             }
         };

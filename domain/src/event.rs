@@ -4,8 +4,7 @@
 //! upcaster from the old one.
 
 use cqrs_es::{Aggregate, DomainEvent};
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::delivery::{Delivery, DeliveryEvent};
 use crate::firm::{Firm, FirmEvent};
@@ -120,16 +119,6 @@ macro_rules! all_events {
                 }
             }
 
-            /// The event as the JSON the log keeps.
-            ///
-            /// # Errors
-            /// Never for the events of this crate: their keys are strings.
-            pub fn to_payload(&self) -> serde_json::Result<Value> {
-                match self {
-                    $(Self::$aggregate(event) => serde_json::to_value(event),)+
-                }
-            }
-
             /// Reads a stored event, already upcast to its newest shape.
             ///
             /// # Errors
@@ -149,6 +138,15 @@ macro_rules! all_events {
                         Ok(Self::$aggregate(event))
                     })+
                     other => Err(UnreadableEvent::UnknownAggregate(other.to_owned())),
+                }
+            }
+        }
+
+        /// As the JSON the log keeps.
+        impl Serialize for Event {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$aggregate(event) => event.serialize(serializer),)+
                 }
             }
         }
@@ -214,7 +212,7 @@ mod tests {
         let event = Event::from(FirmEvent::FirmClosed {
             time: "2026-11-01T00:00:00.000Z".parse().unwrap(),
         });
-        let payload = event.to_payload().unwrap();
+        let payload = serde_json::to_value(&event).unwrap();
         assert_eq!(payload, json!({"FirmClosed": {"time": "2026-11-01T00:00:00.000Z"}}));
         assert_eq!(Event::from_payload("Firm", "FirmClosed", payload).unwrap(), event);
     }

@@ -58,27 +58,27 @@ pub enum OccurrenceCommand {
     Record(Happening),
 }
 
-/// What happened, to whose response, and when.
+/// What happened, to whose response, and when. In the order of names: canonical as it is written (RFC 8785).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Happening {
-    /// The trigger it is for.
-    pub trigger: Trigger,
-    /// The form it is about.
-    pub form_id: Uuid,
-    /// The response it is about.
-    pub response_id: Uuid,
-    /// The report it is about, if it is about one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub report_id: Option<Uuid>,
     /// The call it is about, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking_id: Option<Uuid>,
+    /// The form it is about.
+    pub form_id: Uuid,
+    /// When it happened, by the product's clock.
+    pub happened_at: Timestamp,
+    /// The report it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_id: Option<Uuid>,
+    /// The response it is about.
+    pub response_id: Uuid,
     /// Used up without telling anybody: the firm's plan did not have the trigger.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent: bool,
-    /// When it happened, by the product's clock.
-    pub happened_at: Timestamp,
+    /// The trigger it is for.
+    pub trigger: Trigger,
 }
 
 /// What the log says of an occurrence.

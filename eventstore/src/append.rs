@@ -197,7 +197,7 @@ impl Columns {
     }
 
     fn push(&mut self, new: &NewEvent, event_id: Uuid) -> serde_json::Result<()> {
-        let payload = canonical(&new.event.to_payload()?)?;
+        let payload = canonical(&new.event)?;
         let metadata = new.context.to_metadata()?;
         let event_version = new.event.event_version();
         let digest = digest(&Digested {

@@ -1,9 +1,11 @@
 //! The digest of an event: SHA-256 over its canonical bytes (RFC 8785).
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use domain::time::Timestamp;
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::{self, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -42,14 +44,16 @@ pub fn digest(event: &Digested<'_>) -> serde_json::Result<[u8; 32]> {
     Ok(Sha256::digest(serde_json::to_vec(event)?).into())
 }
 
-/// The canonical text of a value (RFC 8785). That of most is what is written anyway; the rest are
-/// canonicalized.
+/// The canonical text of a value (RFC 8785), which has no white space and no text as it came in it. What most are
+/// written as is that anyway; the rest are canonicalized.
 ///
 /// # Errors
 /// If the value has no canonical text: a number that is no double.
-pub fn canonical(value: &Value) -> serde_json::Result<Box<RawValue>> {
-    if is_plain(value) {
-        return to_raw_value(value);
+pub fn canonical<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
+    let written = to_raw_value(value)?;
+    if serde_json::from_str::<Plain>(written.get()).is_ok() {
+        debug_assert_eq!(written.get(), serde_json_canonicalizer::to_string(value)?);
+        return Ok(written);
     }
     RawValue::from_string(serde_json_canonicalizer::to_string(value)?)
 }
@@ -57,17 +61,67 @@ pub fn canonical(value: &Value) -> serde_json::Result<Box<RawValue>> {
 /// The greatest whole number that a double has exactly, and none of its neighbours.
 const SAFE: i64 = (1 << 53) - 1;
 
-/// Whether a value is written canonically as it is: keys in the order of their bytes, which is that of
-/// UTF-16 while they are ASCII, and whole numbers that a double has exactly.
-fn is_plain(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(_) | Value::String(_) => true,
-        Value::Number(number) => number.as_i64().is_some_and(|n| (-SAFE..=SAFE).contains(&n)),
-        Value::Array(items) => items.iter().all(is_plain),
-        Value::Object(members) => {
-            members.iter().all(|(key, value)| key.is_ascii() && is_plain(value))
-                && members.keys().is_sorted()
+/// A value that is written canonically as it is: keys in the order of their bytes, which is that of
+/// UTF-16 while they are ASCII, and whole numbers that a double has exactly. Nothing else can be read as one.
+struct Plain;
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        value.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Plain {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that is canonical as it is written")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self, E> {
+        if number >= -SAFE {
+            Ok(self)
+        } else {
+            Err(E::invalid_type(Unexpected::Signed(number), &self))
         }
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self, E> {
+        if number <= SAFE.unsigned_abs() {
+            Ok(self)
+        } else {
+            Err(E::invalid_type(Unexpected::Unsigned(number), &self))
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut last = None;
+        // A key with an escape is none that can be borrowed.
+        while let Some(key) = members.next_key::<&str>()? {
+            if !key.is_ascii() || last.is_some_and(|last| key <= last) {
+                return Err(de::Error::invalid_value(Unexpected::Map, &self));
+            }
+            last = Some(key);
+            members.next_value::<Self>()?;
+        }
+        Ok(self)
     }
 }
 
@@ -99,10 +153,19 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_double_has_and_keys_beyond_ascii_are_not_plain() {
-        assert!(is_plain(&json!({ "a": [1, { "b": "ä" }] })));
-        for value in [json!(SAFE + 1), json!(1.0), json!({ "a": [{ "ä": 1 }] })] {
-            assert!(!is_plain(&value), "{value}");
+    fn numbers_that_no_double_has_and_keys_beyond_ascii_or_out_of_order_are_not_plain() {
+        let is_plain = |text: &str| serde_json::from_str::<Plain>(text).is_ok();
+        assert!(is_plain(r#"{"a":[1,{"b":"ä"}],"b":null}"#));
+        let beyond = (SAFE + 1).to_string();
+        for text in [
+            &beyond,
+            "-9007199254740992",
+            "1.0",
+            r#"{"a":[{"ä":1}]}"#,
+            r#"{"b":1,"a":2}"#,
+            r#"{"a":1,"a":1}"#,
+        ] {
+            assert!(!is_plain(text), "{text}");
         }
     }
 }

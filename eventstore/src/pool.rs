@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::migrate::{AppliedMigration, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::timeout;
 
 /// How long a caller waits for a free connection before it is told to come back.
@@ -113,7 +113,12 @@ pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateE
     if applied.len() == migrator.iter().count() {
         return Ok(());
     }
-    migrator.run(pool).await
+    let mut connection = pool.acquire().await?.detach();
+    // An index of a large table takes longer than a statement of the service may.
+    connection.execute("set statement_timeout = 0").await?;
+    migrator.run(&mut connection).await?;
+    connection.close().await.ok();
+    Ok(())
 }
 
 /// The migrations that have succeeded here; none of a database that has never seen one.

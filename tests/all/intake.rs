@@ -546,7 +546,8 @@ async fn a11_numbers_in_variables_reach_the_receiver_digit_by_digit() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
-    let variables = r#"{"cents":1.50,"deep":[{"huge":1e400}],"id":123456789012345678901234567890}"#;
+    let variables =
+        r#"{"cents":1.50,"deep":[{"huge":1e400, "a":[]}],"id":123456789012345678901234567890}"#;
     let mut event = submitted(&firm, world.id());
     event["data"]["variables"] = json!("here");
     assert_eq!(

@@ -180,6 +180,9 @@ async fn a_response_that_only_the_log_or_the_vault_knows_is_recorded_once() {
         let told: Vec<_> = held.meanwhile(calls.into()).await.iter().map(counts).collect();
         assert_eq!(told, [again, (1, 0), (1, 0)]);
         assert_eq!(transactions(&world, &responses).await.len(), 3);
+        let submitted = "select submitted_at is not null from responses where response_id = $1";
+        let submitted = sqlx::query_scalar::<_, bool>(submitted).bind(response);
+        assert!(submitted.fetch_one(world.pool()).await.unwrap());
     }
 }
 

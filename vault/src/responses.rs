@@ -54,6 +54,17 @@ pub enum VaultError {
     Unreadable(serde_json::Error),
 }
 
+impl VaultError {
+    /// Whether there is something where [`Before::Nothing`] was said.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else {
+            return false;
+        };
+        matches!(error.constraint(), Some("responses_pkey" | "response_people_pkey"))
+    }
+}
+
 impl From<serde_json::Error> for VaultError {
     /// Not as its source: whoever tells an error tells its sources, too.
     fn from(error: serde_json::Error) -> Self {
@@ -64,8 +75,8 @@ impl From<serde_json::Error> for VaultError {
 /// What may be in the vault of responses that are put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing, neither of them nor of who is named on them: it costs less then. If there is something, the
-    /// database says that a key is taken.
+    /// Nothing, neither of them nor of who is named on them: it costs less then. If there is something, see
+    /// [`VaultError::is_taken`].
     Nothing,
     /// An earlier state, or all of it.
     Anything,
@@ -113,8 +124,8 @@ const fn put_statement(before: Before) -> &'static str {
 ///
 /// A submitted response never changes again; a saved one is replaced by a later save or by its
 /// submission. Its form is the one it was first put with. Each response may be in the list once. Who is
-/// named on them or others is put away with them; the first who is named on a response is kept with it, so
-/// that both are found by its id.
+/// named on them or others is put away with them; one of those who are first named on a response is kept in its row,
+/// so that both are found by its id.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -130,7 +141,7 @@ pub async fn put(
         let key = keys.get(&response.subject()).ok_or(Broken)?;
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
-    let first: HashMap<Subject, Uuid> =
+    let one_of_each: HashMap<Subject, Uuid> =
         named.iter().map(|one| (one.subject(), one.person_id)).collect();
     let news: Vec<(Uuid, Uuid)> = sqlx::query_as(put_statement(before))
         .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
@@ -139,7 +150,7 @@ pub async fn put(
         .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
         .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
         .bind(sealed)
-        .bind(responses.iter().map(|r| first.get(&r.subject())).collect::<Vec<_>>())
+        .bind(responses.iter().map(|r| one_of_each.get(&r.subject())).collect::<Vec<_>>())
         .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
         .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
         .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())

@@ -2,15 +2,12 @@
 //! JSON leaves open but no two programs read alike: a property twice, U+0000, half a surrogate
 //! pair. Numbers stay the text they were sent as (ruling 8).
 //!
-//! The JSON library checks the grammar of the whole; each level is then taken apart on its own, as
-//! text, because the library's values lose digits and keep the last of two equal names.
+//! The JSON library checks the grammar of the whole, and then one pass of ours what is left open. What is
+//! taken is taken apart as text, level by level, because the library's values lose digits.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::de::{MapAccess, Visitor};
-use serde::ser::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::{BodyError, Fields};
@@ -45,48 +42,99 @@ pub(crate) fn object(bytes: &[u8]) -> Result<Fields, BodyError> {
     }
 }
 
+/// Reads a body that must be an object, as the text of each of its properties.
+pub(crate) fn properties(bytes: &[u8]) -> Result<BTreeMap<String, &RawValue>, BodyError> {
+    let text = checked(bytes)?.get();
+    if !text.starts_with('{') {
+        return Err(BodyError::NotAnObject);
+    }
+    serde_json::from_str(text).map_err(malformed)
+}
+
 /// Reads a body of any JSON value.
 pub(crate) fn value(bytes: &[u8]) -> Result<Json, BodyError> {
+    level(checked(bytes)?.get()).map_err(malformed)
+}
+
+/// A body as text, if nothing in it is refused.
+fn checked(bytes: &[u8]) -> Result<&RawValue, BodyError> {
     let text = std::str::from_utf8(bytes).map_err(|_| BodyError::NotUtf8)?;
-    let raw: &RawValue = serde_json::from_str(text).map_err(malformed)?;
-    level(raw.get(), LEVELS_MAX)
+    let whole: &RawValue = serde_json::from_str(text).map_err(malformed)?;
+    check(whole.get())?;
+    Ok(whole)
 }
 
-/// One value whose grammar is known to be right.
-fn level(text: &str, levels: usize) -> Result<Json, BodyError> {
-    match text.as_bytes().first() {
-        Some(b'{') => entries(text, deeper(levels)?).map(Json::Object),
-        Some(b'[') => items(text, deeper(levels)?).map(Json::Array),
-        Some(b'"') => without_nul(serde_json::from_str(text).map_err(ambiguous)?).map(Json::String),
-        Some(b't') => Ok(Json::Bool(true)),
-        Some(b'f') => Ok(Json::Bool(false)),
-        Some(b'n') => Ok(Json::Null),
-        _ => Ok(Json::Number(text.to_owned())),
-    }
-}
-
-fn deeper(levels: usize) -> Result<usize, BodyError> {
-    levels.checked_sub(1).ok_or(BodyError::TooDeep)
-}
-
-fn items(text: &str, levels: usize) -> Result<Vec<Json>, BodyError> {
-    let items: Vec<&RawValue> = serde_json::from_str(text).map_err(ambiguous)?;
-    items.into_iter().map(|item| level(item.get(), levels)).collect()
-}
-
-fn entries(text: &str, levels: usize) -> Result<BTreeMap<String, Json>, BodyError> {
-    let Entries(entries) = serde_json::from_str(text).map_err(ambiguous)?;
-    let mut object = BTreeMap::new();
-    for (name, raw) in entries {
-        let value = level(raw.get(), levels)?;
-        if object.insert(without_nul(name)?, value).is_some() {
-            return Err(BodyError::Ambiguous("a property is there twice"));
+/// Refuses what JSON leaves open, in a text whose grammar is right: only what is opened, closed and said is
+/// looked at.
+fn check(text: &str) -> Result<(), BodyError> {
+    // The names of each object that is open, so far; an array has none.
+    let mut open: Vec<Option<BTreeSet<Cow<'_, str>>>> = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| b"{}[]\"".contains(&byte)) {
+        let (mark, after) = (rest.as_bytes()[at], &rest[at + 1..]);
+        rest = after;
+        match mark {
+            b'{' => open.push(Some(BTreeSet::new())),
+            b'[' => open.push(None),
+            b'"' => {
+                let said;
+                (said, rest) = string(after)?;
+                rest = rest.trim_ascii_start();
+                if let Some(Some(names)) = open.last_mut()
+                    && rest.starts_with(':')
+                    && !names.insert(said)
+                {
+                    return Err(BodyError::Ambiguous("a property is there twice"));
+                }
+            }
+            _ => _ = open.pop(),
+        }
+        if open.len() > LEVELS_MAX {
+            return Err(BodyError::TooDeep);
         }
     }
-    Ok(object)
+    Ok(())
 }
 
-/// PostgreSQL's text cannot hold it, and C strings end there.
+/// What a string says, of which this is all after its first quote, and what comes after it.
+fn string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
+    let mut escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    let (said, rest) = text.split_at(end.unwrap_or(text.len()));
+    let rest = rest.strip_prefix('"').unwrap_or(rest);
+    if !said.contains('\\') {
+        return Ok((said.into(), rest));
+    }
+    let said = serde_json::from_str(&format!("\"{said}\"")).map_err(ambiguous)?;
+    Ok((without_nul(said)?.into(), rest))
+}
+
+/// A value of a text that was checked.
+fn level(text: &str) -> serde_json::Result<Json> {
+    Ok(match text.as_bytes().first() {
+        Some(b'{') => {
+            let entries: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+            let entries = entries.into_iter().map(|(name, value)| Ok((name, level(value.get())?)));
+            Json::Object(entries.collect::<serde_json::Result<_>>()?)
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            let items = items.into_iter().map(|item| level(item.get()));
+            Json::Array(items.collect::<serde_json::Result<_>>()?)
+        }
+        Some(b'"') => Json::String(serde_json::from_str(text)?),
+        Some(b't') => Json::Bool(true),
+        Some(b'f') => Json::Bool(false),
+        Some(b'n') => Json::Null,
+        _ => Json::Number(text.to_owned()),
+    })
+}
+
+/// PostgreSQL's text cannot hold it, and C strings end there. JSON has it as an escape only.
 fn without_nul(text: String) -> Result<String, BodyError> {
     if text.contains('\0') { Err(BodyError::Ambiguous("a text holds U+0000")) } else { Ok(text) }
 }
@@ -100,48 +148,4 @@ fn malformed(error: serde_json::Error) -> BodyError {
 /// The grammar was right before: what is left is half a surrogate pair.
 fn ambiguous(_: serde_json::Error) -> BodyError {
     BodyError::Ambiguous("a text is not whole Unicode")
-}
-
-/// An object's entries in order, its values still text. A map type would keep the last of two
-/// equal names.
-struct Entries<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(entries)
-            }
-        }
-        json.deserialize_map(InOrder).map(Self)
-    }
-}
-
-impl Serialize for Json {
-    /// As it was written, but for space and the order of names.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => serializer.serialize_unit(),
-            Self::Bool(value) => serializer.serialize_bool(*value),
-            Self::Number(text) => number(text).map_err(S::Error::custom)?.serialize(serializer),
-            Self::String(text) => serializer.serialize_str(text),
-            Self::Array(items) => serializer.collect_seq(items),
-            Self::Object(entries) => serializer.collect_map(entries),
-        }
-    }
-}
-
-fn number(text: &str) -> Result<&RawValue, serde_json::Error> {
-    serde_json::from_str(text)
 }

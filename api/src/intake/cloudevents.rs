@@ -7,14 +7,14 @@ use domain::activity::{Activity, BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use domain::ids::parse_id;
 use domain::object::Properties;
 use domain::time::Timestamp;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::error::{BadEvent, IntakeError};
-use crate::body::{BodyError, Fields, Json, json};
+use crate::body::{BodyError, json};
 
-/// An event's attributes that were not looked at yet.
-type Attributes = BTreeMap<String, Json>;
+/// An event's attributes that were not looked at yet, as text: numbers keep their digits.
+type Attributes<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The longest `id` or `source`, in bytes: both are in one key of an index.
 const NAME_MAX: usize = 1_024;
@@ -125,7 +125,7 @@ fn lines(text: &str) -> Vec<Item<'_>> {
 }
 
 fn read(text: &str) -> Result<CloudEvent, String> {
-    let Fields(mut attributes) = json::object(text.as_bytes()).map_err(|error| match error {
+    let mut attributes = json::properties(text.as_bytes()).map_err(|error| match error {
         BodyError::Malformed(why) => format!("not valid JSON: {why}"),
         BodyError::Ambiguous(why) => format!("not valid JSON: {why}"),
         BodyError::NotAnObject => "not a JSON object".to_owned(),
@@ -146,7 +146,7 @@ fn read(text: &str) -> Result<CloudEvent, String> {
     Ok(CloudEvent { firm_id, source, id, time, activity, line: None })
 }
 
-fn name(attributes: &mut Attributes, attribute: &str) -> Result<String, String> {
+fn name(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
     let text = required(attributes, attribute)?;
     match text.len() {
         0 => Err(format!("{attribute}: empty")),
@@ -156,32 +156,22 @@ fn name(attributes: &mut Attributes, attribute: &str) -> Result<String, String> 
 }
 
 /// In CloudEvents, null is as good as missing.
-fn required(attributes: &mut Attributes, attribute: &str) -> Result<String, String> {
-    match attributes.remove(attribute) {
-        Some(Json::String(text)) => Ok(text),
-        None | Some(Json::Null) => Err(format!("{attribute}: missing")),
-        Some(_) => Err(format!("{attribute}: not a string")),
+fn required(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
+    match attributes.remove(attribute).map(RawValue::get) {
+        None | Some("null") => Err(format!("{attribute}: missing")),
+        Some(text) => serde_json::from_str(text).map_err(|_| format!("{attribute}: not a string")),
     }
 }
 
 /// No data is an empty object: some kinds have none.
-fn data(attributes: &mut Attributes) -> Result<Properties, String> {
+fn data(attributes: &mut Attributes<'_>) -> Result<Properties, String> {
     if attributes.contains_key("data_base64") {
         return Err("data_base64: not read, send `data`".to_owned());
     }
-    match attributes.remove("data") {
-        Some(Json::Object(data)) => properties(&data),
-        None | Some(Json::Null) => Ok(Properties::new()),
-        Some(_) => Err("data: not an object".to_owned()),
+    match attributes.remove("data").map(RawValue::get) {
+        None | Some("null") => Ok(Properties::new()),
+        Some(text) => serde_json::from_str(text).map_err(|_| "data: not an object".to_owned()),
     }
-}
-
-/// As text again: numbers keep their digits.
-fn properties(data: &Attributes) -> Result<Properties, String> {
-    data.iter()
-        .map(|(name, value)| Ok((name.clone(), to_raw_value(value)?)))
-        .collect::<Result<_, serde_json::Error>>()
-        .map_err(|error| format!("data: {error}"))
 }
 
 #[cfg(test)]

@@ -106,10 +106,8 @@ impl From<TailError> for IntakeError {
 impl From<VaultError> for IntakeError {
     fn from(error: VaultError) -> Self {
         match error {
-            // Somebody put it there first.
-            VaultError::Database(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-                Self::Append(AppendError::Conflict)
-            }
+            // Tables did not know of it: decided again by itself, it is looked for.
+            error if error.is_taken() => Self::Append(AppendError::Conflict),
             VaultError::Database(error) => error.into(),
             VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Vault(error.to_string()),
         }

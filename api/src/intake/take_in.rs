@@ -31,8 +31,8 @@ use crate::service::Service;
 /// What is believed of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Belief {
-    /// What tables say: of a response that nobody had heard of no submission was recorded. If that is not so, it
-    /// is a conflict.
+    /// What tables say: of a response that nobody had heard of no submission was recorded, and nothing was put away.
+    /// If that is not so, it is a conflict.
     Tables,
     /// Nothing: each occurrence is looked for, which costs a third more.
     Nothing,
@@ -79,7 +79,7 @@ struct Decided<'a> {
     known: Known,
     /// To append.
     events: Vec<NewEvent>,
-    /// What there may be of it.
+    /// What there may be of it, in the log and in the vault.
     before: Before,
     placed: Placed,
 }
@@ -226,11 +226,11 @@ impl<'a> Intake<'a> {
 /// occurred are their submissions. What else occurs may have another key than its response.
 fn is_all_new(known: &Known, plan: &Plan, events: &[NewEvent]) -> bool {
     let is_new = |firm_id, response_id| known.is_new((firm_id, response_id));
-    events.iter().all(|new| match &new.event {
-        Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => {
-            of.trigger == Trigger::FormSubmitted && is_new(new.context.firm_id, of.response_id)
-        }
-        _ => true,
+    events.iter().all(|new| {
+        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) = &new.event else {
+            return true;
+        };
+        of.trigger == Trigger::FormSubmitted && is_new(new.context.firm_id, of.response_id)
     }) && plan.responses.keys().all(|of| is_new(of.firm_id, of.subject_id))
         && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))
 }

@@ -56,20 +56,21 @@ pub enum CancelCause {
     FinishedLater,
 }
 
-/// What is sent, to whom.
+/// What is sent, to whom. Fields are in the order of their names here and below: what is written for each delivery is
+/// canonical as it is then (RFC 8785).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Consignment {
-    /// What happened.
-    pub occurrence_id: Uuid,
-    /// Who hears of it.
-    pub hook_id: Uuid,
-    /// The trigger.
-    pub trigger: Trigger,
     /// The form it is about.
     pub form_id: Uuid,
+    /// Who hears of it.
+    pub hook_id: Uuid,
+    /// What happened.
+    pub occurrence_id: Uuid,
     /// The response it is about.
     pub response_id: Uuid,
+    /// The trigger.
+    pub trigger: Trigger,
 }
 
 /// A workflow step's delivery that begins anew.
@@ -146,51 +147,51 @@ pub struct SentBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hop {
-    /// Where it went: the target, its query masked; after a redirect scheme, host and port alone,
-    /// since what a receiver wrote may name people, and history is for good.
-    pub url: String,
     /// The address that was dialled.
     pub address: Option<String>,
     /// What came back.
     pub status: Option<u16>,
+    /// Where it went: the target, its query masked; after a redirect scheme, host and port alone,
+    /// since what a receiver wrote may name people, and history is for good.
+    pub url: String,
 }
 
 /// One try, as history keeps it. What the receiver said is only a digest here: it is foreign text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
-    /// 1 for the first try.
-    pub number: u32,
-    /// When it was claimed.
-    pub started_at: Timestamp,
-    /// When its answer was in.
-    pub finished_at: Timestamp,
-    /// What it came to.
-    pub outcome: Outcome,
-    /// The status, when there was one.
-    pub status: Option<u16>,
-    /// A stable word for what went wrong, when it was not a status.
-    pub error: Option<String>,
-    /// What the receiver asked for, as it counted.
-    pub retry_after_seconds: Option<u64>,
-    /// When the next try is due.
-    pub next_try_at: Option<Timestamp>,
-    /// Every request of the try in order, the first one too.
-    pub hops: Vec<Hop>,
+    /// SHA-256 of the kept piece of the answer, lower-case hex.
+    pub answer_sha256: Option<String>,
     /// The stored body that was sent; none when a try ended before its body was built.
     pub body_id: Option<Uuid>,
     /// SHA-256 of the bytes that were sent, lower-case hex.
     pub body_sha256: Option<String>,
-    /// SHA-256 of the kept piece of the answer, lower-case hex.
-    pub answer_sha256: Option<String>,
     /// Why the delivery was taken back while the try was under way, if it was and did not arrive.
     pub cancelled: Option<CancelCause>,
+    /// A stable word for what went wrong, when it was not a status.
+    pub error: Option<String>,
+    /// When its answer was in.
+    pub finished_at: Timestamp,
+    /// Every request of the try in order, the first one too.
+    pub hops: Vec<Hop>,
     /// Set when its answer came after its lease was taken over, or after the delivery's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Late>,
+    /// When the next try is due.
+    pub next_try_at: Option<Timestamp>,
+    /// 1 for the first try.
+    pub number: u32,
+    /// What it came to.
+    pub outcome: Outcome,
     /// The replay it is part of: then a success counts, and nothing else does (ruling 31).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_id: Option<Uuid>,
+    /// What the receiver asked for, as it counted.
+    pub retry_after_seconds: Option<u64>,
+    /// When it was claimed.
+    pub started_at: Timestamp,
+    /// The status, when there was one.
+    pub status: Option<u16>,
 }
 
 /// What an answer that came too late still does (case E21).

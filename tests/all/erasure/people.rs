@@ -150,6 +150,22 @@ async fn h1_whoever_was_named_on_an_erased_response_goes_with_it() {
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
+/// By a process of the build before, which knows neither column, or before there were any.
+#[tokio::test]
+async fn h1_whoever_an_older_build_named_on_an_erased_response_goes_with_it() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response_id = world.id();
+    take(&world, &[submitted(&firm, response_id, "")]).await;
+    let named = "insert into response_people (firm_id, person_id, response_id) values ($1, $2, $3)";
+    let named = sqlx::query(named).bind(firm.id).bind(world.id()).bind(response_id);
+    named.execute(world.pool()).await.unwrap();
+    take(&world, &[activity(firm.id, "response.erased", json!({"response_id": response_id}))])
+        .await;
+    world.erase().await;
+    assert_eq!(left(&world, response_id).await, (0, 0));
+}
+
 /// Hot or not, and also where the score is known before the response.
 #[tokio::test]
 async fn h1_a_response_an_erased_person_is_the_lead_of_stayed() {

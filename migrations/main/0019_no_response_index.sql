@@ -1,0 +1,1 @@
+drop index response_people_response_idx;
