@@ -2,7 +2,8 @@
 //!
 //! One transaction: the `DeliveryQueued` events whose place is free, their outbox rows, the lanes given
 //! their work, the checkpoint moved. Done again after a crash, it finds every place taken. Where the process
-//! sends too, what there is room for is claimed in the same transaction; of many of one firm, those that there
+//! sends too, what there is room for is claimed in the same transaction, which takes every place for free: where one
+//! is not, it is left for another that claims nothing. Of many of one firm, those that there
 //! is no room for wait for it in the log, while nobody else comes after them: queued first, each would cost a
 //! claim of its own.
 

@@ -74,7 +74,7 @@ pub(crate) async fn queue(
         }
     };
     let append = async {
-        // Hardly ever is one of them queued before, and to ask costs a third of what an event does: a pass that
+        // Hardly ever is one of them queued before, and to ask makes an event a third dearer: a pass that
         // claims fails then, and what it had is queued by one that asks.
         if at_once.is_some() {
             appending.append(new).await
