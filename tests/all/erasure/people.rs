@@ -144,8 +144,7 @@ async fn h1_whoever_was_named_on_an_erased_response_goes_with_it() {
             .await
             .unwrap();
     assert_eq!(further, [false, true, true, true]);
-    take(&world, &[activity(firm.id, "response.erased", json!({"response_id": response_id}))])
-        .await;
+    report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
     world.erase().await;
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
@@ -160,8 +159,7 @@ async fn h1_whoever_an_older_build_named_on_an_erased_response_goes_with_it() {
     let named = "insert into response_people (firm_id, person_id, response_id) values ($1, $2, $3)";
     let named = sqlx::query(named).bind(firm.id).bind(world.id()).bind(response_id);
     named.execute(world.pool()).await.unwrap();
-    take(&world, &[activity(firm.id, "response.erased", json!({"response_id": response_id}))])
-        .await;
+    report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
     world.erase().await;
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
