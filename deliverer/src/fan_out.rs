@@ -221,7 +221,7 @@ impl FanOut {
                 match error {
                     // Some was queued before: by a repair, or before the checkpoint was set back.
                     DeliveryError::Append(AppendError::Conflict) => {
-                        tracing::debug!(%error, "{why}")
+                        tracing::debug!(%error, "{why}");
                     }
                     _ => tracing::warn!(%error, "{why}"),
                 }
