@@ -37,8 +37,8 @@ impl Latency {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     due: HashMap<Uuid, Instant>,
-    /// What arrived that was not due, or not any more.
-    pub(crate) twice: usize,
+    /// What arrived and is not due, or not any more, or not yet.
+    others: Vec<(Uuid, Instant)>,
 }
 
 impl Ledger {
@@ -46,16 +46,16 @@ impl Ledger {
         self.due.extend(due);
     }
 
-    /// How long each took, in microseconds. Only what is expected by now may be among them.
+    /// How long each took that is due by now, in microseconds.
     pub(crate) fn arrived(&mut self, arrivals: Vec<(Uuid, Instant)>) -> Vec<u64> {
         let mut took = Vec::with_capacity(arrivals.len());
-        for (delivery_id, at) in arrivals {
+        for (delivery_id, at) in std::mem::take(&mut self.others).into_iter().chain(arrivals) {
             match self.due.remove(&delivery_id) {
                 Some(due) => {
                     let us = at.saturating_duration_since(due).as_micros();
                     took.push(u64::try_from(us).unwrap_or(u64::MAX));
                 }
-                None => self.twice += 1,
+                None => self.others.push((delivery_id, at)),
             }
         }
         took
@@ -63,5 +63,10 @@ impl Ledger {
 
     pub(crate) fn missing(&self) -> usize {
         self.due.len()
+    }
+
+    /// What came twice, once nothing more becomes due.
+    pub(crate) fn twice(&self) -> usize {
+        self.others.len()
     }
 }

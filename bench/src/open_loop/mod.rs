@@ -81,7 +81,7 @@ impl Bench<'_> {
             latency: Latency::of(took),
             reported_late: late(&reported),
             lost: ledger.missing(),
-            twice: ledger.twice,
+            twice: ledger.twice(),
             cpu,
             peak_mib: self.running.memory()?.peak_mib,
         })

@@ -13,13 +13,14 @@ use clap::Args;
 use tests::cluster_with;
 use tests::raw::try_call;
 use tokio::time::sleep_until;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::report::{Minute, Report};
 use self::sample::Sample;
 use crate::audience::Audience;
 use crate::latency::{Latency, Ledger};
 use crate::open_loop::late;
-use crate::pace::Pace;
+use crate::pace::{Pace, Reported};
 use crate::running::Running;
 use crate::service::{SETTINGS, described};
 
@@ -77,6 +78,9 @@ pub(crate) async fn run(command: &Soak) -> anyhow::Result<()> {
     report.check()
 }
 
+/// Those of a minute, once all are answered.
+type Reports = AbortOnDropHandle<anyhow::Result<Vec<Reported>>>;
+
 struct Bench {
     running: Running,
     audience: Audience,
@@ -102,32 +106,44 @@ impl Bench {
         Ok(reported.len() as f64 / took.as_secs_f64())
     }
 
-    /// The minutes that are counted, and the one before them. Each begins when it is due, also if the
-    /// one before it is late.
+    /// The minutes that are counted, and the one before them. Each begins when it is due, whatever is still to be
+    /// said of the one before it.
     async fn minutes(&mut self, rate: f64, count: u32) -> anyhow::Result<Vec<Minute>> {
         let (began, mut minutes) = (Instant::now(), Vec::new());
         let mut before = self.sample().await?;
+        let mut reports = self.reports(began, rate);
         Minute::head();
         for number in 0..=count {
-            let (minute, sample) = self.minute((number, rate), began, &before).await?;
+            let after = (number < count).then(|| self.reports(began + MINUTE * (number + 1), rate));
+            let began = began + MINUTE * number;
+            let (minute, sample) = self.minute((number, began), reports, &before).await?;
             minute.print();
             before = sample;
             minutes.push(minute);
+            let Some(after) = after else { break };
+            reports = after;
         }
         Ok(minutes.split_off(1))
     }
 
+    /// The reports of the minute that begins then.
+    fn reports(&self, began: Instant, per_second: f64) -> Reports {
+        let (reporter, firms) = (self.running.reporter(), self.audience.firms.clone());
+        let pace = Pace { per_second, time: MINUTE };
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            reporter.steadily_from(began, &firms, pace).await
+        }))
+    }
+
     async fn minute(
         &mut self,
-        (number, rate): (u32, f64),
-        began: Instant,
+        (number, began): (u32, Instant),
+        reports: Reports,
         before: &Sample,
     ) -> anyhow::Result<(Minute, Sample)> {
-        let (began, spent) = (began + MINUTE * number, self.running.spent()?);
-        let pace = Pace { per_second: rate, time: MINUTE };
-        let reporter = self.running.reporter();
-        let reporting = reporter.steadily_from(began, &self.audience.firms, pace);
-        let (reported, ()) = tokio::try_join!(reporting, self.read(began))?;
+        let spent = self.running.spent()?;
+        let reported = async { reports.await? };
+        let (reported, ()) = tokio::try_join!(reported, self.read(began))?;
         self.ledger.expect(self.audience.due(&reported));
         let took = self.ledger.arrived(self.audience.receiver.take_arrivals());
         let seconds = began.elapsed().as_secs_f64();
@@ -166,6 +182,6 @@ impl Bench {
         self.running.at_rest(PATIENCE).await?;
         self.ledger.arrived(self.audience.receiver.take_arrivals());
         self.running.stop().await?;
-        Ok((self.ledger.missing(), self.ledger.twice))
+        Ok((self.ledger.missing(), self.ledger.twice()))
     }
 }
