@@ -27,9 +27,9 @@ use crate::service::{SETTINGS, described};
 /// Firms, each with one subscription.
 const FIRMS: usize = 10;
 
-/// As long reports come as fast as they are answered, to find the highest rate: the server makes checkpoints by then,
-/// as it does from there on. An empty database takes half as much again.
-const FINDING: Duration = Duration::from_secs(120);
+/// As long reports come as fast as they are answered, to find the highest rate that holds: an empty database takes a
+/// fifth more, for as long as its indexes fit the server's memory.
+const FINDING: Duration = Duration::from_secs(600);
 
 /// Before that, so that what it finds is a warm service.
 const WARM_UP: Duration = Duration::from_secs(5);

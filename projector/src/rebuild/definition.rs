@@ -78,6 +78,11 @@ select statement from (
     select 2, format('alter table shadow.%I set (%s)', relname, array_to_string(reloptions, ', '))
       from live where reloptions is not null
     union all
+    select 2, format('alter table shadow.%I alter column %I set statistics %s', relname, attname,
+                     attstattarget)
+      from live join pg_attribute on attrelid = live.oid
+     where attnum > 0 and not attisdropped and attstattarget >= 0
+    union all
     select 3, format('alter table shadow.%I add constraint %I %s', relname, conname,
                      pg_get_constraintdef(c.oid))
       from live join pg_constraint c on c.conrelid = live.oid and c.contype in ('p', 'u', 'x')

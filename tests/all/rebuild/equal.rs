@@ -90,6 +90,7 @@ async fn definitions(world: &tests::World) -> Vec<String> {
          select attrelid::regclass || ' ' || attnum || ' ' || attname || ' ' || atttypid::regtype
                 || attnotnull || coalesce(pg_get_expr(adbin, adrelid), '')
                 || coalesce(col_description(attrelid, attnum), '') || coalesce(attacl::text, '')
+                || coalesce(attstattarget, -1)
            from pg_attribute join pg_class c on c.oid = attrelid
            left join pg_attrdef on adrelid = attrelid and adnum = attnum
           where relnamespace = 'public'::regnamespace and attnum > 0 and not attisdropped
