@@ -37,8 +37,8 @@ impl Latency {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     due: HashMap<Uuid, Instant>,
-    /// What arrived and is not due, or not any more, or not yet.
-    others: Vec<(Uuid, Instant)>,
+    /// What arrived and is not expected: not any more, or not yet.
+    unmatched: Vec<(Uuid, Instant)>,
 }
 
 impl Ledger {
@@ -49,13 +49,13 @@ impl Ledger {
     /// How long each took that is due by now, in microseconds.
     pub(crate) fn arrived(&mut self, arrivals: Vec<(Uuid, Instant)>) -> Vec<u64> {
         let mut took = Vec::with_capacity(arrivals.len());
-        for (delivery_id, at) in std::mem::take(&mut self.others).into_iter().chain(arrivals) {
+        for (delivery_id, at) in std::mem::take(&mut self.unmatched).into_iter().chain(arrivals) {
             match self.due.remove(&delivery_id) {
                 Some(due) => {
                     let us = at.saturating_duration_since(due).as_micros();
                     took.push(u64::try_from(us).unwrap_or(u64::MAX));
                 }
-                None => self.others.push((delivery_id, at)),
+                None => self.unmatched.push((delivery_id, at)),
             }
         }
         took
@@ -65,8 +65,8 @@ impl Ledger {
         self.due.len()
     }
 
-    /// What came twice, once nothing more becomes due.
+    /// What came twice, once nothing more is expected.
     pub(crate) fn twice(&self) -> usize {
-        self.others.len()
+        self.unmatched.len()
     }
 }

@@ -54,6 +54,7 @@ mod telemetry;
 mod together;
 mod triggers;
 mod turnstile;
+mod upkeep;
 mod vault;
 mod verify;
 mod workflow;

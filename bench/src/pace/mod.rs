@@ -4,6 +4,7 @@
 mod on_time;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
+use self::on_time::Free;
 use crate::activity::submitted_at;
 use crate::connection::Connection;
 
@@ -33,7 +35,7 @@ pub(crate) struct Reported {
     pub(crate) response_id: Uuid,
     /// When it should have been.
     pub(crate) due: Instant,
-    /// When it was: a timer may be late.
+    /// When it was: a timer was late, a connection was opened, or as many as may be were under way.
     pub(crate) sent: Instant,
 }
 
@@ -43,12 +45,15 @@ pub(crate) struct Reporter {
     door: SocketAddr,
     token: String,
     clock: Clock,
+    /// Connections that are kept from one report to the next.
+    free: Arc<Free>,
 }
 
 impl Reporter {
     /// Who reports at that door of this world.
     pub(crate) fn of(world: &World, door: SocketAddr) -> Self {
-        Self { door, token: world.token().to_owned(), clock: world.clock.clone() }
+        let (token, clock) = (world.token().to_owned(), world.clock.clone());
+        Self { door, token, clock, free: Arc::default() }
     }
 
     /// Reports responses of these firms in turn.

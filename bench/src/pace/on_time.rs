@@ -1,6 +1,7 @@
 //! Reports that are due at a time, whether or not those before them were answered: on a connection that is free,
 //! or on one more.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,10 @@ use crate::connection::Connection;
 
 /// Under way at a time, at most. With fewer, as with 32, what was held up for a moment would come in no faster than
 /// that many are answered, and those after it would wait here, and not in the service.
-const UNDER_WAY: usize = 1_024;
+const UNDER_WAY: usize = 256;
 
-/// A connection on which nothing was said for so long is left: the door waits 10 s.
-const UNUSED: Duration = Duration::from_secs(5);
+/// A connection on which nothing was said for so long is used no more: the door waits for 60 s.
+const UNUSED: Duration = Duration::from_secs(30);
 
 /// Reports responses of these firms in turn, one at each of these times.
 pub(super) async fn report(
@@ -25,62 +26,65 @@ pub(super) async fn report(
     due: impl Iterator<Item = Instant> + Send + 'static,
 ) -> anyhow::Result<Vec<Reported>> {
     let (mut due, mut firms) = (as_they_are_due(due), firms.iter().cycle());
-    let (mut reported, mut tasks, mut free) = (Vec::new(), JoinSet::new(), Free::default());
-    let mut all_are_begun = false;
-    while !(all_are_begun && tasks.is_empty()) {
-        tokio::select! {
-            biased;
-            Some(ended) = tasks.join_next() => {
-                let (one, connection) = ended??;
-                reported.push(one);
-                free.0.push((Instant::now(), connection));
-            }
-            next = due.recv(), if !all_are_begun && tasks.len() < UNDER_WAY => match next.zip(firms.next()) {
-                Some((due, firm)) => {
-                    let (reporter, firm, kept) = (reporter.clone(), firm.clone(), free.take());
-                    tasks.spawn(async move {
-                        let mut connection = match kept {
-                            Some(kept) => kept,
-                            None => Connection::open(reporter.door).await?,
-                        };
-                        let reported = reporter.report(&mut connection, &firm, due).await?;
-                        anyhow::Ok((reported, connection))
-                    });
-                }
-                None => all_are_begun = true,
-            }
+    let (mut reported, mut tasks) = (Vec::new(), JoinSet::new());
+    while let Some((due, firm)) = due.recv().await.zip(firms.next()) {
+        while let Some(ended) =
+            if tasks.len() < UNDER_WAY { tasks.try_join_next() } else { tasks.join_next().await }
+        {
+            reported.push(ended??);
         }
+        tasks.spawn(on_a_connection(reporter.clone(), firm.clone(), due));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        reported.push(ended??);
     }
     Ok(reported)
 }
 
-/// Waits for each by a thread: its timer is the kernel's, and the runtime's is late by a millisecond or two.
+async fn on_a_connection(reporter: Reporter, firm: Firm, due: Instant) -> anyhow::Result<Reported> {
+    let mut connection = match reporter.free.take() {
+        Some(free) => free,
+        None => Connection::open(reporter.door).await?,
+    };
+    let reported = reporter.report(&mut connection, &firm, due).await?;
+    reporter.free.put(connection);
+    Ok(reported)
+}
+
+/// Waits for each by a thread: its timer is the kernel's, and the runtime's is late by a millisecond or two. It ends
+/// when it has told of all, or nobody listens any more.
 fn as_they_are_due(
     due: impl Iterator<Item = Instant> + Send + 'static,
 ) -> UnboundedReceiver<Instant> {
-    let (begin, begun) = unbounded_channel();
+    let (tell, told) = unbounded_channel();
     spawn(move || {
         for due in due {
             sleep(due.saturating_duration_since(Instant::now()));
-            if begin.send(due).is_err() {
+            if tell.send(due).is_err() {
                 return;
             }
         }
     });
-    begun
+    told
 }
 
-/// Connections that wait for a report, and since when; the last is taken first.
+/// Connections that wait for a report, and since when: whoever came last goes first.
 #[derive(Default)]
-struct Free(Vec<(Instant, Connection)>);
+pub(super) struct Free(Mutex<Vec<(Instant, Connection)>>);
 
 impl Free {
-    fn take(&mut self) -> Option<Connection> {
-        let (since, connection) = self.0.pop()?;
+    fn take(&self) -> Option<Connection> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, connection) = all.pop()?;
         if since.elapsed() < UNUSED {
             return Some(connection);
         }
-        self.0.clear();
+        all.clear();
         None
+    }
+
+    fn put(&self, connection: Connection) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((Instant::now(), connection));
     }
 }

@@ -134,9 +134,10 @@ impl Bench<'_> {
     async fn beside_traffic(&self, models: &[Model]) -> anyhow::Result<(Vec<Row>, Vec<Reported>)> {
         let done = AtomicBool::new(false);
         let traffic = async {
-            let mut reported = Vec::new();
+            let (mut reported, mut due) = (Vec::new(), Instant::now());
             while !done.load(Ordering::Relaxed) {
-                reported.extend(self.steadily(PIECE).await?);
+                reported.extend(self.steadily_from(due, PIECE).await?);
+                due += PIECE;
             }
             anyhow::Ok(reported)
         };
@@ -160,9 +161,13 @@ impl Bench<'_> {
     }
 
     async fn steadily(&self, time: Duration) -> anyhow::Result<Vec<Reported>> {
+        self.steadily_from(Instant::now(), time).await
+    }
+
+    async fn steadily_from(&self, began: Instant, time: Duration) -> anyhow::Result<Vec<Reported>> {
         let firms: Vec<Firm> = self.firms.iter().map(|(firm, _)| firm.clone()).collect();
         let pace = Pace { per_second: self.command.rate.into(), time };
-        self.reporter.steadily(&firms, pace).await
+        self.reporter.steadily_from(began, &firms, pace).await
     }
 
     /// From when each was due to its arrival.

@@ -12,7 +12,7 @@ use anyhow::ensure;
 use clap::Args;
 use tests::cluster_with;
 use tests::raw::try_call;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::report::{Minute, Report};
@@ -20,9 +20,10 @@ use self::sample::Sample;
 use crate::audience::Audience;
 use crate::latency::{Latency, Ledger};
 use crate::open_loop::late;
-use crate::pace::{Pace, Reported};
+use crate::pace::{Pace, Reported, Reporter};
 use crate::running::Running;
 use crate::service::{SETTINGS, described};
+use crate::usage::Cpu;
 
 /// Firms, each with one subscription.
 const FIRMS: usize = 10;
@@ -39,8 +40,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A key asks for its subscriptions so often, so that the rates have something to count.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// What is left after the last event takes no longer.
+/// What is left after the last event of a minute takes no longer, nor does what is left at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often to look whether all have arrived.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -51,7 +55,8 @@ pub(crate) struct Soak {
     /// Of the highest rate, in percent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u32).range(1..=100))]
     share: u32,
-    /// The highest rate, in deliveries a second; found if it is not given.
+    /// The highest rate, in deliveries a second; found if it is not given. Then the database is not empty when the minutes
+    /// begin.
     #[arg(long)]
     highest: Option<u32>,
 }
@@ -62,7 +67,8 @@ pub(crate) async fn run(command: &Soak) -> anyhow::Result<()> {
     let running = Running::whole(&cluster, &[]).await?;
     let postgres = described(&running.world.system).await?;
     let audience = Audience::subscribe(&running.world, FIRMS).await?;
-    let mut bench = Bench { running, audience, ledger: Ledger::default() };
+    let reporter = running.reporter();
+    let mut bench = Bench { running, reporter, audience, ledger: Ledger::default() };
     let highest = match command.highest {
         Some(highest) => highest.into(),
         None => bench.highest().await?,
@@ -81,8 +87,16 @@ pub(crate) async fn run(command: &Soak) -> anyhow::Result<()> {
 /// Those of a minute, once all are answered.
 type Reports = AbortOnDropHandle<anyhow::Result<Vec<Reported>>>;
 
+/// How everything stands between two minutes.
+struct Mark {
+    at: Instant,
+    spent: Cpu,
+    sample: Sample,
+}
+
 struct Bench {
     running: Running,
+    reporter: Reporter,
     audience: Audience,
     ledger: Ledger,
 }
@@ -96,7 +110,7 @@ impl Bench {
 
     async fn flat_out(&mut self, time: Duration) -> anyhow::Result<f64> {
         let began = Instant::now();
-        let reported = self.running.reporter().flat_out(&self.audience.firms, time).await?;
+        let reported = self.reporter.flat_out(&self.audience.firms, time).await?;
         self.audience.arrived(reported.len()).await;
         let took = began.elapsed();
         self.running.at_rest(PATIENCE).await?;
@@ -106,19 +120,19 @@ impl Bench {
         Ok(reported.len() as f64 / took.as_secs_f64())
     }
 
-    /// The minutes that are counted, and the one before them. Each begins when it is due, whatever is still to be
-    /// said of the one before it.
+    /// The minutes that are counted, and the one before them. What is due in each is due whatever is still to be said
+    /// of the one before it.
     async fn minutes(&mut self, rate: f64, count: u32) -> anyhow::Result<Vec<Minute>> {
-        let (began, mut minutes) = (Instant::now(), Vec::new());
-        let mut before = self.sample().await?;
+        let (mut before, mut minutes) = (self.mark().await?, Vec::new());
+        let began = before.at;
         let mut reports = self.reports(began, rate);
         Minute::head();
         for number in 0..=count {
             let after = (number < count).then(|| self.reports(began + MINUTE * (number + 1), rate));
             let began = began + MINUTE * number;
-            let (minute, sample) = self.minute((number, began), reports, &before).await?;
+            let (minute, mark) = self.minute((number, began), reports, &before).await?;
             minute.print();
-            before = sample;
+            before = mark;
             minutes.push(minute);
             let Some(after) = after else { break };
             reports = after;
@@ -128,38 +142,55 @@ impl Bench {
 
     /// The reports of the minute that begins then.
     fn reports(&self, began: Instant, per_second: f64) -> Reports {
-        let (reporter, firms) = (self.running.reporter(), self.audience.firms.clone());
+        let (reporter, firms) = (self.reporter.clone(), self.audience.firms.clone());
         let pace = Pace { per_second, time: MINUTE };
         AbortOnDropHandle::new(tokio::spawn(async move {
             reporter.steadily_from(began, &firms, pace).await
         }))
     }
 
+    /// What was due in a minute; and what arrived since the one before, and was spent on it.
     async fn minute(
         &mut self,
         (number, began): (u32, Instant),
         reports: Reports,
-        before: &Sample,
-    ) -> anyhow::Result<(Minute, Sample)> {
-        let spent = self.running.spent()?;
+        before: &Mark,
+    ) -> anyhow::Result<(Minute, Mark)> {
         let reported = async { reports.await? };
         let (reported, ()) = tokio::try_join!(reported, self.read(began))?;
         self.ledger.expect(self.audience.due(&reported));
-        let took = self.ledger.arrived(self.audience.receiver.take_arrivals());
-        let seconds = began.elapsed().as_secs_f64();
-        let cpu = self.running.spent()?.since(spent).each(took.len());
-        let sample = self.sample().await?;
+        let (took, arrived) = self.arrivals().await;
+        let mark = self.mark().await?;
         let minute = Minute {
             number,
-            per_second: took.len() as f64 / seconds.max(MINUTE.as_secs_f64()),
-            cpu,
+            per_second: arrived as f64 / (mark.at - before.at).as_secs_f64(),
+            cpu: mark.spent.since(before.spent).each(arrived),
             resident_mib: self.running.memory()?.now_mib,
-            grown: sample.since(before).each(took.len()),
-            held: sample.held.clone(),
+            grown: mark.sample.since(&before.sample).each(arrived),
+            held: mark.sample.held.clone(),
             reported_late: late(&reported),
             latency: Latency::of(took),
         };
-        Ok((minute, sample))
+        Ok((minute, mark))
+    }
+
+    /// How long each took that is expected by now, once all are there; and how many arrived since the last time.
+    async fn arrivals(&mut self) -> (Vec<u64>, usize) {
+        let (began, mut took, mut count) = (Instant::now(), Vec::new(), 0);
+        loop {
+            let arrivals = self.audience.receiver.take_arrivals();
+            count += arrivals.len();
+            took.extend(self.ledger.arrived(arrivals));
+            if self.ledger.missing() == 0 || began.elapsed() > PATIENCE {
+                return (took, count);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn mark(&self) -> anyhow::Result<Mark> {
+        let (at, spent) = (Instant::now(), self.running.spent()?);
+        Ok(Mark { at, spent, sample: Sample::look(self.running.world.pool()).await? })
     }
 
     /// Firms ask for their subscriptions, in turn.
@@ -171,10 +202,6 @@ impl Bench {
             ensure!(answer.is_some_and(|(status, _)| status == 200), "a call was refused");
         }
         Ok(())
-    }
-
-    async fn sample(&self) -> anyhow::Result<Sample> {
-        Ok(Sample::look(self.running.world.pool()).await?)
     }
 
     /// Waits for what is left; what never came, and what came twice.
