@@ -69,14 +69,14 @@ pub async fn check(service: &Service, as_of: AsOf) -> Result<AsOf, Error> {
     Ok(as_of)
 }
 
-/// The subscriptions of a firm as they were, at most so many.
+/// The subscriptions of a firm as they were.
 ///
 /// # Errors
 /// The database's, and an event that cannot be read.
 pub async fn hooks(
     service: &Service,
     (firm_id, as_of): (Uuid, AsOf),
-    (which, limit): (Which, usize),
+    which: Which,
 ) -> Result<Vec<HookLife>, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let then = as_of::list_hooks(&mut connection, firm_id, as_of).await.map_err(unread)?;
@@ -85,7 +85,6 @@ pub async fn hooks(
     if matches!(which, Which::Removed(_)) {
         lives.sort_by_key(|life| std::cmp::Reverse(life.removed_at));
     }
-    lives.truncate(limit);
     Ok(lives)
 }
 

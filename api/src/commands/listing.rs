@@ -1,17 +1,19 @@
-//! Listing deliveries: the same filters by the internal door and at the terminal.
+//! Listing deliveries and subscriptions: the same filters by the internal door and at the terminal.
 
 use std::collections::HashSet;
 
+use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;
 use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use projector::deliveries::{self, DeliveryRow, Wanted};
 use projector::firms;
+use projector::hooks::{self, HookLife};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::commands::as_of;
+use crate::commands::as_of::{self, Which};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -108,12 +110,89 @@ impl Page {
     }
 }
 
+/// Which of a firm's subscriptions are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HooksAsked {
+    /// Of which kind.
+    pub which: Which,
+    /// As it was at this position or instant.
+    pub as_of: Option<AsOf>,
+    /// Only those after this one of the list.
+    pub after: Option<Uuid>,
+    /// How many; 500 unless it is said.
+    pub limit: Option<i64>,
+}
+
+/// A page of subscriptions, and where the next one begins, if there may be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HooksPage {
+    /// The subscriptions, in the order of [`Which`].
+    pub lives: Vec<HookLife>,
+    /// The last of them.
+    pub next: Option<Uuid>,
+}
+
+/// A page of a firm's subscriptions.
+///
+/// # Errors
+/// `invalid_request`.
+pub async fn hooks(
+    service: &Service,
+    firm_id: Uuid,
+    asked: HooksAsked,
+) -> Result<HooksPage, Error> {
+    let pool = service.store.pool();
+    let limit = within(asked.limit.unwrap_or(LIMIT_MAX))?;
+    let lives = match (asked.as_of, asked.which) {
+        (None, Which::Removed(since)) => {
+            let after = match asked.after {
+                Some(id) => Some(hooks::removed_at(pool, firm_id, id).await?.ok_or_else(no_hook)?),
+                None => None,
+            };
+            hooks::list_removed(pool, firm_id, (since, after), limit).await?
+        }
+        (None, Which::Warned) => rest(hooks::list_warned(pool, firm_id).await?, asked.after)?,
+        (None, Which::Live) => rest(hooks::list_live(pool, firm_id).await?, asked.after)?,
+        (Some(as_of), which) => {
+            rest(as_of::hooks(service, (firm_id, as_of), which).await?, asked.after)?
+        }
+    };
+    Ok(HooksPage::of(lives, limit))
+}
+
+impl HooksPage {
+    fn of(mut lives: Vec<HookLife>, limit: i64) -> Self {
+        lives.truncate(usize::try_from(limit).unwrap_or_default());
+        let full = i64::try_from(lives.len()) == Ok(limit);
+        let next = lives.last().filter(|_| full).map(|life| life.hook_id);
+        Self { lives, next }
+    }
+}
+
+/// What comes after this one.
+fn rest(mut lives: Vec<HookLife>, after: Option<Uuid>) -> Result<Vec<HookLife>, Error> {
+    if let Some(id) = after {
+        let last = lives.iter().position(|life| life.hook_id == id).ok_or_else(no_hook)?;
+        lives.drain(..=last);
+    }
+    Ok(lives)
+}
+
+fn no_hook() -> Error {
+    Error::invalid("`after` is no subscription of this list")
+}
+
+fn within(limit: i64) -> Result<i64, Error> {
+    if (1..=LIMIT_MAX).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(Error::invalid("`limit` must be a whole number from 1 to 500"))
+    }
+}
+
 async fn wanted(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Wanted, Error> {
     let pool = service.store.pool();
-    let limit = asked.limit.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(Error::invalid("`limit` must be a whole number from 1 to 500"));
-    }
+    let limit = within(asked.limit.unwrap_or(LIMIT))?;
     let trigger: Option<Trigger> = match &asked.trigger {
         Some(key) => Some(key.parse().map_err(|_| Error::invalid("`trigger` is not one"))?),
         None => None,

@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use domain::reading::{Look, Read, ReadAs};
 use domain::target::shown;
 use domain::time::Timestamp;
-use projector::hooks::{self, HookLife};
+use projector::hooks::HookLife;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -17,12 +17,10 @@ use super::caller::Reader;
 use super::path::{Firm, PathId};
 use crate::commands::as_of::{self, Which};
 use crate::commands::history::{self, History};
+use crate::commands::listing::{self, HooksAsked};
 use crate::commands::readings;
 use crate::error::Error;
 use crate::service::Service;
-
-/// How many are listed at most.
-const LIMIT: i64 = 500;
 
 /// What of the list is asked for.
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +29,8 @@ pub(super) struct Asked {
     removed: Option<bool>,
     warned: Option<bool>,
     since: Option<Timestamp>,
+    after: Option<Uuid>,
+    limit: Option<i64>,
     as_of: Option<String>,
 }
 
@@ -70,16 +70,10 @@ pub(super) async fn list(
     };
     let look = Look { since, ..Look::at(Read::Hooks, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    let pool = service.store.pool();
-    let lives = match (as_of, which) {
-        (Some(as_of), _) => {
-            as_of::hooks(&service, (firm_id, as_of), (which, LIMIT as usize)).await?
-        }
-        (None, Which::Removed(since)) => hooks::list_removed(pool, firm_id, since, LIMIT).await?,
-        (None, Which::Warned) => hooks::list_warned(pool, firm_id).await?,
-        (None, Which::Live) => hooks::list_live(pool, firm_id, LIMIT).await?,
-    };
-    Ok(Json(List::of(lives)))
+    let wanted = HooksAsked { which, as_of, after: asked.after, limit: asked.limit };
+    let page = listing::hooks(&service, firm_id, wanted).await?;
+    let next = page.next.map(|id| id.to_string());
+    Ok(Json(List { items: page.lives.into_iter().map(Hook::from).collect(), next }))
 }
 
 impl Asked {
@@ -117,7 +111,9 @@ pub(super) async fn history(
 }
 
 fn invalid() -> Error {
-    Error::invalid("the query may hold removed=true with since, or warned=true, and as_of")
+    Error::invalid(
+        "the query may hold removed=true with since, or warned=true, and after, limit (1 to 500), as_of",
+    )
 }
 
 impl From<HookLife> for Hook {

@@ -119,25 +119,7 @@ pub(crate) enum Keys {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Hooks {
     /// The subscriptions of a firm: those that live, were removed, or are about to be.
-    List {
-        /// The firm.
-        #[arg(long)]
-        firm: Uuid,
-        /// Those that were removed, last removed first.
-        #[arg(long, conflicts_with = "warned")]
-        removed: bool,
-        /// Those whose last delivery ended with 410: the next 410 removes them.
-        #[arg(long)]
-        warned: bool,
-        /// Removed from then on.
-        #[arg(long, requires = "removed")]
-        since: Option<Timestamp>,
-        /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z).
-        #[arg(long)]
-        as_of: Option<AsOf>,
-        #[command(flatten)]
-        json: Json,
-    },
+    List(HooksList),
     /// Why a subscription went away: who, when, by which rule, on what evidence.
     Why {
         /// The subscription.
@@ -145,4 +127,32 @@ pub(crate) enum Hooks {
         #[command(flatten)]
         json: Json,
     },
+}
+
+/// Which subscriptions.
+#[derive(Debug, Args)]
+pub(crate) struct HooksList {
+    /// The firm.
+    #[arg(long)]
+    pub(crate) firm: Uuid,
+    /// Those that were removed, last removed first.
+    #[arg(long, conflicts_with = "warned")]
+    pub(crate) removed: bool,
+    /// Those whose last delivery ended with 410: the next 410 removes them.
+    #[arg(long)]
+    pub(crate) warned: bool,
+    /// Removed from then on.
+    #[arg(long, requires = "removed")]
+    pub(crate) since: Option<Timestamp>,
+    /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z).
+    #[arg(long)]
+    pub(crate) as_of: Option<AsOf>,
+    /// Only those after this one: the last of the page before.
+    #[arg(long)]
+    pub(crate) after: Option<Uuid>,
+    /// How many, 500 at most.
+    #[arg(long, default_value_t = 500)]
+    pub(crate) limit: i64,
+    #[command(flatten)]
+    pub(crate) json: Json,
 }

@@ -1,20 +1,19 @@
 //! `hooks`: which subscriptions went away, and why.
 
 use api::commands::as_of::{self, Which};
+use api::commands::listing::{self, HooksAsked};
 use api::commands::{history, readings};
+use domain::as_of::AsOf;
 use domain::reading::{Look, Read, ReadAs};
 use domain::target::shown;
 use domain::time::Timestamp;
-use projector::hooks::{self, HookLife};
+use projector::hooks::HookLife;
 use serde_json::{Value, json};
 
-use super::args::Hooks;
+use super::args::{Hooks, HooksList};
 use super::{OPERATOR, refused};
 use crate::operate::{print, say};
 use crate::wiring::{self, Place, System};
-
-/// How many are listed at most.
-const LIMIT: i64 = 500;
 
 pub(crate) async fn run(place: &Place, command: Hooks) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
@@ -23,37 +22,19 @@ pub(crate) async fn run(place: &Place, command: Hooks) -> anyhow::Result<()> {
 }
 
 async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
-    let pool = system.pool();
-    if let Hooks::List { firm, since, .. } = &command {
-        let look = Look { since: *since, ..Look::at(Read::Hooks, ReadAs::Page) };
-        let recorded = readings::record(&system.service, *firm, OPERATOR, look).await;
-        recorded.map_err(refused)?;
-    }
     match command {
-        Hooks::List { firm, removed, warned, since, as_of: Some(as_of), json } => {
-            let which = match (removed, warned) {
-                (true, _) => Which::Removed(since.map(Timestamp::get)),
-                (_, true) => Which::Warned,
-                (_, _) => Which::Live,
+        Hooks::List(list) => {
+            let (service, firm) = (&system.service, list.firm);
+            let look = Look { since: list.since, ..Look::at(Read::Hooks, ReadAs::Page) };
+            readings::record(service, firm, OPERATOR, look).await.map_err(refused)?;
+            let as_of = match list.as_of {
+                Some(as_of) => Some(as_of::check(service, as_of).await.map_err(refused)?),
+                None => None,
             };
-            let service = &system.service;
-            let as_of = as_of::check(service, as_of).await.map_err(refused)?;
-            let lives = as_of::hooks(service, (firm, as_of), (which, LIMIT as usize)).await;
-            let items = items(&lives.map_err(refused)?);
-            print(json, items, &["created_at", "removed_at", "reason", "id", "trigger", "target"]);
-        }
-        Hooks::List { firm, removed: true, since, json, .. } => {
-            let since = since.map(Timestamp::get);
-            let lives = hooks::list_removed(pool, firm, since, LIMIT).await?;
-            print(json, items(&lives), &["removed_at", "reason", "id", "trigger", "target"]);
-        }
-        Hooks::List { firm, warned: true, json, .. } => {
-            let lives = hooks::list_warned(pool, firm).await?;
-            print(json, items(&lives), &["created_at", "id", "trigger", "target"]);
-        }
-        Hooks::List { firm, json, .. } => {
-            let lives = hooks::list_live(pool, firm, LIMIT).await?;
-            print(json, items(&lives), &["created_at", "id", "trigger", "target"]);
+            let which = list.which();
+            let asked = HooksAsked { which, as_of, after: list.after, limit: Some(list.limit) };
+            let page = listing::hooks(service, firm, asked).await.map_err(refused)?;
+            print(list.json, items(&page.lives), columns(as_of, which));
         }
         Hooks::Why { hook, json } => {
             let found = history::of_hook(&system.service, hook, None).await.map_err(refused)?;
@@ -69,6 +50,25 @@ async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a person is shown of each.
+const fn columns(as_of: Option<AsOf>, which: Which) -> &'static [&'static str] {
+    match (as_of, which) {
+        (Some(_), _) => &["created_at", "removed_at", "reason", "id", "trigger", "target"],
+        (None, Which::Removed(_)) => &["removed_at", "reason", "id", "trigger", "target"],
+        (None, Which::Warned | Which::Live) => &["created_at", "id", "trigger", "target"],
+    }
+}
+
+impl HooksList {
+    fn which(&self) -> Which {
+        match (self.removed, self.warned) {
+            (true, _) => Which::Removed(self.since.map(Timestamp::get)),
+            (_, true) => Which::Warned,
+            (_, _) => Which::Live,
+        }
+    }
 }
 
 fn items(lives: &[HookLife]) -> Vec<Value> {

@@ -27,14 +27,14 @@ pub struct HookLife {
     pub created_position: i64,
 }
 
-/// The removed subscriptions of a firm, last removed first.
+/// The removed subscriptions of a firm, last removed first, after the one that was removed at that place in the log.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn list_removed(
     pool: &PgPool,
     firm_id: Uuid,
-    since: Option<DateTime<Utc>>,
+    (since, after): (Option<DateTime<Utc>>, Option<i64>),
     limit: i64,
 ) -> Result<Vec<HookLife>, sqlx::Error> {
     sqlx::query_as(
@@ -43,12 +43,33 @@ pub async fn list_removed(
            from hooks
           where firm_id = $1 and removed_at is not null
             and ($2::timestamptz is null or removed_at >= $2)
-          order by removed_position desc limit $3",
+            and ($3::bigint is null or removed_position < $3)
+          order by removed_position desc limit $4",
     )
     .bind(firm_id)
     .bind(since)
+    .bind(after)
     .bind(limit)
     .fetch_all(pool)
+    .await
+}
+
+/// The place in the log where this subscription of the firm was removed, if it was.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn removed_at(
+    pool: &PgPool,
+    firm_id: Uuid,
+    hook_id: Uuid,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select removed_position from hooks
+          where hook_id = $2 and firm_id = $1 and removed_position is not null",
+    )
+    .bind(firm_id)
+    .bind(hook_id)
+    .fetch_optional(pool)
     .await
 }
 
@@ -56,19 +77,14 @@ pub async fn list_removed(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list_live(
-    pool: &PgPool,
-    firm_id: Uuid,
-    limit: i64,
-) -> Result<Vec<HookLife>, sqlx::Error> {
+pub async fn list_live(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sqlx::Error> {
     sqlx::query_as(
         "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
                 removal_reason, created_position
            from hooks where firm_id = $1 and removed_at is null
-          order by created_position desc limit $2",
+          order by created_position desc",
     )
     .bind(firm_id)
-    .bind(limit)
     .fetch_all(pool)
     .await
 }

@@ -145,6 +145,45 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
     assert_eq!(unknown.0, 1);
 }
 
+/// Nobody could see those that had been removed before.
+#[tokio::test]
+async fn g5_a_list_of_removed_subscriptions_ended_at_500_and_did_not_say_so() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let mut hooks = Vec::new();
+    for number in 0..3 {
+        let hook = world.subscribe(&firm, &format!("https://hooks.example.com/{number}")).await;
+        world.call(&firm.key, "DELETE", &format!("/hooks/{hook}"), Value::Null).await;
+        hooks.push(json!(hook));
+    }
+    let end: i64 = sqlx::query_scalar("select max(position) from events")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    for as_of in [String::new(), format!("&as_of={end}")] {
+        let path = format!("/hooks?removed=true&limit=2{as_of}");
+        let page = get(&world, Role::Auditor, &firm, &path).await.body;
+        assert_eq!(ids(&page), [&hooks[2], &hooks[1]]);
+        let next = format!("{path}&after={}", page["next"].as_str().unwrap());
+        let last = get(&world, Role::Auditor, &firm, &next).await.body;
+        assert_eq!((ids(&last), &last["next"]), (vec![&hooks[0]], &Value::Null));
+        for wrong in [format!("{path}&after={}", firm.id), path.replace("limit=2", "limit=501")] {
+            let refused = get(&world, Role::Auditor, &firm, &wrong).await;
+            assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
+        }
+    }
+    let (id, after) = (firm.id.to_string(), hooks[1].as_str().unwrap());
+    let asked = ["hooks", "list", "--firm", &id, "--removed", "--after", after, "--json"];
+    let (code, text) = audit(&world, &asked).await;
+    assert_eq!(code, 0, "{text}");
+    let listed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &hooks[0]));
+}
+
+fn ids(page: &Value) -> Vec<&Value> {
+    page["items"].as_array().unwrap().iter().map(|item| &item["id"]).collect()
+}
+
 #[tokio::test]
 async fn a_hook_is_warned_after_the_first_410_until_something_arrives() {
     let world = World::new().await;
