@@ -14,9 +14,7 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use listed::{HookRow, Listed, list_for_keys};
-pub use lives::{
-    HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, removed_at,
-};
+pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, places};
 
 /// The writer.
 pub(crate) struct Hooks;

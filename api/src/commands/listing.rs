@@ -143,16 +143,17 @@ pub async fn hooks(
 ) -> Result<HooksPage, Error> {
     let pool = service.store.pool();
     let limit = within(asked.limit.unwrap_or(LIMIT_MAX))?;
+    let places = match asked.after.filter(|_| asked.as_of.is_none()) {
+        Some(id) => Some(hooks::places(pool, firm_id, id).await?.ok_or_else(no_hook)?),
+        None => None,
+    };
     let lives = match (asked.as_of, asked.which) {
         (None, Which::Removed(since)) => {
-            let after = match asked.after {
-                Some(id) => Some(hooks::removed_at(pool, firm_id, id).await?.ok_or_else(no_hook)?),
-                None => None,
-            };
+            let after = places.map(|(_, removed)| removed.ok_or_else(no_hook)).transpose()?;
             hooks::list_removed(pool, firm_id, (since, after), limit).await?
         }
-        (None, Which::Warned) => rest(hooks::list_warned(pool, firm_id).await?, asked.after)?,
-        (None, Which::Live) => rest(hooks::list_live(pool, firm_id).await?, asked.after)?,
+        (None, Which::Warned) => made_before(hooks::list_warned(pool, firm_id).await?, places),
+        (None, Which::Live) => made_before(hooks::list_live(pool, firm_id).await?, places),
         (Some(as_of), which) => {
             rest(as_of::hooks(service, (firm_id, as_of), which).await?, asked.after)?
         }
@@ -169,7 +170,13 @@ impl HooksPage {
     }
 }
 
-/// What comes after this one.
+/// Those made before the one with these places, which may be of another list by now.
+fn made_before(mut lives: Vec<HookLife>, places: Option<(i64, Option<i64>)>) -> Vec<HookLife> {
+    lives.retain(|life| places.is_none_or(|(made, _)| life.created_position < made));
+    lives
+}
+
+/// What comes after this one of a list that stays as it is.
 fn rest(mut lives: Vec<HookLife>, after: Option<Uuid>) -> Result<Vec<HookLife>, Error> {
     if let Some(id) = after {
         let last = lives.iter().position(|life| life.hook_id == id).ok_or_else(no_hook)?;

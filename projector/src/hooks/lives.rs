@@ -54,18 +54,17 @@ pub async fn list_removed(
     .await
 }
 
-/// The place in the log where this subscription of the firm was removed, if it was.
+/// Where in the log this subscription of the firm was made, and where it was removed, if it was.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn removed_at(
+pub async fn places(
     pool: &PgPool,
     firm_id: Uuid,
     hook_id: Uuid,
-) -> Result<Option<i64>, sqlx::Error> {
-    sqlx::query_scalar(
-        "select removed_position from hooks
-          where hook_id = $2 and firm_id = $1 and removed_position is not null",
+) -> Result<Option<(i64, Option<i64>)>, sqlx::Error> {
+    sqlx::query_as(
+        "select created_position, removed_position from hooks where hook_id = $2 and firm_id = $1",
     )
     .bind(firm_id)
     .bind(hook_id)

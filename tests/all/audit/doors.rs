@@ -180,6 +180,23 @@ async fn g5_a_list_of_removed_subscriptions_ended_at_500_and_did_not_say_so() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &hooks[0]));
 }
 
+/// What had been shown last was refused as the place to go on from.
+#[tokio::test]
+async fn a_list_of_subscriptions_could_not_be_gone_on_with_once_its_last_was_removed() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let older = json!(world.subscribe(&firm, "https://hooks.example.com/older").await);
+    let newer = json!(world.subscribe(&firm, "https://hooks.example.com/newer").await);
+    let page = get(&world, Role::Auditor, &firm, "/hooks?limit=1").await.body;
+    assert_eq!(ids(&page), [&newer]);
+    let last = page["next"].as_str().unwrap();
+    world.call(&firm.key, "DELETE", &format!("/hooks/{last}"), Value::Null).await;
+    let next = format!("/hooks?limit=1&after={last}");
+    assert_eq!(ids(&get(&world, Role::Auditor, &firm, &next).await.body), [&older]);
+    let foreign = get(&world, Role::Auditor, &other, &next).await;
+    assert_eq!(foreign.code(), (400, "invalid_request"));
+}
+
 fn ids(page: &Value) -> Vec<&Value> {
     page["items"].as_array().unwrap().iter().map(|item| &item["id"]).collect()
 }
