@@ -88,7 +88,7 @@ async fn wrong_method() -> Error {
     Error::MethodNotAllowed
 }
 
-/// A list, newest first. All there is: what has more than a page says so by `limit`.
+/// A list, newest first, and where the next page begins, if there may be one.
 #[derive(Debug, Serialize)]
 struct List<T> {
     items: Vec<T>,
@@ -96,6 +96,7 @@ struct List<T> {
 }
 
 impl<T> List<T> {
+    /// All there is, or was asked for.
     fn of(rows: Vec<impl Into<T>>) -> Self {
         Self { items: rows.into_iter().map(Into::into).collect(), next: None }
     }
