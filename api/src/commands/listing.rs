@@ -56,9 +56,9 @@ impl Asked {
 
 /// A page, and where the next one begins, if there may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// The deliveries, newest first.
-    pub rows: Vec<DeliveryRow>,
+pub struct Page<R> {
+    /// The rows, newest first.
+    pub rows: Vec<R>,
     /// The last of them.
     pub next: Option<Uuid>,
 }
@@ -67,10 +67,14 @@ pub struct Page {
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
-pub async fn deliveries(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Page, Error> {
+pub async fn deliveries(
+    service: &Service,
+    firm_id: Uuid,
+    asked: &Asked,
+) -> Result<Page<DeliveryRow>, Error> {
     let wanted = wanted(service, firm_id, asked).await?;
     let rows = deliveries::list(service.store.pool(), firm_id, &wanted).await?;
-    Ok(Page::of(rows, wanted.limit))
+    Ok(Page::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
 /// A firm's newest deliveries as they were, and which of their responses are erased by now.
@@ -96,16 +100,21 @@ pub async fn deliveries_then(
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
-pub async fn steps(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Page, Error> {
+pub async fn steps(
+    service: &Service,
+    firm_id: Uuid,
+    asked: &Asked,
+) -> Result<Page<DeliveryRow>, Error> {
     let wanted = wanted(service, firm_id, asked).await?;
     let rows = deliveries::list_steps(service.store.pool(), firm_id, &wanted).await?;
-    Ok(Page::of(rows, wanted.limit))
+    Ok(Page::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
-impl Page {
-    fn of(rows: Vec<DeliveryRow>, limit: i64) -> Self {
+impl<R> Page<R> {
+    fn of(mut rows: Vec<R>, limit: i64, id: impl Fn(&R) -> Uuid) -> Self {
+        rows.truncate(usize::try_from(limit).unwrap_or_default());
         let full = i64::try_from(rows.len()) == Ok(limit);
-        let next = rows.last().filter(|_| full).map(|row| row.delivery_id);
+        let next = rows.last().filter(|_| full).map(id);
         Self { rows, next }
     }
 }
@@ -123,15 +132,6 @@ pub struct HooksAsked {
     pub limit: Option<i64>,
 }
 
-/// A page of subscriptions, and where the next one begins, if there may be one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HooksPage {
-    /// The subscriptions, in the order of [`Which`].
-    pub lives: Vec<HookLife>,
-    /// The last of them.
-    pub next: Option<Uuid>,
-}
-
 /// A page of a firm's subscriptions.
 ///
 /// # Errors
@@ -140,7 +140,7 @@ pub async fn hooks(
     service: &Service,
     firm_id: Uuid,
     asked: HooksAsked,
-) -> Result<HooksPage, Error> {
+) -> Result<Page<HookLife>, Error> {
     let pool = service.store.pool();
     let limit = within(asked.limit.unwrap_or(LIMIT_MAX))?;
     let places = match asked.after.filter(|_| asked.as_of.is_none()) {
@@ -158,16 +158,7 @@ pub async fn hooks(
             rest(as_of::hooks(service, (firm_id, as_of), which).await?, asked.after)?
         }
     };
-    Ok(HooksPage::of(lives, limit))
-}
-
-impl HooksPage {
-    fn of(mut lives: Vec<HookLife>, limit: i64) -> Self {
-        lives.truncate(usize::try_from(limit).unwrap_or_default());
-        let full = i64::try_from(lives.len()) == Ok(limit);
-        let next = lives.last().filter(|_| full).map(|life| life.hook_id);
-        Self { lives, next }
-    }
+    Ok(Page::of(lives, limit, |life| life.hook_id))
 }
 
 /// Those made before the one with these places, which may be of another list by now.

@@ -73,7 +73,7 @@ pub(super) async fn list(
     let wanted = HooksAsked { which, as_of, after: asked.after, limit: asked.limit };
     let page = listing::hooks(&service, firm_id, wanted).await?;
     let next = page.next.map(|id| id.to_string());
-    Ok(Json(List { items: page.lives.into_iter().map(Hook::from).collect(), next }))
+    Ok(Json(List { items: page.rows.into_iter().map(Hook::from).collect(), next }))
 }
 
 impl Asked {

@@ -34,7 +34,7 @@ async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
             let which = list.which();
             let asked = HooksAsked { which, as_of, after: list.after, limit: Some(list.limit) };
             let page = listing::hooks(service, firm, asked).await.map_err(refused)?;
-            print(list.json, items(&page.lives), columns(as_of, which));
+            print(list.json, items(&page.rows), columns(as_of, which));
         }
         Hooks::Why { hook, json } => {
             let found = history::of_hook(&system.service, hook, None).await.map_err(refused)?;
