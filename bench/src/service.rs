@@ -26,6 +26,7 @@ use crate::intake::product::{Job, Order};
 use crate::peer::Peer;
 use crate::reads::doors;
 use crate::receiver::Tally;
+use crate::running::AT_REST;
 use crate::statements::{self, Statement};
 use crate::subscribing::{make_key, subscribe};
 use crate::taking_in::take_in_all;
@@ -172,13 +173,14 @@ impl Load {
     }
 
     /// Waits until everything is recorded or nothing moves; answers how many deliveries are at
-    /// their end. The read model is counted only when all has arrived: counting costs too.
+    /// their end. They are counted once all has arrived and history has followed: counting costs too.
     async fn recorded(&self, system: &System, peer: &mut Peer) -> anyhow::Result<u64> {
         let expected = u64::try_from(self.deliveries())?;
         let (mut last, mut moved) = ((0, 0), Instant::now());
         loop {
             let arrived = peer.tally().await?.deliveries;
-            let ended = if arrived >= expected || moved.elapsed() > STANDSTILL {
+            let stands = moved.elapsed() > STANDSTILL;
+            let ended = if stands || arrived >= expected && is_at_rest(system).await? {
                 let (all, pending) = deliveries::count(system.pool()).await?;
                 u64::try_from(all - pending)?
             } else {
@@ -193,6 +195,10 @@ impl Load {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
+}
+
+async fn is_at_rest(system: &System) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(AT_REST).fetch_one(system.pool()).await
 }
 
 /// The product, which is about to report every event by a call of its own.

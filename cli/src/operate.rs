@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use anyhow::Context;
 use api::Service;
 use api::commands::{self, as_of, keys, readings, secrets, tokens};
+use domain::as_of::AsOf;
 use domain::context::Actor;
+use domain::delivery::Attempt;
 use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
+use projector::as_of::DeliveryThen;
 use projector::{deliveries, firms};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -131,40 +133,41 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
         Deliveries::Pause(asked) => pauses::pause(&system.service, asked).await?,
         Deliveries::Resume(asked) => pauses::resume(&system.service, asked).await?,
         Deliveries::Paused(json) => pauses::list(&system.service, json).await?,
-        Deliveries::Show { firm, delivery: id, as_of: Some(as_of), json } => {
-            let as_of = as_of::check(&system.service, as_of).await.map_err(refused)?;
-            let found = as_of::delivery(&system.service, (firm, id), as_of).await;
-            let (found, erased) = found.map_err(refused)?;
-            read_delivery(&system.service, firm, id).await?;
-            show_delivery(json, then(&found.row, erased), &found.attempts);
-        }
-        Deliveries::Show { firm, delivery: id, as_of: None, json } => {
-            let found = deliveries::find(system.pool(), firm, id).await?;
-            let found = found.context("no delivery of this firm has this id")?;
-            read_delivery(&system.service, firm, id).await?;
-            let attempts = deliveries::attempts(system.pool(), id).await?;
-            let holding = held(&system.service, firm, std::slice::from_ref(&found)).await?;
-            show_delivery(json, delivery(&found, &holding), &attempts);
+        Deliveries::Show { firm, delivery: id, as_of, json } => {
+            show(&system.service, (firm, id, as_of), json).await?;
         }
     }
     Ok(())
 }
 
-/// Records that it is read, before it is shown.
-async fn read_delivery(service: &Service, firm_id: Uuid, delivery_id: Uuid) -> anyhow::Result<()> {
+/// Shows a delivery with its tries, as it is or as it was. That it is read is recorded before.
+async fn show(
+    service: &Service,
+    (firm_id, delivery_id, as_of): (Uuid, Uuid, Option<AsOf>),
+    json: Json,
+) -> anyhow::Result<()> {
+    let until = match as_of {
+        Some(as_of) => as_of::check(service, as_of).await.map_err(refused)?,
+        None => AsOf::NOW,
+    };
+    let found = as_of::delivery(service, (firm_id, delivery_id), until).await;
+    let (DeliveryThen { row, attempts }, erased) = found.map_err(refused)?;
     let look = Look { delivery_id: Some(delivery_id), ..Look::at(Read::Delivery, ReadAs::Page) };
-    readings::record(service, firm_id, OPERATOR, look).await.map_err(refused)
-}
-
-fn show_delivery(json: Json, mut shown: Value, attempts: &[deliveries::AttemptRow]) {
+    readings::record(service, firm_id, OPERATOR, look).await.map_err(refused)?;
+    let mut shown = if as_of.is_some() {
+        then(&row, erased)
+    } else {
+        delivery(&row, &held(service, firm_id, std::slice::from_ref(&row)).await?)
+    };
     let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
     if json.json {
         shown["attempts"] = attempts.into();
         println!("{shown:#}");
     } else {
         print(json, vec![shown], &["id", "state", "cause", "next_try_at"]);
-        print(json, attempts, &["number", "outcome", "status", "error", "started_at"]);
+        print(json, attempts, &["number", "outcome", "status", "error", "late", "started_at"]);
     }
+    Ok(())
 }
 
 /// As it was; what is erased by now is so whenever it is asked for.
@@ -194,12 +197,12 @@ pub(crate) fn delivery(row: &deliveries::DeliveryRow, holding: &HashMap<Uuid, Uu
     })
 }
 
-fn attempt(row: &deliveries::AttemptRow) -> Value {
+fn attempt(one: &Attempt) -> Value {
     json!({
-        "number": row.number, "started_at": Timestamp::from(row.started_at),
-        "finished_at": Timestamp::from(row.finished_at), "outcome": row.outcome,
-        "status": row.status, "error": row.error,
-        "retry_after_seconds": row.retry_after_seconds, "hops": row.hops.0,
+        "number": one.number, "started_at": one.started_at, "finished_at": one.finished_at,
+        "outcome": one.outcome, "status": one.status, "error": one.error,
+        "retry_after_seconds": one.retry_after_seconds, "hops": one.hops,
+        "late": one.late.is_some(),
     })
 }
 
@@ -228,8 +231,13 @@ pub(crate) fn say(line: &str) {
     }
 }
 
-/// What the API would answer, as a line at the terminal.
-#[expect(clippy::needless_pass_by_value, reason = "the form of map_err")]
+/// What the API would answer, as a line at the terminal; and what only its log would tell.
 pub(crate) fn refused(error: api::Error) -> anyhow::Error {
-    anyhow::anyhow!("{error}")
+    let said = error.to_string();
+    match error {
+        api::Error::Internal(detail) | api::Error::Unavailable(detail) => {
+            anyhow::anyhow!("{said}: {detail}")
+        }
+        _ => anyhow::anyhow!(said),
+    }
 }

@@ -2,6 +2,7 @@
 //! claim in a process share it, and take turns. What was claimed ahead waits for its place.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -249,7 +250,11 @@ impl Dispatch {
 /// Sends a try, and waits for what comes of it.
 pub(crate) async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
     let traced = Traced::attempt(claimed.place, claimed.number);
-    let exchange = trace::at(traced.place(), send(courier, &claimed)).await;
+    let exchange = {
+        // Where it is pinned it stays: what is handed on is kept twice.
+        let sent = pin!(send(courier, &claimed));
+        trace::at(traced.place(), sent).await
+    };
     crash::point("answered");
     traced.tried(exchange.answer.class(), exchange.answer.status());
     let claimed = Claimed { place: traced.place(), ..claimed };
@@ -259,7 +264,6 @@ pub(crate) async fn finish(courier: &Courier, claimed: Claimed) -> Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::pin::pin;
 
     #[tokio::test(start_paused = true)]
     async fn a_record_lets_fan_out_claim_first_but_waits_for_a_moment_only() {

@@ -21,6 +21,9 @@ pub enum AsOf {
 pub struct NeitherPositionNorInstant;
 
 impl AsOf {
+    /// With everything there is.
+    pub const NOW: Self = Self::Position(i64::MAX);
+
     /// Whether an event at this position, recorded then, had happened.
     #[must_use]
     pub fn includes(self, position: i64, recorded_at: Timestamp) -> bool {

@@ -64,13 +64,13 @@ impl From<DateTime<Utc>> for Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true))
+        f.write_str(&String::from(*self))
     }
 }
 
 impl From<Timestamp> for String {
     fn from(at: Timestamp) -> Self {
-        at.to_string()
+        at.0.to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::append::RecordedEvent;
 use crate::error::AppendError;
-use crate::tail::{StoredEvent, TailError, events_where};
+use crate::tail::{TailError, events_where, read_all};
 use crate::upcast::Upcasters;
 
 /// Which stream: its kind, and its id there.
@@ -33,15 +33,13 @@ pub async fn load_many(
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let (kinds, ids): (Vec<&str>, Vec<&str>) =
         streams.iter().map(|stream| (stream.aggregate_type, stream.aggregate_id.as_str())).unzip();
-    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+    let statement = sqlx::query(events_where!(
         "(aggregate_type, aggregate_id) in (select * from unnest($1::text[], $2::text[]))
           order by aggregate_type, aggregate_id, sequence"
     ))
     .bind(kinds)
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(|row| row.read(upcasters)).collect()
+    .bind(ids);
+    read_all(statement, connection, upcasters).await
 }
 
 /// The first event of each of these streams.
@@ -54,14 +52,12 @@ pub async fn load_first(
     aggregate_type: &str,
     aggregate_ids: &[&str],
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+    let statement = sqlx::query(events_where!(
         "aggregate_type = $1 and aggregate_id = any($2) and sequence = 1"
     ))
     .bind(aggregate_type)
-    .bind(aggregate_ids)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(|row| row.read(upcasters)).collect()
+    .bind(aggregate_ids);
+    read_all(statement, connection, upcasters).await
 }
 
 /// One stream as its aggregate, and the place of its last event; 0 if it has none.

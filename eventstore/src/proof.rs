@@ -5,7 +5,7 @@ use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
-use crate::tail::{StoredEvent, TailError, events_where};
+use crate::tail::{StoredEvent, TailError, events_where, read_all};
 use crate::upcast::Upcasters;
 
 /// A transaction that reads, and sees the database as it was when it began. It draws no transaction
@@ -65,18 +65,18 @@ pub async fn checked(
     upcasters: &Upcasters,
     (after, through): (i64, i64),
 ) -> Result<Vec<Checked>, sqlx::Error> {
-    let rows: Vec<StoredEvent> =
-        sqlx::query_as(events_where!("position > $1 and position <= $2 order by position"))
-            .bind(after)
-            .bind(through)
-            .fetch_all(connection)
-            .await?;
-    let check = |row: StoredEvent| {
-        let (position, stored, computed) = row.checked();
-        let intact = computed.is_some_and(|computed| computed == stored);
-        Checked { position, intact, event: row.read(upcasters) }
+    let rows = sqlx::query(events_where!("position > $1 and position <= $2 order by position"))
+        .bind(after)
+        .bind(through)
+        .fetch_all(connection)
+        .await?;
+    let check = |row| {
+        let stored = StoredEvent::of(row)?;
+        let (position, digest, computed) = stored.checked();
+        let intact = computed.is_some_and(|computed| computed == digest);
+        Ok(Checked { position, intact, event: stored.read(upcasters) })
     };
-    Ok(rows.into_iter().map(check).collect())
+    rows.iter().map(check).collect()
 }
 
 /// Which part of the log is looked at.
@@ -100,7 +100,7 @@ pub async fn beginnings(
     (after, through): (i64, i64),
     part: Part,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+    let statement = sqlx::query(events_where!(
         "position > $1 and position <= $2
             and (aggregate_type = 'Occurrence' or aggregate_type = 'Delivery' and sequence = 1)
             and ($3::uuid is null or firm_id = $3)
@@ -112,10 +112,8 @@ pub async fn beginnings(
     .bind(through)
     .bind(part.firm_id)
     .bind(part.since)
-    .bind(part.until)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(|row| row.read(&Upcasters::current())).collect()
+    .bind(part.until);
+    read_all(statement, connection, &Upcasters::current()).await
 }
 
 /// The next beginnings and ends of subscriptions after an event of a stream, each stream's in its
@@ -129,7 +127,7 @@ pub async fn lives(
     firm_id: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+    let statement = sqlx::query(events_where!(
         "aggregate_type = 'Subscription' and (aggregate_id, sequence) > ($1, $2)
             and event_type in ('SubscriptionCreated', 'SubscriptionRemoved')
             and ($3::uuid is null or firm_id = $3)
@@ -138,10 +136,8 @@ pub async fn lives(
     .bind(aggregate_id)
     .bind(sequence)
     .bind(firm_id)
-    .bind(limit)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(|row| row.read(&Upcasters::current())).collect()
+    .bind(limit);
+    read_all(statement, connection, &Upcasters::current()).await
 }
 
 /// Which of these deliveries the log has.
@@ -169,11 +165,9 @@ pub async fn occurrences_at(
     connection: &mut PgConnection,
     positions: &[i64],
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let rows: Vec<StoredEvent> = sqlx::query_as(events_where!(
+    let statement = sqlx::query(events_where!(
         "aggregate_type = 'Occurrence' and position = any($1) order by position"
     ))
-    .bind(positions)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(|row| row.read(&Upcasters::current())).collect()
+    .bind(positions);
+    read_all(statement, connection, &Upcasters::current()).await
 }

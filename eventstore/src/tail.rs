@@ -4,10 +4,13 @@ use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
 use domain::context::Context;
 use domain::event::Event;
+use futures::TryStreamExt;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection};
+use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
@@ -41,15 +44,19 @@ pub struct Stretch {
     pub limit: i64,
 }
 
+/// The columns of a [`StoredEvent`], in its order.
+macro_rules! columns {
+    () => {
+        "position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+         payload, metadata, firm_id, event_id, recorded_at, digest "
+    };
+}
+pub(crate) use columns;
+
 /// The statement that reads [`StoredEvent`]s where this holds.
 macro_rules! events_where {
     ($condition:literal) => {
-        concat!(
-            "select position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                    payload, metadata, firm_id, event_id, recorded_at, digest
-               from events where ",
-            $condition
-        )
+        concat!("select ", $crate::tail::columns!(), "from events where ", $condition)
     };
 }
 pub(crate) use events_where;
@@ -78,14 +85,12 @@ pub async fn read_but(
     let statement = events_where!(
         "position > $1 and position <= $2 and event_type <> all($4) order by position limit $3"
     );
-    let rows: Vec<StoredEvent> = sqlx::query_as(statement)
+    let statement = sqlx::query(statement)
         .bind(stretch.after)
         .bind(stretch.settled)
         .bind(stretch.limit)
-        .bind(passed)
-        .fetch_all(connection)
-        .await?;
-    rows.into_iter().map(|row| row.read(upcasters)).collect()
+        .bind(passed);
+    read_all(statement, connection, upcasters).await
 }
 
 /// The occurrences after a follower's checkpoint, up to where the log is settled, in order: a small part
@@ -100,15 +105,15 @@ pub async fn take_occurrences(
     upcasters: &Upcasters,
     (name, settled, limit, surely): (&str, i64, i64, bool),
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let rows: Vec<StoredEvent> = sqlx::query_as(
+    let statement = sqlx::query(concat!(
         "with taken as materialized (
              select position from checkpoints where name = $1 for update skip locked),
          found as materialized (
              select e.* from taken
               cross join lateral (
-                    select position, aggregate_type, aggregate_id, sequence, event_type,
-                           event_version, payload, metadata, firm_id, event_id, recorded_at, digest
-                      from events
+                    select ",
+        columns!(),
+        "             from events
                      where aggregate_type = 'Occurrence'
                        and position > taken.position and position <= $2
                      order by position limit $3) e),
@@ -116,15 +121,13 @@ pub async fn take_occurrences(
              update checkpoints set position = last
                from (select max(position) as last from found) f
               where name = $1 and last is not null and $4)
-         select * from found order by position",
-    )
+         select * from found order by position"
+    ))
     .bind(name)
     .bind(settled)
     .bind(limit)
-    .bind(surely)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(|row| row.read(upcasters)).collect()
+    .bind(surely);
+    read_all(statement, connection, upcasters).await
 }
 
 /// Where the first occurrence of another firm than this one lies, after one position and up to another.
@@ -162,13 +165,9 @@ pub async fn read_erasures(
         "aggregate_type = 'Response' and position > $1 and position <= $2
           order by position limit $3"
     );
-    let rows: Vec<StoredEvent> = sqlx::query_as(statement)
-        .bind(stretch.after)
-        .bind(stretch.settled)
-        .bind(stretch.limit)
-        .fetch_all(connection)
-        .await?;
-    rows.into_iter().map(|row| row.read(upcasters)).collect()
+    let statement =
+        sqlx::query(statement).bind(stretch.after).bind(stretch.settled).bind(stretch.limit);
+    read_all(statement, connection, upcasters).await
 }
 
 /// Locks a follower's checkpoint and says how far it has come; nothing if another process holds it.
@@ -237,49 +236,82 @@ pub async fn move_checkpoint(
     Ok(())
 }
 
-#[derive(FromRow)]
-pub(crate) struct StoredEvent {
+/// The events that a statement of [`events_where`] finds, each read as its row comes: they are not kept twice.
+pub(crate) async fn read_all(
+    statement: Query<'_, Postgres, PgArguments>,
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let (mut rows, mut events) = (statement.fetch(connection), Vec::new());
+    while let Some(row) = rows.try_next().await? {
+        events.push(StoredEvent::of(&row)?.read(upcasters)?);
+    }
+    Ok(events)
+}
+
+/// An event as it lies in a row: nothing is copied before it is read.
+pub(crate) struct StoredEvent<'r> {
     position: i64,
-    aggregate_type: String,
-    aggregate_id: String,
+    aggregate_type: &'r str,
+    aggregate_id: &'r str,
     sequence: i64,
-    event_type: String,
-    event_version: String,
-    payload: Json<Box<RawValue>>,
-    metadata: Json<Box<RawValue>>,
+    event_type: &'r str,
+    event_version: &'r str,
+    payload: &'r RawValue,
+    metadata: &'r RawValue,
     firm_id: Uuid,
     event_id: Uuid,
     recorded_at: DateTime<Utc>,
-    digest: Vec<u8>,
+    digest: &'r [u8],
 }
 
-impl StoredEvent {
+impl<'r> StoredEvent<'r> {
+    /// By the places of its columns: names would be looked up in each of thousands of rows.
+    pub(crate) fn of(row: &'r PgRow) -> Result<Self, sqlx::Error> {
+        let Json(payload) = row.try_get(6)?;
+        let Json(metadata) = row.try_get(7)?;
+        Ok(Self {
+            position: row.try_get(0)?,
+            aggregate_type: row.try_get(1)?,
+            aggregate_id: row.try_get(2)?,
+            sequence: row.try_get(3)?,
+            event_type: row.try_get(4)?,
+            event_version: row.try_get(5)?,
+            payload,
+            metadata,
+            firm_id: row.try_get(8)?,
+            event_id: row.try_get(9)?,
+            recorded_at: row.try_get(10)?,
+            digest: row.try_get(11)?,
+        })
+    }
+
     /// Its place, the digest that is stored, and the one it ought to have.
-    pub(crate) fn checked(&self) -> (i64, &[u8], Option<[u8; 32]>) {
+    pub(crate) fn checked(&self) -> (i64, &'r [u8], Option<[u8; 32]>) {
         let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
         let whole = whole && self.is_canonical().unwrap_or_default();
         let computed = whole.then(|| self.digest().ok()).flatten();
-        (self.position, &self.digest, computed)
+        (self.position, self.digest, computed)
     }
 
     /// Whether its bytes are the ones that were appended. Their digest is one of what they say, and more than one
     /// text says the same.
     fn is_canonical(&self) -> serde_json::Result<bool> {
         let is_canonical = |json: &RawValue| Ok(canonical(&value(json)?)?.get() == json.get());
-        Ok(is_canonical(&self.payload)? && is_canonical(&self.metadata)?)
+        Ok(is_canonical(self.payload)? && is_canonical(self.metadata)?)
     }
 
     /// The digest it ought to have.
     fn digest(&self) -> serde_json::Result<[u8; 32]> {
         digest(&Digested {
-            aggregate_id: &self.aggregate_id,
-            aggregate_type: &self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            aggregate_type: self.aggregate_type,
             event_id: self.event_id,
-            event_type: &self.event_type,
-            event_version: &self.event_version,
+            event_type: self.event_type,
+            event_version: self.event_version,
             firm_id: self.firm_id,
-            metadata: &canonical(&value(&self.metadata)?)?,
-            payload: &canonical(&value(&self.payload)?)?,
+            metadata: &canonical(&value(self.metadata)?)?,
+            payload: &canonical(&value(self.payload)?)?,
             recorded_at: to_timestamp(self.recorded_at),
             sequence: self.sequence,
         })
@@ -293,14 +325,14 @@ impl StoredEvent {
     fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
         let event = self.event(upcasters)?;
         let context =
-            Context::from_metadata(self.firm_id, to_timestamp(self.recorded_at), &self.metadata)
+            Context::from_metadata(self.firm_id, to_timestamp(self.recorded_at), self.metadata)
                 .map_err(|error| error.to_string())?;
         let digest = self.digest.try_into().map_err(|_| "not a digest".to_owned())?;
         Ok(RecordedEvent {
             position: self.position,
             event_id: self.event_id,
             digest,
-            aggregate_id: self.aggregate_id,
+            aggregate_id: self.aggregate_id.to_owned(),
             sequence: self.sequence,
             event,
             context,
@@ -308,20 +340,19 @@ impl StoredEvent {
     }
 
     fn event(&self, upcasters: &Upcasters) -> Result<Event, String> {
-        let (of, name) = (&self.aggregate_type, &self.event_type);
-        if !upcasters.touch(name, &self.event_version) {
-            return Event::from_payload(of, name, &**self.payload)
-                .map_err(|error| error.to_string());
+        let (of, name) = (self.aggregate_type, self.event_type);
+        if !upcasters.touch(name, self.event_version) {
+            return Event::from_payload(of, name, self.payload).map_err(|error| error.to_string());
         }
         let unreadable = |error: serde_json::Error| error.to_string();
         let stored = upcasters.apply(SerializedEvent::new(
-            self.aggregate_id.clone(),
+            self.aggregate_id.to_owned(),
             usize::try_from(self.sequence).map_err(|error| error.to_string())?,
-            of.clone(),
-            name.clone(),
-            self.event_version.clone(),
-            value(&self.payload).map_err(unreadable)?,
-            value(&self.metadata).map_err(unreadable)?,
+            of.to_owned(),
+            name.to_owned(),
+            self.event_version.to_owned(),
+            value(self.payload).map_err(unreadable)?,
+            value(self.metadata).map_err(unreadable)?,
         ));
         Event::from_payload(&stored.aggregate_type, &stored.event_type, stored.payload)
             .map_err(|error| error.to_string())

@@ -16,6 +16,9 @@ const POLL: Duration = Duration::from_secs(1);
 /// connection without a word.
 const STEP: Duration = Duration::from_secs(60);
 
+/// How often a worker that waits for more looks whether it was nudged meanwhile; if it was not, it waits no more.
+const LULL: Duration = Duration::from_millis(25);
+
 /// The wait after a step that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,10 @@ pub trait Worker: Send {
     /// at once looks less often while much happens, and takes more at a time.
     const PACE: Duration = Duration::ZERO;
 
+    /// From the start of a step, too: the longest it waits for more while nudges keep coming. Then it takes in all of
+    /// them at once. It is no less than the pace.
+    const LONGEST: Duration = Self::PACE;
+
     /// What can go wrong in a step.
     type Error: Error + Send;
 
@@ -58,7 +65,7 @@ pub async fn run<W: Worker>(
     WORKER_FAILURES.add(&[("worker", W::NAME)], 0);
     while !stop.is_cancelled() {
         nudge.mark_unchanged();
-        let next = Instant::now() + W::PACE;
+        let began = Instant::now();
         let wait = match timeout(STEP, worker.step()).await {
             Ok(Ok(Step::Busy)) => continue,
             Ok(Ok(Step::IdleFor(time))) => time.min(POLL),
@@ -78,11 +85,28 @@ pub async fn run<W: Worker>(
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
-            changed = nudge.changed() => {
-                let until = if changed.is_err() { Instant::now() + wait } else { next };
-                pause(until.saturating_duration_since(Instant::now()), &stop).await;
+            changed = nudge.changed() => match changed {
+                Ok(()) => keep_pace((began + W::PACE, began + W::LONGEST), &mut nudge, &stop).await,
+                Err(_) => pause(wait, &stop).await,
             }
         }
+    }
+}
+
+/// Waits until the first of two moments; and on until a lull, or the last of them.
+async fn keep_pace(
+    (first, last): (Instant, Instant),
+    nudge: &mut watch::Receiver<u64>,
+    stop: &CancellationToken,
+) {
+    let left = first.saturating_duration_since(Instant::now());
+    pause(left.saturating_sub(LULL), stop).await;
+    let mut goes_on = true;
+    while goes_on && !stop.is_cancelled() {
+        nudge.mark_unchanged();
+        let until = last.min(Instant::now() + LULL);
+        pause(until.saturating_duration_since(Instant::now()), stop).await;
+        goes_on = until < last && nudge.has_changed().unwrap_or(false);
     }
 }
 
@@ -157,6 +181,52 @@ mod tests {
         let pace = Duration::from_millis(25);
         let kept = pace..pace + Duration::from_millis(2);
         assert!(waits::<25>().await.iter().all(|wait| kept.contains(wait)));
+    }
+
+    /// How long somebody waits who is nudged so many times, so far apart, and what for.
+    async fn waited((gap, times): (Duration, u32), stop: &CancellationToken) -> Duration {
+        let nudges = watch::Sender::new(0);
+        let (mut nudge, began) = (nudges.subscribe(), Instant::now());
+        let nudging = async {
+            for _ in 0..times {
+                tokio::time::sleep(gap).await;
+                nudges.send_modify(|count| *count += 1);
+            }
+            nudges.closed().await;
+        };
+        let waiting = keep_pace((began + PACE, began + LONGEST), &mut nudge, stop);
+        tokio::select! {
+            () = nudging => unreachable!("who is nudged is there"),
+            () = waiting => began.elapsed(),
+        }
+    }
+
+    const PACE: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_millis(300);
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_nudged_on_and_on_waits_longer_than_a_pace_but_not_for_ever() {
+        let (stop, moment) = (CancellationToken::new(), Duration::from_millis(3));
+        let near = async |one: (Duration, u32), expected: Duration| {
+            let waited = waited(one, &stop).await;
+            assert!((expected..expected + moment).contains(&waited), "{waited:?} for {expected:?}");
+        };
+        near((LULL / 2, 0), PACE).await;
+        near((LULL * 2 + moment, 9), PACE).await;
+        near((LULL - moment, 6), PACE + LULL * 3).await;
+        near((LULL / 2, 99), LONGEST).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_to_stop_waits_no_longer() {
+        let stop = CancellationToken::new();
+        let soon = tokio::time::sleep(LULL);
+        let stopping = async {
+            soon.await;
+            stop.cancel();
+        };
+        let (waited, ()) = tokio::join!(waited((LULL / 2, 99), &stop), stopping);
+        assert!(waited < PACE, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

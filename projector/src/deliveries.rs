@@ -1,4 +1,4 @@
-//! Deliveries and their history, try by try.
+//! Where each delivery stands. Its tries are in its stream ([`crate::as_of::delivery`]).
 
 mod destinations;
 mod list;
@@ -6,10 +6,8 @@ mod of_hook;
 mod writer;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::Hop;
 use eventstore::RecordedEvent;
 use futures::future::BoxFuture;
-use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -123,47 +121,20 @@ pub struct DeliveryRow {
     pub reissue_of: Option<Uuid>,
 }
 
-/// A try as it is read.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct AttemptRow {
-    /// 1 for the first.
-    pub number: i32,
-    /// When it was claimed.
-    pub started_at: DateTime<Utc>,
-    /// When its answer was in.
-    pub finished_at: DateTime<Utc>,
-    /// `delivered`, `retry`, `failed` or `interrupted`.
-    pub outcome: String,
-    /// The status, when there was one.
-    pub status: Option<i32>,
-    /// What went wrong, when it was not a status.
-    pub error: Option<String>,
-    /// What the receiver asked for.
-    pub retry_after_seconds: Option<i64>,
-    /// Every request of the try in order.
-    pub hops: Json<Vec<Hop>>,
-    /// Whether the answer came too late to count.
-    pub late: bool,
-}
-
-/// One delivery.
+/// When a delivery of a firm was queued: with its id, its place in lists.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn find(
+pub async fn created_at(
     pool: &PgPool,
     firm_id: Uuid,
     delivery_id: Uuid,
-) -> Result<Option<DeliveryRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
-                created_at, next_try_at, body_sha256, reissue_of
-           from deliveries where delivery_id = $1 and firm_id = $2",
-    )
-    .bind(delivery_id)
-    .bind(firm_id)
-    .fetch_optional(pool)
-    .await
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar("select created_at from deliveries where delivery_id = $1 and firm_id = $2")
+        .bind(delivery_id)
+        .bind(firm_id)
+        .fetch_optional(pool)
+        .await
 }
 
 /// Whether what it sent was kept long enough, and is gone.
@@ -187,19 +158,4 @@ pub async fn count(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
     sqlx::query_as("select count(*), count(*) filter (where state = 'pending') from deliveries")
         .fetch_one(pool)
         .await
-}
-
-/// The tries of a delivery, first to last.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn attempts(pool: &PgPool, delivery_id: Uuid) -> Result<Vec<AttemptRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select number, started_at, finished_at, outcome, status, error, retry_after_seconds, hops,
-                late
-           from attempts where delivery_id = $1 order by number, late",
-    )
-    .bind(delivery_id)
-    .fetch_all(pool)
-    .await
 }

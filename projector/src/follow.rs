@@ -15,7 +15,10 @@ const BATCH: i64 = 4_000;
 const WINDOW: i64 = 10_000;
 
 /// From one look to the next: who asks a read model is told the truth of a moment ago.
-const PACE: Duration = Duration::from_millis(150);
+const PACE: Duration = Duration::from_millis(100);
+
+/// The same while much happens: what begins and ends within that time is written once.
+const LONGEST: Duration = Duration::from_millis(300);
 
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
@@ -51,6 +54,7 @@ impl<P: Projection> Follower<P> {
 impl<P: Projection> Worker for Follower<P> {
     const NAME: &'static str = P::NAME;
     const PACE: Duration = PACE;
+    const LONGEST: Duration = LONGEST;
     type Error = TailError;
 
     async fn step(&mut self) -> Result<Step, TailError> {

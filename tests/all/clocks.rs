@@ -13,7 +13,7 @@ use domain::clock::ClockFault;
 use eventstore::{Clock, WallClock, connect};
 use serde_json::json;
 use sqlx::{Executor, PgPool};
-use tests::{Receiver, TestDatabase, World, activity};
+use tests::{ATTEMPTS, Receiver, TestDatabase, World, activity};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -68,9 +68,8 @@ async fn ready(world: &World) -> (u16, String) {
 /// When the only try there is was claimed.
 async fn claimed_at(world: &World) -> DateTime<Utc> {
     let started = async || -> Option<DateTime<Utc>> {
-        world.project().await;
-        let started = sqlx::query_scalar("select started_at from attempts");
-        started.fetch_optional(world.pool()).await.unwrap()
+        let started = format!("select started_at from {ATTEMPTS}");
+        sqlx::query_scalar(&started).fetch_optional(world.pool()).await.unwrap()
     };
     loop {
         if let Some(started) = started().await {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eventstore::{Clock, connect};
 use nix::sys::signal::Signal;
 use tests::invariants::{Acknowledged, Request, Run};
-use tests::{Receiver, TestDatabase, World, activity, place_witness, settles};
+use tests::{ATTEMPTS, Receiver, TestDatabase, World, activity, place_witness, settles};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
@@ -81,11 +81,8 @@ async fn e5_a_killed_service_loses_nothing_and_repeats_only_the_same_bytes() {
             .await
             .unwrap();
     assert_eq!(states, [("delivered".to_owned(), 1_000)]);
-    let interrupted: i64 =
-        sqlx::query_scalar("select count(*) from attempts where outcome = 'interrupted'")
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
+    let interrupted = format!("select count(*) from {ATTEMPTS} where outcome = 'interrupted'");
+    let interrupted: i64 = sqlx::query_scalar(&interrupted).fetch_one(world.pool()).await.unwrap();
     assert!(
         usize::try_from(interrupted).unwrap() >= repeated.len(),
         "every repeat follows a try that history calls interrupted"

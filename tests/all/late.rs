@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use api::commands::tokens::{self, Role};
+use axum::body::Body;
+use axum::http::Request;
 use deliverer::Courier;
 use deliverer::claim::{Claimed, claim};
 use deliverer::give_back::give_back;
@@ -9,8 +12,9 @@ use deliverer::outgoing::Exchange;
 use deliverer::record::{Finished, record};
 use domain::answer::Answer;
 use domain::pressure::Room;
+use serde_json::{Value, json};
 use sqlx::postgres::PgPoolOptions;
-use tests::{Receiver, Sending, World};
+use tests::{ATTEMPTS, Receiver, Sending, World};
 use uuid::Uuid;
 
 async fn one_claim(world: &World) -> Claimed {
@@ -41,9 +45,10 @@ type Try = (i32, String, Option<i32>, bool);
 async fn tries(world: &World) -> (String, Vec<Try>) {
     world.project().await;
     let state = sqlx::query_scalar("select state from deliveries").fetch_one(world.pool());
-    let tries =
-        sqlx::query_as("select number, outcome, status, late from attempts order by number, late")
-            .fetch_all(world.pool());
+    let tries = format!(
+        "select number, outcome, status, late is not null from {ATTEMPTS} order by number, 4"
+    );
+    let tries = sqlx::query_as(&tries).fetch_all(world.pool());
     (state.await.unwrap(), tries.await.unwrap())
 }
 
@@ -92,6 +97,34 @@ async fn e21_a_late_success_delivers_and_the_try_under_way_is_only_noted() {
     assert_eq!(all, [history, vec![a_try(2, "retry", Some(503), true)]].concat());
     world.pass(Duration::from_secs(3_600));
     assert_eq!(world.deliver().await, 0, "nothing is sent again");
+}
+
+/// Behind the try that was cut off, whenever it came.
+#[tokio::test]
+async fn e21_what_came_too_late_is_shown_with_its_try() {
+    let (world, first, second) = taken_over().await;
+    write_down(&world, &second, 200).await;
+    world.pass(Duration::from_secs(1));
+    write_down(&world, &first, 503).await;
+    let operator = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+    let one = format!("/internal/v1/firms/{}/deliveries/{}", first.firm_id, first.delivery_id);
+    let asked = Request::get(one).header("authorization", format!("Bearer {}", operator.token));
+    let shown = world.internal(asked.body(Body::empty()).unwrap()).await;
+    let a_try = |number: u32, (from, to): (&str, &str), outcome: &str, status: Option<u16>| {
+        json!({
+            "number": number, "started_at": format!("2026-11-01T12:{from}.000Z"),
+            "finished_at": format!("2026-11-01T12:{to}.000Z"), "outcome": outcome,
+            "status": status, "error": null, "retry_after_seconds": null, "hops": [],
+            "answer": "said",
+        })
+    };
+    let mut cut_off = a_try(1, ("00:00", "02:01"), "interrupted", None);
+    (cut_off["error"], cut_off["answer"]) = (json!("interrupted"), Value::Null);
+    let mut late = a_try(1, ("00:00", "02:02"), "retry", Some(503));
+    late["late"] = json!(true);
+    let counts = a_try(2, ("02:01", "02:01"), "delivered", Some(200));
+    assert_eq!(shown.body["attempts"], json!([cut_off, late, counts]));
+    assert_eq!(shown.body["state"], "delivered");
 }
 
 /// Both in one batch, in either order.

@@ -150,9 +150,12 @@ async fn operated(world: &World, firm: &Firm) {
     let operated =
         api::Service { store: service.store.by(world.pool().clone()), ..service.clone() };
     let token = tokens::create(&operated, "operator", Role::Operator).await.unwrap().token;
+    let get = async |path: &str| {
+        let request = Request::get(path).header("authorization", format!("Bearer {token}"));
+        world.internal(request.body(Body::empty()).unwrap()).await
+    };
     let ask = async |path: String| {
-        let request = Request::get(&path).header("authorization", format!("Bearer {token}"));
-        let answer = world.internal(request.body(Body::empty()).unwrap()).await;
+        let answer = get(&path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         answer.body
     };
@@ -162,6 +165,7 @@ async fn operated(world: &World, firm: &Firm) {
     }
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
+    let mut shown = 0;
     for filter in [
         "",
         "?state=pending",
@@ -172,10 +176,15 @@ async fn operated(world: &World, firm: &Firm) {
     ] {
         let page = ask(format!("{of}/deliveries{filter}")).await;
         if let Some(id) = page["items"][0]["id"].as_str() {
-            ask(format!("{of}/deliveries/{id}")).await;
             ask(format!("{of}/deliveries?limit=1&after={id}")).await;
         }
+        for id in page["items"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()) {
+            let status = get(&format!("{of}/deliveries/{id}")).await.status;
+            assert!([200, 404].contains(&status.as_u16()), "a copy has no stream: {id}: {status}");
+            shown += u32::from(status == 200);
+        }
     }
+    assert!(shown > 0, "no delivery is shown");
     ask(format!("{of}/hooks/{hook}/history")).await;
     ask("/internal/v1/pauses".to_owned()).await;
 }

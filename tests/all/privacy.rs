@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
-use tests::{Firm, Receiver, Reply, World, activity, later};
+use tests::{ATTEMPTS, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
 
 /// What a person, a firm's contact, a firm's step or a receiver said is nowhere but under a key: while
@@ -137,8 +137,8 @@ async fn where_a_receiver_redirected_to_was_in_the_log_for_good() {
     assert_eq!(world.deliver().await, 1);
     assert_eq!(receiver.received().len(), 3);
     assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
-    let hops: Value =
-        sqlx::query_scalar("select hops from attempts").fetch_one(world.pool()).await.unwrap();
+    let hops = format!("select hops from {ATTEMPTS}");
+    let hops: Value = sqlx::query_scalar(&hops).fetch_one(world.pool()).await.unwrap();
     let urls: Vec<&str> =
         hops.as_array().unwrap().iter().filter_map(|h| h["url"].as_str()).collect();
     let (target, origin) = (receiver.url("/mine?…"), receiver.url(""));

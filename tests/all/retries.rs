@@ -9,7 +9,7 @@ use axum::http::Request;
 use domain::answer::ANSWER_KEPT_BYTES;
 use domain::context::Actor;
 use serde_json::{Value, json};
-use tests::{Firm, Receiver, Reply, TestDatabase, World};
+use tests::{ATTEMPTS, Firm, Receiver, Reply, TestDatabase, World};
 use uuid::Uuid;
 
 /// The id of what arrived last.
@@ -19,14 +19,11 @@ fn last(receiver: &Receiver) -> Uuid {
 
 /// A delivery's state after its only try, and the seconds to its next one.
 async fn wait(world: &World, delivery_id: Uuid) -> (String, Option<i64>) {
-    sqlx::query_as(
+    let wait = format!(
         "select state, extract(epoch from next_try_at - finished_at)::bigint
-           from deliveries join attempts using (delivery_id) where delivery_id = $1",
-    )
-    .bind(delivery_id)
-    .fetch_one(world.pool())
-    .await
-    .unwrap()
+           from deliveries join {ATTEMPTS} using (delivery_id) where delivery_id = $1"
+    );
+    sqlx::query_as(&wait).bind(delivery_id).fetch_one(world.pool()).await.unwrap()
 }
 
 /// A number that nobody reads: 65 digits.
@@ -194,8 +191,8 @@ async fn e10_what_cannot_be_built_has_failed_after_eight_tries_that_nobody_saw()
     let id = sqlx::query_scalar("select delivery_id from deliveries").fetch_one(world.pool()).await;
     let (state, outcomes) = world.history(id.unwrap()).await;
     assert_eq!((state.as_str(), outcomes.len()), ("failed", 8));
-    let unseen = "select count(*) from attempts where error = 'never_sent'";
-    let unseen: i64 = sqlx::query_scalar(unseen).fetch_one(world.pool()).await.unwrap();
+    let unseen = format!("select count(*) from {ATTEMPTS} where error = 'never_sent'");
+    let unseen: i64 = sqlx::query_scalar(&unseen).fetch_one(world.pool()).await.unwrap();
     assert_eq!(unseen, 8);
 }
 
@@ -215,13 +212,11 @@ async fn d7_the_first_waits_of_many_steps_are_spread_over_a_fifth_either_way() {
         order_step(&world, &firm, &receiver.url("/step"), response_id).await;
     }
     assert_eq!(world.deliver().await, STEPS);
-    let waits: Vec<f64> = sqlx::query_scalar(
+    let waits = format!(
         "select extract(epoch from next_try_at - finished_at)::float8
-           from deliveries join attempts using (delivery_id)",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
+           from deliveries join {ATTEMPTS} using (delivery_id)"
+    );
+    let waits: Vec<f64> = sqlx::query_scalar(&waits).fetch_all(world.pool()).await.unwrap();
     let mut parts = [0_u32; PARTS];
     for wait in waits {
         assert!((24.0..=36.0).contains(&wait), "{wait}");

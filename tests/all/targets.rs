@@ -30,9 +30,9 @@ fn asking(dns: &NameServer) -> Outgoing {
 
 /// The urls of a delivery's last try, as history shows them, and what became of it.
 async fn last_try(world: &World, delivery_id: Uuid) -> (Vec<String>, String) {
-    let tries = projector::deliveries::attempts(world.pool(), delivery_id).await.unwrap();
+    let tries = world.attempts(delivery_id).await;
     let last = tries.last().unwrap();
-    let urls = last.hops.0.iter().map(|hop| hop.url.clone()).collect();
+    let urls = last.hops.iter().map(|hop| hop.url.clone()).collect();
     (urls, last.error.clone().unwrap_or_default())
 }
 

@@ -44,9 +44,8 @@ async fn tries(world: &World) -> (String, Vec<(String, Option<String>)>) {
         .fetch_one(world.pool())
         .await
         .unwrap();
-    let tries = projector::deliveries::attempts(world.pool(), id).await.unwrap();
-    let tries = tries.into_iter().map(|attempt| (attempt.outcome, attempt.error)).collect();
-    (state, tries)
+    let tries = world.attempts(id).await.into_iter();
+    (state, tries.map(|one| (one.outcome.name().to_owned(), one.error)).collect())
 }
 
 /// Every table of both databases, as text and as hexadecimal.

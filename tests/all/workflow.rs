@@ -155,6 +155,36 @@ async fn an_echoed_header_of_a_step_is_masked_in_what_is_kept() {
     assert_eq!(shown.body["run_id"], json!(step.run_id));
 }
 
+/// Before its first try and when it was tried anew, a second reading of its events told of no next try.
+#[tokio::test]
+async fn a_step_was_told_otherwise_than_its_delivery() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    let queued = post(&world, step.order(&firm, &receiver.url("/step"), response_id)).await;
+    let one = format!("/internal/v1/firms/{}/deliveries/", firm.id);
+    let one = one + queued.body["delivery_id"].as_str().unwrap();
+    let operator = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+    let next_try = async || {
+        let step = step.show(&world).await.body;
+        let request =
+            Request::get(&one).header("authorization", format!("Bearer {}", operator.token));
+        let delivery = world.internal(request.body(Body::empty()).unwrap()).await.body;
+        for told in ["state", "cause", "next_try_at"] {
+            assert_eq!(step[told], delivery[told], "{told}");
+        }
+        step["next_try_at"].clone()
+    };
+    assert_eq!(next_try().await, "2026-11-01T12:00:00.000Z");
+    receiver.reply([Reply::status(400)]);
+    assert_eq!(world.deliver().await, 1);
+    assert_eq!(next_try().await, Value::Null);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(step.retry(&world).await.status, 202);
+    assert_eq!(next_try().await, "2026-11-01T12:00:05.000Z");
+}
+
 /// D7: 30 s, 2, 8 and 32 minutes, each varied by a fifth at most, then the step has failed.
 #[tokio::test]
 async fn d7_a_step_has_five_tries_and_five_more_when_it_is_retried() {

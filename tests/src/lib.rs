@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod attempts;
 mod copy;
 mod database;
 mod handicap;
@@ -24,6 +25,7 @@ mod world;
 #[path = "../../mailer/tests/mailer/smtp_server.rs"]
 pub mod smtp_server;
 
+pub use attempts::ATTEMPTS;
 pub use copy::Copies;
 pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster};
 pub use handicap::Handicap;

@@ -13,16 +13,8 @@ const LEFT: &str = "'_sqlx_migrations', 'checkpoints', 'rebuilds', 'identity_che
                     'identity_key', 'wrapping_check', 'pauses', 'tokens', 'wrong_keys'";
 
 /// What a single firm, and a single subscription, may have very many of.
-const OF_ONE: [&str; 8] = [
-    "deliveries",
-    "attempts",
-    "responses",
-    "response_people",
-    "subjects",
-    "bodies",
-    "answers",
-    "audit_log",
-];
+const OF_ONE: [&str; 7] =
+    ["deliveries", "responses", "response_people", "subjects", "bodies", "answers", "audit_log"];
 
 /// Whose a copy is.
 #[derive(Clone, Copy, PartialEq, Eq)]

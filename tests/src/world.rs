@@ -16,10 +16,13 @@ use deliverer::fan_out::FanOut;
 use deliverer::purge::Purge;
 use deliverer::replay::Replay;
 use domain::address::AllowedTargets;
+use domain::as_of::AsOf;
+use domain::delivery::Attempt;
 use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, Fence, Store, connect, connect_guarded};
 use firmforms::wiring::{LOOKED_UP, PLANNED, Setup, System, store};
 use inviter::TakeOver;
+use projector::as_of::{DeliveryThen, had_happened};
 use projector::audit::AuditLog;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
@@ -397,8 +400,15 @@ impl World {
                 .fetch_one(self.pool())
                 .await
                 .unwrap();
-        let tries = projector::deliveries::attempts(self.pool(), delivery_id).await.unwrap();
-        (state, tries.into_iter().map(|attempt| attempt.outcome).collect())
+        let tries = self.attempts(delivery_id).await.into_iter();
+        (state, tries.map(|attempt| attempt.outcome.name().to_owned()).collect())
+    }
+
+    /// The tries of a delivery, as they are shown.
+    pub async fn attempts(&self, delivery_id: Uuid) -> Vec<Attempt> {
+        let mut connection = self.pool().acquire().await.unwrap();
+        let stream = had_happened(&mut connection, ("Delivery", &[delivery_id]), AsOf::NOW).await;
+        DeliveryThen::of(&stream.unwrap()[0]).unwrap().attempts
     }
 }
 

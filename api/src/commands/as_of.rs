@@ -1,4 +1,4 @@
-//! How subscriptions and deliveries were: for the internal door and for operators.
+//! How subscriptions and deliveries were, and how a delivery is: for the internal door and for operators.
 
 use std::collections::HashSet;
 
@@ -106,7 +106,7 @@ pub async fn deliveries(
     Ok((rows, erased.into_iter().map(|(_, response_id)| response_id).collect()))
 }
 
-/// A delivery of a firm as it was; and whether its response is erased by now.
+/// A delivery of a firm as it is or was; and whether its response is erased by now.
 ///
 /// # Errors
 /// `delivery_not_found`: none was queued by then.

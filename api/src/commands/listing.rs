@@ -198,9 +198,9 @@ async fn wanted(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Wante
     firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
     let after = match asked.after {
         Some(id) => {
-            let last = deliveries::find(pool, firm_id, id).await?;
+            let last = deliveries::created_at(pool, firm_id, id).await?;
             let last = last.ok_or_else(|| Error::invalid("`after` is no delivery of this firm"))?;
-            Some((last.created_at, id))
+            Some((last, id))
         }
         None => None,
     };

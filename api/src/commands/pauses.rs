@@ -95,7 +95,7 @@ pub async fn holding(
         return Ok(HashMap::new());
     }
     let pending = rows.iter().filter(|row| row.state == "pending");
-    let pending: Vec<Uuid> = pending.map(|row| row.delivery_id).collect();
+    let pending: Vec<_> = pending.map(|row| (row.delivery_id, row.hook_id)).collect();
     let mut holding = HashMap::new();
     for one in deliveries::destinations(pool, &pending).await? {
         let host = one.host.or_else(|| one.target_url.as_deref().map(host_of));

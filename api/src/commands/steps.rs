@@ -1,14 +1,11 @@
 //! Webhooks of workflow steps: queued, shown, tried anew (ruling 33).
 
 use domain::context::Actor;
-use domain::delivery::{
-    Attempt, CancelCause, Delivery, DeliveryCommand, DeliveryEvent, DeliveryRejection,
-    DeliveryState,
-};
-use domain::time::Timestamp;
+use domain::delivery::{Delivery, DeliveryCommand, DeliveryRejection, DeliveryState};
 use domain::trigger::Trigger;
 use domain::workflow::{StepMethod, StepName, StepOrder, check_headers};
 use eventstore::{AppendError, CommandError, NewEvent, RecordedEvent, StreamName, load_many};
+use projector::as_of::DeliveryThen;
 use projector::deliveries;
 use projector::firms::{self, Standing};
 use uuid::Uuid;
@@ -40,21 +37,6 @@ pub(crate) struct NewStep {
     pub(crate) test: bool,
 }
 
-/// A step's webhook as the log has it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct StepView {
-    /// Which step of which run.
-    pub(crate) name: StepName,
-    /// Where it stands.
-    pub(crate) state: DeliveryState,
-    /// Why it was cancelled, if it was.
-    pub(crate) cause: Option<CancelCause>,
-    /// When the next try is due.
-    pub(crate) next_try_at: Option<Timestamp>,
-    /// Its tries so far.
-    pub(crate) attempts: Vec<Attempt>,
-}
-
 /// Queues a step's webhook; the same step again changes nothing.
 ///
 /// # Errors
@@ -64,13 +46,13 @@ pub(crate) async fn queue(
     service: &Service,
     new: NewStep,
     actor: Actor,
-) -> Result<StepView, Error> {
+) -> Result<DeliveryThen, Error> {
     let told = stream(service, new.name).await?;
     if let Some(first) = told.first() {
         if first.context.firm_id != new.firm_id {
             return Err(Error::invalid("this step of this run is another firm's"));
         }
-        return view(new.name, told);
+        return view(&told);
     }
     check_target(service, &new.url).await?;
     check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
@@ -124,13 +106,13 @@ async fn append(
 ///
 /// # Errors
 /// `delivery_not_found`.
-pub(crate) async fn show(service: &Service, name: StepName) -> Result<StepView, Error> {
-    view(name, stream(service, name).await?)
+pub(crate) async fn show(service: &Service, name: StepName) -> Result<DeliveryThen, Error> {
+    view(&stream(service, name).await?)
 }
 
-fn view(name: StepName, events: Vec<RecordedEvent>) -> Result<StepView, Error> {
-    let events = events.into_iter().filter_map(|recorded| recorded.event.try_into().ok());
-    StepView::of(name, events).ok_or(Error::DeliveryNotFound)
+fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
+    let told = DeliveryThen::of(events).filter(|one| one.row.run_id.is_some());
+    told.ok_or(Error::DeliveryNotFound)
 }
 
 /// From the log itself: the caller sees what it has just done.
@@ -152,14 +134,14 @@ pub(crate) async fn retry(
     service: &Service,
     name: StepName,
     actor: Actor,
-) -> Result<StepView, Error> {
+) -> Result<DeliveryThen, Error> {
     let (delivery_id, pool) = (name.delivery_id(), service.store.pool());
     let events = stream(service, name).await?;
     let firm_id = events.first().ok_or(Error::DeliveryNotFound)?.context.firm_id;
     if firms::is_closed(pool, firm_id).await? {
         return Err(Error::FirmInactive);
     }
-    if view(name, events)?.state != DeliveryState::Failed {
+    if view(&events)?.row.state != DeliveryState::Failed.name() {
         return Err(Error::NotFailed);
     }
     if deliveries::is_purged(pool, delivery_id).await? {
@@ -182,32 +164,5 @@ fn not_retried(error: CommandError<DeliveryRejection>) -> Error {
             Error::Internal(error.to_string())
         }
         CommandError::Append(error) => error.into(),
-    }
-}
-
-impl StepView {
-    fn of(name: StepName, events: impl Iterator<Item = DeliveryEvent>) -> Option<Self> {
-        let mut delivery = Delivery::default();
-        let (mut cause, mut next_try_at, mut attempts) = (None, None, Vec::new());
-        for event in events {
-            cqrs_es::Aggregate::apply(&mut delivery, event.clone());
-            match event {
-                DeliveryEvent::DeliveryAttempted(attempt) => {
-                    cause = attempt.cancelled.or(cause);
-                    next_try_at = attempt.next_try_at;
-                    attempts.push(attempt);
-                }
-                DeliveryEvent::DeliveryCancelled { cause: why } => {
-                    (cause, next_try_at) = (Some(why), None);
-                }
-                DeliveryEvent::DeliveryQueued(_)
-                | DeliveryEvent::StepQueued(_)
-                | DeliveryEvent::StepRetried(_)
-                | DeliveryEvent::DeliveryReissued(_)
-                | DeliveryEvent::DeliveryReplayed(_) => {}
-            }
-        }
-        delivery.step()?;
-        Some(Self { name, state: delivery.state()?, cause, next_try_at, attempts })
     }
 }

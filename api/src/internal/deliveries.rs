@@ -7,10 +7,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use domain::delivery::{Hop, Outcome};
+use domain::as_of::AsOf;
+use domain::delivery::{self, Hop, Outcome};
 use domain::reading::{Look, Read, ReadAs};
 use domain::time::Timestamp;
-use projector::deliveries::{self, AttemptRow, DeliveryRow};
+use projector::as_of::DeliveryThen;
+use projector::deliveries::DeliveryRow;
 use projector::subjects;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -64,13 +66,13 @@ pub(super) struct Delivery {
 
 #[derive(Debug, Serialize)]
 struct Attempt {
-    number: i32,
+    number: u32,
     started_at: Timestamp,
     finished_at: Timestamp,
-    outcome: String,
-    status: Option<i32>,
+    outcome: Outcome,
+    status: Option<u16>,
     error: Option<String>,
-    retry_after_seconds: Option<i64>,
+    retry_after_seconds: Option<u64>,
     hops: Vec<Hop>,
     answer: Option<String>,
     /// Only where the answer came too late to count.
@@ -123,19 +125,12 @@ pub(super) async fn show(
 ) -> Result<Json<Delivery>, Error> {
     let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
-    let (row, attempts, erased) = match &then.as_of {
-        Some(text) => {
-            let as_of = as_of::read(&service, text).await?;
-            let (then, erased) = as_of::delivery(&service, (firm_id, delivery_id), as_of).await?;
-            (then.row, then.attempts, Some(erased))
-        }
-        None => {
-            let pool = service.store.pool();
-            let row = deliveries::find(pool, firm_id, delivery_id).await?;
-            let row = row.ok_or(Error::DeliveryNotFound)?;
-            (row, deliveries::attempts(pool, delivery_id).await?, None)
-        }
+    let as_of = match &then.as_of {
+        Some(text) => as_of::read(&service, text).await?,
+        None => AsOf::NOW,
     };
+    let (DeliveryThen { row, attempts }, erased) =
+        as_of::delivery(&service, (firm_id, delivery_id), as_of).await?;
     let look = Look { delivery_id: Some(delivery_id), ..Look::at(Read::Delivery, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let answers = if reader.sees_answers() {
@@ -144,12 +139,13 @@ pub(super) async fn show(
         HashMap::new()
     };
     let attempts = Some(with_answers(attempts, answers));
-    let holding = match erased {
-        Some(_) => HashMap::new(),
-        None => pauses::holding(&service, firm_id, slice::from_ref(&row)).await?,
+    let shown = if then.as_of.is_some() {
+        Delivery { erased: Some(erased), ..row.into() }
+    } else {
+        let holding = pauses::holding(&service, firm_id, slice::from_ref(&row)).await?;
+        Delivery { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
     };
-    let paused = holding.get(&row.delivery_id).copied();
-    Ok(Json(Delivery { attempts, erased, paused, ..row.into() }))
+    Ok(Json(Delivery { attempts, ..shown }))
 }
 
 fn invalid() -> Error {
@@ -158,8 +154,8 @@ fn invalid() -> Error {
     )
 }
 
-/// What receivers said, as far as it can be read. To an erased response, nothing: its key is gone, or
-/// will be as soon as an eraser runs.
+/// What receivers said, as far as it can be read. To a response that is erased by now, which is asked with the keys
+/// in hand, nothing: its key is gone, or will be as soon as an eraser runs.
 async fn answers_to(
     service: &Service,
     firm_id: Uuid,
@@ -174,24 +170,28 @@ async fn answers_to(
     Ok(answers::read(&mut connection, &keys, row.delivery_id).await?)
 }
 
-fn with_answers(attempts: Vec<AttemptRow>, mut answers: HashMap<i32, String>) -> Vec<Attempt> {
+fn with_answers(
+    attempts: Vec<delivery::Attempt>,
+    mut answers: HashMap<i32, String>,
+) -> Vec<Attempt> {
     attempts
         .into_iter()
-        .map(|row| {
+        .map(|one| {
+            let number = i32::try_from(one.number).unwrap_or(i32::MAX);
             // A try that was cut off said nothing; its late answer did.
-            let cut_off = row.outcome == Outcome::Interrupted.name();
-            let answer = if cut_off { None } else { answers.remove(&row.number) };
+            let cut_off = one.outcome == Outcome::Interrupted;
+            let answer = if cut_off { None } else { answers.remove(&number) };
             Attempt {
-                number: row.number,
-                started_at: row.started_at.into(),
-                finished_at: row.finished_at.into(),
-                outcome: row.outcome,
-                status: row.status,
-                error: row.error,
-                retry_after_seconds: row.retry_after_seconds,
-                hops: row.hops.0,
+                number: one.number,
+                started_at: one.started_at,
+                finished_at: one.finished_at,
+                outcome: one.outcome,
+                status: one.status,
+                error: one.error,
+                retry_after_seconds: one.retry_after_seconds,
+                hops: one.hops,
                 answer,
-                late: row.late,
+                late: one.late.is_some(),
             }
         })
         .collect()
@@ -223,7 +223,6 @@ impl From<DeliveryRow> for Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sqlx::types::Json as Column;
 
     fn at(second: u32) -> Timestamp {
         format!("2026-11-01T10:00:{second:02}Z").parse().unwrap()
@@ -231,16 +230,10 @@ mod tests {
 
     #[test]
     fn each_attempt_has_its_own_answer() {
-        let attempt = |number| AttemptRow {
-            number,
-            started_at: at(1).get(),
-            finished_at: at(2).get(),
-            outcome: "retry".into(),
+        let attempt = |number| delivery::Attempt {
+            outcome: Outcome::Retry,
             status: Some(503),
-            error: None,
-            retry_after_seconds: None,
-            hops: Column(Vec::new()),
-            late: false,
+            ..delivery::Attempt::interrupted(number, at(1), at(2))
         };
         let answers = HashMap::from([(2, "down".to_owned())]);
         let attempts = with_answers(vec![attempt(1), attempt(2)], answers);

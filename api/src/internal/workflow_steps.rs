@@ -6,16 +6,17 @@ use axum::Json;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use domain::delivery::{Attempt, DeliveryState, Hop};
+use domain::delivery::{Attempt, Hop};
 use domain::ids::parse_id;
 use domain::time::Timestamp;
 use domain::workflow::StepName;
+use projector::as_of::DeliveryThen;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::caller::Product;
 use crate::body::{self, Fields, Json as Value, Limit, json};
-use crate::commands::steps::{self, NewStep, StepView};
+use crate::commands::steps::{self, NewStep};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -23,7 +24,7 @@ use crate::service::Service;
 #[derive(Debug, Serialize)]
 pub(super) struct Accepted {
     delivery_id: Uuid,
-    state: DeliveryState,
+    state: String,
 }
 
 /// A step's webhook, in this door's shape.
@@ -32,8 +33,8 @@ pub(super) struct Step {
     delivery_id: Uuid,
     run_id: Uuid,
     step_id: Uuid,
-    state: DeliveryState,
-    cause: Option<&'static str>,
+    state: String,
+    cause: Option<String>,
     next_try_at: Option<Timestamp>,
     attempts: Vec<Try>,
 }
@@ -82,7 +83,7 @@ pub(super) async fn show(
     Named(name): Named,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<Step>, Error> {
-    Ok(Json(steps::show(&service, name).await?.into()))
+    Ok(Json(Step::of(name, steps::show(&service, name).await?)))
 }
 
 /// Tries a failed one anew.
@@ -118,22 +119,23 @@ fn read(mut fields: Fields) -> Result<NewStep, Error> {
     Ok(new)
 }
 
-impl From<StepView> for Accepted {
-    fn from(step: StepView) -> Self {
-        Self { delivery_id: step.name.delivery_id(), state: step.state }
+impl From<DeliveryThen> for Accepted {
+    fn from(step: DeliveryThen) -> Self {
+        Self { delivery_id: step.row.delivery_id, state: step.row.state }
     }
 }
 
-impl From<StepView> for Step {
-    fn from(step: StepView) -> Self {
+impl Step {
+    fn of(StepName { run_id, step_id }: StepName, step: DeliveryThen) -> Self {
+        let DeliveryThen { row, attempts } = step;
         Self {
-            delivery_id: step.name.delivery_id(),
-            run_id: step.name.run_id,
-            step_id: step.name.step_id,
-            state: step.state,
-            cause: step.cause.map(domain::delivery::CancelCause::name),
-            next_try_at: step.next_try_at,
-            attempts: step.attempts.into_iter().map(Try::from).collect(),
+            delivery_id: row.delivery_id,
+            run_id,
+            step_id,
+            state: row.state,
+            cause: row.cause,
+            next_try_at: row.next_try_at.map(Timestamp::from),
+            attempts: attempts.into_iter().map(Try::from).collect(),
         }
     }
 }

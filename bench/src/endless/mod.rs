@@ -14,7 +14,7 @@ use domain::pressure::Caps;
 use domain::time::Timestamp;
 use serde_json::Value;
 use sqlx::PgPool;
-use tests::{Firm, World, cluster_with, submitted};
+use tests::{ATTEMPTS, Firm, World, cluster_with, submitted};
 use tokio::time::sleep;
 
 use self::report::{Figure, Outcome, Report};
@@ -187,18 +187,17 @@ impl Bench {
 }
 
 async fn recorded(pool: &PgPool) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar("select count(*) from attempts").fetch_one(pool).await
+    let tries = "select count(*) from events where event_type = 'DeliveryAttempted'";
+    sqlx::query_scalar(tries).fetch_one(pool).await
 }
 
 /// What came of the tries since then.
 async fn outcomes(pool: &PgPool, since: Timestamp) -> Result<Vec<Outcome>, sqlx::Error> {
-    sqlx::query_as(
+    let outcomes = format!(
         "select outcome, coalesce(error, status::text) as answer, count(*) as tries,
                 max(extract(epoch from finished_at - started_at))::float8 as longest_seconds
-           from attempts where started_at >= $1
-          group by 1, 2 order by 3 desc",
-    )
-    .bind(since.get())
-    .fetch_all(pool)
-    .await
+           from {ATTEMPTS} where started_at >= $1
+          group by 1, 2 order by 3 desc"
+    );
+    sqlx::query_as(&outcomes).bind(since.get()).fetch_all(pool).await
 }

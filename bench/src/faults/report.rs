@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::PgPool;
+use tests::ATTEMPTS;
 use tests::invariants::Run;
 use uuid::Uuid;
 
@@ -51,7 +52,7 @@ impl Report {
             lost: never_came + failed_unseen,
             duplicates: again.len(),
             unexplained: again.iter().filter(|(id, _)| !told.interrupted.contains(*id)).count(),
-            interrupted: count(run.pool, INTERRUPTED).await?,
+            interrupted: told.interruptions,
             too_often: requests.values().filter(|times| **times > TRIES).count(),
             after_removal: count(run.pool, "select count(*) from witness.claims where lane_closed")
                 .await?,
@@ -91,26 +92,29 @@ impl Report {
     }
 }
 
-const INTERRUPTED: &str = "select count(*) from attempts where outcome = 'interrupted'";
-
 /// What history says.
 struct Told {
     states: Vec<(String, i64)>,
     delivered: Vec<Uuid>,
     failed: Vec<Uuid>,
     interrupted: HashSet<Uuid>,
+    /// Attempts that were.
+    interruptions: i64,
 }
 
 impl Told {
     async fn by(pool: &PgPool) -> Result<Self, sqlx::Error> {
         let states = "select state, count(*) from deliveries group by state order by state";
         let of_state = "select delivery_id from deliveries where state = $1";
-        let interrupted = "select delivery_id from attempts where outcome = 'interrupted'";
+        let interrupted =
+            format!("select delivery_id from {ATTEMPTS} where outcome = 'interrupted'");
         let delivered = sqlx::query_scalar(of_state).bind("delivered").fetch_all(pool).await?;
         let failed = sqlx::query_scalar(of_state).bind("failed").fetch_all(pool).await?;
-        let interrupted: Vec<Uuid> = sqlx::query_scalar(interrupted).fetch_all(pool).await?;
+        let interrupted: Vec<Uuid> = sqlx::query_scalar(&interrupted).fetch_all(pool).await?;
         let states = sqlx::query_as(states).fetch_all(pool).await?;
-        Ok(Self { states, delivered, failed, interrupted: interrupted.into_iter().collect() })
+        let interruptions = i64::try_from(interrupted.len()).unwrap_or(i64::MAX);
+        let interrupted = interrupted.into_iter().collect();
+        Ok(Self { states, delivered, failed, interrupted, interruptions })
     }
 }
 

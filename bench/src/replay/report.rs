@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use sqlx::PgPool;
-use tests::World;
+use tests::{ATTEMPTS, World};
 use uuid::Uuid;
 
 use super::receiver::{Kept, Receiver};
@@ -66,7 +66,9 @@ impl Report {
     ) -> anyhow::Result<Self> {
         world.project().await;
         let pool = world.pool();
-        let interrupted: Vec<Uuid> = sqlx::query_scalar(INTERRUPTED).fetch_all(pool).await?;
+        let interrupted =
+            format!("select delivery_id from {ATTEMPTS} where outcome = 'interrupted'");
+        let interrupted: Vec<Uuid> = sqlx::query_scalar(&interrupted).fetch_all(pool).await?;
         let delivered: Vec<Uuid> = sqlx::query_scalar(DELIVERED).fetch_all(pool).await?;
         let deliveries = count(pool, "select count(*) from deliveries").await?;
         let report = receiver.look(|kept| Self {
@@ -124,7 +126,6 @@ impl Report {
     }
 }
 
-const INTERRUPTED: &str = "select delivery_id from attempts where outcome = 'interrupted'";
 const DELIVERED: &str = "select delivery_id from deliveries where state = 'delivered'";
 const REQUESTED: &str = "select count(*) from audit_log where action = 'replay_requested'";
 const FINISHED: &str = "select count(*) from audit_log where action = 'replay_finished'";

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use api::intake::Accepted;
 use chrono::SecondsFormat;
+use domain::as_of::AsOf;
 use domain::trigger::Trigger;
+use projector::as_of::{self, DeliveryThen};
 use projector::audit::{self, EntryRow};
 use projector::deliveries;
 use serde_json::Value;
@@ -112,18 +114,19 @@ pub(super) async fn one_delivery(system: &System, arrived: &[Arrived]) -> anyhow
     println!("\n  {}", String::from_utf8_lossy(&shown.body));
     let id: Uuid = shown.header("x-service-delivery").parse()?;
     println!("\nIts history:\n");
-    if let Some(delivery) = deliveries::find(system.pool(), shown.firm_id, id).await? {
-        println!("  delivery {id}: {}", delivery.state);
-        println!("  sha256 of the body {}", delivery.body_sha256.unwrap_or_default());
-    }
-    for attempt in deliveries::attempts(system.pool(), id).await? {
+    let mut connection = system.pool().acquire().await?;
+    let found = as_of::delivery(&mut connection, (shown.firm_id, id), AsOf::NOW).await?;
+    let Some(DeliveryThen { row, attempts }) = found else { bail!("it is not in the log") };
+    println!("  delivery {id}: {}", row.state);
+    println!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());
+    for attempt in attempts {
         let status = attempt.status.map_or_else(String::new, |status| status.to_string());
-        let took = attempt.finished_at - attempt.started_at;
+        let took = attempt.finished_at.get() - attempt.started_at.get();
         println!(
             "  try {}: {} {status} at {}, {} ms after its claim",
             attempt.number,
-            attempt.outcome,
-            attempt.started_at.to_rfc3339_opts(SecondsFormat::Millis, true),
+            attempt.outcome.name(),
+            attempt.started_at,
             took.num_milliseconds()
         );
     }

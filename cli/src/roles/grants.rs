@@ -41,7 +41,6 @@ pub(super) const MAIN: &[Grant] = &[
     ("replay_items", [WRITE, NO, CHANGE, READ]),
     // History.
     ("deliveries", [READ, WRITE, "select, update (purged)", READ]),
-    ("attempts", [READ, ADD, READ, READ]),
     // Work.
     ("lanes", [WRITE, READ, CHANGE, READ]),
     ("outbox", [ADD, READ, ALL, READ]),

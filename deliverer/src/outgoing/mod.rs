@@ -25,6 +25,7 @@ mod tls;
 mod wire;
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use domain::address::AllowedTargets;
@@ -76,8 +77,11 @@ impl Outgoing {
         };
         let wire = Wire::until(request.connect_by);
         let mut hops = Vec::new();
-        let work = parts.follow(request, &wire, &mut hops);
-        match clock.drive(&wire, work).await {
+        let answer = {
+            let work = pin!(parts.follow(request, &wire, &mut hops));
+            clock.drive(&wire, work).await
+        };
+        match answer {
             Ok(response) => Exchange::answered(response, hops, parts.config.budget.body).await,
             Err(answer) => Exchange::failed(answer, hops, wire.taken()),
         }
@@ -142,7 +146,8 @@ impl Parts {
     async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, NetworkError> {
         match target.host() {
             TargetHost::Ip(ip) => Ok(vec![ip]),
-            TargetHost::Name(name) => self.resolver.vetted(&name, self.allowed()).await,
+            // In a box: a look-up is short, and what is sent would keep its room until the answer.
+            TargetHost::Name(name) => Box::pin(self.resolver.vetted(&name, self.allowed())).await,
         }
     }
 }

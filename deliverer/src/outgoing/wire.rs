@@ -4,7 +4,7 @@
 //! up leaves nothing behind. Ruling 29 depends on it.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -97,16 +97,15 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Drives the work until a limit is passed.
+    /// Drives the work until a limit is passed. It stays where it is: what is handed on is kept twice.
     ///
     /// # Errors
     /// What it means that the limit was passed.
     pub(super) async fn drive<T>(
         &self,
         wire: &Wire,
-        work: impl Future<Output = Result<T, Answer>>,
+        mut work: Pin<&mut impl Future<Output = Result<T, Answer>>>,
     ) -> Result<T, Answer> {
-        let mut work = pin!(work);
         if let Some(connect_by) = self.connect_by.filter(|at| *at < self.headers_by) {
             // Asked first: one look at the work could already send it on a kept connection.
             if connect_by <= Instant::now() {

@@ -40,7 +40,8 @@ async fn answers_to(pieces: &[&[u8]]) -> String {
     let mut answers = Vec::new();
     let (_, (), read) = tokio::join!(send, serve, reads.read_to_end(&mut answers));
     read.unwrap();
-    String::from_utf8(answers).unwrap()
+    // Nonsense may happen to be a good request, whose body comes back as it was.
+    String::from_utf8_lossy(&answers).into_owned()
 }
 
 fn without_dates(answers: &str) -> String {

@@ -1,4 +1,4 @@
-//! Deliveries as they were.
+//! Deliveries as they are or were: with their tries, which are in no table.
 
 use chrono::{DateTime, Utc};
 use cqrs_es::Aggregate;
@@ -9,19 +9,18 @@ use domain::time::Timestamp;
 use eventstore::RecordedEvent;
 use eventstore::tail::TailError;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{STREAMS, had_happened};
-use crate::deliveries::{AttemptRow, DeliveryRow};
+use crate::deliveries::DeliveryRow;
 
-/// A delivery as it was.
+/// A delivery with its tries, as it is or was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryThen {
     /// Where it stood.
     pub row: DeliveryRow,
     /// Its tries by then, first to last.
-    pub attempts: Vec<AttemptRow>,
+    pub attempts: Vec<Attempt>,
 }
 
 /// The newest deliveries that a firm had by then, newest first, at most so many.
@@ -40,7 +39,8 @@ pub async fn list(
         page.before = queued.last().copied();
         let ids: Vec<Uuid> = queued.iter().map(|(_, id)| *id).collect();
         let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
-        let mut rows: Vec<_> = streams.iter().filter_map(|stream| fold(stream)).collect();
+        let mut rows: Vec<_> =
+            streams.iter().filter_map(|stream| DeliveryThen::of(stream)).collect();
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
         if found.len() >= limit || queued.len() < STREAMS {
@@ -64,7 +64,7 @@ pub async fn delivery(
     let of_firm = |stream: &&Vec<RecordedEvent>| {
         stream.first().is_some_and(|first| first.context.firm_id == firm_id)
     };
-    Ok(streams.first().filter(of_firm).and_then(|stream| fold(stream)))
+    Ok(streams.first().filter(of_firm).and_then(|stream| DeliveryThen::of(stream)))
 }
 
 /// Deliveries of a firm that may have been queued by then, newest first, after another one.
@@ -119,21 +119,6 @@ impl Page {
     }
 }
 
-/// Where it stands is the aggregate's word; what else is shown comes with the events.
-fn fold(stream: &[RecordedEvent]) -> Option<DeliveryThen> {
-    let mut then = DeliveryThen { row: queued(stream.first()?)?, attempts: Vec::new() };
-    let mut delivery = Delivery::default();
-    for recorded in stream {
-        let Event::Delivery(event) = &recorded.event else { continue };
-        delivery.apply(event.clone());
-        then.follow(event, recorded.context.recorded_at);
-    }
-    then.row.state = delivery.state()?.name().to_owned();
-    then.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
-    then.attempts.sort_by_key(|attempt| (attempt.number, attempt.late));
-    Some(then)
-}
-
 fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let (hook_id, step, trigger, form_id, response_id) = match event {
@@ -169,6 +154,23 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
 }
 
 impl DeliveryThen {
+    /// What its stream comes to, or the first part of it. Where it stands is the aggregate's word; what else is
+    /// shown comes with the events.
+    #[must_use]
+    pub fn of(stream: &[RecordedEvent]) -> Option<Self> {
+        let mut then = Self { row: queued(stream.first()?)?, attempts: Vec::new() };
+        let mut delivery = Delivery::default();
+        for recorded in stream {
+            let Event::Delivery(event) = &recorded.event else { continue };
+            delivery.apply(event.clone());
+            then.follow(event, recorded.context.recorded_at);
+        }
+        then.row.state = delivery.state()?.name().to_owned();
+        then.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
+        then.attempts.sort_by_key(|attempt| (attempt.number, attempt.late.is_some()));
+        Some(then)
+    }
+
     fn follow(&mut self, event: &DeliveryEvent, at: Timestamp) {
         match event {
             DeliveryEvent::DeliveryQueued(_)
@@ -181,26 +183,12 @@ impl DeliveryThen {
                 self.row.next_try_at = None;
             }
             DeliveryEvent::DeliveryAttempted(attempt) => {
-                self.attempts.push(row(attempt));
+                self.attempts.push(attempt.clone());
                 if attempt.state_after().is_some() {
                     self.row.cause = attempt.cancelled.map(CancelCause::name).map(str::to_owned);
                     self.row.next_try_at = attempt.next_try_at.map(Timestamp::get);
                 }
             }
         }
-    }
-}
-
-fn row(attempt: &Attempt) -> AttemptRow {
-    AttemptRow {
-        number: i32::try_from(attempt.number).unwrap_or(i32::MAX),
-        started_at: attempt.started_at.get(),
-        finished_at: attempt.finished_at.get(),
-        outcome: attempt.outcome.name().to_owned(),
-        status: attempt.status.map(i32::from),
-        error: attempt.error.clone(),
-        retry_after_seconds: attempt.retry_after_seconds.map(u64::cast_signed),
-        hops: Json(attempt.hops.clone()),
-        late: attempt.late.is_some(),
     }
 }

@@ -1,5 +1,5 @@
-//! How subscriptions and deliveries were, up to a place in the log or an instant: their streams, folded
-//! up to there. Which there are is found by the read models, and by the log where those have not
+//! How subscriptions and deliveries were, up to a place in the log or an instant, and how a delivery is: their
+//! streams, folded up to there. Which there are is found by the read models, and by the log where those have not
 //! followed; how they stood is the log's word alone.
 
 mod deliveries;

@@ -16,20 +16,24 @@ pub struct Destination {
     pub host: Option<String>,
 }
 
-/// Where these deliveries go.
+/// Where these deliveries go, each with its subscription, if it is one's. Of a step's the read model tells.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn destinations(
     pool: &PgPool,
-    delivery_ids: &[Uuid],
+    deliveries: &[(Uuid, Option<Uuid>)],
 ) -> Result<Vec<Destination>, sqlx::Error> {
+    let (delivery_ids, hook_ids): (Vec<Uuid>, Vec<Option<Uuid>>) =
+        deliveries.iter().copied().unzip();
     sqlx::query_as(
-        "select d.delivery_id, d.hook_id, h.target_url, d.host
-           from deliveries d left join hooks h on h.hook_id = d.hook_id
-          where d.delivery_id = any($1)",
+        "select t.delivery_id, t.hook_id, h.target_url, d.host
+           from unnest($1::uuid[], $2::uuid[]) as t(delivery_id, hook_id)
+           left join hooks h on h.hook_id = t.hook_id
+           left join deliveries d on d.delivery_id = t.delivery_id",
     )
     .bind(delivery_ids)
+    .bind(hook_ids)
     .fetch_all(pool)
     .await
 }

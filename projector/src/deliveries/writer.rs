@@ -1,4 +1,4 @@
-//! The writer of deliveries and their history: a batch of events, sorted by statement.
+//! The writer of deliveries: a batch of events, sorted by statement.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ use domain::trigger::Trigger;
 use domain::workflow::{StepName, StepOrder};
 use eventstore::RecordedEvent;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 /// Takes in a batch. What is queued and has ended in one batch, as most is, is written once.
@@ -30,7 +29,6 @@ pub(super) async fn write(
         })
         .collect();
     insert_queued(connection, &begun).await?;
-    insert_attempts(connection, &batch.attempts).await?;
     update_states(connection, &batch.states).await
 }
 
@@ -38,7 +36,6 @@ pub(super) async fn write(
 #[derive(Default)]
 struct Batch<'a> {
     queued: Vec<(Uuid, &'a RecordedEvent, Queued<'a>)>,
-    attempts: Vec<(Uuid, Uuid, &'a Attempt)>,
     states: BTreeMap<Uuid, State>,
 }
 
@@ -160,7 +157,6 @@ impl<'a> Batch<'a> {
             }
             DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::DeliveryAttempted(attempt) => {
-                self.attempts.push((id, recorded.context.firm_id, attempt));
                 if let Some(after) = attempt.state_after() {
                     self.states.entry(id).or_default().follow(attempt, after);
                 }
@@ -212,37 +208,6 @@ async fn insert_queued(
     .bind(state().map(|s| s.ended_at).collect::<Vec<_>>())
     .bind(state().map(|s| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
     .bind(state().map(|s| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn insert_attempts(
-    connection: &mut PgConnection,
-    attempts: &[(Uuid, Uuid, &Attempt)],
-) -> Result<(), sqlx::Error> {
-    if attempts.is_empty() {
-        return Ok(());
-    }
-    let each = || attempts.iter().map(|(.., attempt)| *attempt);
-    sqlx::query(
-        "insert into attempts (delivery_id, firm_id, number, started_at, finished_at, outcome,
-                               status, error, retry_after_seconds, hops, late)
-         select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::timestamptz[],
-                              $5::timestamptz[], $6::text[], $7::int[], $8::text[], $9::bigint[],
-                              $10::jsonb[], $11::boolean[])",
-    )
-    .bind(attempts.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|(_, firm_id, _)| *firm_id).collect::<Vec<_>>())
-    .bind(each().map(|a| i32::try_from(a.number).unwrap_or(i32::MAX)).collect::<Vec<_>>())
-    .bind(each().map(|a| a.started_at.get()).collect::<Vec<_>>())
-    .bind(each().map(|a| a.finished_at.get()).collect::<Vec<_>>())
-    .bind(each().map(|a| a.outcome.name()).collect::<Vec<_>>())
-    .bind(each().map(|a| a.status.map(i32::from)).collect::<Vec<_>>())
-    .bind(each().map(|a| a.error.as_deref()).collect::<Vec<_>>())
-    .bind(each().map(|a| a.retry_after_seconds.map(u64::cast_signed)).collect::<Vec<_>>())
-    .bind(each().map(|a| Json(&a.hops)).collect::<Vec<_>>())
-    .bind(each().map(|a| a.late.is_some()).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

@@ -43,7 +43,7 @@ pub enum Model {
     Pauses,
     /// Where each replay stands.
     Replays,
-    /// Deliveries and their tries.
+    /// Where each delivery stands.
     Deliveries,
     /// The chain of each firm.
     AuditLog,
@@ -134,9 +134,7 @@ impl Model {
             Self::People => const { &[Table::plain("people")] },
             Self::Pauses => const { &[Table::plain("pauses")] },
             Self::Replays => const { &[Table::beside("replays", &["fed_until"])] },
-            Self::Deliveries => {
-                const { &[Table::beside("deliveries", &["purged"]), Table::plain("attempts")] }
-            }
+            Self::Deliveries => const { &[Table::beside("deliveries", &["purged"])] },
             Self::AuditLog => const { &[Table::proof("audit_log"), Table::plain("audit_heads")] },
             Self::Seals => const { &[Table::proof("seals")] },
         }

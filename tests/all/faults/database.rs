@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{join, join_all};
 use sqlx::{ConnectOptions, Connection};
-use tests::{DatabaseProxy, Fault, TestDatabase, own_cluster, settles};
+use tests::{ATTEMPTS, DatabaseProxy, Fault, TestDatabase, own_cluster, settles};
 
 use super::{FAST, PATIENCE, Scene, submitted};
 use crate::process::{call, report, serve, serve_with, work};
@@ -123,9 +123,7 @@ async fn e14_a_lost_answer_of_a_commit_makes_nothing_happen_twice() {
     }
     scene.assert_held().await;
     assert_eq!(scene.receiver.received().len(), 21, "nothing was sent twice");
-    let tries = "select count(*) from attempts where outcome = 'delivered'";
-    assert_eq!(
-        (scene.count(tries).await, scene.count("select count(*) from attempts").await),
-        (21, 21)
-    );
+    let tries = format!("select count(*) from {ATTEMPTS}");
+    let delivered = format!("{tries} where outcome = 'delivered'");
+    assert_eq!((scene.count(&delivered).await, scene.count(&tries).await), (21, 21));
 }

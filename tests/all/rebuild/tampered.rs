@@ -33,8 +33,8 @@ async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
         ),
         (
             Model::Deliveries,
-            "update attempts set status = 200 where status = 400".into(),
-            ["attempts", "status", "400", "200"],
+            "update deliveries set state = 'delivered' where state = 'failed'".into(),
+            ["deliveries", "state", "failed", "delivered"],
         ),
         (
             Model::AuditLog,

@@ -1,0 +1,9 @@
+//! Attempts, as the log has them.
+
+/// A row for each attempt: of which delivery, and what is told of it. For a `from`.
+pub const ATTEMPTS: &str = "(
+    select aggregate_id::uuid as delivery_id, told.*
+      from events, json_to_record(payload->'DeliveryAttempted')
+           as told(number int, started_at timestamptz, finished_at timestamptz, outcome text,
+                   status int, error text, hops json, late text)
+     where event_type = 'DeliveryAttempted') attempts";
