@@ -126,7 +126,8 @@ fn spawn_workers(
         tokio::select! { () = ended.cancelled() => {}, _ = background => {} }
     });
     if matches!(role, Role::All | Role::Projector) {
-        let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries);
+        let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries)
+            .patient(system.service.clock.clone());
         tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
         let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
         tasks.spawn(run_worker(follower, store.nudge().subscribe_to_all_else(), stop.clone()));

@@ -5,7 +5,10 @@ mod list;
 mod of_hook;
 mod writer;
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
+use domain::event::Event;
 use eventstore::RecordedEvent;
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -23,6 +26,22 @@ pub struct Deliveries;
 impl Projection for Deliveries {
     const NAME: &'static str = "deliveries";
     const PASSES: &'static [&'static str] = &["OccurrenceRecorded"];
+
+    /// What was queued and not tried.
+    fn unfinished(&self, events: &[RecordedEvent]) -> Vec<usize> {
+        let mut followed = HashSet::new();
+        let mut unfinished: Vec<usize> = (0..events.len())
+            .rev()
+            .filter(|at| {
+                let RecordedEvent { aggregate_id, event, sequence, .. } = &events[*at];
+                matches!(event, Event::Delivery(_))
+                    && followed.insert(aggregate_id.as_str())
+                    && *sequence == 1
+            })
+            .collect();
+        unfinished.reverse();
+        unfinished
+    }
 
     fn apply<'a>(
         &'a self,

@@ -1,15 +1,18 @@
 //! Following the log: read a batch below the fence, apply it, move the checkpoint, in one
-//! transaction.
+//! transaction. What has just begun may wait for what follows it: both are written at once then.
 
 use eventstore::tail::{self, Stretch, TailError};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Done, Fence, RecordedEvent, Store, crash};
+use eventstore::{Clock, Done, Fence, RecordedEvent, Store, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
 
 /// Events taken in at a time: a transaction stays under 100 ms.
 const BATCH: i64 = 4_000;
+
+/// Of so many events none waits.
+const WAITING: usize = 6_000;
 
 /// Positions passed at a time, however few of their events are read.
 const WINDOW: i64 = 10_000;
@@ -20,6 +23,9 @@ const PACE: Duration = Duration::from_millis(100);
 /// The same while much happens: what begins and ends within that time is written once.
 const LONGEST: Duration = Duration::from_millis(300);
 
+/// What was recorded so long ago waits for nothing that may follow it.
+const SOON: Duration = Duration::from_millis(300);
+
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
     /// Its checkpoint.
@@ -27,6 +33,12 @@ pub trait Projection: Send + Sync {
 
     /// Events it has nothing to do with, by their names: they are not read. One that it does not know is.
     const PASSES: &'static [&'static str];
+
+    /// Those of these events, in order, that nothing here has followed, and that are cheaper to take in with what
+    /// most likely follows soon.
+    fn unfinished(&self, _events: &[RecordedEvent]) -> Vec<usize> {
+        Vec::new()
+    }
 
     /// Takes in a batch, in order.
     fn apply<'a>(
@@ -42,12 +54,48 @@ pub struct Follower<P> {
     fence: Fence,
     projection: P,
     done: Done,
+    /// What tells what is young enough to wait, if anything may.
+    clock: Option<Clock>,
+    read: Read,
+}
+
+/// What was read of the log and is not taken in yet.
+#[derive(Default)]
+struct Read {
+    /// The checkpoint before it.
+    after: i64,
+    until: i64,
+    events: Vec<RecordedEvent>,
+}
+
+impl Read {
+    /// What comes after a checkpoint: nothing of it, if somebody else has moved that.
+    fn from(self, after: i64) -> Self {
+        if self.after == after { self } else { Self { after, until: after, events: Vec::new() } }
+    }
 }
 
 impl<P: Projection> Follower<P> {
-    /// A follower of this log.
+    /// A follower of this log, which takes in all that is settled.
     pub fn new(store: Store, fence: Fence, projection: P) -> Self {
-        Self { store, fence, projection, done: Done::default() }
+        Self { store, fence, projection, done: Done::default(), clock: None, read: Read::default() }
+    }
+
+    /// The same, but what has just begun waits until it is finished, or was recorded [`SOON`] ago.
+    #[must_use]
+    pub fn patient(self, clock: Clock) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// How many of these come before the first that waits, and for how long it does.
+    fn waits(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
+        let now = self.clock.as_ref()?.now().get();
+        let left = |event: &RecordedEvent| {
+            let age = (now - event.context.recorded_at.get()).to_std().ok()?;
+            SOON.checked_sub(age).filter(|left| !left.is_zero())
+        };
+        let unfinished = self.projection.unfinished(events).into_iter();
+        unfinished.filter_map(|at| Some((at, left(&events[at])?))).next()
     }
 }
 
@@ -67,28 +115,38 @@ impl<P: Projection> Worker for Follower<P> {
         let Some(after) = tail::take_checkpoint(&mut transaction, P::NAME).await? else {
             return Ok(Step::IDLE);
         };
-        let upcasters = self.store.upcasters();
-        let settled = look.settled.min(after + WINDOW);
-        if settled <= after {
+        let mut read = std::mem::take(&mut self.read).from(after);
+        let settled = look.settled.min(read.until + WINDOW);
+        if read.until < settled {
+            let upcasters = self.store.upcasters();
+            let stretch = Stretch { after: read.until, settled, limit: BATCH };
+            let more = tail::read_but(&mut transaction, &upcasters, (stretch, P::PASSES)).await?;
+            let full = i64::try_from(more.len()) == Ok(BATCH);
+            read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
+            read.events.extend(more);
+        }
+        let waits = self.waits(&read.events).filter(|_| read.events.len() < WAITING);
+        let taken = waits.map_or(read.events.len(), |(before, _)| before);
+        let reached = read.events.get(taken).map_or(read.until, |first| first.position - 1);
+        if reached > after {
+            if taken > 0 {
+                self.projection.apply(&mut transaction, &read.events[..taken]).await?;
+            }
+            crash::point("following");
+            tail::move_checkpoint(&mut transaction, P::NAME, reached).await?;
+            transaction.commit().await?;
+        } else {
             // Dropped, it would hold the checkpoint until some time later: the next look would skip it.
             transaction.rollback().await?;
-            self.store.connections().give_back(transaction);
-            self.done.up_to(look.settled);
-            return Ok(idle);
         }
-        let stretch = Stretch { after, settled, limit: BATCH };
-        let events = tail::read_but(&mut transaction, &upcasters, (stretch, P::PASSES)).await?;
-        let full = i64::try_from(events.len()) == Ok(BATCH);
-        let reached = events.last().filter(|_| full).map_or(settled, |last| last.position);
-        if !events.is_empty() {
-            self.projection.apply(&mut transaction, &events).await?;
-        }
-        crash::point("following");
-        tail::move_checkpoint(&mut transaction, P::NAME, reached).await?;
-        transaction.commit().await?;
         self.store.connections().give_back(transaction);
-        if reached < look.settled {
+        read.events.drain(..taken);
+        self.read = Read { after: reached, ..read };
+        if self.read.until < look.settled {
             return Ok(Step::Busy);
+        }
+        if let Some((_, left)) = waits {
+            return Ok(Step::IdleFor(left));
         }
         self.done.up_to(look.settled);
         Ok(idle)

@@ -29,6 +29,7 @@ mod log;
 mod newer;
 mod openapi;
 mod outages;
+mod patience;
 mod pauses;
 mod plans;
 mod pressure;
