@@ -81,7 +81,7 @@ impl<P: Projection> Follower<P> {
         Self { store, fence, projection, done: Done::default(), clock: None, read: Read::default() }
     }
 
-    /// The same, but what has just begun waits until it is finished, or was recorded [`SOON`] ago.
+    /// The same, but what has just begun waits until it is finished, or was recorded 300 ms ago.
     #[must_use]
     pub fn patient(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
