@@ -49,6 +49,7 @@ mod rotation;
 mod samples;
 mod secrets;
 mod servers;
+mod source;
 mod story;
 mod targets;
 mod telemetry;
