@@ -1,6 +1,6 @@
 //! The bare batched sender: the least that sends from a queue in PostgreSQL. It claims a batch, POSTs it,
 //! and deletes it. No log, no history, no read models, no limits, no second try; its bodies lie in the
-//! queue as they are sent.
+//! queue as they are sent. Where that is asked for it leaves what every delivery does, and nothing more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,7 @@ use crate::deliveries::Feed;
 use crate::peer::Peer;
 use crate::receiver::Tally;
 use crate::service::postmaster;
+use crate::traces::Traces;
 use crate::usage::{Cpu, Processes};
 
 /// POSTs in flight, and the most that one claim takes: the permits of `serve`.
@@ -30,6 +31,10 @@ const BATCHES: (usize, usize) = (100, 4);
 
 /// Who bring an event each, by a commit each.
 const CALLERS: usize = 32;
+
+/// Deliveries that are queued and not recorded at a time, where traces are left: what waits for longer is written to
+/// history twice.
+const ROOM: usize = 2_000;
 
 /// The wait for more while nothing is queued.
 const POLL: Duration = Duration::from_millis(5);
@@ -53,26 +58,48 @@ pub(crate) struct Sent {
 
 struct Sender {
     pool: PgPool,
+    traces: Option<Traces>,
     posts: Arc<Posts>,
     fed: Notify,
+    room: Semaphore,
     permits: Arc<Semaphore>,
+}
+
+/// What a delivery leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    Nothing,
+    /// Its two events in the log, and its row of history.
+    Traces,
 }
 
 /// Sends all of it, as it is fed, on a cluster of its own.
 pub(crate) async fn run(
     cluster: &Cluster,
-    (posts, feed): (&Arc<Posts>, Feed),
+    (posts, feed, leaves): (&Arc<Posts>, Feed, Leaves),
     peer: &mut Peer,
 ) -> anyhow::Result<Sent> {
-    cluster.ensure_database("bare").await?;
-    let pool = PgPoolOptions::new().max_connections(40).connect_with(cluster.connect("bare"));
-    let pool = pool.await?;
+    let traces = match leaves {
+        Leaves::Nothing => None,
+        Leaves::Traces => Some(Traces::start(cluster, posts).await?),
+    };
+    let pool = match &traces {
+        Some(traces) => traces.pool().clone(),
+        None => {
+            cluster.ensure_database("bare").await?;
+            let pool = PgPoolOptions::new().max_connections(40);
+            pool.connect_with(cluster.connect("bare")).await?
+        }
+    };
     pool.execute(SCHEMA).await?;
     nix::unistd::sync();
     let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: peer.pid };
     peer.reset().await?;
+    let room = if traces.is_some() { ROOM } else { Semaphore::MAX_PERMITS };
     let sender = Arc::new(Sender {
         pool,
+        traces,
+        room: Semaphore::new(room),
         posts: Arc::clone(posts),
         fed: Notify::new(),
         permits: Arc::new(Semaphore::new(PERMITS as usize)),
@@ -80,9 +107,16 @@ pub(crate) async fn run(
     let (before, started) = (processes.look()?, Instant::now());
     let feeding = tokio::spawn(Arc::clone(&sender).feed(feed));
     sender.send_all().await?;
+    if let Some(traces) = &sender.traces {
+        traces.followed().await?;
+    }
     let (took, cpu) = (started.elapsed(), processes.look()?.since(before));
     feeding.await??;
-    sender.pool.close().await;
+    let Sender { pool, traces, .. } = Arc::into_inner(sender).context("somebody still sends")?;
+    match traces {
+        Some(traces) => traces.end().await?,
+        None => pool.close().await,
+    }
     Ok(Sent { took, cpu, arrived: peer.tally().await?, posts: posts.all() })
 }
 
@@ -103,6 +137,8 @@ impl Sender {
                     if bodies.is_empty() {
                         return anyhow::Ok(());
                     }
+                    let queued = u32::try_from(bodies.len() * sender.posts.targets())?;
+                    sender.room.acquire_many(queued).await?.forget();
                     sender.queue(first, &bodies).await?;
                     sender.fed.notify_one();
                 }
@@ -117,24 +153,33 @@ impl Sender {
     async fn queue(&self, first: usize, bodies: &[&Bytes]) -> anyhow::Result<()> {
         let ids: Vec<i64> =
             (first..first + bodies.len()).map(i64::try_from).collect::<Result<_, _>>()?;
-        sqlx::query(
+        let targets = i32::try_from(self.posts.targets())?;
+        let bodies: Vec<Vec<u8>> = bodies.iter().map(|body| body.to_vec()).collect();
+        let queued = sqlx::query(
             "with new as (
                  insert into happened select * from unnest($1::bigint[], $2::bytea[])
                  returning event_id)
              insert into queue (event_id, target)
              select event_id, target from new, generate_series(0, $3 - 1) as target",
         )
-        .bind(ids)
-        .bind(bodies.iter().map(|body| body.to_vec()).collect::<Vec<_>>())
-        .bind(i32::try_from(self.posts.targets())?)
-        .execute(&self.pool)
-        .await?;
+        .bind(&ids)
+        .bind(bodies)
+        .bind(targets);
+        match &self.traces {
+            None => drop(queued.execute(&self.pool).await?),
+            Some(traces) => {
+                let mut appending = traces.begin().await?;
+                appending.append(traces.queued(&ids, targets)).await?;
+                queued.execute(appending.connection()).await?;
+                appending.commit().await?;
+            }
+        }
         Ok(())
     }
 
     async fn send_all(self: &Arc<Self>) -> anyhow::Result<()> {
         let (sent, inbox) = mpsc::channel(PERMITS as usize);
-        let deleting = tokio::spawn(delete_all(self.pool.clone(), inbox));
+        let deleting = tokio::spawn(Arc::clone(self).delete_all(inbox));
         let (mut left, mut tasks) = (self.posts.all(), JoinSet::new());
         while left > 0 {
             drop(self.permits.acquire().await?);
@@ -143,16 +188,14 @@ impl Sender {
                 tokio::time::timeout(POLL, self.fed.notified()).await.ok();
             }
             left -= claimed.len();
-            for (place, target, body) in claimed {
+            for (place, event, target, body) in claimed {
                 let permit = Arc::clone(&self.permits).acquire_owned().await?;
                 let (posts, sent) = (Arc::clone(&self.posts), sent.clone());
                 tasks.spawn(async move {
-                    let target = usize::try_from(target)?;
-                    posts
-                        .post(target, Uuid::from_u128(place.cast_unsigned().into()), body.into())
-                        .await?;
+                    let id = Uuid::from_u128(place.cast_unsigned().into());
+                    posts.post(usize::try_from(target)?, id, body.into()).await?;
                     drop(permit);
-                    sent.send(place).await.context("nobody deletes")
+                    sent.send((place, (event, target))).await.context("nobody deletes")
                 });
             }
             while let Some(ended) = tasks.try_join_next() {
@@ -166,26 +209,39 @@ impl Sender {
         deleting.await?
     }
 
-    async fn claim(&self, most: usize) -> anyhow::Result<Vec<(i64, i32, Vec<u8>)>> {
+    async fn claim(&self, most: usize) -> anyhow::Result<Vec<(i64, i64, i32, Vec<u8>)>> {
         Ok(sqlx::query_as(
             "with free as (
                  select place from queue where leased_at is null
                   order by place limit $1 for update skip locked)
              update queue q set leased_at = now() from free, happened h
               where q.place = free.place and h.event_id = q.event_id
-             returning q.place, q.target, h.body",
+             returning q.place, q.event_id, q.target, h.body",
         )
         .bind(i64::try_from(most)?)
         .fetch_all(&self.pool)
         .await?)
     }
-}
 
-async fn delete_all(pool: PgPool, mut inbox: mpsc::Receiver<i64>) -> anyhow::Result<()> {
-    let mut batch = Vec::new();
-    while inbox.recv_many(&mut batch, PERMITS as usize).await > 0 {
-        sqlx::query("delete from queue where place = any($1)").bind(&batch).execute(&pool).await?;
-        batch.clear();
+    async fn delete_all(
+        self: Arc<Self>,
+        mut inbox: mpsc::Receiver<(i64, (i64, i32))>,
+    ) -> anyhow::Result<()> {
+        let mut batch = Vec::new();
+        while inbox.recv_many(&mut batch, PERMITS as usize).await > 0 {
+            let (places, sent): (Vec<i64>, Vec<(i64, i32)>) = batch.drain(..).unzip();
+            let deleted = sqlx::query("delete from queue where place = any($1)").bind(places);
+            match &self.traces {
+                None => drop(deleted.execute(&self.pool).await?),
+                Some(traces) => {
+                    let mut appending = traces.begin().await?;
+                    appending.append(traces.arrived(&sent)?).await?;
+                    deleted.execute(appending.connection()).await?;
+                    appending.commit().await?;
+                    self.room.add_permits(sent.len());
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
-use crate::bare;
+use crate::bare::{self, Leaves};
 use crate::ceiling::Posts;
 use crate::peer::Peer;
 use crate::report::{Figure, Report};
@@ -38,6 +38,9 @@ pub(crate) struct Deliveries {
     /// The run gives up after so many seconds.
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=120))]
     within: u64,
+    /// Also measure the bare sender with the two events and the row of history that every delivery leaves behind.
+    #[arg(long)]
+    traces: bool,
     /// Also show what PostgreSQL's statements cost; this has a price of its own.
     #[arg(long)]
     statements: bool,
@@ -93,13 +96,27 @@ impl Deliveries {
             let sent = tokio::time::timeout_at(deadline, posts.send(in_flight, peer)).await;
             ceilings.push(sent.context("the run took too long")??);
         }
-        let cluster = cluster(self.pg_bin.clone(), false).await?;
-        let sent = bare::run(&cluster, (&posts, self.feed), peer);
-        let bare = tokio::time::timeout_at(deadline, sent).await;
-        cluster.stop().await?;
-        let bare = bare.context("the run took too long")??;
+        let bare = self.bare((&posts, Leaves::Nothing), peer, deadline).await?;
+        let with_traces = if self.traces {
+            Some(self.bare((&posts, Leaves::Traces), peer, deadline).await?)
+        } else {
+            None
+        };
         drop(posts);
         let delivered = load.run(peer, deadline).await?;
-        Ok(Figure::new(&load, (&ceilings, &bare), &delivered))
+        Ok(Figure::new(&load, (&ceilings, &bare, with_traces.as_ref()), &delivered))
+    }
+
+    async fn bare(
+        &self,
+        (posts, leaves): (&Arc<Posts>, Leaves),
+        peer: &mut Peer,
+        deadline: Instant,
+    ) -> anyhow::Result<bare::Sent> {
+        let cluster = cluster(self.pg_bin.clone(), false).await?;
+        let sent = bare::run(&cluster, (posts, self.feed, leaves), peer);
+        let sent = tokio::time::timeout_at(deadline, sent).await;
+        cluster.stop().await?;
+        sent.context("the run took too long")?
     }
 }

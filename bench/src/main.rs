@@ -39,6 +39,7 @@ mod statements;
 mod submissions;
 mod subscribing;
 mod taking_in;
+mod traces;
 mod usage;
 
 use std::ffi::OsString;

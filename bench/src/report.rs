@@ -25,6 +25,9 @@ pub(crate) struct Figure {
     postgres: String,
     ceilings: Vec<Row>,
     bare: Row,
+    /// The bare sender with the log and the history of every delivery, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    with_traces: Option<Row>,
     service: Row,
     /// Of the better ceiling's rate.
     ratio_to_ceiling: f64,
@@ -84,6 +87,10 @@ impl Row {
         Self::new(name, ceiling.posts, spent, ceiling.arrived.body_bytes)
     }
 
+    fn of_bare(name: &str, sent: &Sent) -> Self {
+        Self::new(name.to_owned(), sent.posts, (sent.took, sent.cpu), sent.arrived.body_bytes)
+    }
+
     fn print(&self, subscriptions: usize, ratio: f64) {
         println!(
             "{subscriptions:>4}  {:<24} {:>7} {:>9.0} {:>6.1}% {:>9.1} {:>11.1} {:>9.1} {:>6}",
@@ -97,12 +104,21 @@ impl Row {
             self.body_bytes,
         );
     }
+
+    fn print_beside(&self, other: &Self) {
+        println!(
+            "      {:.1}% of the rate of the {}, at {:.2} times its CPU",
+            self.per_second / other.per_second * 100.0,
+            other.name,
+            self.cpu_us() / other.cpu_us(),
+        );
+    }
 }
 
 impl Figure {
     pub(crate) fn new(
         load: &Load,
-        (ceilings, bare): (&[Ceiling], &Sent),
+        (ceilings, bare, with_traces): (&[Ceiling], &Sent, Option<&Sent>),
         delivered: &Delivered,
     ) -> Self {
         let expected = load.deliveries() as u64;
@@ -111,8 +127,7 @@ impl Figure {
         let name = "service".to_owned();
         let service = Row::new(name, load.deliveries(), spent, arrived.body_bytes);
         let ceilings: Vec<Row> = ceilings.iter().map(Row::of_ceiling).collect();
-        let spent = (bare.took, bare.cpu);
-        let bare = Row::new("bare sender".to_owned(), bare.posts, spent, bare.arrived.body_bytes);
+        let bare = Row::of_bare("bare sender", bare);
         Self {
             subscriptions: load.subscriptions,
             events: load.events,
@@ -121,6 +136,7 @@ impl Figure {
             ratio_to_bare: service.per_second / bare.per_second,
             cpu_to_bare: service.cpu_us() / bare.cpu_us(),
             bare,
+            with_traces: with_traces.map(|sent| Row::of_bare("one with log and history", sent)),
             ceilings,
             service,
             intake_seconds: delivered.taken_in_after.as_secs_f64(),
@@ -139,12 +155,13 @@ impl Figure {
             row.print(self.subscriptions, row.per_second / best(&self.ceilings));
         }
         self.bare.print(self.subscriptions, self.bare.per_second / best(&self.ceilings));
+        if let Some(row) = &self.with_traces {
+            row.print(self.subscriptions, row.per_second / best(&self.ceilings));
+            row.print_beside(&self.bare);
+        }
         self.service.print(self.subscriptions, self.ratio_to_ceiling);
-        println!(
-            "      {:.1}% of the bare sender's rate, at {:.2} times its CPU",
-            self.ratio_to_bare * 100.0,
-            self.cpu_to_bare,
-        );
+        self.service.print_beside(&self.bare);
+        self.with_traces.iter().for_each(|row| self.service.print_beside(row));
         println!(
             "      in {:.2} s: reported by {:.2} s, arrived by {:.2} s; {} twice, {} lost, {} not \
              recorded; peak {:.0} MiB, {:.0} before",

@@ -45,7 +45,7 @@ pub(crate) const SETTINGS: [(&str, &str); 5] = [
 const CALLERS: usize = 32;
 
 /// How often to look whether all is recorded.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// When nothing has arrived or been recorded for so long, what is missing is lost.
 const STANDSTILL: Duration = Duration::from_secs(10);

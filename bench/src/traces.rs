@@ -1,0 +1,144 @@
+//! What every delivery leaves behind, whoever sends it: two events of its stream in the log, and a row of history. By
+//! the service's own code, with nothing else of the service: no intake, no vault, no limits, no lanes.
+
+use anyhow::Context as _;
+use cluster::Cluster;
+use domain::context::{Actor, Context};
+use domain::delivery::{Attempt, Consignment, DeliveryEvent, Hop, Outcome};
+use domain::occurrence::delivery_id;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use eventstore::worker;
+use eventstore::{Appending, NewEvent};
+use firmforms::wiring::System;
+use projector::deliveries::Deliveries;
+use projector::follow::Follower;
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::ceiling::Posts;
+use crate::service::{LOOK_EVERY, start};
+
+const FIRM: Uuid = Uuid::from_u128(1 << 64);
+
+/// Whether history knows of everything.
+const FOLLOWED: &str = "
+select coalesce((select position from checkpoints where name = 'deliveries'), 0)
+       >= coalesce((select max(position) from events), 0)";
+
+/// The log and its follower.
+pub(crate) struct Traces {
+    system: System,
+    /// SHA-256 of each body, as text.
+    bodies: Vec<String>,
+    /// When everything happened.
+    happened: Timestamp,
+    follower: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Traces {
+    /// Those of these POSTs, on this cluster.
+    pub(crate) async fn start(cluster: &Cluster, posts: &Posts) -> anyhow::Result<Self> {
+        let (system, stop) = (start(cluster).await?, CancellationToken::new());
+        let store = system.courier.store.clone();
+        let history = Follower::new(store.clone(), system.fence.clone(), Deliveries)
+            .patient(system.service.clock.clone())
+            .at_the_source();
+        let nudge = store.nudge().subscribe();
+        let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
+        let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
+        Ok(Self { happened: system.courier.clock.now(), system, bodies, follower, stop })
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        self.system.courier.store.pool()
+    }
+
+    pub(crate) async fn begin(&self) -> anyhow::Result<Appending<'_>> {
+        Ok(self.system.courier.store.begin().await?)
+    }
+
+    /// That these are queued, each for all targets.
+    pub(crate) fn queued(&self, events: &[i64], targets: i32) -> Vec<NewEvent> {
+        let all = events.iter().flat_map(|event| (0..targets).map(move |target| (*event, target)));
+        let queued = all.map(|(event, target)| {
+            let consignment = Consignment {
+                form_id: FIRM,
+                hook_id: hook(target),
+                occurrence_id: occurrence(event),
+                response_id: occurrence(event),
+                trigger: Trigger::FormSubmitted,
+            };
+            self.event((event, target), 1, DeliveryEvent::DeliveryQueued(consignment))
+        });
+        queued.collect()
+    }
+
+    /// That these arrived.
+    pub(crate) fn arrived(&self, sent: &[(i64, i32)]) -> anyhow::Result<Vec<NewEvent>> {
+        let now = self.system.courier.clock.now();
+        sent.iter()
+            .map(|(event, target)| {
+                let body = usize::try_from(*event)?;
+                let attempt = Attempt {
+                    outcome: Outcome::Delivered,
+                    status: Some(200),
+                    error: None,
+                    hops: vec![Hop {
+                        address: Some("127.0.0.1:40000".to_owned()),
+                        status: Some(200),
+                        url: "http://127.0.0.1:40000/".to_owned(),
+                    }],
+                    body_id: Some(occurrence(*event)),
+                    body_sha256: self.bodies.get(body).cloned(),
+                    ..Attempt::interrupted(1, now, now)
+                };
+                Ok(self.event((*event, *target), 2, DeliveryEvent::DeliveryAttempted(attempt)))
+            })
+            .collect()
+    }
+
+    fn event(&self, (event, target): (i64, i32), sequence: i64, of: DeliveryEvent) -> NewEvent {
+        let occurrence = (occurrence(event), self.happened);
+        NewEvent {
+            aggregate_id: delivery_id(occurrence, hook(target)).to_string(),
+            sequence,
+            event: of.into(),
+            context: Context {
+                firm_id: FIRM,
+                recorded_at: self.system.courier.clock.now(),
+                actor: Actor::System,
+                correlation_id: occurrence.0,
+                causation_id: Some(occurrence.0),
+                traceparent: None,
+            },
+        }
+    }
+
+    /// Waits until history knows of everything.
+    pub(crate) async fn followed(&self) -> anyhow::Result<()> {
+        while !sqlx::query_scalar::<_, bool>(FOLLOWED).fetch_one(self.pool()).await? {
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.follower.await.context("the follower")?;
+        self.system.stop().await
+    }
+}
+
+fn occurrence(event: i64) -> Uuid {
+    Uuid::from_u128(u128::from(event.cast_unsigned()) + 1)
+}
+
+fn hook(target: i32) -> Uuid {
+    Uuid::from_u128(u128::from(target.cast_unsigned()) + (1 << 96))
+}
