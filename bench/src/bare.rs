@@ -95,7 +95,10 @@ pub(crate) async fn run(
     nix::unistd::sync();
     let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: peer.pid };
     peer.reset().await?;
-    let room = if traces.is_some() { ROOM } else { Semaphore::MAX_PERMITS };
+    let room = match traces {
+        Some(_) => ROOM.max(BATCHES.0 * posts.targets()),
+        None => Semaphore::MAX_PERMITS,
+    };
     let sender = Arc::new(Sender {
         pool,
         traces,
@@ -166,7 +169,9 @@ impl Sender {
         .bind(bodies)
         .bind(targets);
         match &self.traces {
-            None => drop(queued.execute(&self.pool).await?),
+            None => {
+                queued.execute(&self.pool).await?;
+            }
             Some(traces) => {
                 let mut appending = traces.begin().await?;
                 appending.append(traces.queued(&ids, targets)).await?;
@@ -232,7 +237,9 @@ impl Sender {
             let (places, sent): (Vec<i64>, Vec<(i64, i32)>) = batch.drain(..).unzip();
             let deleted = sqlx::query("delete from queue where place = any($1)").bind(places);
             match &self.traces {
-                None => drop(deleted.execute(&self.pool).await?),
+                None => {
+                    deleted.execute(&self.pool).await?;
+                }
                 Some(traces) => {
                     let mut appending = traces.begin().await?;
                     appending.append(traces.arrived(&sent)?).await?;
