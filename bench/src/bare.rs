@@ -19,7 +19,7 @@ use crate::ceiling::Posts;
 use crate::deliveries::Feed;
 use crate::peer::Peer;
 use crate::receiver::Tally;
-use crate::service::postmaster;
+use crate::service::{MAIN, postmaster};
 use crate::traces::Traces;
 use crate::usage::{Cpu, Processes};
 
@@ -83,20 +83,16 @@ pub(crate) async fn run(
         Leaves::Nothing => None,
         Leaves::Traces => Some(Traces::start(cluster, posts).await?),
     };
-    let pool = match &traces {
-        Some(traces) => traces.pool().clone(),
-        None => {
-            cluster.ensure_database("bare").await?;
-            let pool = PgPoolOptions::new().max_connections(40);
-            pool.connect_with(cluster.connect("bare")).await?
-        }
-    };
+    let database = if traces.is_some() { MAIN } else { "bare" };
+    cluster.ensure_database(database).await?;
+    let pool = PgPoolOptions::new().max_connections(40).connect_with(cluster.connect(database));
+    let pool = pool.await?;
     pool.execute(SCHEMA).await?;
     nix::unistd::sync();
     let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: peer.pid };
     peer.reset().await?;
     let room = match traces {
-        Some(_) => ROOM.max(BATCHES.0 * posts.targets()),
+        Some(_) => ROOM.max(2 * BATCHES.0 * posts.targets()),
         None => Semaphore::MAX_PERMITS,
     };
     let sender = Arc::new(Sender {
@@ -116,9 +112,9 @@ pub(crate) async fn run(
     let (took, cpu) = (started.elapsed(), processes.look()?.since(before));
     feeding.await??;
     let Sender { pool, traces, .. } = Arc::into_inner(sender).context("somebody still sends")?;
-    match traces {
-        Some(traces) => traces.end().await?,
-        None => pool.close().await,
+    pool.close().await;
+    if let Some(traces) = traces {
+        traces.end().await?;
     }
     Ok(Sent { took, cpu, arrived: peer.tally().await?, posts: posts.all() })
 }

@@ -41,6 +41,9 @@ pub(crate) const SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "1GB"),
 ];
 
+/// The main database.
+pub(crate) const MAIN: &str = "firmforms";
+
 /// Connections that report an event a call.
 const CALLERS: usize = 32;
 
@@ -255,12 +258,12 @@ pub(crate) async fn end(
 
 /// The system as `serve` starts it, on databases of this cluster.
 pub(crate) async fn start(cluster: &Cluster) -> anyhow::Result<System> {
-    let (main, keyring) = ("firmforms", "firmforms_keyring");
-    cluster.ensure_database(main).await?;
+    let keyring = "firmforms_keyring";
+    cluster.ensure_database(MAIN).await?;
     cluster.ensure_database(keyring).await?;
     let mails = std::env::temp_dir().join("firmforms-bench-mails");
     let setup = Setup { allowed: loopback()?, ..Setup::quiet("http://127.0.0.1/api/v1", &mails)? };
-    let databases = Databases::given(cluster.connect(main), cluster.connect(keyring));
+    let databases = Databases::given(cluster.connect(MAIN), cluster.connect(keyring));
     System::start(databases, WrappingKey::new(&SystemEntropy.secret()), setup).await
 }
 

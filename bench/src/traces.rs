@@ -14,7 +14,6 @@ use firmforms::wiring::System;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -47,16 +46,11 @@ impl Traces {
         let (system, stop) = (start(cluster).await?, CancellationToken::new());
         let store = system.courier.store.clone();
         let history = Follower::new(store.clone(), system.fence.clone(), Deliveries)
-            .patient(system.service.clock.clone())
-            .at_the_source();
+            .patient(system.service.clock.clone());
         let nudge = store.nudge().subscribe();
         let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
         Ok(Self { happened: system.courier.clock.now(), system, bodies, follower, stop })
-    }
-
-    pub(crate) fn pool(&self) -> &PgPool {
-        self.system.courier.store.pool()
     }
 
     pub(crate) async fn begin(&self) -> anyhow::Result<Appending<'_>> {
@@ -122,7 +116,7 @@ impl Traces {
 
     /// Waits until history knows of everything.
     pub(crate) async fn followed(&self) -> anyhow::Result<()> {
-        while !sqlx::query_scalar::<_, bool>(FOLLOWED).fetch_one(self.pool()).await? {
+        while !sqlx::query_scalar::<_, bool>(FOLLOWED).fetch_one(self.system.pool()).await? {
             sleep(LOOK_EVERY).await;
         }
         Ok(())

@@ -127,8 +127,7 @@ fn spawn_workers(
     });
     if matches!(role, Role::All | Role::Projector) {
         let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries)
-            .patient(system.service.clock.clone())
-            .at_the_source();
+            .patient(system.service.clock.clone());
         tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
         let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
         tasks.spawn(run_worker(follower, store.nudge().subscribe_to_all_else(), stop.clone()));

@@ -25,7 +25,6 @@ use tokio::time::sleep;
 
 use crate::held::Connections;
 use crate::nudge::Nudge;
-use crate::recent::Recent;
 use crate::store::Store;
 
 /// How long appends that are under way are waited for in one look.
@@ -46,8 +45,6 @@ pub struct Fence {
     unsettled: Arc<Brief<Option<Instant>>>,
     /// What is committed in this process.
     nudge: Nudge,
-    /// What this process believes to be in the log.
-    recent: Recent,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -104,8 +101,7 @@ impl Fence {
     #[must_use]
     pub fn of(store: &Store) -> Self {
         let (connections, nudge) = (store.connections().clone(), store.nudge().clone());
-        let recent = store.recent().clone();
-        Self { connections, state: Arc::default(), unsettled: Arc::default(), nudge, recent }
+        Self { connections, state: Arc::default(), unsettled: Arc::default(), nudge }
     }
 
     /// For how long this process has waited for the newest appends to settle.
@@ -166,7 +162,6 @@ impl Fence {
                     "the log is shorter than it was: the database lost its tail"
                 );
                 *state = State::default();
-                self.recent.forget();
                 return Ok(Look { settled: 0, more: true });
             }
             state.pending = xid.map(|xid| Pending { height, xid });

@@ -2,8 +2,7 @@
 //!
 //! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
 //! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`Connections`] go from one transaction to the next; [`proof`] reads what is proved of it; [`Nudge`] tells
-//! followers that there is something new, and [`Recent`] what it was; [`Clock`] is the database's time;
+//! [`Connections`] go from one transaction to the next; [`proof`] reads what is proved of it; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
 //! [`crash`] names where tests kill the process.
 
 mod append;
@@ -20,7 +19,6 @@ mod nudge;
 mod pool;
 pub mod progress;
 pub mod proof;
-mod recent;
 mod repository;
 mod store;
 pub mod tail;
@@ -37,6 +35,5 @@ pub use held::{Connections, Held};
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{News, Nudge, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
-pub use recent::Recent;
 pub use store::{Appending, Store, WithAppend};
 pub use upcast::Upcasters;

@@ -13,7 +13,6 @@ use crate::crash;
 use crate::error::AppendError;
 use crate::held::{Connections, Held};
 use crate::nudge::{News, Nudge};
-use crate::recent::{Known, Recent};
 use crate::upcast::Upcasters;
 
 /// A table that changes in the transaction of the append.
@@ -48,7 +47,6 @@ pub struct Store {
     connections: Connections,
     with_append: Arc<[Box<dyn WithAppend>]>,
     nudge: Nudge,
-    recent: Recent,
 }
 
 impl Store {
@@ -56,12 +54,7 @@ impl Store {
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
         let connections = Connections::of(pool);
-        Self {
-            connections,
-            with_append: with_append.into(),
-            nudge: Nudge::default(),
-            recent: Recent::default(),
-        }
+        Self { connections, with_append: with_append.into(), nudge: Nudge::default() }
     }
 
     /// The same log by another pool, so that workers and callers cannot take each other's
@@ -89,12 +82,6 @@ impl Store {
         &self.nudge
     }
 
-    /// What this process appended a moment ago, if somebody asked for that.
-    #[must_use]
-    pub const fn recent(&self) -> &Recent {
-        &self.recent
-    }
-
     /// The one list of upcasters.
     #[must_use]
     pub fn upcasters(&self) -> Upcasters {
@@ -108,7 +95,7 @@ impl Store {
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.connections.begin().await?;
-        Ok(Appending { store: self, transaction, news: None, known: Vec::new() })
+        Ok(Appending { store: self, transaction, news: None })
     }
 
     /// Appends in a transaction of its own: all of it or nothing.
@@ -146,8 +133,6 @@ pub struct Appending<'a> {
     transaction: Held,
     /// What of, once something was appended.
     news: Option<News>,
-    /// What is kept of it.
-    known: Vec<Known>,
 }
 
 impl Appending<'_> {
@@ -205,7 +190,6 @@ impl Appending<'_> {
                 | Event::Repair(_) => news.else_too = true,
             }
         }
-        self.known.extend(self.store.recent.of(&recorded));
         crash::point("inserted");
         for table in self.store.with_append.iter() {
             table.after(&mut self.transaction, &recorded).await?;
@@ -239,7 +223,6 @@ impl Appending<'_> {
         crash::point("committing");
         self.transaction.commit().await?;
         crash::point("committed");
-        self.store.recent.add(self.known);
         self.store.connections.give_back(self.transaction);
         if let Some(news) = self.news {
             self.store.nudge.signal(news);

@@ -3,7 +3,7 @@
 
 use eventstore::tail::{self, Stretch, TailError};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Clock, Done, Fence, Recent, RecordedEvent, Store, crash};
+use eventstore::{Clock, Done, Fence, RecordedEvent, Store, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -56,8 +56,6 @@ pub struct Follower<P> {
     done: Done,
     /// What tells what is young enough to wait, if anything may.
     clock: Option<Clock>,
-    /// What is appended here, if that is followed at its source.
-    recent: Option<Recent>,
     read: Read,
 }
 
@@ -80,46 +78,13 @@ impl Read {
 impl<P: Projection> Follower<P> {
     /// A follower of this log, which takes in all that is settled.
     pub fn new(store: Store, fence: Fence, projection: P) -> Self {
-        let (done, read) = (Done::default(), Read::default());
-        Self { store, fence, projection, done, clock: None, recent: None, read }
+        Self { store, fence, projection, done: Done::default(), clock: None, read: Read::default() }
     }
 
     /// The same, but what has just begun waits until it is finished, or was recorded 300 ms ago.
     #[must_use]
     pub fn patient(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
-    }
-
-    /// The same in the process that appends: what is appended there is not read from the log again, where nothing
-    /// else lies between. One follower of a process may.
-    #[must_use]
-    pub fn at_the_source(self) -> Self {
-        let recent = self.store.recent().clone();
-        recent.keep(P::PASSES);
-        Self { recent: Some(recent), ..self }
-    }
-
-    /// Reads on, up to where the log is settled or as much as is taken in at a time.
-    async fn read_on(
-        &self,
-        transaction: &mut PgConnection,
-        (read, settled): (&mut Read, i64),
-    ) -> Result<(), TailError> {
-        let until = settled.min(read.until + BATCH);
-        if let Some(known) = self.recent.as_ref().and_then(|recent| recent.take(read.until, until))
-        {
-            read.until = until;
-            read.events.extend(known);
-            return Ok(());
-        }
-        let settled = settled.min(read.until + WINDOW);
-        let upcasters = self.store.upcasters();
-        let stretch = Stretch { after: read.until, settled, limit: BATCH };
-        let more = tail::read_but(transaction, &upcasters, (stretch, P::PASSES)).await?;
-        let full = i64::try_from(more.len()) == Ok(BATCH);
-        read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
-        read.events.extend(more);
-        Ok(())
     }
 
     /// How many of these come before the first that waits, and for how long it does.
@@ -151,8 +116,14 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(Step::IDLE);
         };
         let mut read = std::mem::take(&mut self.read).from(after);
-        if read.until < look.settled {
-            self.read_on(&mut transaction, (&mut read, look.settled)).await?;
+        let settled = look.settled.min(read.until + WINDOW);
+        if read.until < settled {
+            let upcasters = self.store.upcasters();
+            let stretch = Stretch { after: read.until, settled, limit: BATCH };
+            let more = tail::read_but(&mut transaction, &upcasters, (stretch, P::PASSES)).await?;
+            let full = i64::try_from(more.len()) == Ok(BATCH);
+            read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
+            read.events.extend(more);
         }
         let waits = self.waits(&read.events).filter(|_| read.events.len() < WAITING);
         let taken = waits.map_or(read.events.len(), |(before, _)| before);

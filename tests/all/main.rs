@@ -49,7 +49,6 @@ mod rotation;
 mod samples;
 mod secrets;
 mod servers;
-mod source;
 mod story;
 mod targets;
 mod telemetry;

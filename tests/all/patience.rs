@@ -16,24 +16,13 @@ fn patient(world: &World) -> Follower<Deliveries> {
 
 /// Takes in what it takes in, once all is settled; says for how long it waits then.
 async fn follow(history: &mut Follower<Deliveries>, world: &World) -> Step {
-    settle(world).await;
+    while world.system.fence.look().await.unwrap().more {}
     loop {
         match history.step().await.unwrap() {
             Step::Busy => {}
             idle @ Step::IdleFor(_) => return idle,
         }
     }
-}
-
-async fn settle(world: &World) {
-    while world.system.fence.look().await.unwrap().more {}
-}
-
-/// Another process: it delivers what is queued, and its history takes it in once all is settled.
-async fn deliver_elsewhere(world: &World) {
-    while engine::turn(world.courier()).await.unwrap() > 0 {}
-    settle(world).await;
-    world.project().await;
 }
 
 /// The states in history, each with the place of its row: the first version of the first row is at (0,1).
@@ -96,7 +85,7 @@ async fn who_hangs_holds_history_up_for_a_moment_only() {
     let waits = Step::IdleFor(Duration::from_millis(300));
     assert_eq!(follow(&mut history, &world).await, waits);
     assert_eq!(written(&world).await, ["pending(0,1)"]);
-    deliver_elsewhere(&world).await;
+    world.deliver().await;
     assert_eq!(follow(&mut history, &world).await, Step::IDLE);
     assert_eq!(written(&world).await, ["delivered(0,3)", "delivered(0,2)"]);
 }
@@ -104,7 +93,7 @@ async fn who_hangs_holds_history_up_for_a_moment_only() {
 #[tokio::test]
 async fn what_another_process_takes_in_meanwhile_is_not_taken_in_twice() {
     let (world, _receiver, mut history) = queued().await;
-    deliver_elsewhere(&world).await;
+    world.deliver().await;
     assert_eq!(written(&world).await, ["delivered(0,1)"]);
     assert_eq!(follow(&mut history, &world).await, Step::IDLE);
     assert_eq!(written(&world).await, ["delivered(0,1)"]);

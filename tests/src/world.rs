@@ -361,8 +361,7 @@ impl World {
     /// Brings the read models up to date.
     pub async fn project(&self) {
         let store = self.projector.clone();
-        let history = Follower::new(store.clone(), self.system.fence.clone(), Deliveries);
-        drain(history.at_the_source()).await;
+        drain(Follower::new(store.clone(), self.system.fence.clone(), Deliveries)).await;
         drain(Follower::new(store, self.system.fence.clone(), AuditLog)).await;
     }
 

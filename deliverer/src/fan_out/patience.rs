@@ -20,7 +20,7 @@ const NO_ROOM: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How long an occurrence waits in the log at most: who looks at the queue is to find it there.
-const LONGEST: TimeDelta = TimeDelta::seconds(60);
+const LONGEST: TimeDelta = TimeDelta::seconds(10);
 
 /// What a pass left in the log for want of room: one firm's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
