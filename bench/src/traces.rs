@@ -2,6 +2,7 @@
 //! the service's own code, with nothing else of the service: no intake, no vault, no limits, no lanes.
 
 use anyhow::Context as _;
+use chrono::TimeDelta;
 use cluster::Cluster;
 use domain::context::{Actor, Context};
 use domain::delivery::{Attempt, Consignment, DeliveryEvent, Hop, Outcome};
@@ -34,8 +35,8 @@ pub(crate) struct Traces {
     system: System,
     /// SHA-256 of each body, as text.
     bodies: Vec<String>,
-    /// When everything happened.
-    happened: Timestamp,
+    /// When the first of it happened; of a millisecond each is what follows, since ids begin with their time.
+    began: Timestamp,
     follower: JoinHandle<()>,
     stop: CancellationToken,
 }
@@ -50,7 +51,7 @@ impl Traces {
         let nudge = store.nudge().subscribe();
         let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
-        Ok(Self { happened: system.courier.clock.now(), system, bodies, follower, stop })
+        Ok(Self { began: system.courier.clock.now(), system, bodies, follower, stop })
     }
 
     pub(crate) async fn begin(&self) -> anyhow::Result<Appending<'_>> {
@@ -98,7 +99,8 @@ impl Traces {
     }
 
     fn event(&self, (event, target): (i64, i32), sequence: i64, of: DeliveryEvent) -> NewEvent {
-        let occurrence = (occurrence(event), self.happened);
+        let happened = self.began.get() + TimeDelta::milliseconds(event);
+        let occurrence = (occurrence(event), Timestamp::from(happened));
         NewEvent {
             aggregate_id: delivery_id(occurrence, hook(target)).to_string(),
             sequence,

@@ -118,7 +118,11 @@ impl Process {
         let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
         let copy = home.join("test-program");
         if !copy.exists() {
-            fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+            // Not by this process: a child that another test has just forked would keep it open for writing, and
+            // what somebody may write to cannot be run.
+            let copied =
+                Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+            assert!(copied.unwrap().success());
         }
         let mut command = Command::new(copy);
         command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw()).current_dir("/");
