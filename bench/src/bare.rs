@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytes::Bytes;
 use cluster::Cluster;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{Executor, PgPool};
+use eventstore::NewEvent;
+use sqlx::postgres::{PgArguments, PgPoolOptions};
+use sqlx::query::Query;
+use sqlx::{Executor, PgPool, Postgres};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -164,14 +166,24 @@ impl Sender {
         .bind(&ids)
         .bind(bodies)
         .bind(targets);
-        match &self.traces {
+        let events = self.traces.as_ref().map(|traces| traces.queued(&ids, targets));
+        self.write(queued, events).await
+    }
+
+    /// Makes a change of the queue, with what it leaves in the log.
+    async fn write(
+        &self,
+        change: Query<'_, Postgres, PgArguments>,
+        events: Option<Vec<NewEvent>>,
+    ) -> anyhow::Result<()> {
+        match self.traces.as_ref().zip(events) {
             None => {
-                queued.execute(&self.pool).await?;
+                change.execute(&self.pool).await?;
             }
-            Some(traces) => {
+            Some((traces, events)) => {
                 let mut appending = traces.begin().await?;
-                appending.append(traces.queued(&ids, targets)).await?;
-                queued.execute(appending.connection()).await?;
+                appending.append(events).await?;
+                change.execute(appending.connection()).await?;
                 appending.commit().await?;
             }
         }
@@ -232,18 +244,10 @@ impl Sender {
         while inbox.recv_many(&mut batch, PERMITS as usize).await > 0 {
             let (places, sent): (Vec<i64>, Vec<(i64, i32)>) = batch.drain(..).unzip();
             let deleted = sqlx::query("delete from queue where place = any($1)").bind(places);
-            match &self.traces {
-                None => {
-                    deleted.execute(&self.pool).await?;
-                }
-                Some(traces) => {
-                    let mut appending = traces.begin().await?;
-                    appending.append(traces.arrived(&sent)?).await?;
-                    deleted.execute(appending.connection()).await?;
-                    appending.commit().await?;
-                    self.room.add_permits(sent.len());
-                }
-            }
+            let events = self.traces.as_ref().map(|traces| traces.arrived(&sent)).transpose()?;
+            let recorded = events.as_ref().map_or(0, Vec::len);
+            self.write(deleted, events).await?;
+            self.room.add_permits(recorded);
         }
         Ok(())
     }
