@@ -18,4 +18,4 @@ mod service;
 
 pub use error::Error;
 pub use opening::Opening;
-pub use service::{Desks, Names, Sending, Service};
+pub use service::{ClaimInAppend, ClaimedInAppend, Desks, Names, Sending, Service, Submission};

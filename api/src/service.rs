@@ -1,20 +1,22 @@
 //! What every handler works with.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use domain::address::AllowedTargets;
 use domain::context::{Actor, Context};
+use domain::payload::FormPart;
 use domain::target::Target;
-use eventstore::{Clock, Store};
+use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use telemetry::trace;
 use uuid::Uuid;
-use vault::{Entropy, Keyring};
+use vault::responses::Response;
+use vault::{DataKey, Entropy, Keyring};
 
 use crate::intake::{self, IntakeDesk};
 use crate::presented::Presenting;
@@ -59,6 +61,39 @@ pub struct Service {
     pub base_url: Arc<str>,
     /// Whether anything leaves this process.
     pub sending: Sending,
+    /// What claims deliveries in the append, once a sender runs in this process. Clones share it.
+    pub append_claims: Arc<OnceLock<Box<dyn ClaimInAppend>>>,
+}
+
+/// A new submission that an append records, and what its deliveries are composed from.
+pub struct Submission<'a> {
+    /// What was answered.
+    pub response: &'a Response,
+    /// What seals it.
+    pub key: &'a DataKey,
+    /// Its form.
+    pub form: &'a FormPart,
+}
+
+/// Claims deliveries in the transaction that records their occurrence. It is an optimisation of a
+/// process that sends, too: without it they wait in the outbox for a claim of their own.
+pub trait ClaimInAppend: Send + Sync {
+    /// Queues what these occurrences list, and claims of it what can be sent at once.
+    fn queue<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        occurrences: &'a [RecordedEvent],
+        submissions: &'a [Submission<'a>],
+    ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>>;
+}
+
+/// Deliveries that an append has claimed. Dropped before its commit, nothing of them is there.
+pub trait ClaimedInAppend: Send {
+    /// Whether some of what was queued waits for a worker.
+    fn waits(&self) -> bool;
+
+    /// Sends them: the append is committed.
+    fn send(self: Box<Self>);
 }
 
 /// Where callers who come at the same time are served together. Clones share them.
@@ -94,7 +129,7 @@ impl Default for Desks {
 pub enum Sending {
     /// They do.
     On,
-    /// It takes in, fans out and shows, and sends nothing as long as it runs: for the time after a
+    /// It takes in, queues and shows, and sends nothing as long as it runs: for the time after a
     /// restore (case G14). Other processes are not bound by it.
     Held,
 }
@@ -177,6 +212,7 @@ pub(crate) mod tests {
             desks: Desks::default(),
             base_url: "https://forms.example/api/v1".into(),
             sending: Sending::On,
+            append_claims: Arc::default(),
         }
     }
 }

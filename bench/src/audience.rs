@@ -24,12 +24,11 @@ pub(crate) struct Audience {
     hooks: HashMap<Uuid, Uuid>,
 }
 
-/// The delivery that a report leads to, as the receiver calls it: nobody but the service knows when it was
-/// recorded.
+/// The delivery that a report leads to, as the receiver calls it: without the time in its id.
 pub(crate) fn delivery(of: &Reported, hook_id: Uuid) -> Uuid {
     let key = of.response_id.to_string();
     let occurrence = occurrence_id(of.firm_id, Trigger::FormSubmitted, &key);
-    delivery_id((occurrence, Timestamp::new(DateTime::UNIX_EPOCH)), hook_id)
+    delivery_id(occurrence, Timestamp::new(DateTime::UNIX_EPOCH), hook_id)
 }
 
 impl Audience {

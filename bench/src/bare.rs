@@ -166,7 +166,7 @@ impl Sender {
         .bind(&ids)
         .bind(bodies)
         .bind(targets);
-        let events = self.traces.as_ref().map(|traces| traces.queued(&ids, targets));
+        let events = self.traces.as_ref().map(|traces| traces.happened(&ids, targets));
         self.write(queued, events).await
     }
 

@@ -18,9 +18,7 @@ use crate::usage::{Cpu, Memory, forget_peak_of, spent};
 
 /// Whether nothing is left to be sent, and history knows of everything.
 pub(crate) const AT_REST: &str = "
-select not exists (select from outbox)
-   and coalesce((select position from checkpoints where name = 'fan_out'), 0)
-       >= coalesce((select max(position) from events where aggregate_type = 'Occurrence'), 0)
+select not exists (select from outbox) and not exists (select from unspread)
    and coalesce((select position from checkpoints where name = 'deliveries'), 0)
        >= coalesce((select max(position) from events), 0)";
 

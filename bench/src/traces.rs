@@ -1,16 +1,17 @@
-//! What every delivery leaves behind, whoever sends it: two events of its stream in the log, and a row of history. By
+//! What every delivery leaves behind, whoever sends it: an event of its stream in the log, and a row of history. By
 //! the service's own code, with nothing else of the service: no intake, no vault, no limits, no lanes.
 
 use anyhow::Context as _;
 use chrono::TimeDelta;
 use cluster::Cluster;
 use domain::context::{Actor, Context};
-use domain::delivery::{Attempt, Consignment, DeliveryEvent, Hop, Outcome};
-use domain::occurrence::delivery_id;
+use domain::delivery::{Attempt, DeliveryEvent, DeliveryOf, Hop, Outcome};
+use domain::event::Event;
+use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::worker;
-use eventstore::{Appending, NewEvent};
+use eventstore::{Appending, NewEvent, Store};
 use firmforms::wiring::System;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
@@ -33,6 +34,8 @@ select coalesce((select position from checkpoints where name = 'deliveries'), 0)
 /// The log and its follower.
 pub(crate) struct Traces {
     system: System,
+    /// The log without the tables that change with it, and without an outbox.
+    log: Store,
     /// SHA-256 of each body, as text.
     bodies: Vec<String>,
     /// When the first of it happened; of a millisecond each is what follows, since ids begin with their time.
@@ -51,27 +54,33 @@ impl Traces {
         let nudge = store.nudge().subscribe();
         let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
-        Ok(Self { began: system.courier.clock.now(), system, bodies, follower, stop })
+        let (began, log) =
+            (system.courier.clock.now(), Store::new(store.pool().clone(), Vec::new()));
+        Ok(Self { began, log, system, bodies, follower, stop })
     }
 
     pub(crate) async fn begin(&self) -> anyhow::Result<Appending<'_>> {
-        Ok(self.system.courier.store.begin().await?)
+        Ok(self.log.begin().await?)
     }
 
-    /// That these are queued, each for all targets.
-    pub(crate) fn queued(&self, events: &[i64], targets: i32) -> Vec<NewEvent> {
-        let all = events.iter().flat_map(|event| (0..targets).map(move |target| (*event, target)));
-        let queued = all.map(|(event, target)| {
-            let consignment = Consignment {
+    /// That these happened, each for all targets.
+    pub(crate) fn happened(&self, events: &[i64], targets: i32) -> Vec<NewEvent> {
+        let happened = |event: &i64| {
+            let happening = Happening {
+                booking_id: None,
                 form_id: FIRM,
-                hook_id: hook(target),
-                occurrence_id: occurrence(event),
-                response_id: occurrence(event),
+                happened_at: self.at(*event),
+                hooks: (0..targets).map(hook).collect(),
+                report_id: None,
+                response_id: occurrence(*event),
+                seen: 1,
+                silent: false,
                 trigger: Trigger::FormSubmitted,
             };
-            self.event((event, target), 1, DeliveryEvent::DeliveryQueued(consignment))
-        });
-        queued.collect()
+            let of = OccurrenceEvent::OccurrenceRecorded(happening).into();
+            self.event(*event, occurrence(*event), of)
+        };
+        events.iter().map(happened).collect()
     }
 
     /// That these arrived.
@@ -91,26 +100,34 @@ impl Traces {
                     }],
                     body_id: Some(occurrence(*event)),
                     body_sha256: self.bodies.get(body).cloned(),
+                    of: Some(DeliveryOf {
+                        hook_id: hook(*target),
+                        occurrence_id: occurrence(*event),
+                    }),
                     ..Attempt::interrupted(1, now, now)
                 };
-                Ok(self.event((*event, *target), 2, DeliveryEvent::DeliveryAttempted(attempt)))
+                let id = delivery_id(occurrence(*event), self.at(*event), hook(*target));
+                Ok(self.event(*event, id, DeliveryEvent::DeliveryAttempted(attempt).into()))
             })
             .collect()
     }
 
-    fn event(&self, (event, target): (i64, i32), sequence: i64, of: DeliveryEvent) -> NewEvent {
-        let happened = self.began.get() + TimeDelta::milliseconds(event);
-        let occurrence = (occurrence(event), Timestamp::from(happened));
+    fn at(&self, event: i64) -> Timestamp {
+        Timestamp::from(self.began.get() + TimeDelta::milliseconds(event))
+    }
+
+    /// The first event of a stream.
+    fn event(&self, event: i64, stream: Uuid, of: Event) -> NewEvent {
         NewEvent {
-            aggregate_id: delivery_id(occurrence, hook(target)).to_string(),
-            sequence,
-            event: of.into(),
+            aggregate_id: stream.to_string(),
+            sequence: 1,
+            event: of,
             context: Context {
                 firm_id: FIRM,
                 recorded_at: self.system.courier.clock.now(),
                 actor: Actor::System,
-                correlation_id: occurrence.0,
-                causation_id: Some(occurrence.0),
+                correlation_id: occurrence(event),
+                causation_id: Some(occurrence(event)),
                 traceparent: None,
             },
         }

@@ -21,7 +21,7 @@ use crate::operate::print;
 use crate::wiring::{Databases, Place, SERVICE};
 
 /// Who follows the log.
-const FOLLOWERS: [&str; 4] = ["deliveries", "audit_log", "fan_out", "erase"];
+const FOLLOWERS: [&str; 3] = ["deliveries", "audit_log", "erase"];
 
 /// What has not moved for so long does not move.
 const STANDSTILL: TimeDelta = TimeDelta::minutes(5);

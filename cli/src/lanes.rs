@@ -38,7 +38,7 @@ pub(crate) async fn run(place: &Place, Lanes::List(list): Lanes) -> anyhow::Resu
     let host = list.host.as_deref().map(host).transpose()?;
     let system = wiring::open(place).await?;
     let wanted = Wanted { firm_id: list.firm, host, limit: list.limit };
-    let rows = lane_list::list(system.pool(), system.service.clock.now().get(), &wanted).await?;
+    let rows = lane_list::list(system.pool(), &wanted).await?;
     let pauses = pauses::list(system.pool()).await?;
     let items = rows.iter().map(|row| told(row, &pauses)).collect();
     let fields =
@@ -60,7 +60,7 @@ fn told(row: &LaneRow, pauses: &[PauseRow]) -> Value {
     let pause = pauses.iter().find(|pause| pause.scope().holds(held));
     json!({
         "lane_id": row.lane_id, "firm_id": row.firm_id, "kind": row.kind, "host": row.host,
-        "due_at": Timestamp::from(row.due_at), "waiting": row.waiting, "in_flight": row.in_flight,
+        "due_at": row.due_at.map(Timestamp::from), "waiting": row.waiting, "in_flight": row.in_flight,
         "oldest_due_at": row.oldest_due_at.map(Timestamp::from),
         "state": state(row, pause.is_some()), "cause": row.cancel_cause,
         "suspended_at": row.suspended_at.map(Timestamp::from),

@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::Sending;
 use auditor::Checkpointer;
-use deliverer::Dispatch;
 use deliverer::cancel::Cancel;
+use deliverer::ended_leases::EndedLeases;
 use deliverer::engine::deliver;
 use deliverer::erase::{self, Erase};
-use deliverer::fan_out::FanOut;
+use deliverer::outbox::spread::Spread;
 use deliverer::purge::Purge;
 use deliverer::replay::Replay;
+use deliverer::{Dispatch, Membership};
 use door::Tls;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, crash, relay};
@@ -32,7 +33,7 @@ use vault::WrappingKey;
 use crate::doors::{Doors, Served};
 use crate::setup::{setup, tls};
 use crate::telemetry::Figures;
-use crate::wiring::{Databases, Place, Role, SERVICE, Serve, Setup, System};
+use crate::wiring::{Databases, Place, Role, SERVICE, Serve, Setup, System, claim_in_appends};
 
 /// How long what is under way may take after a signal.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -152,24 +153,48 @@ fn spawn_workers(
     }
     if matches!(role, Role::All | Role::Deliverer) {
         let courier = &system.courier;
-        let mut fan_out = FanOut::new(courier.clone(), system.fence.clone());
+        let mut spread = Spread::new(courier.clone());
         if sends {
-            let replay = Replay::new(courier.clone());
-            tasks.spawn(run_worker(replay, store.nudge().subscribe_to_all_else(), stop.clone()));
-            let (dispatch, answers) = Dispatch::new(courier.clone(), stop.clone());
-            fan_out = fan_out.that_claims(&dispatch);
-            let nudge = store.nudge().clone();
-            tasks.spawn(async move { deliver(dispatch, answers, &nudge).await });
+            let dispatch = spawn_sender(system, role, (stop, tasks));
+            spread = spread.that_leases(dispatch);
         }
-        tasks.spawn(run_worker(fan_out, store.nudge().subscribe_to_occurrences(), stop.clone()));
+        tasks.spawn(run_worker(spread, store.nudge().subscribe_to_deliveries(), stop.clone()));
+        let ended = EndedLeases::new(courier.clone());
+        tasks.spawn(run_worker(ended, Nudge::default().subscribe(), stop.clone()));
         let purge = Purge::new(courier.clone());
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
         let erase = Erase::new(courier.clone(), system.fence.clone());
         tasks.spawn(run_worker(erase, store.nudge().subscribe_to_all_else(), stop.clone()));
         let cancel = Cancel::new(courier.clone());
-        let nudge = store.nudge().subscribe_to_all_but_occurrences();
-        tasks.spawn(run_worker(cancel, nudge, stop.clone()));
+        tasks.spawn(run_worker(cancel, store.nudge().subscribe_to_all_else(), stop.clone()));
     }
+}
+
+/// Starts what sends: a process that has doors, too, claims in its appends.
+fn spawn_sender(
+    system: &System,
+    role: Role,
+    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+) -> Arc<Dispatch> {
+    let (courier, store) = (&system.courier, &system.courier.store);
+    let replay = Replay::new(courier.clone());
+    tasks.spawn(run_worker(replay, store.nudge().subscribe_to_all_else(), stop.clone()));
+    let settings = courier.settings;
+    let wait = settings.scale.wait(settings.join_wait);
+    let membership = Membership::new(store.pool().clone(), wait);
+    let (dispatch, answers) = Dispatch::new(courier.clone(), membership.senders(), stop.clone());
+    if role == Role::All {
+        claim_in_appends(&system.service, &dispatch);
+    }
+    let (nudge, sending) = (store.nudge().clone(), Arc::clone(&dispatch));
+    tasks.spawn(async move {
+        // It is among the senders until what is out is recorded.
+        tokio::select! {
+            () = membership.keep(|| nudge.wake_for_deliveries()) => {}
+            () = deliver(sending, answers, &nudge) => {}
+        }
+    });
+    dispatch
 }
 
 /// Waits for a signal, then for what is under way, and says whether all of that ended. A task that ends before is

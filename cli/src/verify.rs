@@ -24,8 +24,8 @@ const UNKNOWN: u8 = 2;
 /// What can be verified.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verify {
-    /// Prove that each occurrence was queued once for each subscription that lived when it happened,
-    /// and went as it may. Exit code 0: proven; 1: something is wrong; 2: it could not be looked at.
+    /// Prove that each occurrence lists the subscriptions that its match saw live, and that each
+    /// delivery went as it may. Exit code 0: proven; 1: something is wrong; 2: it could not be looked at.
     Deliveries(Deliveries),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Deliveries {
     /// How many examples of each kind to show.
     #[arg(long, default_value_t = 10)]
     examples: usize,
-    /// Queue what is missing, and nothing else.
+    /// Put back what is missing or lost, and nothing else.
     #[arg(long, requires = "reason")]
     repair: bool,
     /// Why it is repaired; kept in the log.
@@ -146,9 +146,10 @@ fn as_json(report: &Report, repaired: Option<u64>) -> Value {
     let counts: serde_json::Map<String, Value> =
         Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), count(kind).into())).collect();
     json!({
-        "proven": report.is_proven(), "through": report.through, "fanned_out": report.fanned_out,
-        "occurrences": report.occurrences, "subscriptions": report.subscriptions,
-        "expected": report.expected, "not_yet": report.not_yet, "deliveries": report.deliveries,
+        "proven": report.is_proven(), "through": report.through,
+        "occurrences": report.occurrences, "overlaps": report.overlaps,
+        "subscriptions": report.subscriptions, "listed": report.listed,
+        "unspread": report.unspread, "deliveries": report.deliveries,
         "wrong": counts, "repaired": repaired,
         "examples": report.examples.iter().map(example).collect::<Vec<_>>(),
     })
@@ -163,17 +164,16 @@ fn example(one: &Example) -> Value {
 }
 
 fn lines(report: &Report, repaired: Option<u64>) -> Vec<String> {
-    let Report { through, fanned_out, occurrences, subscriptions, .. } = report;
-    let Report { expected, not_yet, deliveries, .. } = report;
+    let Report { through, occurrences, overlaps, subscriptions, .. } = report;
+    let Report { listed, unspread, deliveries, .. } = report;
     let word = if report.is_proven() { "proven" } else { "WRONG" };
     let mut lines = vec![
         format!(
             "{word}: {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
         ),
-        format!(
-            "        {expected} deliveries to be queued, {not_yet} of them not yet (fan-out is at {fanned_out})"
-        ),
-        format!("        {deliveries} deliveries looked at"),
+        format!("        {listed} deliveries listed, {unspread} of them not in the outbox yet"),
+        format!("        {overlaps} matches overlapped a change of the firm's subscriptions"),
+        format!("        {deliveries} deliveries begun and looked at"),
     ];
     for (kind, count) in &report.wrong {
         lines.push(format!("{}: {count}", kind.name()));

@@ -6,20 +6,23 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use api::public::Turnstiles;
-use api::{Desks, Names, Sending, Service};
+use api::{ClaimInAppend, ClaimedInAppend, Desks, Names, Sending, Service, Submission};
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{Outgoing, OutgoingConfig};
-use deliverer::{Courier, Settings};
+use deliverer::{Courier, Dispatch, LeasedInAppend, Settings};
 use domain::address::AllowedTargets;
 use domain::target::Target;
-use eventstore::{Clock, Fence, Store, announce, connect, connect_guarded, migrate};
+use eventstore::{
+    AppendError, Clock, Fence, RecordedEvent, Store, announce, connect, connect_guarded, migrate,
+};
 use futures::future::BoxFuture;
 use inviter::{Inviter, Patience};
 use ipnet::IpNet;
 use mailer::{Mailer, Sender};
 use rustls::pki_types::CertificateDer;
+use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
 use vault::{Entropy, KEYRING, Keyring, SystemEntropy, WrappingKey};
 
@@ -213,6 +216,7 @@ impl System {
             desks: setup.desks,
             base_url: setup.base_url.into(),
             sending: setup.sending,
+            append_claims: Arc::default(),
         };
         Ok(Self { service, courier, fence, notary: setup.notary, cluster: None })
     }
@@ -253,15 +257,25 @@ pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
 }
 
 async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
-    let helped = |error: MigrateError| match &error {
+    migrate(main).await.map_err(|error| not_brought_up("the main database", error))?;
+    eventstore::bring_up(keyring, &KEYRING)
+        .await
+        .map_err(|error| not_brought_up("the keyring", error))
+}
+
+/// Tells the operator why this database is not at this build's schema.
+fn not_brought_up(database: &'static str, error: MigrateError) -> anyhow::Error {
+    match &error {
         MigrateError::Execute(why) if is_denied(why) => anyhow!(
-            "{why}: this login may not change the schema (run `firmforms migrate` as one who may), \
-             or is in none of the service's groups"
+            "{database}: {why}: this login may not change the schema (run `firmforms migrate` as \
+             one who may), or is in none of the service's groups"
         ),
-        _ => error.into(),
-    };
-    migrate(main).await.map_err(helped).context("the main database")?;
-    eventstore::bring_up(keyring, &KEYRING).await.map_err(helped).context("the keyring")
+        MigrateError::VersionMismatch(_) => anyhow!(
+            "{database} was made by a build from before the first release; this build cannot read \
+             it: start with an empty database"
+        ),
+        _ => anyhow::Error::from(error).context(database),
+    }
 }
 
 /// SQLSTATE 42501.
@@ -275,7 +289,52 @@ pub fn store(pool: sqlx::PgPool) -> Store {
     let mut with_append = projector::guards();
     with_append.push(Box::new(deliverer::Lanes));
     with_append.extend(projector::tables());
-    Store::new(pool, with_append)
+    Store::new(pool, with_append).queueing_in(Arc::new(deliverer::Queue))
+}
+
+/// The claim in the append, of the sender of this process.
+struct AppendClaims(deliverer::ClaimInAppend);
+
+impl ClaimInAppend for AppendClaims {
+    fn queue<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        occurrences: &'a [RecordedEvent],
+        submissions: &'a [Submission<'a>],
+    ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {
+        Box::pin(async move {
+            let submissions: Vec<_> = submissions
+                .iter()
+                .map(|Submission { response, key, form }| deliverer::Submission {
+                    response,
+                    key,
+                    form,
+                })
+                .collect();
+            let leased = self.0.queue(connection, occurrences, &submissions).await?;
+            Ok(Box::new(Claimed(leased)) as Box<dyn ClaimedInAppend>)
+        })
+    }
+}
+
+/// What it has leased.
+struct Claimed(LeasedInAppend);
+
+impl ClaimedInAppend for Claimed {
+    fn waits(&self) -> bool {
+        self.0.waits()
+    }
+
+    fn send(self: Box<Self>) {
+        self.0.send();
+    }
+}
+
+/// Has the doors of this process claim for its sender what they record.
+pub fn claim_in_appends(service: &Service, dispatch: &Arc<Dispatch>) {
+    let claims = AppendClaims(deliverer::ClaimInAppend::new(dispatch));
+    // Set once: a process has one sender.
+    let _ = service.append_claims.set(Box::new(claims));
 }
 
 /// What DNS says, by the client that would deliver.

@@ -8,6 +8,9 @@ use crate::due::not_held;
 /// Rows and lanes are counted so far: beyond, the number says less than the age does.
 pub const COUNTED: i64 = 100_000;
 
+/// Wakes that are looked at: the oldest. Where something sends, there are few.
+const WOKEN: i64 = 1_000;
+
 /// Deliveries that are not at their end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Backlog {
@@ -55,7 +58,7 @@ pub async fn deliveries(
     .await
 }
 
-/// Counts lanes, each state up to [`COUNTED`].
+/// Counts lanes, each state up to [`COUNTED`]. A lane that was woken is due, though nobody has looked yet.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -64,9 +67,15 @@ pub async fn lanes(
     now: DateTime<Utc>,
 ) -> Result<Lanes, sqlx::Error> {
     sqlx::query_as(concat!(
-        "select (select count(*) from (
-                     select from lanes where due_at <= $1 and due_at is not null
-                        and cancel_cause is null and paused_at is null limit $2) l) as due,
+        "with woken as materialized (
+             select distinct lane_id
+               from (select lane_id from lane_wakes order by wake_id limit $3) w)
+         select (select count(*) from (
+                     (select lane_id from lanes where due_at <= $1 and due_at is not null
+                         and cancel_cause is null and paused_at is null limit $2)
+                     union
+                     (select l.lane_id from woken join lanes l on l.lane_id = woken.lane_id
+                       where l.cancel_cause is null and l.paused_at is null)) l) as due,
                 (select count(*) from (
                      select from lanes where due_at > $1 and due_at is not null
                         and cancel_cause is null and paused_at is null limit $2) l) as waiting,
@@ -76,17 +85,27 @@ pub async fn lanes(
                 (select count(*) from (
                      select from lanes where due_at is not null and cancel_cause is not null
                       limit $2) l) as closing,
-                (select due_at from (
-                     select lane_id, firm_id, host, due_at from lanes
-                      where due_at <= $1 and due_at is not null
-                        and cancel_cause is null and paused_at is null
-                      order by due_at limit $2) l
+                (select min(due_at) from (
+                     select lane_id, firm_id, host, due_at from (
+                         select lane_id, firm_id, host, due_at from lanes
+                          where due_at <= $1 and due_at is not null
+                            and cancel_cause is null and paused_at is null
+                          order by due_at limit $2) due
+                     union all
+                     select l.lane_id, l.firm_id, l.host, o.due_at
+                       from woken join lanes l on l.lane_id = woken.lane_id
+                      cross join lateral (
+                            select due_at from outbox
+                             where lane_id = l.lane_id and leased_at is null and due_at <= $1
+                             order by due_at limit 1) o
+                      where l.cancel_cause is null and l.paused_at is null) l
                   where ",
         not_held!(),
-        "order by due_at limit 1) as oldest_due_at"
+        ") as oldest_due_at"
     ))
     .bind(now)
     .bind(COUNTED)
+    .bind(WOKEN)
     .fetch_one(connection)
     .await
 }

@@ -12,7 +12,7 @@ pub struct Queue {
     pub due_lanes: i64,
     /// Since when the first of them is.
     pub oldest_due_at: Option<DateTime<Utc>>,
-    /// Open lanes that have work and no due time.
+    /// Open lanes that have work that waits, and neither a due time nor a wake.
     pub stuck_lanes: i64,
     /// Leases in open lanes that ended before `$2`.
     pub ended_leases: i64,
@@ -38,8 +38,11 @@ pub async fn queue(
          select (select count(*) from outbox) as queued,
                 count(*) filter (where due_at <= $1) as due_lanes,
                 min(due_at) filter (where due_at <= $1) as oldest_due_at,
-                count(*) filter (where due_at is null and exists (
-                    select from outbox o where o.lane_id = open.lane_id)) as stuck_lanes,
+                count(*) filter (where due_at is null
+                    and exists (select from outbox o
+                                 where o.lane_id = open.lane_id and o.leased_at is null)
+                    and not exists (select from lane_wakes w
+                                     where w.lane_id = open.lane_id)) as stuck_lanes,
                 (select count(*) from outbox o join open l on l.lane_id = o.lane_id
                   where o.leased_at is not null and o.due_at < $2) as ended_leases
            from open",

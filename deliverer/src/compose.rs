@@ -9,6 +9,7 @@ use domain::document::{Booking, ReportDocument};
 use domain::payload::{EventPayload, FormPart, PayloadSource};
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
+use domain::trigger::Trigger;
 use projector::forms::{self, FormRow};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
@@ -18,7 +19,8 @@ use vault::responses::{self, Parts, Response};
 use vault::step_headers::{self, Headers};
 use vault::{DataKeys, Subject, bookings, reports, secrets};
 
-use crate::claim::{FrozenBody, Leased};
+use crate::claim::FrozenBody;
+use crate::outbox::OutboxRow;
 use crate::settings::{Courier, DeliveryError};
 use crate::targets::Targets;
 
@@ -37,214 +39,165 @@ pub(crate) struct Composed {
 }
 
 /// What deliveries are composed from. None of it needs a lock.
-pub(crate) struct Ingredients {
-    pub(crate) kept: Kept,
-    pub(crate) forms: Forms,
-}
-
-/// What lies in the vault.
-pub(crate) struct Kept {
+struct Ingredients {
     keys: DataKeys,
     secrets: HashMap<Uuid, WebhookSecret>,
     sources: Sources,
-}
-
-/// By firm and form.
-pub(crate) type Forms = HashMap<(Uuid, Uuid), FormRow>;
-
-/// The forms that are wanted.
-pub(crate) async fn forms(
-    connection: &mut PgConnection,
-    wanted: &Wanted,
-) -> Result<Forms, sqlx::Error> {
-    if wanted.form_ids.is_empty() {
-        return Ok(Forms::default());
-    }
-    let forms = forms::find_all(connection, &listed(&wanted.form_ids)).await?;
-    Ok(forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect())
-}
-
-/// What ingredients are wanted of. Where it goes is not among them: that is known, mostly.
-#[derive(Default)]
-pub(crate) struct Wanted {
-    /// Whose secrets.
-    pub(crate) firm_ids: HashSet<Uuid>,
-    /// Whose keys.
-    pub(crate) subjects: HashSet<Subject>,
-    /// Which of them have no frozen body.
-    pub(crate) fresh: HashSet<Subject>,
-    /// The forms of those.
-    pub(crate) form_ids: HashSet<(Uuid, Uuid)>,
-}
-
-impl Wanted {
-    /// What telling of these responses takes, each with its form.
-    pub(crate) fn telling(of: impl Iterator<Item = (Subject, Uuid)>) -> Self {
-        let mut wanted = Self::default();
-        for (subject, form_id) in of {
-            wanted.tell(subject, Some(form_id));
-        }
-        wanted
-    }
-
-    pub(crate) fn by<'a>(leased: impl Iterator<Item = &'a Leased>) -> Self {
-        let mut wanted = Self::default();
-        for row in leased {
-            wanted.tell(row.subject(), row.body_id.is_none().then_some(row.form_id));
-        }
-        wanted
-    }
-
-    /// With its form, where there is no frozen body.
-    fn tell(&mut self, subject: Subject, form_id: Option<Uuid>) {
-        self.firm_ids.insert(subject.firm_id);
-        self.subjects.insert(subject);
-        if let Some(form_id) = form_id {
-            self.fresh.insert(subject);
-            self.form_ids.insert((subject.firm_id, form_id));
-        }
-    }
+    /// By firm and form.
+    forms: HashMap<(Uuid, Uuid), FormRow>,
 }
 
 pub(crate) async fn compose(
     courier: &Courier,
     connection: &mut PgConnection,
-    leased: &[Leased],
+    rows: &[OutboxRow],
     now: Timestamp,
 ) -> Result<Composed, DeliveryError> {
-    let ingredients = Ingredients::read(courier, connection, &Wanted::by(leased.iter())).await?;
-    ingredients.compose((courier, connection), leased, now).await
+    let ingredients = Ingredients::read(courier, connection, rows).await?;
+    ingredients.compose((courier, connection), rows, now).await
 }
 
-impl Kept {
-    pub(crate) async fn read(
+impl Ingredients {
+    async fn read(
         courier: &Courier,
         connection: &mut PgConnection,
-        wanted: &Wanted,
+        rows: &[OutboxRow],
     ) -> Result<Self, DeliveryError> {
-        let firm_ids = listed(&wanted.firm_ids);
-        let subjects = listed(&wanted.subjects);
+        let firm_ids: HashSet<Uuid> = rows.iter().map(|row| row.firm_id).collect();
+        let subjects: HashSet<Subject> = rows.iter().map(OutboxRow::subject).collect();
+        let (firm_ids, subjects) = (listed(&firm_ids), listed(&subjects));
         // The keyring is another database: it is asked meanwhile.
         let (keys, secrets) = tokio::join!(
             courier.keyring.find(&subjects),
             secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
         );
         let (keys, secrets) = (keys?, secrets?);
-        let sources = Sources::read(connection, &keys, wanted).await?;
+        let fresh = || rows.iter().filter(|row| row.body_id.is_none());
+        let of_fresh: HashSet<Subject> = fresh().map(OutboxRow::subject).collect();
+        let sources = Sources::read(connection, &keys, &of_fresh).await?;
+        let form_ids: HashSet<(Uuid, Uuid)> =
+            fresh().map(|row| (row.firm_id, row.form_id)).collect();
+        let forms = if form_ids.is_empty() {
+            Vec::new()
+        } else {
+            forms::find_all(connection, &listed(&form_ids)).await?
+        };
+        let forms = forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect();
         let secrets = secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect();
-        Ok(Self { keys, secrets, sources })
-    }
-}
-
-impl Ingredients {
-    pub(crate) async fn read(
-        courier: &Courier,
-        connection: &mut PgConnection,
-        wanted: &Wanted,
-    ) -> Result<Self, DeliveryError> {
-        let kept = Kept::read(courier, connection, wanted).await?;
-        Ok(Self { kept, forms: forms(connection, wanted).await? })
+        Ok(Self { keys, secrets, sources, forms })
     }
 
     /// Composes what was leased; freezes the bodies of first tries.
-    pub(crate) async fn compose(
+    async fn compose(
         self,
         (courier, connection): (&Courier, &mut PgConnection),
-        leased: &[Leased],
+        rows: &[OutboxRow],
         now: Timestamp,
     ) -> Result<Composed, DeliveryError> {
-        let keys = &self.kept.keys;
+        let keys = &self.keys;
         let with_headers =
-            |row: &&Leased| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
+            |row: &&OutboxRow| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
         let step_ids: Vec<Uuid> =
-            leased.iter().filter(with_headers).map(|row| row.delivery_id).collect();
+            rows.iter().filter(with_headers).map(|row| row.delivery_id).collect();
         let step_headers = step_headers::read(connection, keys, &step_ids).await?;
-        let mut bodies = thaw(connection, keys, leased).await?;
-        bodies.extend(freeze((courier, connection), &self, leased, now).await?);
-        let hooks = leased.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
+        let mut bodies = thaw(connection, keys, rows).await?;
+        let built = built(rows, |row| self.build(row), (courier, now));
+        bodies.extend(freeze(connection, courier, (keys, rows), (built, now)).await?);
+        let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = courier.targets.of(connection, hooks.collect()).await?;
-        let Kept { keys, secrets, .. } = self.kept;
+        let Self { keys, secrets, .. } = self;
         Ok(Composed { keys, bodies, secrets, targets, step_headers })
     }
 
-    fn build(&self, row: &Leased) -> Option<Vec<u8>> {
-        let Sources { responses, reports, bookings } = &self.kept.sources;
+    fn build(&self, row: &OutboxRow) -> Option<Vec<u8>> {
+        let Sources { responses, reports, bookings } = &self.sources;
         let response = responses.get(&row.subject())?;
         let form = self.forms.get(&(row.firm_id, row.form_id))?;
-        let payload = EventPayload::of(PayloadSource {
-            trigger: row.trigger.parse().ok()?,
-            form: FormPart {
-                id: form.form_id.into(),
-                title: form.title.clone(),
-                url: form.url.clone(),
-            },
-            response_id: row.response_id,
-            submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
-            document: &response.document,
-            report: own_or_newest(reports.get(&row.subject()), row.report_id),
-            booking: own_or_newest(bookings.get(&row.subject()), row.booking_id),
-        });
-        serde_json::to_vec(&payload).ok()
+        let form =
+            FormPart { id: form.form_id.into(), title: form.title.clone(), url: form.url.clone() };
+        let report = own_or_newest(reports.get(&row.subject()), row.report_id);
+        let booking = own_or_newest(bookings.get(&row.subject()), row.booking_id);
+        payload(row.trigger.parse().ok()?, form, response, (report, booking))
     }
+}
+
+/// The bytes of a payload (contract, section EventPayload).
+pub(crate) fn payload(
+    trigger: Trigger,
+    form: FormPart,
+    response: &Response,
+    (report, booking): (Option<&ReportDocument>, Option<&Booking>),
+) -> Option<Vec<u8>> {
+    let payload = EventPayload::of(PayloadSource {
+        trigger,
+        form,
+        response_id: response.response_id,
+        submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
+        document: &response.document,
+        report,
+        booking,
+    });
+    serde_json::to_vec(&payload).ok()
 }
 
 /// The bodies of later tries, as they were frozen.
 async fn thaw(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    leased: &[Leased],
+    rows: &[OutboxRow],
 ) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
-    let body_ids: HashSet<Uuid> = leased.iter().filter_map(|row| row.body_id).collect();
+    let body_ids: HashSet<Uuid> = rows.iter().filter_map(|row| row.body_id).collect();
     if body_ids.is_empty() {
         return Ok(HashMap::new());
     }
     let bodies = bodies::read(connection, keys, &listed(&body_ids)).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         bodies.into_iter().map(|body| (body.body_id, to_frozen(body))).collect();
-    Ok(leased
+    Ok(rows
         .iter()
         .filter_map(|row| Some((row.delivery_id, frozen.get(&row.body_id?)?.clone())))
         .collect())
 }
 
-/// The bodies of first tries: one per occurrence, shared by its deliveries in this claim.
-async fn freeze(
-    (courier, connection): (&Courier, &mut PgConnection),
-    ingredients: &Ingredients,
-    leased: &[Leased],
-    now: Timestamp,
-) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
-    let first: Vec<&Leased> = leased.iter().filter(|row| row.body_id.is_none()).collect();
-    if first.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let mut built: HashMap<Uuid, Body> = HashMap::new();
-    for row in &first {
-        if !built.contains_key(&row.occurrence_id)
-            && let Some(bytes) = build_safely(ingredients, row)
-        {
-            let body_id = courier.entropy.id_at(now.get());
-            built.insert(row.occurrence_id, body(body_id, row.subject(), bytes));
+/// The bodies of first tries, by occurrence: one is shared by all its deliveries. One that cannot be
+/// built, or panics, costs its own delivery a try and no other anything (case E10).
+pub(crate) fn built(
+    rows: &[OutboxRow],
+    build: impl Fn(&OutboxRow) -> Option<Vec<u8>>,
+    (courier, now): (&Courier, Timestamp),
+) -> HashMap<Uuid, Body> {
+    let mut built = HashMap::new();
+    for row in rows.iter().filter(|row| row.body_id.is_none()) {
+        if built.contains_key(&row.occurrence_id) {
+            continue;
         }
-    }
-    let bodies: Vec<Body> = built.values().cloned().collect();
-    bodies::put(connection, &ingredients.kept.keys, &bodies, now.get(), &*courier.entropy).await?;
-    let frozen: HashMap<Uuid, FrozenBody> =
-        built.into_iter().map(|(occurrence_id, body)| (occurrence_id, to_frozen(body))).collect();
-    Ok(first
-        .iter()
-        .filter_map(|row| Some((row.delivery_id, frozen.get(&row.occurrence_id)?.clone())))
-        .collect())
-}
-
-/// Builds a body; one that cannot be built, or panics, costs its own delivery a try and no other
-/// anything (case E10).
-fn build_safely(ingredients: &Ingredients, row: &Leased) -> Option<Vec<u8>> {
-    let built = catch_unwind(AssertUnwindSafe(|| ingredients.build(row))).ok().flatten();
-    if built.is_none() {
-        tracing::error!(delivery_id = %row.delivery_id, "a body could not be built");
+        let Some(bytes) = catch_unwind(AssertUnwindSafe(|| build(row))).ok().flatten() else {
+            tracing::error!(delivery_id = %row.delivery_id, "a body could not be built");
+            continue;
+        };
+        let body_id = courier.entropy.id_at(now.get());
+        built.insert(row.occurrence_id, body(body_id, row.subject(), bytes));
     }
     built
+}
+
+/// Freezes these bodies; answers with them by delivery.
+pub(crate) async fn freeze(
+    connection: &mut PgConnection,
+    courier: &Courier,
+    (keys, rows): (&DataKeys, &[OutboxRow]),
+    (built, now): (HashMap<Uuid, Body>, Timestamp),
+) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
+    if built.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let bodies: Vec<Body> = built.values().cloned().collect();
+    bodies::put(connection, keys, &bodies, now.get(), &*courier.entropy).await?;
+    let frozen: HashMap<Uuid, FrozenBody> =
+        built.into_iter().map(|(occurrence_id, body)| (occurrence_id, to_frozen(body))).collect();
+    let first = rows.iter().filter(|row| row.body_id.is_none());
+    let body = |row: &OutboxRow| Some((row.delivery_id, frozen.get(&row.occurrence_id)?.clone()));
+    Ok(first.filter_map(body).collect())
 }
 
 /// What payloads are built from.
@@ -261,14 +214,14 @@ impl Sources {
     async fn read(
         connection: &mut PgConnection,
         keys: &DataKeys,
-        wanted: &Wanted,
+        fresh: &HashSet<Subject>,
     ) -> Result<Self, DeliveryError> {
-        if wanted.fresh.is_empty() {
+        if fresh.is_empty() {
             return Ok(Self::default());
         }
         let keys = keys
             .iter()
-            .filter(|(subject, _)| wanted.fresh.contains(subject))
+            .filter(|(subject, _)| fresh.contains(subject))
             .map(|(subject, key)| (*subject, key.clone()))
             .collect();
         let whole = responses::read_with_parts(connection, &keys).await?;

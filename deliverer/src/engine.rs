@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::pressure::Room;
 use eventstore::Nudge;
 use eventstore::worker::{Step, Worker, run};
 use futures::future::join_all;
@@ -16,6 +15,7 @@ use tokio::time::timeout;
 use crate::claim::{Claimed, Lanes, claim, claim_from, next_due};
 use crate::dispatch::{Answers, Dispatch, finish};
 use crate::lanes;
+use crate::limits::Limits;
 use crate::record::record;
 use crate::recorder::recorders;
 use crate::settings::{Courier, DeliveryError};
@@ -34,7 +34,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 /// # Errors
 /// [`DeliveryError`].
 pub async fn turn(courier: &Courier) -> Result<usize, DeliveryError> {
-    let claimed = claim(courier, &Room::of(courier.settings.permits)).await?;
+    let claimed = claim(courier, &Limits::alone(courier.settings)).await?;
     let finished = join_all(claimed.into_iter().map(|claimed| finish(courier, claimed))).await;
     if !finished.is_empty() {
         record(courier, &finished).await?;
@@ -48,9 +48,9 @@ pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
     let (recorder, patient) = recorders(&dispatch.courier, answers);
     let (mut recorder, mut patient) = (tokio::spawn(recorder), tokio::spawn(patient));
     let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
-    let sender = Sender { dispatch, was_full: false, narrow: None };
+    let sender = Sender { dispatch, narrow: None };
     tokio::select! {
-        () = run(sender, nudge.subscribe_to_all_but_occurrences(), stop) => {}
+        () = run(sender, nudge.subscribe_to_deliveries(), stop) => {}
         _ = &mut recorder => {
             tracing::error!("the recorder ended: nothing more is sent");
             return;
@@ -75,23 +75,21 @@ pub async fn deliver(dispatch: Arc<Dispatch>, answers: Answers, nudge: &Nudge) {
 /// Claims what is due.
 struct Sender {
     dispatch: Arc<Dispatch>,
-    /// Whether the claim before took much of the room there was: there is more, most likely.
-    was_full: bool,
     /// The most lanes that a claim takes from, after one that the database refused.
     narrow: Option<usize>,
 }
 
 impl Sender {
-    /// Claims; nothing if the database refused that. One row that cannot be read must not keep all others: after a claim
+    /// Claims, and says whether somebody else holds a woken lane; nothing if the database refused that. One row that cannot be read must not keep all others: after a claim
     /// that was refused the next takes from half as many lanes, and one that is refused alone is put off.
-    async fn claim(&mut self, room: &Room) -> Result<Option<Vec<Claimed>>, DeliveryError> {
-        let courier = &self.dispatch.courier;
-        let most = self.narrow.unwrap_or(room.free);
+    async fn claim(&mut self, free: usize) -> Result<Option<(Vec<Claimed>, bool)>, DeliveryError> {
+        let Dispatch { courier, limits, .. } = &*self.dispatch;
+        let most = self.narrow.unwrap_or(free);
         let mut from = Lanes::at_most(most);
-        let error = match claim_from(courier, room, &mut from).await {
+        let error = match claim_from(courier, limits, &mut from).await {
             Ok(claimed) => {
-                self.narrow = self.narrow.map(|most| most * 2).filter(|most| *most < room.free);
-                return Ok(Some(claimed));
+                self.narrow = self.narrow.map(|most| most * 2).filter(|most| *most < free);
+                return Ok(Some((claimed, from.left)));
             }
             Err(error) if error.is_of_all() => return Err(error),
             Err(error) => error,
@@ -114,40 +112,33 @@ impl Worker for Sender {
 
     async fn step(&mut self) -> Result<Step, DeliveryError> {
         let dispatch = Arc::clone(&self.dispatch);
-        let courier = &dispatch.courier;
-        // Receivers reject signatures from another time (cases E18 and E19).
-        if courier.clock.fault().is_some() {
-            return Ok(Step::IDLE);
-        }
         let stop = &dispatch.stop;
-        if !std::mem::take(&mut self.was_full) {
-            let Some(room) = stop.run_until_cancelled(dispatch.room()).await else {
-                return Ok(Step::IDLE);
-            };
-            if let Some(wait) = until_due(courier, &room).await? {
-                return Ok(Step::IdleFor(wait));
-            }
-        }
-        // Whoever waited for room until the end claims nothing any more.
-        let Some(turn) = stop.run_until_cancelled(dispatch.turn()).await else {
+        // Whoever waited for a permit until the end claims nothing any more.
+        if stop.run_until_cancelled(dispatch.limits.any_permit()).await.is_none()
+            || !dispatch.may_send()
+        {
             return Ok(Step::IDLE);
-        };
-        let room = turn.room();
-        let Some(claimed) = self.claim(&room).await? else { return Ok(Step::Busy) };
-        if claimed.is_empty() {
-            // A due lane that was not claimed is held by another process.
-            let wait = until_due(courier, &room).await?.unwrap_or_default();
-            return Ok(Step::IdleFor(wait.max(HELD_BY_ANOTHER)));
         }
-        self.was_full = claimed.len() * 2 >= room.free;
-        dispatch.send(claimed, turn).await?;
+        if !dispatch.limits.full().is_empty() {
+            // Said before the claim: an answer that comes in between is not missed.
+            dispatch.is_limited();
+        }
+        let free = dispatch.limits.room().free;
+        let Some((claimed, left)) = self.claim(free).await? else { return Ok(Step::Busy) };
+        if claimed.is_empty() {
+            let wait = until_due(&dispatch).await?.filter(|_| !left);
+            // A due lane that was not claimed is held by somebody else.
+            return Ok(Step::IdleFor(wait.unwrap_or(HELD_BY_ANOTHER)));
+        }
+        dispatch.start_all(claimed, false);
         Ok(Step::Busy)
     }
 }
 
 /// How long it is until something is due, if nothing is.
-async fn until_due(courier: &Courier, room: &Room) -> Result<Option<Duration>, DeliveryError> {
-    let Some(due_at) = next_due(courier, room).await? else {
+async fn until_due(dispatch: &Dispatch) -> Result<Option<Duration>, DeliveryError> {
+    let courier = &dispatch.courier;
+    let Some(due_at) = next_due(courier, &dispatch.limits).await? else {
         return Ok(Some(Duration::MAX));
     };
     Ok((due_at - courier.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero()))

@@ -5,22 +5,22 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use domain::delivery::{CancelCause, DeliveryEvent};
+use domain::delivery::CancelCause;
 use domain::event::Event;
 use domain::response::ResponseEvent;
-use domain::time::Timestamp;
 use eventstore::tail::{self, Stretch};
 use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Done, Fence, NewEvent, RecordedEvent};
+use eventstore::{Appending, Done, Fence, RecordedEvent};
 use projector::replays;
 use projector::{partials, subjects};
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::{Subject, erasure};
 
-use crate::claim::system;
 use crate::lanes;
+use crate::outbox::OutboxRow;
 use crate::settings::{Courier, DeliveryError};
+use crate::withdrawn;
 
 /// Events read at a time.
 const READ: i64 = 1_000;
@@ -139,9 +139,8 @@ async fn erase(
     let queued = take_queued(connection, erased).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
     drop_rows(connection, erased).await?;
-    // What was to be sent once more had ended before.
-    let cancelled = queued.iter().filter(|row| row.replay_id.is_none());
-    appending.append(cancelled.map(|row| row.cancelled(now)).collect()).await?;
+    let cancelled = withdrawn::cancelled(&queued, CancelCause::SourceErased, now);
+    appending.append(cancelled).await?;
     let dropped: Vec<_> = queued
         .iter()
         .filter_map(|row| Some((row.replay_id?, row.delivery_id, "dropped")))
@@ -179,8 +178,9 @@ async fn lock_lanes(
         "select lane_id from lanes
           where lane_id in (
                 select lane_id from outbox
-                 where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[])))
-          order by lane_id for update",
+                 where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+                   and leased_at is null)
+          order by lane_id for no key update",
     )
     .bind(firm_ids)
     .bind(response_ids)
@@ -188,26 +188,20 @@ async fn lock_lanes(
     .await
 }
 
-#[derive(FromRow)]
-struct Queued {
-    delivery_id: Uuid,
-    firm_id: Uuid,
-    sequence: i64,
-    replay_id: Option<Uuid>,
-}
-
-/// Takes what is not in flight out of the outbox; what is, ends with its try: the record finds its
+/// Takes what waits out of the outbox; an attempt in flight ends with its answer: the record finds its
 /// source erased.
 async fn take_queued(
     connection: &mut PgConnection,
     erased: &[Subject],
-) -> Result<Vec<Queued>, sqlx::Error> {
+) -> Result<Vec<OutboxRow>, sqlx::Error> {
     let (firm_ids, response_ids) = columns(erased);
     sqlx::query_as(
         "delete from outbox
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
             and leased_at is null
-         returning delivery_id, firm_id, sequence, replay_id",
+         returning delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
+                   report_id, booking_id, position, sequence, tries, tries_max, step, replay_id,
+                   traceparent, body_id, body_sha256",
     )
     .bind(firm_ids)
     .bind(response_ids)
@@ -217,15 +211,4 @@ async fn take_queued(
 
 fn columns(erased: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
     erased.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
-}
-
-impl Queued {
-    fn cancelled(&self, now: Timestamp) -> NewEvent {
-        NewEvent {
-            aggregate_id: self.delivery_id.to_string(),
-            sequence: self.sequence + 1,
-            event: DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased }.into(),
-            context: system(self.firm_id, self.delivery_id, now),
-        }
-    }
 }

@@ -1,12 +1,11 @@
 //! Giving back: what was claimed and will not be sent, because the process stops, does not use up a
 //! try (case E25).
 
-use eventstore::{AppendError, News};
+use eventstore::AppendError;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::claim::Claimed;
-use crate::lanes;
+use crate::outbox::wakes;
 use crate::settings::{Courier, DeliveryError};
 
 /// Gives claimed tries back, as if they had never been claimed.
@@ -20,13 +19,10 @@ pub async fn give_back(courier: &Courier, claimed: &[Claimed]) -> Result<(), Del
     let now = courier.clock.now().get();
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
-    let lane_ids: Vec<Uuid> = claimed.iter().map(|one| one.lane_id).collect();
-    lanes::lock(connection, &lane_ids).await?;
     release(connection, claimed, now).await?;
-    lanes::reschedule(connection, &lane_ids, now).await?;
+    wakes::add(connection, claimed.iter().map(|one| one.lane_id)).await?;
+    appending.deliveries_wait();
     appending.commit().await?;
-    // It is due now, and there was no event that would say so.
-    courier.store.nudge().signal(News { deliveries: true, ..News::default() });
     Ok(())
 }
 
@@ -36,7 +32,9 @@ async fn release(
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<(), AppendError> {
     sqlx::query(
-        "update outbox o set tries = o.tries - 1, leased_at = null, due_at = least(o.leased_at, $3)
+        "update outbox o
+            set tries = o.tries - 1, lease = null, leased_at = null,
+                due_at = least(o.leased_at, $3)
            from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
           where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
             and o.lease = t.lease and o.leased_at is not null",

@@ -24,17 +24,14 @@ impl WithAppend for Lanes {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        events: &'a [NewEvent],
+        events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
             let (mut changing, mut firms) = (Vec::<Uuid>::new(), Vec::new());
-            for new in events {
+            for new in &*events {
                 match &new.event {
                     Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
                         changing.extend(new.aggregate_id.parse::<Uuid>());
-                    }
-                    Event::Delivery(DeliveryEvent::DeliveryReissued(reissued)) => {
-                        changing.push(reissued.consignment.hook_id);
                     }
                     Event::Firm(
                         FirmEvent::FirmSuspended { .. }

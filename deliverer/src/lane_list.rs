@@ -26,8 +26,8 @@ pub struct LaneRow {
     pub kind: String,
     /// Where its work goes.
     pub host: String,
-    /// When its next work is due.
-    pub due_at: DateTime<Utc>,
+    /// When its next work that nobody has claimed is due, if there is any.
+    pub due_at: Option<DateTime<Utc>>,
     /// Since when its firm is suspended, if it is.
     pub suspended_at: Option<DateTime<Utc>>,
     /// Why what is left in it is cancelled, if it is closed.
@@ -47,28 +47,26 @@ const COUNTED: i64 = 10_000;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list(
-    pool: &PgPool,
-    now: DateTime<Utc>,
-    wanted: &Wanted,
-) -> Result<Vec<LaneRow>, sqlx::Error> {
+pub async fn list(pool: &PgPool, wanted: &Wanted) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as(
-        "select l.lane_id, l.firm_id, l.kind, l.host, l.due_at, l.paused_at as suspended_at,
-                l.cancel_cause, o.waiting, o.in_flight, o.oldest_due_at
+        "with leased as materialized (
+             select lane_id, count(*) as in_flight from outbox
+              where leased_at is not null group by lane_id)
+         select l.lane_id, l.firm_id, l.kind, l.host, l.due_at, l.paused_at as suspended_at,
+                l.cancel_cause, o.waiting, coalesce(f.in_flight, 0) as in_flight, o.oldest_due_at
            from (select lane_id, firm_id, kind, host, due_at, paused_at, cancel_cause from lanes
-                  where due_at is not null
-                    and ($2::uuid is null or firm_id = $2)
-                    and ($3::text is null or host = $3)
-                  order by due_at, lane_id limit $4) l
+                  where (due_at is not null or lane_id in (select lane_id from leased))
+                    and ($1::uuid is null or firm_id = $1)
+                    and ($2::text is null or host = $2)
+                  order by due_at, lane_id limit $3) l
+           left join leased f on f.lane_id = l.lane_id
           cross join lateral (
-                select count(*) filter (where leased_at is null or due_at <= $1) as waiting,
-                       count(*) filter (where leased_at is not null and due_at > $1) as in_flight,
-                       min(due_at) as oldest_due_at
-                  from (select due_at, leased_at from outbox where lane_id = l.lane_id
-                         order by due_at limit $5) o) o
+                select count(*) as waiting, min(due_at) as oldest_due_at
+                  from (select due_at from outbox
+                         where lane_id = l.lane_id and leased_at is null
+                         order by due_at limit $4) o) o
           order by l.due_at, l.lane_id",
     )
-    .bind(now)
     .bind(wanted.firm_id)
     .bind(&wanted.host)
     .bind(wanted.limit)

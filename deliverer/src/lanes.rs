@@ -3,28 +3,15 @@
 //! A slow or dead receiver makes only its own lane sleep. Claim and removal lock the same row, so
 //! the order of their commits decides whether a delivery was in flight (ruling 29).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-/// Locks these lanes, in the order of their ids.
-///
-/// # Errors
-/// If the database does not answer.
-pub(crate) async fn lock(
-    connection: &mut PgConnection,
-    lane_ids: &[Uuid],
-) -> Result<(), sqlx::Error> {
-    sqlx::query("select 1 from lanes where lane_id = any($1) order by lane_id for update")
-        .bind(lane_ids)
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-/// Locks these lanes, in the order of their ids; answers those whose subscription lives.
+/// Locks these lanes, in the order of their ids; answers those whose subscription lives. The lock meets
+/// other work of a lane and its removal, not the claim in an append, which shares a lane with everybody
+/// but a removal.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -34,36 +21,12 @@ pub(crate) async fn lock_open(
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
     let rows: Vec<(Uuid, bool)> = sqlx::query_as(
         "select lane_id, cancel_cause is null from lanes
-          where lane_id = any($1) order by lane_id for update",
+          where lane_id = any($1) order by lane_id for no key update",
     )
     .bind(lane_ids)
     .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().filter(|(_, open)| *open).map(|(lane_id, _)| lane_id).collect())
-}
-
-/// Wakes lanes that got work, in the order of their ids.
-///
-/// Two statements: whoever held a lane before may just have set its time without seeing the work,
-/// so the second must look at it as it is under our lock.
-///
-/// # Errors
-/// If the database does not answer.
-pub(crate) async fn wake(
-    connection: &mut PgConnection,
-    lane_ids: &[Uuid],
-    due_at: DateTime<Utc>,
-) -> Result<(), sqlx::Error> {
-    lock(connection, lane_ids).await?;
-    sqlx::query(
-        "update lanes set due_at = $2
-          where lane_id = any($1) and (due_at is null or due_at > $2)",
-    )
-    .bind(lane_ids)
-    .bind(due_at)
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 /// Has this lane due then and not before, unless somebody has it locked.
@@ -77,7 +40,7 @@ pub(crate) async fn put_off(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "with free as materialized (
-             select lane_id from lanes where lane_id = $1 for update skip locked)
+             select lane_id from lanes where lane_id = $1 for no key update skip locked)
          update lanes l set due_at = $2 from free where l.lane_id = free.lane_id and l.lane_id = $1",
     )
     .bind(lane_id)
@@ -87,12 +50,34 @@ pub(crate) async fn put_off(
     Ok(())
 }
 
-/// Sets when these locked lanes are next due, and how much of them is in flight. An open lane is due at
-/// its earliest work, or when its first lease ends. A closed one: now while anything is queued that must
-/// be cancelled, otherwise when its first lease ends.
+/// Has these locked lanes due then, if they are not before: they got work that waits.
 ///
-/// Each look is at the edge of an index, or at what is in flight: a lane with 100,000 rows costs what
-/// one with ten does.
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn due_by(
+    connection: &mut PgConnection,
+    due: &BTreeMap<Uuid, DateTime<Utc>>,
+) -> Result<(), sqlx::Error> {
+    if due.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update lanes l set due_at = t.due_at
+           from unnest($1::uuid[], $2::timestamptz[]) as t(lane_id, due_at)
+          where l.lane_id = t.lane_id and l.lane_id = any($1)
+            and (l.due_at is null or l.due_at > t.due_at)",
+    )
+    .bind(due.keys().copied().collect::<Vec<_>>())
+    .bind(due.values().copied().collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Sets when these locked lanes are next due, after work was taken out of them: an open lane at its
+/// earliest work, a closed one now while there is anything to cancel.
+///
+/// Each look is at the edge of an index: a lane with 100,000 rows costs what one with ten does.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -103,14 +88,11 @@ pub(crate) async fn reschedule(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "update lanes l
-            set due_at = coalesce(
-                (select $2 from outbox o
-                  where l.cancel_cause is not null
-                    and o.lane_id = l.lane_id and o.leased_at is null limit 1),
-                (select min(o.due_at) from outbox o where o.lane_id = l.lane_id)),
-                (running, running_until) = (
-                    select count(*), max(o.due_at) from outbox o
-                     where o.lane_id = l.lane_id and o.leased_at is not null and o.due_at > $2)
+            set due_at = (
+                select case when l.cancel_cause is null then o.due_at
+                            else least(o.due_at, $2) end
+                  from outbox o where o.lane_id = l.lane_id and o.leased_at is null
+                 order by o.due_at limit 1)
           where l.lane_id = any($1)",
     )
     .bind(lane_ids)

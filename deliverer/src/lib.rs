@@ -1,33 +1,39 @@
-//! From an occurrence to a recorded answer: fan-out, lanes, claim, signed POST, history.
+//! From an occurrence to a recorded answer: the outbox, lanes, claim, signed POST, history.
 //!
-//! The cast, in the order a delivery meets them: [`fan_out`] queues one delivery per matching
-//! subscription; [`Lanes`] keep the work of one subscription from delaying another's and decide
-//! between a claim and a removal; [`claim`] takes what is due under a lease and freezes its body;
-//! [`outgoing`] sends it; [`record`] writes down what came of it; [`cancel`] takes back what is left
-//! of a removed subscription. [`engine`] runs them all.
+//! The cast, in the order a delivery meets them:
 //!
-//! This crate is the only writer of the outbox and its lanes, and nothing else in the workspace
-//! opens outgoing HTTP.
+//! - [`Queue`] puts a row for each subscription that an occurrence lists into the outbox, in the
+//!   transaction that records the occurrence. [`outbox::spread`] puts in later what was too much for it.
+//! - [`ClaimInAppend`] leases rows as they are put there, where this process can send them at once.
+//! - [`claim`] leases rows that wait, lane by lane, and freezes the bodies of first tries.
+//! - [`Limits`] say how much of that is sent at once: to a host, for a firm, in all.
+//! - [`Dispatch`] sends each try in a task, by [`outgoing`], and [`record`] writes down what came of it.
+//! - [`ended_leases`] takes back the tries of a process that is gone.
+//! - [`Lanes`] follow the life of subscriptions and firms, and [`cancel`] takes back what waits in a
+//!   closed one. A claim and a removal lock the same lane, so the order of their commits decides.
+//!
+//! [`engine`] runs the claim and the recorder. This crate is the only writer of the outbox and its lanes,
+//! and nothing else in the workspace opens outgoing HTTP.
 
-mod at_once;
 pub mod backlog;
 pub mod cancel;
 pub mod checkup;
 pub mod claim;
+mod claim_in_append;
 mod compose;
 mod dispatch;
 mod due;
+pub mod ended_leases;
 pub mod engine;
 pub mod erase;
-pub mod fan_out;
 pub mod give_back;
 mod lane_life;
 pub mod lane_list;
 mod lanes;
-mod out;
+mod leasing;
+mod limits;
+pub mod outbox;
 pub mod outgoing;
-mod permits;
-mod places;
 pub mod proof;
 pub mod purge;
 pub mod record;
@@ -42,7 +48,11 @@ mod tally;
 mod targets;
 mod withdrawn;
 
+pub use claim_in_append::{ClaimInAppend, LeasedInAppend};
 pub use dispatch::{Answers, Dispatch};
 pub use lane_life::Lanes;
+pub use leasing::Submission;
+pub use limits::{Limits, Membership, Senders};
+pub use outbox::queue::Queue;
 pub use settings::{Courier, DeliveryError, Settings, TimeScale};
 pub use targets::KnownTargets;

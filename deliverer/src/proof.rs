@@ -1,24 +1,21 @@
-//! Proof: was each occurrence queued once for each subscription that lived when it happened, and did
-//! each delivery go as it may? Asked of the log alone, and of the outbox and of what replays have queued
-//! at the same moment (case I1; rules in [`domain::once`]).
+//! Proof: does each occurrence list whom its match saw live, and did each delivery go as it may? Asked of
+//! the log alone, and of the outbox and of what replays have queued at the same moment (case I1; rules in
+//! [`domain::once`]).
 //!
 //! The log is walked once, in windows: memory is that of one window, of all subscriptions there ever
 //! were, and of what is missing. Nothing is written, and no lock is taken.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use domain::delivery::DeliveryEvent;
+use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::event::Event;
 use domain::occurrence::OccurrenceEvent;
-use domain::once::{Beginning, Happened, Kind, Lives, Queued, Wrong, judge};
-use eventstore::worker::Worker;
-use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof, tail};
+use domain::once::{Beginning, Change, Happened, Kind, Lives, Overlap, Queued, Wrong, judge};
+use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof};
 use projector::replays::{self, QueuedItem};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::fan_out::FanOut;
-use crate::repair::Missing;
 use crate::settings::DeliveryError;
 
 pub use eventstore::proof::Part;
@@ -47,24 +44,24 @@ pub struct Scope {
 pub struct Report {
     /// The last position that was looked at.
     pub through: i64,
-    /// How far fan-out has come.
-    pub fanned_out: i64,
     /// Occurrences.
     pub occurrences: u64,
     /// Subscriptions there ever were.
     pub subscriptions: u64,
-    /// Deliveries there should be.
-    pub expected: u64,
-    /// Deliveries that fan-out has not come to.
-    pub not_yet: u64,
+    /// Deliveries that occurrences list.
+    pub listed: u64,
+    /// Deliveries of occurrences that are not spread into the outbox yet.
+    pub unspread: u64,
+    /// Occurrences whose match missed a change of the firm's subscriptions that overlapped.
+    pub overlaps: u64,
     /// Deliveries whose course was looked at, those of workflow steps too.
     pub deliveries: u64,
     /// How much is wrong, by kind.
     pub wrong: BTreeMap<Kind, u64>,
     /// The first of each kind.
     pub examples: Vec<Example>,
-    /// What is missing, in order.
-    pub missing: Vec<Missing>,
+    /// What a repair puts back, in order.
+    pub missing: Vec<DeliveryOf>,
 }
 
 /// Something that is wrong.
@@ -101,11 +98,10 @@ pub async fn verify(
 ) -> Result<Report, DeliveryError> {
     let mut transaction = proof::snapshot(pool).await?;
     let connection = &mut *transaction;
-    let fanned_out = tail::checkpoint(connection, FanOut::NAME).await?.unwrap_or_default();
     let through = proof::height(connection).await?.min(scope.to);
     let lives = lives(connection, scope.part.firm_id).await?;
     let subscriptions = lives.count() as u64;
-    let report = Report { through, fanned_out, subscriptions, ..Report::default() };
+    let report = Report { through, subscriptions, ..Report::default() };
     let mut walk = Walk { scope, lives, report };
     let before = scope.from.saturating_sub(1).max(0);
     let mut after = before;
@@ -132,9 +128,15 @@ async fn lives(
         let events = proof::lives(connection, at, firm_id, ROWS).await?;
         for recorded in &events {
             if let (Event::Subscription(event), Ok(hook_id)) =
-                (&recorded.event, recorded.aggregate_id.parse())
+                (&recorded.event, recorded.aggregate_id.parse::<Uuid>())
             {
-                lives.take(hook_id, (recorded.context.firm_id, recorded.position), event);
+                lives.take(Change {
+                    hook_id,
+                    firm_id: recorded.context.firm_id,
+                    position: recorded.position,
+                    recorded_at: recorded.context.recorded_at,
+                    event,
+                });
             }
         }
         match events.into_iter().next_back() {
@@ -157,44 +159,71 @@ impl Walk {
         window: (i64, i64),
     ) -> Result<(), DeliveryError> {
         let events = proof::beginnings(connection, window, self.scope.part).await?;
-        let happened: Vec<Happened> = events.iter().filter_map(happened).collect();
+        let happened: Vec<Happened<'_>> = events.iter().filter_map(happened).collect();
         let begun: Vec<Begun<'_>> = events.iter().filter_map(Begun::of).collect();
-        self.heard(connection, &happened).await?;
+        self.listed(connection, &happened).await?;
         self.begun(connection, &begun, &happened).await?;
         self.courses(connection, &begun).await
     }
 
-    /// Is there a delivery for everybody who should hear of these?
-    async fn heard(
+    /// Do these list everybody who gets them, and nobody else; and is each listed delivery somewhere?
+    async fn listed(
         &mut self,
         connection: &mut PgConnection,
-        happened: &[Happened],
+        happened: &[Happened<'_>],
     ) -> Result<(), DeliveryError> {
         self.report.occurrences += happened.len() as u64;
-        let expected: Vec<(&Happened, Uuid)> = happened
-            .iter()
-            .flat_map(|one| self.lives.hearing_of(one).map(move |hook_id| (one, hook_id)))
-            .collect();
-        self.report.expected += expected.len() as u64;
-        let by_rule = |(one, hook_id): &(&Happened, Uuid)| one.delivery_id(*hook_id);
-        let ids: Vec<String> = expected.iter().map(|pair| by_rule(pair).to_string()).collect();
-        let known = proof::known_deliveries(connection, &ids).await?;
+        let (mut expected, mut wrong) = (Vec::new(), Vec::new());
+        for one in happened {
+            let listed = one.happening.hooks.iter().copied();
+            expected.extend(listed.map(|hook_id| (one, hook_id, Wrong::Lost)));
+            let missing = self.lives.missing_of(one);
+            expected.extend(missing.map(|hook_id| (one, hook_id, Wrong::Missing)));
+            let strangers = self.lives.strangers_of(one);
+            wrong.extend(strangers.map(|hook_id| example(one, hook_id, Wrong::ToNobody)));
+            self.report.listed += one.happening.hooks.len() as u64;
+            match self.lives.overlap(one) {
+                Overlap::None => {}
+                Overlap::Some => self.report.overlaps += 1,
+                Overlap::TooOld => wrong.push(example(one, Uuid::nil(), Wrong::Unseen)),
+            }
+        }
+        wrong.into_iter().for_each(|example| self.found(example));
+        self.somewhere(connection, &expected).await
+    }
+
+    /// Is each of these deliveries in the log, in the outbox, or about to be spread? What is not is lost,
+    /// or missing.
+    async fn somewhere(
+        &mut self,
+        connection: &mut PgConnection,
+        expected: &[(&Happened<'_>, Uuid, Wrong)],
+    ) -> Result<(), DeliveryError> {
+        let ids: Vec<Uuid> =
+            expected.iter().map(|(one, hook_id, _)| one.delivery_id(*hook_id)).collect();
+        let names: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+        let known = proof::known_deliveries(connection, &names).await?;
         let known: HashSet<String> = known.into_iter().collect();
-        for (pair, id) in expected.iter().zip(&ids).filter(|(_, id)| !known.contains(*id)) {
-            let (one, hook_id) = *pair;
-            if one.position > self.report.fanned_out {
-                self.report.not_yet += 1;
+        let mut rest: Vec<_> = expected
+            .iter()
+            .zip(ids.iter().zip(&names))
+            .filter(|(_, (_, name))| !known.contains(*name))
+            .map(|(pair, (id, _))| (pair, *id))
+            .collect();
+        let unknown: Vec<Uuid> = rest.iter().map(|(_, id)| *id).collect();
+        let queued = queued(connection, &unknown).await?;
+        rest.retain(|(_, id)| !queued.contains_key(id));
+        let occurrences: Vec<Uuid> = rest.iter().map(|((one, ..), _)| one.occurrence_id).collect();
+        let unspread = unspread(connection, &occurrences).await?;
+        for ((one, hook_id, wrong), delivery_id) in rest {
+            if unspread.contains(&one.occurrence_id) && *wrong == Wrong::Lost {
+                self.report.unspread += 1;
                 continue;
             }
-            tracing::debug!(delivery_id = id, "missing");
-            self.report.missing.push((one.position, hook_id));
-            self.found(Example {
-                wrong: Wrong::Missing,
-                position: Some(one.position),
-                delivery_id: by_rule(pair),
-                occurrence_id: Some(one.occurrence_id),
-                hook_id: Some(hook_id),
-            });
+            tracing::debug!(%delivery_id, ?wrong, "neither in the log nor queued");
+            let (hook_id, occurrence_id) = (*hook_id, one.occurrence_id);
+            self.report.missing.push(DeliveryOf { hook_id, occurrence_id });
+            self.found(example(one, hook_id, *wrong));
         }
         Ok(())
     }
@@ -204,13 +233,13 @@ impl Walk {
         &mut self,
         connection: &mut PgConnection,
         begun: &[Begun<'_>],
-        near: &[Happened],
+        near: &[Happened<'_>],
     ) -> Result<(), DeliveryError> {
-        let mut known: HashMap<Uuid, Happened> =
+        let mut known: HashMap<Uuid, Happened<'_>> =
             near.iter().map(|one| (one.occurrence_id, *one)).collect();
         let to_hooks = || begun.iter().filter_map(|one| Some((one, one.beginning?)));
         let far: HashSet<String> = to_hooks()
-            .map(|(_, beginning)| beginning.consignment().occurrence_id)
+            .filter_map(|(_, beginning)| Some(beginning.delivery_of()?.occurrence_id))
             .filter(|id| !known.contains_key(id))
             .map(|id| id.to_string())
             .collect();
@@ -219,7 +248,7 @@ impl Walk {
         let loaded = load_first(connection, &upcasters, "Occurrence", &far).await?;
         known.extend(loaded.iter().filter_map(happened).map(|one| (one.occurrence_id, one)));
         for (one, beginning) in to_hooks() {
-            let happened = known.get(&beginning.consignment().occurrence_id);
+            let happened = beginning.delivery_of().and_then(|of| known.get(&of.occurrence_id));
             if let Some(wrong) = self.lives.beginning(one.delivery_id, beginning, happened) {
                 self.found(one.example(wrong));
             }
@@ -252,14 +281,16 @@ impl Walk {
             let stream = streams.get(name.aggregate_id.as_str()).map_or(&[][..], Vec::as_slice);
             let is_queued = queued.get(&one.delivery_id).copied().unwrap_or(Queued::No);
             if let Some(wrong) = judge(stream.iter().copied(), is_queued) {
+                let of = one.beginning.and_then(Beginning::delivery_of);
+                self.report.missing.extend(of.filter(|_| wrong == Wrong::Lost));
                 self.found(one.example(wrong));
             }
         }
         Ok(())
     }
 
-    /// What is queued and was never in the log; the whole outbox, whatever part of the log is looked
-    /// at.
+    /// What is queued and in no list and no stream of the log; the whole outbox, whatever part of the log
+    /// is looked at.
     async fn unknown(&mut self, connection: &mut PgConnection) -> Result<(), DeliveryError> {
         let mut after = Uuid::nil();
         loop {
@@ -271,7 +302,20 @@ impl Walk {
             let ids: Vec<String> = rows.iter().map(|row| row.delivery_id.to_string()).collect();
             let known = proof::known_deliveries(connection, &ids).await?;
             let known: HashSet<String> = known.into_iter().collect();
-            for (row, _) in rows.iter().zip(&ids).filter(|(_, id)| !known.contains(*id)) {
+            let rest: Vec<_> =
+                rows.iter().zip(&ids).filter(|(_, id)| !known.contains(*id)).collect();
+            let of: HashSet<String> =
+                rest.iter().map(|(row, _)| row.occurrence_id.to_string()).collect();
+            let of: Vec<&str> = of.iter().map(String::as_str).collect();
+            let occurrences =
+                load_first(connection, &Upcasters::current(), "Occurrence", &of).await?;
+            let listed: HashSet<Uuid> = occurrences
+                .iter()
+                .filter_map(happened)
+                .flat_map(|one| one.happening.deliveries(one.occurrence_id))
+                .map(|(delivery_id, _)| delivery_id)
+                .collect();
+            for (row, _) in rest.iter().filter(|(row, _)| !listed.contains(&row.delivery_id)) {
                 self.found(row.example());
             }
         }
@@ -314,7 +358,17 @@ impl Walk {
     }
 }
 
-fn happened(recorded: &RecordedEvent) -> Option<Happened> {
+fn example(one: &Happened<'_>, hook_id: Uuid, wrong: Wrong) -> Example {
+    Example {
+        wrong,
+        position: Some(one.position),
+        delivery_id: one.delivery_id(hook_id),
+        occurrence_id: Some(one.occurrence_id),
+        hook_id: Some(hook_id).filter(|hook_id| !hook_id.is_nil()),
+    }
+}
+
+fn happened(recorded: &RecordedEvent) -> Option<Happened<'_>> {
     let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &recorded.event else {
         return None;
     };
@@ -339,13 +393,13 @@ impl<'a> Begun<'a> {
     }
 
     fn example(&self, wrong: Wrong) -> Example {
-        let consignment = self.beginning.map(Beginning::consignment);
+        let of = self.beginning.and_then(Beginning::delivery_of);
         Example {
             wrong,
             position: Some(self.position),
             delivery_id: self.delivery_id,
-            occurrence_id: consignment.map(|consignment| consignment.occurrence_id),
-            hook_id: consignment.map(|consignment| consignment.hook_id),
+            occurrence_id: of.map(|of| of.occurrence_id),
+            hook_id: of.map(|of| of.hook_id),
         }
     }
 }
@@ -362,6 +416,22 @@ async fn queued(
             .await?;
     let how = |replay: Option<Uuid>| replay.map_or(Queued::ForItself, Queued::ForReplay);
     Ok(rows.into_iter().map(|(id, replay)| (id, how(replay))).collect())
+}
+
+/// Those of these occurrences that are not spread into the outbox yet.
+async fn unspread(
+    connection: &mut PgConnection,
+    occurrence_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    if occurrence_ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar("select occurrence_id from unspread where occurrence_id = any($1)")
+            .bind(occurrence_ids)
+            .fetch_all(connection)
+            .await?;
+    Ok(ids.into_iter().collect())
 }
 
 #[derive(FromRow)]

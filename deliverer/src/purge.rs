@@ -52,9 +52,11 @@ async fn not_queued(
     sqlx::query_scalar(
         "select b.body_id from bodies b
           where b.body_id = any($1)
+            and b.body_id <> all(array(select body_id from outbox
+                                        where leased_at is not null and body_id is not null))
             and not exists (select 1 from outbox o
                              where o.firm_id = b.firm_id and o.response_id = b.response_id
-                               and o.body_id = b.body_id offset 0)",
+                               and o.leased_at is null and o.body_id = b.body_id offset 0)",
     )
     .bind(body_ids)
     .fetch_all(connection)

@@ -1,10 +1,10 @@
 //! Record: writes down what tries came to, in batches: the attempt events, the outbox row gone or
-//! due again, the 410 count, the lane's next due time, in one transaction.
+//! due again, the 410 count, in one transaction.
 
 mod attempt;
 mod rows;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::answer::Verdict;
@@ -19,13 +19,14 @@ use sqlx::{FromRow, PgConnection};
 use telemetry::figures::RECORD_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::Subject;
 use vault::answers::{self, Answer};
+use vault::{Subject, erasure};
 
 use self::attempt::{attempt, context, kept_answer};
 use self::rows::may_come_again;
 use crate::claim::Claimed;
 use crate::lanes;
+use crate::outbox::drop_rows;
 use crate::outgoing::Exchange;
 use crate::settings::{Courier, DeliveryError};
 use crate::tally::Tally;
@@ -65,7 +66,7 @@ async fn record_in_time<'a>(
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
     lock_quotas(connection, batch).await?;
-    let mut lanes = lock_lanes(connection, batch).await?;
+    let mut lanes = lanes_of(connection, batch).await?;
     let known: Vec<&Finished> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
     let held = rows::held(connection, &known).await?;
@@ -80,35 +81,109 @@ async fn record_in_time<'a>(
         }
     }
     let tally = std::mem::take(&mut ledger.tally);
-    ledger.write(courier, &mut appending, lanes.keys().copied().collect()).await?;
+    ledger.write(courier, &mut appending).await?;
     crash::point("recording");
-    // From here on their leases may have ended in the database: they are not to be counted off twice.
-    batch.iter().for_each(|finished| finished.claimed.lease_ends());
     appending.commit().await?;
     crash::point("recorded");
     tally.count();
+    answer_later_warnings(courier, batch, &lanes).await?;
+    drop_what_was_erased(courier, batch).await?;
     Ok(late)
 }
 
+/// An erasure that was carried out while answers were written down did not see them: they go now. A crash
+/// in between leaves them to the next start, which carries out all erasures again.
+async fn drop_what_was_erased(courier: &Courier, batch: &[&Finished]) -> Result<(), DeliveryError> {
+    let kept = batch.iter().filter(|one| !one.exchange.snippet.is_empty());
+    let subjects: HashSet<Subject> = kept.map(|one| one.claimed.subject).collect();
+    if subjects.is_empty() {
+        return Ok(());
+    }
+    let connections = courier.store.connections();
+    let mut connection = connections.take().await?;
+    let erased = withdrawn::erased_of(&mut connection, subjects.into_iter()).await?;
+    if !erased.is_empty() {
+        let erased: Vec<Subject> = erased.into_iter().collect();
+        erasure::erase(&mut connection, &erased).await?;
+    }
+    connections.give_back(connection);
+    Ok(())
+}
+
+/// A success that was recorded without its lane's lock may have met a 410 that was recorded at the same
+/// time: it resets the count, if it came after it (ruling 26).
+async fn answer_later_warnings(
+    courier: &Courier,
+    batch: &[&Finished],
+    lanes: &HashMap<Uuid, Lane>,
+) -> Result<(), DeliveryError> {
+    let unlocked =
+        || batch.iter().filter(|one| !lanes.get(&one.claimed.lane_id).is_none_or(|l| l.is_locked));
+    let lane_ids: Vec<Uuid> = unlocked().map(|one| one.claimed.lane_id).collect();
+    if lane_ids.is_empty() {
+        return Ok(());
+    }
+    let connections = courier.store.connections();
+    let mut connection = connections.take().await?;
+    let rows = read_lanes(&mut connection, &lane_ids).await?;
+    connections.give_back(connection);
+    let warned: Vec<Uuid> =
+        rows.iter().filter(|row| row.gone.is_some()).map(|row| row.lane_id).collect();
+    if warned.is_empty() {
+        return Ok(());
+    }
+    let mut appending = courier.store.begin().await?;
+    let mut lanes = lock_lanes(appending.connection(), &warned, true).await?;
+    let mut ledger = Ledger::default();
+    for one in unlocked() {
+        if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)
+            && lane.gone_at.is_some_and(|gone_at| gone_at < one.finished_at)
+        {
+            ledger.count_gone(one, Outcome::Delivered, lane);
+        }
+    }
+    ledger.write(courier, &mut appending).await?;
+    appending.commit().await?;
+    Ok(())
+}
+
 /// Writes down a try whose lease was taken over, or whose delivery has ended: a success may still
-/// count, the rest is kept in history (case E21). What was recorded already is left out (case E14).
+/// count, the rest is kept in history (case E21). What was recorded already is left out (case E14), and
+/// so is an answer whose delivery is neither queued nor in the log: the database lost it.
 async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), DeliveryError> {
     let claimed = &finished.claimed;
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
-    let mut lanes = lock_lanes(connection, &[finished]).await?;
+    let mut lanes = lock_lanes(connection, &[claimed.lane_id], true).await?;
     let (stream, upcasters) = (claimed.delivery_id.to_string(), courier.store.upcasters());
     let (delivery, last) = load::<Delivery>(connection, &upcasters, &stream).await?;
+    let is_queued = rows::is_queued(connection, claimed.delivery_id).await?;
+    if last == 0 && !is_queued {
+        appending.leave().await?;
+        let delivery_id = claimed.delivery_id;
+        tracing::error!(%delivery_id, "an answer was dropped: its delivery is not in the database");
+        return Ok(());
+    }
     let erased = erased(connection, &[finished]).await?;
     let mut ledger = Ledger { erased, ..Ledger::default() };
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
-        ledger.enter_late(courier, finished, (&delivery, last), lane);
+        let told = Told { delivery: &delivery, last, is_queued };
+        ledger.enter_late(courier, finished, &told, lane);
     }
     let tally = std::mem::take(&mut ledger.tally);
-    ledger.write(courier, &mut appending, vec![claimed.lane_id]).await?;
+    ledger.write(courier, &mut appending).await?;
     appending.commit().await?;
     tally.count();
     Ok(())
+}
+
+/// What is known of a delivery whose answer comes late.
+struct Told<'a> {
+    delivery: &'a Delivery,
+    /// The last event of its stream.
+    last: i64,
+    /// Whether the outbox has it for its own tries.
+    is_queued: bool,
 }
 
 /// Which responses of the batch were erased, as far as it matters: where it arrived and nothing was said,
@@ -147,6 +222,9 @@ const GONE: u16 = 410;
 
 /// A lane while a batch is entered.
 struct Lane {
+    is_locked: bool,
+    /// When its last delivery ended with 410, if none succeeded since.
+    gone_at: Option<Timestamp>,
     subscription: Option<Subscription>,
     withdrawn: Option<CancelCause>,
     sequence: i64,
@@ -161,43 +239,80 @@ struct LaneRow {
 }
 
 impl LaneRow {
-    /// The lane; the stream of its subscription, if it is one's, ends there.
-    fn open(self, sequence: i64) -> Lane {
+    /// The lane; if it is locked, the stream of its subscription, if it is one's, ends there.
+    fn open(self, end: Option<i64>) -> Lane {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
-        if self.kind == "step" {
-            return Lane { subscription: None, withdrawn, sequence };
-        }
-        let live = Subscription::live(self.gone.map(|Json(gone)| gone));
-        let subscription = withdrawn.is_none().then_some(live);
-        Lane { subscription, withdrawn, sequence }
+        let gone = self.gone.map(|Json(gone)| gone);
+        let gone_at = gone.as_ref().map(|gone| gone.finished_at);
+        let is_open_hook = self.kind != "step" && withdrawn.is_none();
+        let subscription = is_open_hook.then(|| Subscription::live(gone));
+        let (is_locked, sequence) = (end.is_some(), end.unwrap_or_default());
+        Lane { is_locked, gone_at, subscription, withdrawn, sequence }
     }
 }
 
-/// Locks the batch's lanes, then asks where their streams end: in that order, or a recorder that
-/// waited for another would follow an old end. Few batches add to them: where no answer is 410 and
-/// none was before, nobody asks.
-async fn lock_lanes(
+/// The lanes of a batch. Those where something failed, or a 410 may be followed by a success, are locked:
+/// what is written down depends on them. A success alone depends on its own row.
+async fn lanes_of(
     connection: &mut PgConnection,
     batch: &[&Finished],
 ) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
-    let lane_ids: Vec<Uuid> = batch.iter().map(|finished| finished.claimed.lane_id).collect();
+    let arrived = |one: &&Finished| one.exchange.answer.verdict() == Verdict::Delivered;
+    let mut locked: HashSet<Uuid> =
+        batch.iter().filter(|one| !arrived(one)).map(|one| one.claimed.lane_id).collect();
+    let of_arrived: HashSet<Uuid> = batch.iter().map(|one| one.claimed.lane_id).collect();
+    let of_arrived: Vec<Uuid> = of_arrived.difference(&locked).copied().collect();
+    let mut lanes = HashMap::new();
+    if !of_arrived.is_empty() {
+        for row in read_lanes(connection, &of_arrived).await? {
+            if row.gone.is_some() {
+                locked.insert(row.lane_id);
+            } else {
+                lanes.insert(row.lane_id, row.open(None));
+            }
+        }
+    }
+    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE));
+    let locked: Vec<Uuid> = locked.into_iter().collect();
+    if !locked.is_empty() {
+        lanes.extend(lock_lanes(connection, &locked, counts).await?);
+    }
+    Ok(lanes)
+}
+
+async fn read_lanes(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+) -> Result<Vec<LaneRow>, sqlx::Error> {
+    sqlx::query_as("select lane_id, kind, cancel_cause, gone from lanes where lane_id = any($1)")
+        .bind(lane_ids)
+        .fetch_all(connection)
+        .await
+}
+
+/// Locks lanes, then asks where their streams end: in that order, or a recorder that waited for another
+/// would follow an old end. Few batches add to them: where no answer is 410 (`counts`) and none was
+/// before, nobody asks.
+async fn lock_lanes(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    counts: bool,
+) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
     let rows: Vec<LaneRow> = sqlx::query_as(
         "select lane_id, kind, cancel_cause, gone from lanes
-          where lane_id = any($1) order by lane_id for update",
+          where lane_id = any($1) order by lane_id for no key update",
     )
-    .bind(&lane_ids)
+    .bind(lane_ids)
     .fetch_all(&mut *connection)
     .await?;
-    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE))
-        || rows.iter().any(|row| row.gone.is_some());
-    let ends = if counts {
-        projector::hooks::sequences(connection, &lane_ids).await?
+    let ends = if counts || rows.iter().any(|row| row.gone.is_some()) {
+        projector::hooks::sequences(connection, lane_ids).await?
     } else {
         HashMap::new()
     };
     let opened = rows.into_iter().map(|row| {
         let (lane_id, end) = (row.lane_id, ends.get(&row.lane_id).copied());
-        (lane_id, row.open(end.unwrap_or_default()))
+        (lane_id, row.open(Some(end.unwrap_or_default())))
     });
     Ok(opened.collect())
 }
@@ -212,6 +327,8 @@ struct Ledger<'a> {
     /// Those that might have come again, and do not.
     ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
+    /// When the lanes of those are due.
+    due: BTreeMap<Uuid, DateTime<Utc>>,
     /// Those whose stream goes on though nothing else changes.
     noted: Vec<(Uuid, i64)>,
     tally: Tally,
@@ -228,10 +345,15 @@ impl<'a> Ledger<'a> {
         // What had ended before cannot be taken back.
         let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
         let answer = kept_answer(finished).filter(|_| !erased);
-        let attempt = attempt(courier, finished, answer.as_deref());
+        let mut attempt = attempt(courier, finished, answer.as_deref());
+        attempt.of = claimed.delivery_of().filter(|_| sequence == 0);
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
-            Some(at) => self.due_again.push((claimed.delivery_id, at.get(), sequence + 1)),
+            Some(at) => {
+                self.due_again.push((claimed.delivery_id, at.get(), sequence + 1));
+                let due = self.due.entry(claimed.lane_id).or_insert(at.get());
+                *due = at.get().min(*due);
+            }
             None if may_come_again(finished) => self.ended.push(claimed.delivery_id),
             // It was taken out when it was looked for.
             None => {}
@@ -249,15 +371,16 @@ impl<'a> Ledger<'a> {
         &mut self,
         courier: &Courier,
         finished: &'a Finished,
-        (delivery, last): (&Delivery, i64),
+        Told { delivery, last, is_queued }: &Told<'_>,
         lane: &mut Lane,
     ) {
         let delivery_id = finished.claimed.delivery_id;
         let erased = self.erased.contains(&finished.claimed.subject);
         let answer = kept_answer(finished).filter(|_| !erased);
-        let attempt = attempt(courier, finished, answer.as_deref());
+        let mut attempt = attempt(courier, finished, answer.as_deref());
+        attempt.of = finished.claimed.delivery_of().filter(|_| *last == 0);
         let outcome = attempt.outcome;
-        let Some((late, event)) = delivery.record_late(attempt) else {
+        let Some((late, event)) = delivery.record_late(attempt, *is_queued) else {
             return;
         };
         self.tally.note(finished, outcome);
@@ -334,17 +457,16 @@ impl<'a> Ledger<'a> {
         self,
         courier: &Courier,
         appending: &mut Appending<'_>,
-        lane_ids: Vec<Uuid>,
     ) -> Result<(), DeliveryError> {
         appending.append(self.events).await?;
         let connection = appending.connection();
-        withdrawn::drop_rows(connection, &self.ended).await?;
+        drop_rows(connection, &self.ended).await?;
         rows::put_due_again(connection, &self.due_again).await?;
         rows::move_streams(connection, &self.noted).await?;
         replays::conclude(connection, &self.replayed).await?;
         let now = courier.clock.now().get();
         answers::put(connection, &self.answers, now, &*courier.entropy).await?;
-        lanes::reschedule(connection, &lane_ids, now).await?;
+        lanes::due_by(connection, &self.due).await?;
         Ok(())
     }
 }

@@ -19,10 +19,10 @@ const RECORD: usize = 256;
 /// From one batch of answers to the next, unless enough have come: what comes by itself is recorded at
 /// once, and what comes all the time costs a transaction for several. A crash in between repeats what was
 /// answered, as it does while a record is under way.
-const RECORD_PACE: Duration = Duration::from_millis(15);
+const RECORD_PACE: Duration = Duration::from_millis(50);
 
-/// So many answers are worth a transaction: fewer than a host may have out, so that none waits for them.
-const ENOUGH: usize = 16;
+/// So many answers are worth a transaction. An answer that waits takes no room.
+const ENOUGH: usize = 128;
 
 /// How long one try to record a batch may take; see [`eventstore::worker`].
 const RECORD_WITHIN: Duration = Duration::from_secs(60);
@@ -64,8 +64,6 @@ impl Aside {
     /// Puts answers of one lane there.
     fn put(&self, of_lane: Vec<Finished>) {
         let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
-        // What cannot be recorded makes no room for more that cannot be either.
-        of_lane.iter().for_each(|one| one.claimed.lease_ends());
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if self.put.try_send(of_lane).is_ok() {
             *lanes.entry(lane_id).or_default() += 1;
@@ -89,12 +87,6 @@ async fn record_all(courier: Courier, mut answers: Answers, aside: Aside) {
     let (mut batch, mut next) = (Vec::with_capacity(RECORD), Instant::now());
     while answers.inbox.recv_many(&mut batch, RECORD).await > 0 {
         gather(&mut answers, &mut batch, next).await;
-        answers.let_it_queue().await;
-        while batch.len() < RECORD
-            && let Ok(answered) = answers.inbox.try_recv()
-        {
-            batch.push(answered);
-        }
         next = Instant::now() + RECORD_PACE;
         aside.take_from(&mut batch);
         record_or_put_aside(&courier, std::mem::take(&mut batch), &aside).await;

@@ -7,9 +7,9 @@ use eventstore::{AppendError, RecordedEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::lanes;
+use crate::outbox::wakes;
 
-/// Queues it; its lane is locked. Of a subscription that is being removed it is cancelled.
+/// Queues it. Of a subscription that is being removed it is cancelled.
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
@@ -38,7 +38,7 @@ pub(crate) async fn queue(
     .bind(recorded.context.traceparent.map(|place| place.to_string()))
     .execute(&mut *connection)
     .await?;
-    Ok(lanes::wake(connection, &[consignment.hook_id], now).await?)
+    Ok(wakes::add(connection, [consignment.hook_id]).await?)
 }
 
 fn stream_id(recorded: &RecordedEvent) -> Result<Uuid, AppendError> {

@@ -1,20 +1,24 @@
-//! Repair: queues deliveries that were proved missing. By fan-out's own code, from the same table and
-//! under the same locks, and nothing but what both name: what the proof misses and fan-out would
-//! queue. A place in the log that is taken meanwhile is left out, so it can be done twice.
+//! Repair: puts back deliveries that were proved missing or lost, by the rows that queueing makes, and
+//! nothing but what the proof names. What is queued or recorded meanwhile is left out, so a repair can be
+//! done twice.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::context::{Actor, Context};
+use domain::delivery::{Consignment, Delivery, DeliveryEvent, DeliveryOf, DeliveryState};
+use domain::event::Event;
+use domain::occurrence::{OccurrenceEvent, delivery_id};
 use domain::repair::{RepairEvent, Repaired};
 use domain::time::Timestamp;
-use eventstore::{Appending, NewEvent, RecordedEvent, proof};
+use eventstore::{Appending, NewEvent, RecordedEvent, Upcasters, load_all, load_first};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::fan_out::{Matches, Queued, queue};
+use crate::outbox::{NewRow, OutboxRow, insert};
 use crate::settings::{Courier, DeliveryError};
 
-/// Occurrences looked at in one transaction, which also ends where fan-out's would.
-const OCCURRENCES: usize = 500;
+/// Occurrences repaired in one transaction.
+const OCCURRENCES: usize = 100;
 
 /// Who repairs, and why.
 #[derive(Debug, Clone)]
@@ -25,49 +29,137 @@ pub struct Order {
     pub reason: String,
 }
 
-/// A delivery that is missing: the place of its occurrence in the log, and its subscription.
-pub type Missing = (i64, Uuid);
-
 /// Queues these, each firm's with an event that says so; answers how many were new.
 ///
 /// # Errors
 /// [`DeliveryError`]; what was queued until then stays so, and the rest is still missing.
 pub async fn repair(
     courier: &Courier,
-    missing: &[Missing],
+    missing: &[DeliveryOf],
     order: &Order,
 ) -> Result<u64, DeliveryError> {
-    let wanted: HashSet<Missing> = missing.iter().copied().collect();
-    let mut positions: Vec<i64> = missing.iter().map(|(position, _)| *position).collect();
-    positions.sort_unstable();
-    positions.dedup();
-    let (mut rest, mut repaired) = (positions.as_slice(), 0);
-    while !rest.is_empty() {
-        let some = &rest[..rest.len().min(OCCURRENCES)];
-        let (reached, queued) = repair_some(courier, some, &wanted, order).await?;
-        repaired += queued;
-        rest = &rest[rest.partition_point(|position| *position <= reached)..];
+    let mut wanted: BTreeMap<Uuid, BTreeSet<Uuid>> = BTreeMap::new();
+    for of in missing {
+        wanted.entry(of.occurrence_id).or_default().insert(of.hook_id);
+    }
+    let wanted: Vec<(Uuid, BTreeSet<Uuid>)> = wanted.into_iter().collect();
+    let mut repaired = 0;
+    for some in wanted.chunks(OCCURRENCES) {
+        repaired += repair_some(courier, some, order).await?;
     }
     Ok(repaired)
 }
 
 async fn repair_some(
     courier: &Courier,
-    positions: &[i64],
-    wanted: &HashSet<Missing>,
+    wanted: &[(Uuid, BTreeSet<Uuid>)],
     order: &Order,
-) -> Result<(i64, u64), DeliveryError> {
+) -> Result<u64, DeliveryError> {
     let mut appending = courier.store.begin().await?;
-    let events = proof::occurrences_at(appending.connection(), positions).await?;
-    let mut matches = Matches::of(&mut appending, &events).await?;
-    matches.pairs.retain(|(occurred, hook)| wanted.contains(&(occurred.recorded.position, *hook)));
-    let last = positions.last().copied().unwrap_or(i64::MAX);
-    let repair = Repair::of(courier, &matches, order);
-    let by = |occurrence: &RecordedEvent| repair.context(occurrence);
-    let Queued { events, reached, .. } = queue((&mut appending, None), &matches, by).await?;
-    repair.record(&mut appending, &events).await?;
+    let (connection, upcasters) = (appending.connection(), courier.store.upcasters());
+    let ids: Vec<String> = wanted.iter().map(|(id, _)| id.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let events = load_first(connection, &upcasters, "Occurrence", &ids).await?;
+    let of = |event: &RecordedEvent| {
+        wanted.iter().find(|(id, _)| event.aggregate_id == id.to_string()).map(|(_, hooks)| hooks)
+    };
+    let mut lost: Vec<Lost<'_>> = events
+        .iter()
+        .flat_map(|event| {
+            of(event).into_iter().flatten().filter_map(|hook_id| Lost::of(event, *hook_id))
+        })
+        .collect();
+    let now = courier.clock.now();
+    still_lost(connection, &upcasters, &mut lost).await?;
+    let repair = Repair::of(courier, &lost, order);
+    // What is listed or recorded says by itself that it is to be there.
+    let unsaid = lost.iter().filter(|one| one.is_unsaid());
+    let queued = unsaid.map(|one| one.queued(repair.context(one.recorded))).collect();
+    appending.append(queued).await?;
+    repair.record(&mut appending, &lost).await?;
+    let count = lost.len() as u64;
+    let row = |one: Lost<'_>| {
+        let sequence = one.row.sequence.max(i64::from(one.is_unsaid()));
+        NewRow { row: OutboxRow { sequence, ..one.row }, due_at: now.get(), lease: None }
+    };
+    let rows: Vec<NewRow> = lost.into_iter().map(row).collect();
+    insert(appending.connection(), &rows).await?;
+    appending.deliveries_wait();
     appending.commit().await?;
-    Ok((reached.unwrap_or(last), events.len() as u64))
+    Ok(count)
+}
+
+/// Leaves out what is queued by now or has ended; the rest goes on where its stream ends. Whoever
+/// queues one of them meanwhile takes its place in the outbox, and the repair is a conflict.
+async fn still_lost(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    lost: &mut Vec<Lost<'_>>,
+) -> Result<(), DeliveryError> {
+    let ids: Vec<Uuid> = lost.iter().map(|one| one.row.delivery_id).collect();
+    let queued: Vec<Uuid> =
+        sqlx::query_scalar("select delivery_id from outbox where delivery_id = any($1)")
+            .bind(&ids)
+            .fetch_all(&mut *connection)
+            .await?;
+    let streams = load_all::<Delivery>(connection, upcasters, &ids).await?;
+    lost.retain_mut(|one| {
+        let Some((delivery, last)) = streams.get(&one.row.delivery_id) else {
+            return !queued.contains(&one.row.delivery_id);
+        };
+        one.row.sequence = *last;
+        one.row.tries = delivery.tries().cast_signed();
+        one.row.body_id = delivery.body().map(|body| body.id);
+        one.row.body_sha256 = delivery.body().and_then(|body| hex::decode(&body.sha256).ok());
+        delivery.state() == Some(DeliveryState::Pending) && !queued.contains(&one.row.delivery_id)
+    });
+    Ok(())
+}
+
+/// A delivery that nobody would send.
+struct Lost<'a> {
+    recorded: &'a RecordedEvent,
+    row: OutboxRow,
+    is_listed: bool,
+}
+
+impl<'a> Lost<'a> {
+    /// Whether neither its occurrence nor its own stream says that it is to be there.
+    const fn is_unsaid(&self) -> bool {
+        !self.is_listed && self.row.sequence == 0
+    }
+
+    fn of(recorded: &'a RecordedEvent, hook_id: Uuid) -> Option<Self> {
+        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &recorded.event
+        else {
+            return None;
+        };
+        let occurrence_id = recorded.aggregate_id.parse().ok()?;
+        let delivery_id = delivery_id(occurrence_id, happening.happened_at, hook_id);
+        let row = OutboxRow::listed((delivery_id, hook_id), occurrence_id, recorded, happening);
+        Some(Self { recorded, row, is_listed: happening.hooks.contains(&hook_id) })
+    }
+
+    fn queued(&self, context: Context) -> NewEvent {
+        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) =
+            &self.recorded.event
+        else {
+            unreachable!("made of an occurrence");
+        };
+        let consignment = Consignment {
+            form_id: happening.form_id,
+            hook_id: self.row.lane_id,
+            occurrence_id: self.row.occurrence_id,
+            response_id: happening.response_id,
+            trigger: happening.trigger,
+        };
+        NewEvent {
+            aggregate_id: self.row.delivery_id.to_string(),
+            sequence: 1,
+            event: DeliveryEvent::DeliveryQueued(consignment).into(),
+            context,
+        }
+    }
 }
 
 /// One transaction's repair: a stream of its own for each firm.
@@ -78,18 +170,17 @@ struct Repair<'a> {
 }
 
 impl<'a> Repair<'a> {
-    fn of(courier: &Courier, matches: &Matches<'_>, order: &'a Order) -> Self {
+    fn of(courier: &Courier, lost: &[Lost<'_>], order: &'a Order) -> Self {
         let mut streams = BTreeMap::new();
-        for (occurred, _) in &matches.pairs {
-            let firm_id = occurred.recorded.context.firm_id;
-            streams.entry(firm_id).or_insert_with(|| courier.entropy.id());
+        for one in lost {
+            streams.entry(one.row.firm_id).or_insert_with(|| courier.entropy.id());
         }
         Self { order, at: courier.clock.now(), streams }
     }
 
-    /// What is queued for an occurrence is caused by it, and belongs to the repair.
+    /// A delivery is caused by its occurrence, and belongs to the repair.
     fn context(&self, occurrence: &RecordedEvent) -> Context {
-        let caused = occurrence.context.caused_by(occurrence.event_id);
+        let caused = occurrence.context.caused_by(occurrence.id());
         let repair = self.streams.get(&occurrence.context.firm_id).copied();
         Context {
             recorded_at: self.at,
@@ -102,12 +193,11 @@ impl<'a> Repair<'a> {
     async fn record(
         &self,
         appending: &mut Appending<'_>,
-        queued: &[RecordedEvent],
+        lost: &[Lost<'_>],
     ) -> Result<(), DeliveryError> {
         let mut events = Vec::new();
         for (firm_id, repair) in &self.streams {
-            let of_firm = queued.iter().filter(|event| event.context.firm_id == *firm_id);
-            let deliveries = of_firm.count() as u64;
+            let deliveries = lost.iter().filter(|one| one.row.firm_id == *firm_id).count() as u64;
             if deliveries == 0 {
                 continue;
             }

@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 use crate::claim::system;
 use crate::lanes;
+use crate::outbox::{NewRow, OutboxRow, drop_rows, insert};
 use crate::settings::{Courier, DeliveryError};
-use crate::withdrawn;
 
 /// Queued at a time: a transaction stays well under 100 ms.
 const BATCH: i32 = 500;
@@ -192,7 +192,7 @@ async fn under_way(
     }
     let dropped: Vec<Uuid> =
         batch.outcomes.iter().map(|(_, delivery_id, _)| *delivery_id).collect();
-    withdrawn::drop_rows(connection, &dropped).await?;
+    drop_rows(connection, &dropped).await?;
     Ok(under_way)
 }
 
@@ -244,51 +244,36 @@ impl Batch {
     ) -> Result<(), DeliveryError> {
         let positions: Vec<i64> =
             appending.append(self.events).await?.iter().map(|event| event.position).collect();
+        let once = Schedule::Replay.tries();
+        let row =
+            |((one, body, sequence, tries), position): ((Replayable, SentBody, i64, u32), i64)| {
+                let row = OutboxRow {
+                    delivery_id: one.delivery_id,
+                    lane_id: one.hook_id,
+                    firm_id: one.firm_id,
+                    occurrence_id: one.occurrence_id,
+                    trigger: one.trigger,
+                    form_id: one.form_id,
+                    response_id: one.response_id,
+                    report_id: None,
+                    booking_id: None,
+                    position,
+                    sequence,
+                    tries: tries.cast_signed(),
+                    tries_max: (tries + once).cast_signed(),
+                    step: None,
+                    replay_id: Some(turn.replay_id),
+                    traceparent: None,
+                    body_sha256: hex::decode(&body.sha256).ok(),
+                    body_id: Some(body.id),
+                };
+                NewRow { row, due_at: now.get(), lease: None }
+            };
+        let rows: Vec<NewRow> = self.rows.into_iter().zip(positions).map(row).collect();
         let connection = appending.connection();
-        insert(connection, turn.replay_id, &self.rows, &positions, now.get()).await?;
-        let mut lane_ids: Vec<Uuid> = self.rows.iter().map(|(one, ..)| one.hook_id).collect();
-        lane_ids.sort_unstable();
-        lane_ids.dedup();
-        lanes::wake(connection, &lane_ids, now.get()).await?;
+        insert(connection, &rows).await?;
         Ok(replays::conclude(connection, &self.outcomes).await?)
     }
-}
-
-async fn insert(
-    connection: &mut PgConnection,
-    replay_id: Uuid,
-    rows: &[(Replayable, SentBody, i64, u32)],
-    positions: &[i64],
-    due_at: DateTime<Utc>,
-) -> Result<(), sqlx::Error> {
-    let once = Schedule::Replay.tries();
-    sqlx::query(
-        "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                             response_id, body_id, body_sha256, sequence, tries, tries_max, position,
-                             due_at, replay_id)
-         select t.*, $14, $15
-           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::uuid[],
-                       $7::uuid[], $8::uuid[], $9::bytea[], $10::bigint[], $11::int[], $12::int[],
-                       $13::bigint[]) t",
-    )
-    .bind(rows.iter().map(|(one, ..)| one.delivery_id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(one, ..)| one.hook_id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(one, ..)| one.firm_id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(one, ..)| one.occurrence_id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(one, ..)| one.trigger.clone()).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(one, ..)| one.form_id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(one, ..)| one.response_id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(_, body, ..)| body.id).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(_, body, ..)| hex::decode(&body.sha256).ok()).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(_, _, sequence, _)| *sequence).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(.., tries)| tries.cast_signed()).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(.., tries)| (tries + once).cast_signed()).collect::<Vec<_>>())
-    .bind(positions)
-    .bind(due_at)
-    .bind(replay_id)
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 #[cfg(test)]

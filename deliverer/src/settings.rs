@@ -46,6 +46,9 @@ pub struct Settings {
     /// How long what was claimed ahead waits for its place: it is given back then, since its host is not quick any
     /// more, and since what is withdrawn meanwhile is sent all the same (ruling 29).
     pub place_within: Duration,
+    /// How long a process that joins others waits before it sends: until what they have in flight has
+    /// come down to their shares. A send ends within 11 s.
+    pub join_wait: Duration,
     /// How much faster waits pass than they should; 1 outside tests and drills.
     pub scale: TimeScale,
     /// How long what is personal is kept after a delivery has ended.
@@ -60,6 +63,7 @@ impl Default for Settings {
             caps: Caps::default(),
             ahead: AHEAD,
             place_within: Duration::from_secs(1),
+            join_wait: Duration::from_secs(12),
             scale: TimeScale::REAL,
             retention: Retention::default(),
         }
@@ -168,6 +172,17 @@ fn is_no_refusal(error: &sqlx::Error) -> bool {
         let code = error.code().unwrap_or_default();
         !["22", "23", "42"].iter().any(|class| code.starts_with(class))
     })
+}
+
+impl From<DeliveryError> for AppendError {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::Append(error) => error,
+            DeliveryError::Vault(VaultError::Database(error)) => error.into(),
+            DeliveryError::Vault(error) => Self::Unreadable(error.to_string()),
+            DeliveryError::Tail(error) => error.into(),
+        }
+    }
 }
 
 impl From<sqlx::Error> for DeliveryError {

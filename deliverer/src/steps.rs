@@ -14,7 +14,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::lanes;
+use crate::outbox::wakes;
 
 /// Queues what a step sends; anew, with the tries that were and the bytes they sent.
 pub(crate) async fn queue(
@@ -48,7 +48,7 @@ pub(crate) async fn queue(
     .bind(recorded.context.traceparent.map(|place| place.to_string()))
     .execute(&mut *connection)
     .await?;
-    Ok(lanes::wake(connection, &[lane_id], now).await?)
+    Ok(wakes::add(connection, [lane_id]).await?)
 }
 
 /// The lane of the firm's steps to this host; it sleeps if the firm is suspended.

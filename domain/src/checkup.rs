@@ -130,7 +130,7 @@ impl Finding {
             Some((age, who)) if age > APPENDS_FOR => Self::wrong(
                 "fence",
                 format!("a transaction of {who} has been appending for {}", spoken(age)),
-                "end that transaction: fan-out, history and audit log wait for it",
+                "end that transaction: history and audit log wait for it",
             ),
             _ => Self::fine("fence", "no transaction appends for long".into()),
         }

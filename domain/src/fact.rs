@@ -115,6 +115,8 @@ impl Fact {
             report_id: self.report_id,
             booking_id: self.booking_id,
             happened_at: self.happened_at,
+            hooks: Vec::new(),
+            seen: 0,
             silent: self.silent,
         }
     }

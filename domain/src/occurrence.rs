@@ -18,12 +18,14 @@ pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
 }
 
 /// The id of the one delivery of an occurrence to a subscription: made by a rule of ours (RFC 9562,
-/// version 8). Its first six bytes are when the occurrence was recorded, in milliseconds since 1970, so that
-/// deliveries of one time lie side by side in every index; the rest is a UUIDv5 of occurrence and subscription.
+/// version 8). Its first six bytes are when the occurrence happened, by the product's clock, in
+/// milliseconds since 1970: deliveries of one time lie side by side in every index, and the same
+/// occurrence, reported again after a restore, has the same deliveries (ruling 41). The rest is a UUIDv5
+/// of occurrence and subscription.
 #[must_use]
-pub fn delivery_id((occurrence_id, recorded_at): (Uuid, Timestamp), hook_id: Uuid) -> Uuid {
+pub fn delivery_id(occurrence_id: Uuid, happened_at: Timestamp, hook_id: Uuid) -> Uuid {
     let mut bytes = Uuid::new_v5(&occurrence_id, hook_id.as_bytes()).into_bytes();
-    let [.., a, b, c, d, e, f] = recorded_at.get().timestamp_millis().to_be_bytes();
+    let [.., a, b, c, d, e, f] = happened_at.get().timestamp_millis().to_be_bytes();
     bytes[..6].copy_from_slice(&[a, b, c, d, e, f]);
     Builder::from_bytes(bytes).with_version(Version::Custom).into_uuid()
 }
@@ -58,7 +60,9 @@ pub enum OccurrenceCommand {
     Record(Happening),
 }
 
-/// What happened, to whose response, and when. In the order of names: canonical as it is written (RFC 8785).
+/// What happened, to whose response, and when; and the subscriptions that get it. The append that
+/// records an occurrence fills in `hooks` and `seen`. Fields are in the order of their names: the JSON is
+/// canonical as it is written (RFC 8785).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Happening {
@@ -69,16 +73,31 @@ pub struct Happening {
     pub form_id: Uuid,
     /// When it happened, by the product's clock.
     pub happened_at: Timestamp,
+    /// The subscriptions that get it, in the order of their ids: those that the match in the appending
+    /// transaction saw (ruling 30a), at most 100 (contract, section Limits).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Uuid>,
     /// The report it is about, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_id: Option<Uuid>,
     /// The response it is about.
     pub response_id: Uuid,
+    /// Position of the last creation or removal of a subscription of the firm that the match saw; 0
+    /// before the first.
+    pub seen: i64,
     /// Used up without telling anybody: the firm's plan did not have the trigger.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent: bool,
     /// The trigger it is for.
     pub trigger: Trigger,
+}
+
+impl Happening {
+    /// Its deliveries with their subscriptions; `occurrence_id` is its own id.
+    pub fn deliveries(&self, occurrence_id: Uuid) -> impl Iterator<Item = (Uuid, Uuid)> + '_ {
+        let delivery_to = move |hook_id| delivery_id(occurrence_id, self.happened_at, hook_id);
+        self.hooks.iter().map(move |hook_id| (delivery_to(*hook_id), *hook_id))
+    }
 }
 
 /// What the log says of an occurrence.
@@ -127,6 +146,8 @@ mod tests {
             response_id: Uuid::from_u128(2),
             report_id: None,
             booking_id: None,
+            hooks: Vec::new(),
+            seen: 0,
             silent: false,
             happened_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
         }
@@ -161,15 +182,17 @@ mod tests {
     #[test]
     fn a_deliverys_id_is_fixed_by_the_rule_and_begins_with_the_time_of_what_it_tells() {
         let (occurrence, one, two) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
-        let at = |text: &str| (occurrence, text.parse().unwrap());
-        let then = at("2026-11-01T12:00:00.000Z");
-        let id = delivery_id(then, one);
+        let at = |text: &str, hook_id| delivery_id(occurrence, text.parse().unwrap(), hook_id);
+        let noon = "2026-11-01T12:00:00.000Z";
+        let id = at(noon, one);
         assert_eq!(id.to_string(), "01a196fb-1600-84eb-a4d2-4ba6b70a12f0");
-        assert_ne!(id, delivery_id(then, two));
-        assert_ne!(id, delivery_id((one, then.1), one));
-        let later = at("2026-11-01T12:00:00.001Z");
-        assert!(
-            id.max(delivery_id(then, two)) < delivery_id(later, one).min(delivery_id(later, two))
-        );
+        assert_ne!(id, at(noon, two));
+        assert_ne!(id, delivery_id(one, noon.parse().unwrap(), one));
+        let later = "2026-11-01T12:00:00.001Z";
+        assert!(id.max(at(noon, two)) < at(later, one).min(at(later, two)));
+        let happening =
+            Happening { hooks: vec![one, two], happened_at: noon.parse().unwrap(), ..happening() };
+        let deliveries: Vec<_> = happening.deliveries(occurrence).collect();
+        assert_eq!(deliveries, [(id, one), (at(noon, two), two)]);
     }
 }

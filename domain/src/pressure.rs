@@ -1,7 +1,7 @@
 //! How much is in flight at once, and whose turn it is (ruling 34).
 //!
-//! Two limits protect receivers and hold over all processes: per firm and host, and per host. One
-//! protects firms from each other, in each process: a firm that has its share of the permits gets
+//! Two limits protect receivers and hold over all processes, each of which has its share of them: per
+//! firm and host, and per host. One protects firms from each other, in each process: a firm that has its share of the permits gets
 //! more only while permits are left over, and never the last quarter of them. The share is a quarter,
 //! and less where more than three firms have something under way: there is always one left for a firm
 //! that has nothing. And a claim takes no more than it can hold in memory.
@@ -39,6 +39,14 @@ pub const AHEAD: Duration = Duration::from_millis(50);
 const AHEAD_MOST: usize = 5;
 
 impl Caps {
+    /// The share of each of so many processes that send: together they keep the limits. One attempt at
+    /// least, so that each sends something (ruling 34a).
+    #[must_use]
+    pub fn share_of(self, senders: usize) -> Self {
+        let share = |limit: usize| (limit / senders.max(1)).max(1);
+        Self { per_firm_and_host: share(self.per_firm_and_host), per_host: share(self.per_host) }
+    }
+
     /// How much is claimed ahead, at most, for a firm and a host that answers so quickly: what it takes in this
     /// time.
     #[must_use]
@@ -121,7 +129,7 @@ impl Room {
     }
 }
 
-/// What is claimed in all processes, and not answered.
+/// What a process has claimed and is not answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flight {
     /// By lane.
@@ -260,6 +268,15 @@ mod tests {
 
     fn to_a(firm: u128) -> (Uuid, String) {
         (Uuid::from_u128(firm), "a.example".to_owned())
+    }
+
+    #[test]
+    fn senders_share_the_limits_and_each_may_send_something() {
+        let shares = |senders| {
+            let Caps { per_firm_and_host, per_host } = Caps::default().share_of(senders);
+            (per_firm_and_host, per_host)
+        };
+        assert_eq!([0, 1, 3, 32, 64].map(shares), [(32, 256), (32, 256), (10, 85), (1, 8), (1, 4)]);
     }
 
     #[test]

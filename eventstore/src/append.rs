@@ -8,7 +8,8 @@ use domain::context::Context;
 use domain::event::Event;
 use domain::occurrence::event_id;
 use serde_json::value::RawValue;
-use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::digest::{Digested, canonical, digest};
@@ -72,8 +73,6 @@ impl NewEvent {
 pub struct RecordedEvent {
     /// Its place in the log.
     pub position: i64,
-    /// Its id.
-    pub event_id: Uuid,
     /// Its digest.
     pub digest: [u8; 32],
     /// The stream.
@@ -84,6 +83,14 @@ pub struct RecordedEvent {
     pub event: Event,
     /// Who did it, for which firm, when.
     pub context: Context,
+}
+
+impl RecordedEvent {
+    /// The id of the event. It is made of the event's place in its stream, and is stored nowhere.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        event_id(self.event.aggregate_type(), &self.aggregate_id, self.sequence)
+    }
 }
 
 /// What to do with an event whose place in its stream is taken.
@@ -104,18 +111,16 @@ pub(crate) async fn insert(
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<Uuid> = events.iter().map(NewEvent::id).collect();
-    let columns = Columns::of(&events, &ids)?;
+    let columns = Columns::of(&events)?;
     let statement = match taken {
-        Taken::Refuse => concat!(insert_sql!(), " returning position, event_id"),
-        Taken::Skip => {
-            concat!(
-                insert_sql!(),
-                " on conflict (aggregate_type, aggregate_id, sequence) do nothing returning position, event_id"
-            )
-        }
+        Taken::Refuse => concat!(insert_sql!(), " returning position"),
+        Taken::Skip => concat!(
+            insert_sql!(),
+            " on conflict (aggregate_type, aggregate_id, sequence) do nothing
+              returning position, aggregate_type, aggregate_id, sequence"
+        ),
     };
-    let rows: Vec<(i64, Uuid)> = sqlx::query_as(statement)
+    let rows = sqlx::query(statement)
         .bind(columns.aggregate_types)
         .bind(columns.aggregate_ids)
         .bind(columns.sequences)
@@ -124,52 +129,72 @@ pub(crate) async fn insert(
         .bind(columns.payloads)
         .bind(columns.metadata)
         .bind(columns.firm_ids)
-        .bind(columns.event_ids)
         .bind(columns.recorded_at)
         .bind(&columns.digests)
         .fetch_all(connection)
         .await?;
-    Ok(recorded(events, ids.into_iter().zip(columns.digests), rows))
+    let positions = match taken {
+        Taken::Refuse => in_order(&events, &rows)?,
+        Taken::Skip => by_place(&events, &rows)?,
+    };
+    Ok(recorded(events, columns.digests, positions))
 }
 
 macro_rules! insert_sql {
     () => {
         "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
-                             payload, metadata, firm_id, event_id, recorded_at, digest)
+                             payload, metadata, firm_id, recorded_at, digest)
          select t.aggregate_type, t.aggregate_id, t.sequence, t.event_type, t.event_version,
-                t.payload::json, t.metadata::json, t.firm_id, t.event_id, t.recorded_at, t.digest
+                t.payload::json, t.metadata::json, t.firm_id, t.recorded_at, t.digest
            from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[],
-                       $7::text[], $8::uuid[], $9::uuid[], $10::timestamptz[], $11::bytea[])
+                       $7::text[], $8::uuid[], $9::timestamptz[], $10::bytea[])
                 with ordinality
                 as t(aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
-                     metadata, firm_id, event_id, recorded_at, digest, place)
+                     metadata, firm_id, recorded_at, digest, place)
           order by t.place"
     };
 }
 use insert_sql;
 
-/// Rows come back in the order of insertion, which is the order of the events, less those skipped.
+/// Each event's position where none was left out: rows come back in the order of insertion, which is the
+/// order of the events.
+fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
+    if rows.len() != events.len() {
+        return Err(sqlx::Error::RowNotFound);
+    }
+    rows.iter().map(|row| row.try_get(0).map(Some)).collect()
+}
+
+/// Each event's position, found by the event's place in its stream; none for an event that was left out.
+fn by_place(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
+    let mut inserted: HashMap<(&str, &str, i64), i64> = HashMap::with_capacity(rows.len());
+    for row in rows {
+        inserted.insert((row.try_get(1)?, row.try_get(2)?, row.try_get(3)?), row.try_get(0)?);
+    }
+    let positions = events.iter().map(|new| {
+        let place = (new.event.aggregate_type(), new.aggregate_id.as_str(), new.sequence);
+        inserted.remove(&place)
+    });
+    Ok(positions.collect())
+}
+
+/// The events that have a position, in their order.
 fn recorded(
     events: Vec<NewEvent>,
-    ids: impl Iterator<Item = (Uuid, [u8; 32])>,
-    rows: Vec<(i64, Uuid)>,
+    digests: Vec<[u8; 32]>,
+    positions: Vec<Option<i64>>,
 ) -> Vec<RecordedEvent> {
-    let mut positions: HashMap<Uuid, i64> = rows.into_iter().map(|(at, id)| (id, at)).collect();
-    events
-        .into_iter()
-        .zip(ids)
-        .filter_map(|(event, (event_id, digest))| {
-            positions.remove(&event_id).map(|position| RecordedEvent {
-                position,
-                event_id,
-                digest,
-                aggregate_id: event.aggregate_id,
-                sequence: event.sequence,
-                event: event.event,
-                context: event.context,
-            })
+    let recorded = |((new, digest), position): ((NewEvent, _), Option<i64>)| {
+        Some(RecordedEvent {
+            position: position?,
+            digest,
+            aggregate_id: new.aggregate_id,
+            sequence: new.sequence,
+            event: new.event,
+            context: new.context,
         })
-        .collect()
+    };
+    events.into_iter().zip(digests).zip(positions).filter_map(recorded).collect()
 }
 
 #[derive(Default)]
@@ -182,28 +207,26 @@ struct Columns {
     payloads: Vec<String>,
     metadata: Vec<String>,
     firm_ids: Vec<Uuid>,
-    event_ids: Vec<Uuid>,
     recorded_at: Vec<DateTime<Utc>>,
     digests: Vec<[u8; 32]>,
 }
 
 impl Columns {
-    fn of(events: &[NewEvent], ids: &[Uuid]) -> Result<Self, AppendError> {
+    fn of(events: &[NewEvent]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
-        for (event, id) in events.iter().zip(ids) {
-            columns.push(event, *id).map_err(|error| AppendError::Unreadable(error.to_string()))?;
+        for event in events {
+            columns.push(event).map_err(|error| AppendError::Unreadable(error.to_string()))?;
         }
         Ok(columns)
     }
 
-    fn push(&mut self, new: &NewEvent, event_id: Uuid) -> serde_json::Result<()> {
+    fn push(&mut self, new: &NewEvent) -> serde_json::Result<()> {
         let payload = canonical(&new.event)?;
         let metadata = new.context.to_metadata()?;
         let event_version = new.event.event_version();
         let digest = digest(&Digested {
             aggregate_id: &new.aggregate_id,
             aggregate_type: new.event.aggregate_type(),
-            event_id,
             event_type: new.event.event_type(),
             event_version: &event_version,
             firm_id: new.context.firm_id,
@@ -220,7 +243,6 @@ impl Columns {
         self.payloads.push(text(payload));
         self.metadata.push(text(metadata));
         self.firm_ids.push(new.context.firm_id);
-        self.event_ids.push(event_id);
         self.recorded_at.push(new.context.recorded_at.get());
         self.digests.push(digest);
         Ok(())

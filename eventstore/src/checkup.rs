@@ -96,7 +96,6 @@ pub async fn unread(
     follower: &str,
 ) -> Result<(i64, Option<DateTime<Utc>>), sqlx::Error> {
     let statement = match follower {
-        "fan_out" => behind!("aggregate_type = 'Occurrence'"),
         "erase" => behind!("aggregate_type = 'Response'"),
         _ => behind!("true"),
     };

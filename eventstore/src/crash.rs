@@ -10,7 +10,8 @@
 //! | P2 | `inserted` | events inserted, their tables not yet |
 //! | P3 | `committing` | everything written, before COMMIT |
 //! | P4 | `committed` | after COMMIT, before anybody is answered |
-//! | P5 | `queueing`, `queued` | in a batch of the fan-out, and between two |
+//! | P5 | `leasing`, `spreading` | deliveries are leased in an append, or spread, before COMMIT |
+//! | P5 | `interrupting` | leases that have ended are taken back, before COMMIT |
 //! | P6 | `claimed` | after the claim's COMMIT, before signing |
 //! | P7 | `signed` | before a connection is opened |
 //! | P8, P9 | — | the receiver decides: it takes half of the body, or all and says nothing |

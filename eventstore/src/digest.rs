@@ -18,8 +18,6 @@ pub struct Digested<'a> {
     pub aggregate_id: &'a str,
     /// What kind of stream it is.
     pub aggregate_type: &'a str,
-    /// The id.
-    pub event_id: Uuid,
     /// The name of what happened.
     pub event_type: &'a str,
     /// Which shape of it.

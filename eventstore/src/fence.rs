@@ -24,13 +24,12 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use crate::held::Connections;
-use crate::nudge::Nudge;
 use crate::store::Store;
 
-/// How long appends that are under way are waited for in one look.
+/// How long appends that are under way are waited for in one patient look.
 const PATIENCE: Duration = Duration::from_millis(7);
 
-/// How long until the next look meanwhile, unless something is committed here.
+/// How long until the next look meanwhile.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// After so long whoever is waited for is looked at closely: most transactions are over before.
@@ -43,8 +42,6 @@ pub struct Fence {
     state: Arc<Mutex<State>>,
     /// Since when the newest appends have not settled: apart, for who watches waits for nobody.
     unsettled: Arc<Brief<Option<Instant>>>,
-    /// What is committed in this process.
-    nudge: Nudge,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -97,11 +94,11 @@ pub struct Look {
 }
 
 impl Fence {
-    /// The fence of a log. Who waits for an append of this process looks as soon as it is committed.
+    /// The fence of a log.
     #[must_use]
     pub fn of(store: &Store) -> Self {
-        let (connections, nudge) = (store.connections().clone(), store.nudge().clone());
-        Self { connections, state: Arc::default(), unsettled: Arc::default(), nudge }
+        let connections = store.connections().clone();
+        Self { connections, state: Arc::default(), unsettled: Arc::default() }
     }
 
     /// For how long this process has waited for the newest appends to settle.
@@ -129,20 +126,18 @@ impl Fence {
         Ok(look)
     }
 
-    /// Looks again, for a moment, while the newest appends are still under way. Told before each look: what is
-    /// committed by then is in it.
+    /// Looks again, for a moment, while the newest appends are still under way.
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn look_patiently(&self, mut looks: impl FnMut()) -> Result<Look, sqlx::Error> {
-        let (began, mut commits) = (Instant::now(), self.nudge.subscribe());
+    pub async fn look_patiently(&self) -> Result<Look, sqlx::Error> {
+        let began = Instant::now();
         loop {
-            looks();
             let look = self.look().await?;
             if !look.more || began.elapsed() >= PATIENCE {
                 return Ok(look);
             }
-            tokio::select! { _ = commits.changed() => {}, () = sleep(AGAIN) => {} }
+            sleep(AGAIN).await;
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
 //! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`Connections`] go from one transaction to the next; [`proof`] reads what is proved of it; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
+//! [`Connections`] go from one transaction to the next; [`proof`] reads what is proved of it; [`presence`] says how many processes there are; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
 //! [`crash`] names where tests kill the process.
 
 mod append;
@@ -17,6 +17,7 @@ mod held;
 mod load;
 mod nudge;
 mod pool;
+pub mod presence;
 pub mod progress;
 pub mod proof;
 mod repository;
@@ -35,5 +36,5 @@ pub use held::{Connections, Held};
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{News, Nudge, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
-pub use store::{Appending, Store, WithAppend};
+pub use store::{Appending, Outbox, Store, WithAppend};
 pub use upcast::Upcasters;

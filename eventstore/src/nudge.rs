@@ -1,14 +1,18 @@
 //! Wake-ups: a signal inside the process after each commit, and a coalesced NOTIFY across
-//! processes on a connection of its own. Followers also look now and then: a lost nudge costs a
+//! processes on a connection of its own, while there are any. Followers also look now and then: a lost nudge costs a
 //! moment, never an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use domain::delivery::DeliveryEvent;
+use domain::event::Event;
 use sqlx::postgres::PgListener;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
+
+use crate::presence::{self, Group};
 
 const CHANNEL: &str = "firmforms_log";
 const NOTIFY: &str = "notify firmforms_log";
@@ -16,18 +20,44 @@ const NOTIFY: &str = "notify firmforms_log";
 /// NOTIFYs are sent at most this often.
 const COALESCE: Duration = Duration::from_millis(10);
 
+/// How often a process that has something to tell looks whether there is anybody to hear it. One that has
+/// just come looks by itself meanwhile.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
 /// Wait before a lost connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 /// What an append was of, as far as it matters who is woken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct News {
-    /// There were occurrences in it: fan-out has work.
-    pub occurrences: bool,
-    /// Something became of deliveries: some may be due, or there may be room for others.
+    /// Deliveries wait for a worker: to be claimed, spread or cancelled.
     pub deliveries: bool,
-    /// There was something else in it.
+    /// There was something in it that is no occurrence and no delivery.
     pub else_too: bool,
+}
+
+impl News {
+    /// Adds what an event is of. What was tried or cancelled waits for nobody.
+    pub(crate) const fn add(&mut self, event: &Event) {
+        match event {
+            Event::Occurrence(_)
+            | Event::Delivery(
+                DeliveryEvent::DeliveryAttempted(_) | DeliveryEvent::DeliveryCancelled { .. },
+            ) => {}
+            Event::Delivery(_) => self.deliveries = true,
+            Event::Firm(_)
+            | Event::Form(_)
+            | Event::Key(_)
+            | Event::Subscription(_)
+            | Event::Invite(_)
+            | Event::Person(_)
+            | Event::Response(_)
+            | Event::Reading(_)
+            | Event::Replay(_)
+            | Event::Pause(_)
+            | Event::Repair(_) => self.else_too = true,
+        }
+    }
 }
 
 /// Tells everybody who waits that there is something new.
@@ -37,8 +67,7 @@ pub struct Nudge {
     local: watch::Sender<u64>,
     /// All appends: what this process's followers wait for.
     any: watch::Sender<u64>,
-    occurrences: watch::Sender<u64>,
-    all_but_occurrences: watch::Sender<u64>,
+    deliveries: watch::Sender<u64>,
     else_too: watch::Sender<u64>,
     /// The server's process that tells for us: what it says is heard here too. 0 while there is none.
     teller: Arc<AtomicU32>,
@@ -53,16 +82,18 @@ impl Nudge {
 
     /// Something may be new, whatever it is.
     pub fn wake(&self) {
-        self.wake_for(News { occurrences: true, deliveries: true, else_too: true });
+        self.wake_for(News { deliveries: true, else_too: true });
+    }
+
+    /// Deliveries wait for a worker of this process, though nothing was appended.
+    pub fn wake_for_deliveries(&self) {
+        count(&self.deliveries);
     }
 
     fn wake_for(&self, news: News) {
         count(&self.any);
-        if news.occurrences {
-            count(&self.occurrences);
-        }
         if news.deliveries || news.else_too {
-            count(&self.all_but_occurrences);
+            count(&self.deliveries);
         }
         if news.else_too {
             count(&self.else_too);
@@ -75,19 +106,13 @@ impl Nudge {
         self.any.subscribe()
     }
 
-    /// The same for who has work only if there may be occurrences.
+    /// Wakes when deliveries may wait for a worker.
     #[must_use]
-    pub fn subscribe_to_occurrences(&self) -> watch::Receiver<u64> {
-        self.occurrences.subscribe()
+    pub fn subscribe_to_deliveries(&self) -> watch::Receiver<u64> {
+        self.deliveries.subscribe()
     }
 
-    /// The same for who has none if there are only occurrences, or deliveries that need nobody.
-    #[must_use]
-    pub fn subscribe_to_all_but_occurrences(&self) -> watch::Receiver<u64> {
-        self.all_but_occurrences.subscribe()
-    }
-
-    /// The same for who has none if there are only occurrences and deliveries: most of what is appended.
+    /// Wakes when something was appended that is no occurrence and no delivery: most of the log is.
     #[must_use]
     pub fn subscribe_to_all_else(&self) -> watch::Receiver<u64> {
         self.else_too.subscribe()
@@ -131,8 +156,16 @@ async fn tell_on(
     let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
     nudge.teller.store(pid.cast_unsigned(), Ordering::Relaxed);
+    presence::join(&mut connection, Group::Serving).await?;
+    let (mut others, mut counted) = (true, None);
     while local.changed().await.is_ok() {
-        connection.execute(NOTIFY).await?;
+        if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_EVERY) {
+            others = presence::count(&mut connection, Group::Serving).await? > 1;
+            counted = Some(Instant::now());
+        }
+        if others {
+            connection.execute(NOTIFY).await?;
+        }
         tokio::time::sleep(COALESCE).await;
     }
     Ok(())
@@ -166,22 +199,17 @@ mod tests {
     fn nobody_is_woken_for_what_is_not_theirs() {
         let nudge = Nudge::default();
         let woken = |by: &dyn Fn()| {
-            let receivers = [
-                nudge.subscribe(),
-                nudge.subscribe_to_occurrences(),
-                nudge.subscribe_to_all_but_occurrences(),
-                nudge.subscribe_to_all_else(),
-            ];
+            let receivers =
+                [nudge.subscribe(), nudge.subscribe_to_deliveries(), nudge.subscribe_to_all_else()];
             by();
             receivers.map(|receiver| receiver.has_changed().unwrap())
         };
-        let occurrences = News { occurrences: true, ..News::default() };
         let deliveries = News { deliveries: true, ..News::default() };
         let rest = News { else_too: true, ..News::default() };
-        assert_eq!(woken(&|| nudge.signal(News::default())), [true, false, false, false]);
-        assert_eq!(woken(&|| nudge.signal(occurrences)), [true, true, false, false]);
-        assert_eq!(woken(&|| nudge.signal(deliveries)), [true, false, true, false]);
-        assert_eq!(woken(&|| nudge.signal(rest)), [true, false, true, true]);
-        assert_eq!(woken(&|| nudge.wake()), [true; 4]);
+        assert_eq!(woken(&|| nudge.signal(News::default())), [true, false, false]);
+        assert_eq!(woken(&|| nudge.signal(deliveries)), [true, true, false]);
+        assert_eq!(woken(&|| nudge.signal(rest)), [true, true, true]);
+        assert_eq!(woken(&|| nudge.wake_for_deliveries()), [false, true, false]);
+        assert_eq!(woken(&|| nudge.wake()), [true; 3]);
     }
 }

@@ -88,7 +88,7 @@ pub(crate) static MAIN: Migrator = sqlx::migrate!("../migrations/main");
 /// Brings the main database to this build's schema.
 ///
 /// # Errors
-/// If a migration fails, or the database is ahead of this build.
+/// As [`bring_up`].
 pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
     bring_up(pool, &MAIN).await
 }
@@ -97,19 +97,11 @@ pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
 /// change the schema, and need not when it is there.
 ///
 /// # Errors
-/// If a migration fails, or the database is ahead of this build.
+/// If a migration fails, or another build made the database: [`MigrateError::VersionMismatch`] for a
+/// build from before the first release, [`MigrateError::VersionMissing`] for a newer build.
 pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateError> {
     let applied = applied(pool).await?;
-    for one in &applied {
-        let ours = migrator.iter().find(|ours| ours.version == one.version);
-        match ours {
-            None => return Err(MigrateError::VersionMissing(one.version)),
-            Some(ours) if ours.checksum != one.checksum => {
-                return Err(MigrateError::VersionMismatch(one.version));
-            }
-            Some(_) => {}
-        }
-    }
+    refuse_other_builds(&applied, migrator)?;
     if applied.len() == migrator.iter().count() {
         return Ok(());
     }
@@ -119,6 +111,27 @@ pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateE
     migrator.run(&mut connection).await?;
     connection.close().await.ok();
     Ok(())
+}
+
+/// Refuses a database that another build made.
+///
+/// A released migration never changes. A checksum that differs is therefore from before the first
+/// release, and decides alone: such a database may also have versions that this build does not know.
+fn refuse_other_builds(
+    applied: &[AppliedMigration],
+    migrator: &Migrator,
+) -> Result<(), MigrateError> {
+    let mut newer = None;
+    for one in applied {
+        match migrator.iter().find(|ours| ours.version == one.version) {
+            Some(ours) if ours.checksum != one.checksum => {
+                return Err(MigrateError::VersionMismatch(one.version));
+            }
+            Some(_) => {}
+            None => newer = newer.or(Some(one.version)),
+        }
+    }
+    newer.map_or(Ok(()), |version| Err(MigrateError::VersionMissing(version)))
 }
 
 /// The migrations that have succeeded here; none of a database that has never seen one.

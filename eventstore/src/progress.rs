@@ -31,8 +31,7 @@ macro_rules! progress_where {
     };
 }
 
-/// Those that follow occurrences, by their own index, and those that follow erasures.
-const OCCURRENCES: &str = "fan_out";
+/// The follower of erasures, which have an index of their own.
 const ERASURES: &str = "erase";
 
 /// Where every follower is.
@@ -41,16 +40,13 @@ const ERASURES: &str = "erase";
 /// If the database does not answer.
 pub async fn progress(connection: &mut PgConnection) -> Result<Vec<Progress>, sqlx::Error> {
     let mut all = of_everything(connection).await?;
-    let of_occurrences = progress_where!("e.aggregate_type = 'Occurrence'", "c.name = $1");
-    all.extend(of_one(connection, of_occurrences, OCCURRENCES).await?);
     let of_erasures = progress_where!("e.aggregate_type = 'Response'", "c.name = $1");
     all.extend(of_one(connection, of_erasures, ERASURES).await?);
     Ok(all)
 }
 
 async fn of_everything(connection: &mut PgConnection) -> Result<Vec<Progress>, sqlx::Error> {
-    sqlx::query_as(progress_where!("true", "c.name not in ($1, $2)"))
-        .bind(OCCURRENCES)
+    sqlx::query_as(progress_where!("true", "c.name <> $1"))
         .bind(ERASURES)
         .fetch_all(connection)
         .await

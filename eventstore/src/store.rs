@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cqrs_es::Aggregate;
 use domain::event::Event;
+use domain::occurrence::OccurrenceEvent;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 
@@ -20,11 +21,11 @@ use crate::upcast::Upcasters;
 /// All `before`s run in the order given to [`Store::new`], then the insert, then all `after`s in the
 /// same order. The order of `before`s is the order of locks: firm, member, key, quota, lane.
 pub trait WithAppend: Send + Sync {
-    /// Takes locks and refuses what must not be appended.
+    /// Takes locks, refuses what must not be appended, and completes events with what the tables say.
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        events: &'a [NewEvent],
+        events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         let _ = (connection, events);
         Box::pin(async { Ok(()) })
@@ -41,11 +42,22 @@ pub trait WithAppend: Send + Sync {
     }
 }
 
+/// The outbox: queues the deliveries of occurrences, in the transaction that records them.
+pub trait Outbox: Send + Sync {
+    /// Queues what these occurrences list.
+    fn queue<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        occurrences: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>>;
+}
+
 /// The log of one database.
 #[derive(Clone)]
 pub struct Store {
     connections: Connections,
     with_append: Arc<[Box<dyn WithAppend>]>,
+    outbox: Option<Arc<dyn Outbox>>,
     nudge: Nudge,
 }
 
@@ -54,7 +66,14 @@ impl Store {
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
         let connections = Connections::of(pool);
-        Self { connections, with_append: with_append.into(), nudge: Nudge::default() }
+        let with_append = with_append.into();
+        Self { connections, with_append, outbox: None, nudge: Nudge::default() }
+    }
+
+    /// The same log, whose occurrences are queued there.
+    #[must_use]
+    pub fn queueing_in(self, outbox: Arc<dyn Outbox>) -> Self {
+        Self { outbox: Some(outbox), ..self }
     }
 
     /// The same log by another pool, so that workers and callers cannot take each other's
@@ -95,7 +114,7 @@ impl Store {
     pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.connections.begin().await?;
-        Ok(Appending { store: self, transaction, news: None })
+        Ok(Appending { store: self, transaction, occurrences: Vec::new(), news: None })
     }
 
     /// Appends in a transaction of its own: all of it or nothing.
@@ -131,6 +150,8 @@ impl Store {
 pub struct Appending<'a> {
     store: &'a Store,
     transaction: Held,
+    /// Occurrences that list somebody and are not queued yet.
+    occurrences: Vec<RecordedEvent>,
     /// What of, once something was appended.
     news: Option<News>,
 }
@@ -165,29 +186,17 @@ impl Appending<'_> {
 
     async fn insert(
         &mut self,
-        events: Vec<NewEvent>,
+        mut events: Vec<NewEvent>,
         taken: Taken,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
         for table in self.store.with_append.iter() {
-            table.before(&mut self.transaction, &events).await?;
+            table.before(&mut self.transaction, &mut events).await?;
         }
         let recorded = insert(&mut self.transaction, events, taken).await?;
         for event in &recorded {
-            let news = self.news.get_or_insert_default();
-            match event.event {
-                Event::Occurrence(_) => news.occurrences = true,
-                Event::Delivery(_) => news.deliveries = true,
-                Event::Firm(_)
-                | Event::Form(_)
-                | Event::Key(_)
-                | Event::Subscription(_)
-                | Event::Invite(_)
-                | Event::Person(_)
-                | Event::Response(_)
-                | Event::Reading(_)
-                | Event::Replay(_)
-                | Event::Pause(_)
-                | Event::Repair(_) => news.else_too = true,
+            self.news.get_or_insert_default().add(&event.event);
+            if lists_somebody(&event.event) {
+                self.occurrences.push(event.clone());
             }
         }
         crash::point("inserted");
@@ -197,11 +206,15 @@ impl Appending<'_> {
         Ok(recorded)
     }
 
-    /// Of the deliveries that were appended none is left for somebody to claim.
-    pub fn none_is_left(&mut self) {
-        if let Some(news) = &mut self.news {
-            news.deliveries = false;
-        }
+    /// The occurrences that list somebody and are not queued yet, for a caller that queues them by
+    /// itself in this transaction.
+    pub fn take_occurrences(&mut self) -> Vec<RecordedEvent> {
+        std::mem::take(&mut self.occurrences)
+    }
+
+    /// Deliveries of this transaction wait for a worker.
+    pub fn deliveries_wait(&mut self) {
+        self.news.get_or_insert_default().deliveries = true;
     }
 
     /// Leaves everything as it was. Its locks are free at once; those of one that is dropped, some
@@ -215,11 +228,17 @@ impl Appending<'_> {
         Ok(())
     }
 
-    /// Makes it so, and tells the followers if there is something to follow.
+    /// Makes it so, with the deliveries of its occurrences, and tells the followers if there is something
+    /// to follow.
     ///
     /// # Errors
     /// [`AppendError`]; whether it happened is then not known if the connection was lost.
     pub async fn commit(mut self) -> Result<(), AppendError> {
+        let occurrences = self.take_occurrences();
+        if let Some(outbox) = self.store.outbox.as_ref().filter(|_| !occurrences.is_empty()) {
+            outbox.queue(&mut self.transaction, &occurrences).await?;
+            self.deliveries_wait();
+        }
         crash::point("committing");
         self.transaction.commit().await?;
         crash::point("committed");
@@ -229,4 +248,11 @@ impl Appending<'_> {
         }
         Ok(())
     }
+}
+
+fn lists_somebody(event: &Event) -> bool {
+    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = event else {
+        return false;
+    };
+    !happening.hooks.is_empty()
 }

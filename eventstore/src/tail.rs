@@ -48,7 +48,7 @@ pub struct Stretch {
 macro_rules! columns {
     () => {
         "position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-         payload, metadata, firm_id, event_id, recorded_at, digest "
+         payload, metadata, firm_id, recorded_at, digest "
     };
 }
 pub(crate) use columns;
@@ -93,65 +93,6 @@ pub async fn read_but(
     read_all(statement, connection, upcasters).await
 }
 
-/// The occurrences after a follower's checkpoint, up to where the log is settled, in order: a small part
-/// of the log, by an index of their own. The checkpoint is locked then, and moved behind the last of
-/// them if all of them will surely be taken in. None if there are none, if another process holds it, or if it
-/// was never made.
-///
-/// # Errors
-/// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
-pub async fn take_occurrences(
-    connection: &mut PgConnection,
-    upcasters: &Upcasters,
-    (name, settled, limit, surely): (&str, i64, i64, bool),
-) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = sqlx::query(concat!(
-        "with taken as materialized (
-             select position from checkpoints where name = $1 for update skip locked),
-         found as materialized (
-             select e.* from taken
-              cross join lateral (
-                    select ",
-        columns!(),
-        "             from events
-                     where aggregate_type = 'Occurrence'
-                       and position > taken.position and position <= $2
-                     order by position limit $3) e),
-         moved as (
-             update checkpoints set position = last
-               from (select max(position) as last from found) f
-              where name = $1 and last is not null and $4)
-         select * from found order by position"
-    ))
-    .bind(name)
-    .bind(settled)
-    .bind(limit)
-    .bind(surely);
-    read_all(statement, connection, upcasters).await
-}
-
-/// Where the first occurrence of another firm than this one lies, after one position and up to another.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn occurrence_of_another(
-    connection: &mut PgConnection,
-    (after, settled): (i64, i64),
-    firm_id: Uuid,
-) -> Result<Option<i64>, sqlx::Error> {
-    sqlx::query_scalar(
-        "select position from events
-          where aggregate_type = 'Occurrence' and position > $1 and position <= $2
-            and firm_id <> $3
-          order by position limit 1",
-    )
-    .bind(after)
-    .bind(settled)
-    .bind(firm_id)
-    .fetch_optional(connection)
-    .await
-}
-
 /// The erasures of a stretch, in order: few of them, by an index of their own.
 ///
 /// # Errors
@@ -168,6 +109,39 @@ pub async fn read_erasures(
     let statement =
         sqlx::query(statement).bind(stretch.after).bind(stretch.settled).bind(stretch.limit);
     read_all(statement, connection, upcasters).await
+}
+
+/// A firm's events that begin deliveries and that a follower has not read, the newest first: occurrences
+/// that list somebody, and what queues a delivery. `until` bounds when they were recorded, and where. Of
+/// those that were recorded at one instant all are read, or none.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn begun_after(
+    follower: &str,
+    connection: &mut PgConnection,
+    (firm_id, until): (Uuid, (Option<DateTime<Utc>>, Option<i64>)),
+    most: usize,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = events_where!(
+        "position > coalesce((select position from checkpoints where name = $1), 0)
+            and firm_id = $2
+            and (aggregate_type = 'Occurrence'
+                 and payload->'OccurrenceRecorded'->'hooks' is not null
+                 or aggregate_type = 'Delivery' and sequence = 1
+                 and event_type not in ('DeliveryAttempted', 'DeliveryCancelled'))
+            and ($3::timestamptz is null or recorded_at <= $3)
+            and ($4::bigint is null or position <= $4)
+          order by recorded_at desc fetch first $5 rows with ties"
+    );
+    let (recorded_by, position) = until;
+    let statement = sqlx::query(statement)
+        .bind(follower)
+        .bind(firm_id)
+        .bind(recorded_by)
+        .bind(position)
+        .bind(i64::try_from(most).unwrap_or(i64::MAX));
+    read_all(statement, connection, &Upcasters::current()).await
 }
 
 /// Locks a follower's checkpoint and says how far it has come; nothing if another process holds it.
@@ -260,7 +234,6 @@ pub(crate) struct StoredEvent<'r> {
     payload: &'r RawValue,
     metadata: &'r RawValue,
     firm_id: Uuid,
-    event_id: Uuid,
     recorded_at: DateTime<Utc>,
     digest: &'r [u8],
 }
@@ -280,9 +253,8 @@ impl<'r> StoredEvent<'r> {
             payload,
             metadata,
             firm_id: row.try_get(8)?,
-            event_id: row.try_get(9)?,
-            recorded_at: row.try_get(10)?,
-            digest: row.try_get(11)?,
+            recorded_at: row.try_get(9)?,
+            digest: row.try_get(10)?,
         })
     }
 
@@ -306,7 +278,6 @@ impl<'r> StoredEvent<'r> {
         digest(&Digested {
             aggregate_id: self.aggregate_id,
             aggregate_type: self.aggregate_type,
-            event_id: self.event_id,
             event_type: self.event_type,
             event_version: self.event_version,
             firm_id: self.firm_id,
@@ -330,7 +301,6 @@ impl<'r> StoredEvent<'r> {
         let digest = self.digest.try_into().map_err(|_| "not a digest".to_owned())?;
         Ok(RecordedEvent {
             position: self.position,
-            event_id: self.event_id,
             digest,
             aggregate_id: self.aggregate_id.to_owned(),
             sequence: self.sequence,

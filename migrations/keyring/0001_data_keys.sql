@@ -1,26 +1,17 @@
--- A database of its own, never in the main dump: without its rows the vault cannot be read.
+-- The keyring is a database of its own and never part of the main dump. Nobody can read the vault
+-- without its rows.
+
 create table data_keys (
     firm_id    uuid  not null,
     subject_id uuid  not null,
     wrapped    bytea not null,
     constraint data_keys_pkey primary key (firm_id, subject_id)
 );
-comment on table data_keys is 'One data key per subject (a response or an invite), wrapped by a key outside any database.';
-
-create table wrapping_check (
-    single boolean not null default true,
-    sealed bytea   not null,
-    rewrapping boolean not null default false,
-    constraint wrapping_check_pkey primary key (single),
-    constraint wrapping_check_single_check check (single)
-);
-comment on table wrapping_check is 'A word sealed by the wrapping key this keyring was made with.';
-comment on column wrapping_check.rewrapping is 'Whether a part is under one key and the rest under another.';
-
-create table identity_key (
-    single boolean not null default true,
-    sealed bytea   not null,
-    constraint identity_key_pkey primary key (single),
-    constraint identity_key_single_check check (single)
-);
-comment on table identity_key is 'The key that hashes addresses and signs unsubscribe links, wrapped; never changed.';
+comment on table data_keys is 'One data key per subject. To erase a subject is to delete its key.';
+comment on column data_keys.subject_id is 'Id of a response, or of the reservation of an invite.';
+comment on column data_keys.wrapped is
+    'The data key, encrypted under the wrapping key. The wrapping key is outside any database.';
+-- main/0001_log.sql says where the statistics targets come from.
+alter table data_keys
+    alter firm_id set statistics 10, alter subject_id set statistics 10,
+    alter wrapped set statistics 10;

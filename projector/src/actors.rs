@@ -16,7 +16,7 @@ impl WithAppend for Actors {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        events: &'a [NewEvent],
+        events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
             let mut actors: Vec<(Uuid, Actor)> = Vec::new();

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
+use domain::occurrence::OccurrenceEvent;
 use eventstore::RecordedEvent;
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -25,20 +26,32 @@ pub struct Deliveries;
 
 impl Projection for Deliveries {
     const NAME: &'static str = "deliveries";
-    const PASSES: &'static [&'static str] = &["OccurrenceRecorded"];
+    const PASSES: &'static [&'static str] = &[];
 
-    /// What was queued and not tried.
+    /// One row for each delivery that an event begins or changes.
+    fn rows(&self, event: &RecordedEvent) -> usize {
+        match &event.event {
+            Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => of.hooks.len(),
+            Event::Delivery(_) => 1,
+            _ => 0,
+        }
+    }
+
+    /// What was listed or queued and is not tried.
     fn unfinished(&self, events: &[RecordedEvent]) -> Vec<usize> {
-        let mut followed = HashSet::new();
-        let mut unfinished: Vec<usize> = (0..events.len())
-            .rev()
-            .filter(|at| {
-                let RecordedEvent { aggregate_id, event, sequence, .. } = &events[*at];
-                matches!(event, Event::Delivery(_))
-                    && followed.insert(aggregate_id.as_str())
-                    && *sequence == 1
-            })
-            .collect();
+        let mut followed: HashSet<Uuid> = HashSet::new();
+        let mut unfinished = Vec::new();
+        for (at, event) in events.iter().enumerate().rev() {
+            let Ok(id) = event.aggregate_id.parse() else { continue };
+            let begins = match &event.event {
+                Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => {
+                    of.deliveries(id).any(|(delivery_id, _)| !followed.contains(&delivery_id))
+                }
+                Event::Delivery(of) => followed.insert(id) && of.queues(),
+                _ => false,
+            };
+            unfinished.extend(begins.then_some(at));
+        }
         unfinished.reverse();
         unfinished
     }

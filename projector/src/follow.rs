@@ -8,11 +8,14 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
 
-/// Events taken in at a time: a transaction stays under 100 ms.
+/// Events read at a time.
 const BATCH: i64 = 4_000;
 
+/// Rows written at a time: a transaction stays under 100 ms.
+const ROWS: usize = 6_000;
+
 /// Of so many events none waits.
-const WAITING: usize = 6_000;
+const WAITING: usize = 20_000;
 
 /// Positions passed at a time, however few of their events are read.
 const WINDOW: i64 = 10_000;
@@ -26,6 +29,12 @@ const LONGEST: Duration = Duration::from_millis(300);
 /// What was recorded so long ago waits for nothing that may follow it.
 const SOON: Duration = Duration::from_millis(300);
 
+/// The same in a burst, of which most is finished in its turn.
+const SOON_IN_A_BURST: Duration = Duration::from_secs(5);
+
+/// So many unfinished events are a burst.
+const BURST: usize = 256;
+
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
     /// Its checkpoint.
@@ -33,6 +42,11 @@ pub trait Projection: Send + Sync {
 
     /// Events it has nothing to do with, by their names: they are not read. One that it does not know is.
     const PASSES: &'static [&'static str];
+
+    /// How many rows it writes for an event, at most.
+    fn rows(&self, _event: &RecordedEvent) -> usize {
+        1
+    }
 
     /// Those of these events, in order, that nothing here has followed, and that are cheaper to take in with what
     /// most likely follows soon.
@@ -90,12 +104,13 @@ impl<P: Projection> Follower<P> {
     /// How many of these come before the first that waits, and for how long it does.
     fn waits(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
         let now = self.clock.as_ref()?.now().get();
+        let unfinished = self.projection.unfinished(events);
+        let soon = if unfinished.len() > BURST { SOON_IN_A_BURST } else { SOON };
         let left = |event: &RecordedEvent| {
             let age = (now - event.context.recorded_at.get()).to_std().ok()?;
-            SOON.checked_sub(age).filter(|left| !left.is_zero())
+            soon.checked_sub(age).filter(|left| !left.is_zero())
         };
-        let unfinished = self.projection.unfinished(events).into_iter();
-        unfinished.filter_map(|at| Some((at, left(&events[at])?))).next()
+        unfinished.into_iter().filter_map(|at| Some((at, left(&events[at])?))).next()
     }
 }
 
@@ -117,7 +132,7 @@ impl<P: Projection> Worker for Follower<P> {
         };
         let mut read = std::mem::take(&mut self.read).from(after);
         let settled = look.settled.min(read.until + WINDOW);
-        if read.until < settled {
+        if read.until < settled && read.events.len() < WAITING {
             let upcasters = self.store.upcasters();
             let stretch = Stretch { after: read.until, settled, limit: BATCH };
             let more = tail::read_but(&mut transaction, &upcasters, (stretch, P::PASSES)).await?;
@@ -126,7 +141,8 @@ impl<P: Projection> Worker for Follower<P> {
             read.events.extend(more);
         }
         let waits = self.waits(&read.events).filter(|_| read.events.len() < WAITING);
-        let taken = waits.map_or(read.events.len(), |(before, _)| before);
+        let ready = waits.map_or(read.events.len(), |(before, _)| before);
+        let taken = within(read.events[..ready].iter().map(|event| self.projection.rows(event)));
         let reached = read.events.get(taken).map_or(read.until, |first| first.position - 1);
         if reached > after {
             if taken > 0 {
@@ -142,13 +158,36 @@ impl<P: Projection> Worker for Follower<P> {
         self.store.connections().give_back(transaction);
         read.events.drain(..taken);
         self.read = Read { after: reached, ..read };
-        if self.read.until < look.settled {
+        if taken < ready || self.read.until < look.settled {
             return Ok(Step::Busy);
         }
         if let Some((_, left)) = waits {
-            return Ok(Step::IdleFor(left));
+            return Ok(Step::IdleFor(left.min(LONGEST)));
         }
         self.done.up_to(look.settled);
         Ok(idle)
+    }
+}
+
+/// How many events with so many rows each are written in one transaction: one at least.
+fn within(rows: impl Iterator<Item = usize>) -> usize {
+    let sums = rows.scan(0, |sum, rows| {
+        *sum += rows;
+        Some(*sum)
+    });
+    sums.enumerate().take_while(|(at, sum)| *at == 0 || *sum <= ROWS).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_writes_so_many_rows_and_one_event_at_least() {
+        assert_eq!(within([].into_iter()), 0);
+        assert_eq!(within([1; 10].into_iter()), 10);
+        assert_eq!(within([100; 100].into_iter()), ROWS / 100);
+        assert_eq!(within([ROWS + 1, 1].into_iter()), 1);
+        assert_eq!(within([1, ROWS, 1].into_iter()), 1);
     }
 }

@@ -1,14 +1,16 @@
-//! Subscriptions, removed ones too: their life in the log is from one position to another.
+//! Subscriptions, removed ones too: their life in the log is from one position to another. The append
+//! of an occurrence matches it with those that live (`matching`).
 
 mod listed;
 mod lives;
+mod matching;
 
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::subscription::{RemovalReason, SubscriptionEvent};
-use eventstore::{AppendError, RecordedEvent, WithAppend};
+use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -20,6 +22,14 @@ pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_w
 pub(crate) struct Hooks;
 
 impl WithAppend for Hooks {
+    fn before<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a mut [NewEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move { Ok(matching::list_subscriptions(connection, events).await?) })
+    }
+
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -188,48 +198,6 @@ pub async fn live_of_firms(
           where firm_id = any($1) and removed_at is null order by hook_id",
     )
     .bind(firm_ids)
-    .fetch_all(connection)
-    .await
-}
-
-/// An occurrence that may have subscribers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Matchable {
-    /// Its place in the log.
-    pub position: i64,
-    /// The firm.
-    pub firm_id: Uuid,
-    /// The trigger's key.
-    pub trigger: &'static str,
-    /// The form.
-    pub form_id: Uuid,
-}
-
-/// Which subscriptions get which occurrences: same firm and trigger, same form when the
-/// subscription names one, and a life in the log that spans the occurrence (ruling 30).
-///
-/// Answers pairs of (position of the occurrence, hook), in order.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn matching(
-    connection: &mut PgConnection,
-    occurrences: &[Matchable],
-) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
-    sqlx::query_as(
-        "select o.position, h.hook_id
-           from unnest($1::bigint[], $2::uuid[], $3::text[], $4::uuid[])
-                as o(position, firm_id, trigger, form_id)
-           join hooks h on h.firm_id = o.firm_id and h.trigger = o.trigger
-            and (h.form_id is null or h.form_id = o.form_id)
-            and h.created_position < o.position
-            and coalesce(h.removed_position, 9223372036854775807) > o.position
-          order by o.position, h.hook_id",
-    )
-    .bind(occurrences.iter().map(|o| o.position).collect::<Vec<_>>())
-    .bind(occurrences.iter().map(|o| o.firm_id).collect::<Vec<_>>())
-    .bind(occurrences.iter().map(|o| o.trigger).collect::<Vec<_>>())
-    .bind(occurrences.iter().map(|o| o.form_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
 }

@@ -25,6 +25,8 @@ pub struct Partial {
     pub response_id: Uuid,
     /// The form it answers.
     pub form_id: Uuid,
+    /// When it was answered last, by the product's clock.
+    pub answered_at: DateTime<Utc>,
     /// When it becomes a partial submission, unless it goes on.
     pub due_at: DateTime<Utc>,
 }
@@ -38,13 +40,16 @@ pub async fn set(connection: &mut PgConnection, partials: &[Partial]) -> Result<
         return Ok(());
     }
     sqlx::query(
-        "insert into partials (firm_id, response_id, form_id, due_at)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[])
-             on conflict (firm_id, response_id) do update set due_at = excluded.due_at",
+        "insert into partials (firm_id, response_id, form_id, answered_at, due_at)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
+                              $5::timestamptz[])
+             on conflict (firm_id, response_id) do update
+                set answered_at = excluded.answered_at, due_at = excluded.due_at",
     )
     .bind(partials.iter().map(|partial| partial.firm_id).collect::<Vec<_>>())
     .bind(partials.iter().map(|partial| partial.response_id).collect::<Vec<_>>())
     .bind(partials.iter().map(|partial| partial.form_id).collect::<Vec<_>>())
+    .bind(partials.iter().map(|partial| partial.answered_at).collect::<Vec<_>>())
     .bind(partials.iter().map(|partial| partial.due_at).collect::<Vec<_>>())
     .execute(connection)
     .await?;
@@ -120,6 +125,7 @@ impl Worker for Partials {
 }
 
 impl Partial {
+    /// It happened when the last answer came: reported again after a restore, it is the same (ruling 41).
     fn occurrence(&self, context: Context) -> NewEvent {
         let trigger = Trigger::PartialSubmission;
         let id = occurrence_id(self.firm_id, trigger, &self.response_id.to_string());
@@ -129,8 +135,10 @@ impl Partial {
             response_id: self.response_id,
             report_id: None,
             booking_id: None,
+            hooks: Vec::new(),
+            seen: 0,
             silent: false,
-            happened_at: context.recorded_at,
+            happened_at: self.answered_at.into(),
         };
         NewEvent {
             aggregate_id: id.to_string(),
@@ -152,7 +160,7 @@ async fn take_due(
          )
          delete from partials p using due
           where p.firm_id = due.firm_id and p.response_id = due.response_id
-         returning p.firm_id, p.response_id, p.form_id, p.due_at",
+         returning p.firm_id, p.response_id, p.form_id, p.answered_at, p.due_at",
     )
     .bind(now)
     .bind(BATCH)

@@ -19,13 +19,48 @@ impl WithAppend for Quotas {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        events: &'a [NewEvent],
+        events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
             let events = events.iter().map(|event| (event.context.firm_id, &event.event));
             count(connection, changes(events)).await
         })
     }
+
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move { Ok(note_changes(connection, events).await?) })
+    }
+}
+
+/// Notes where each firm's subscriptions changed last. The row is locked since it was counted, so the
+/// changes of a firm have one order: that of their positions.
+async fn note_changes(
+    connection: &mut PgConnection,
+    events: &[RecordedEvent],
+) -> Result<(), sqlx::Error> {
+    let mut last = BTreeMap::new();
+    for event in events {
+        if Quota::change(&event.event).is_some_and(|change| change.quota == Quota::Hooks) {
+            last.insert(event.context.firm_id, event.position);
+        }
+    }
+    if last.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update quotas q set changed_position = greatest(q.changed_position, t.position)
+           from unnest($1::uuid[], $2::bigint[]) as t(firm_id, position)
+          where q.firm_id = t.firm_id and q.kind = 'hooks' and q.period = '-infinity'",
+    )
+    .bind(last.keys().copied().collect::<Vec<_>>())
+    .bind(last.values().copied().collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Counts again what the log says, but for days before one that are forgotten.
@@ -34,10 +69,10 @@ pub(crate) async fn recount(
     events: &[RecordedEvent],
     first_day: NaiveDate,
 ) -> Result<(), AppendError> {
-    let events = events.iter().map(|event| (event.context.firm_id, &event.event));
-    let mut changes = changes(events);
+    let mut changes = changes(events.iter().map(|event| (event.context.firm_id, &event.event)));
     changes.retain(|(.., day), _| day.is_none_or(|day| day >= first_day));
-    count(connection, changes).await
+    count(connection, changes).await?;
+    Ok(note_changes(connection, events).await?)
 }
 
 /// What events, in order, come to for each count.

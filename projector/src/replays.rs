@@ -24,7 +24,7 @@ impl WithAppend for Replays {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        events: &'a [NewEvent],
+        events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
             for new in events {

@@ -1,4 +1,4 @@
-//! Traces: one goes from a call over what it appended and its fan-out to the tries. Its place is carried
+//! Traces: one goes from a call over what it appended to the tries. Its place is carried
 //! in the metadata of events and in the outbox, so it outlives processes.
 //!
 //! A span is a span of `tracing` under a target of its own. Where no exporter listens to that target,
@@ -81,16 +81,6 @@ impl Traced {
                 Self::part_of(None, span)
             }
         }
-    }
-
-    /// The fan-out of one occurrence. What has no place in a trace gets none.
-    #[must_use]
-    pub fn fan_out(parent: Option<Traceparent>) -> Self {
-        let span = parent.map_or_else(
-            Span::none,
-            |_| info_span!(target: TARGET, parent: None, "fan_out", otel.kind = "internal"),
-        );
-        Self::part_of(parent, span)
     }
 
     /// One try of a delivery, from its claim to its answer.
@@ -179,7 +169,6 @@ mod tests {
         assert_eq!((ours.span.is_disabled(), ours.place()), (true, given()));
         let theirs = Traced::call(call, Cause::Theirs(given()));
         assert_eq!((theirs.span.is_disabled(), theirs.place()), (true, None));
-        assert_eq!(Traced::fan_out(given()).place(), given());
         assert_eq!(Traced::attempt(None, 1).place(), None);
     }
 

@@ -106,7 +106,6 @@ impl Scene {
             moments.push(self.moment().await);
         }
         self.world.submit(&self.firm).await;
-        self.world.fan_out().await;
         self.world.project().await;
         moments.push(self.moment().await);
         self.receiver.reply([Reply::status(410)]);
@@ -114,7 +113,6 @@ impl Scene {
         moments.push(self.moment().await);
         let other = self.world.subscribe(&self.firm, &self.receiver.url("/other")).await;
         self.world.submit(&self.firm).await;
-        self.world.fan_out().await;
         let path = format!("/hooks/{other}");
         assert_eq!(self.world.call(&self.firm.key, "DELETE", &path, Value::Null).await.status, 200);
         self.world.deliver().await;
@@ -216,7 +214,6 @@ async fn what_is_not_followed_yet_is_found_in_the_log() {
     let submitted = |_| tests::submitted(&scene.firm, scene.world.id());
     let many: Vec<Value> = (0..450).map(submitted).collect();
     assert_eq!(scene.world.report(&many).await.status, 202);
-    scene.world.fan_out().await;
     let position = scene.position().await.to_string();
     let listed = scene.get(&and("deliveries?limit=500", &position)).await.body;
     let states: Vec<&str> = listed["items"]

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use deliverer::Courier;
-use deliverer::Dispatch;
 use deliverer::claim::{Claimed, claim, next_due};
 use deliverer::engine::{deliver, turn};
 use deliverer::give_back::give_back;
-use domain::pressure::{Caps, Room};
+use deliverer::{Dispatch, Limits, Senders};
+use domain::pressure::Caps;
 use serde_json::json;
 use sqlx::Executor;
 use tests::{Receiver, Reply, World, activity};
@@ -37,17 +37,15 @@ async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     for _ in 0..16 {
         world.submit(&hog).await;
     }
-    world.fan_out().await;
     let (courier, nudge) = (courier(&world, 16, Caps::default()), world.service().store.nudge());
     let (stop, nudge) = (CancellationToken::new(), nudge.clone());
     let until = stop.clone();
-    let (dispatch, answers) = Dispatch::new(courier, until);
+    let (dispatch, answers) = Dispatch::new(courier, Senders::alone(), until);
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &nudge).await });
     let patience = Duration::from_secs(8);
     timeout(patience, black_hole.wait_for(12)).await.unwrap();
     for sent in 1..=5 {
         world.submit(&other).await;
-        world.fan_out().await;
         timeout(patience, receiver.wait_for(sent)).await.unwrap();
     }
     assert_eq!(black_hole.received().len(), 12, "none of its own had ended");
@@ -68,7 +66,6 @@ async fn a_row_that_could_not_be_claimed_stopped_everybody() {
         world.submit(&firm).await;
         firms.push(lane);
     }
-    world.fan_out().await;
     let refuse = format!(
         "alter table outbox add constraint refused check (lane_id <> '{}' or leased_at is null)",
         firms[0]
@@ -76,7 +73,7 @@ async fn a_row_that_could_not_be_claimed_stopped_everybody() {
     world.pool().execute(refuse.as_str()).await.unwrap();
     let (courier, nudge) = (world.courier().clone(), world.service().store.nudge().clone());
     let (stop, patience) = (CancellationToken::new(), Duration::from_secs(20));
-    let (dispatch, answers) = Dispatch::new(courier, stop.clone());
+    let (dispatch, answers) = Dispatch::new(courier, Senders::alone(), stop.clone());
     let told = nudge.clone();
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &told).await });
     let sent = timeout(patience, receiver.wait_for(2)).await.unwrap();
@@ -142,16 +139,15 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
             world.submit(firm).await;
             world.submit(firm).await;
         }
-        world.fan_out().await;
         world.pass(Duration::from_secs(600));
     }
 
     let courier = courier(&world, 64, Caps { per_firm_and_host: 5, per_host: 8 });
-    let (mut lanes, room) = (queued(&world).await, Room::of(64));
+    let (mut lanes, limits) = (queued(&world).await, Limits::alone(courier.settings));
     assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
     let mut rounds = Vec::new();
     while lanes.values().any(|waiting| !waiting.is_empty()) {
-        let claimed = claim(&courier, &room).await.unwrap();
+        let claimed = claim(&courier, &limits).await.unwrap();
         assert!(!claimed.is_empty(), "it drains: {lanes:?}");
         take(&mut lanes, &claimed);
         rounds.push((to(&one_host, &claimed), to(&other_host, &claimed)));
@@ -160,15 +156,15 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
     }
     assert!(rounds.iter().all(|(one, other)| *one <= 8 && *other <= 8), "{rounds:?}");
     assert_eq!(rounds[0], (8, 8), "as fast as the limits allow");
-    assert!(claim(&courier, &room).await.unwrap().is_empty(), "the one that was told to wait");
+    assert!(claim(&courier, &limits).await.unwrap().is_empty(), "the one that was told to wait");
     let early: Vec<i32> =
         sqlx::query_scalar("select tries from outbox").fetch_all(world.pool()).await.unwrap();
     assert_eq!(early, [1]);
     world.pass(Duration::from_secs(3_600 - 1));
-    assert!(claim(&courier, &room).await.unwrap().is_empty());
-    assert!(next_due(&courier, &room).await.unwrap().is_some());
+    assert!(claim(&courier, &limits).await.unwrap().is_empty());
+    assert!(next_due(&courier, &limits).await.unwrap().is_some());
     world.pass(Duration::from_secs(1));
-    assert_eq!(claim(&courier, &room).await.unwrap().len(), 1);
+    assert_eq!(claim(&courier, &limits).await.unwrap().len(), 1);
 }
 
 /// F5: a wait begins with its own answer, so the second wave is as long as the first, and that is as
@@ -186,7 +182,6 @@ async fn f5_receivers_that_all_say_later_are_met_by_no_steeper_second_wave() {
             world.submit(&firm).await;
         }
     }
-    world.fan_out().await;
     let courier = courier(&world, 16, Caps::default());
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for _second in 0..60 {
@@ -230,9 +225,11 @@ async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() 
     });
     let event = activity(firm.id, "response.submitted", data);
     assert_eq!(world.report(&[event]).await.status, 202);
-    world.fan_out().await;
     let wide = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
-    let claimed = claim(&courier(&world, 512, wide), &Room::of(512)).await.unwrap();
+    let claimed = {
+        let courier = courier(&world, 512, wide);
+        claim(&courier, &Limits::alone(courier.settings)).await.unwrap()
+    };
     assert_eq!(claimed.len(), 100);
     let bytes: Vec<_> = claimed.iter().map(|one| &one.body.as_ref().unwrap().bytes).collect();
     assert!(bytes[0].len() > 1_000_000, "{} bytes", bytes[0].len());
@@ -258,15 +255,14 @@ async fn f9_a_claim_holds_no_more_answers_than_it_may() {
         let event = activity(firm.id, "response.submitted", data);
         assert_eq!(world.report(&[event]).await.status, 202);
     }
-    world.fan_out().await;
     let mut courier = courier(&world, 512, Caps { per_firm_and_host: 1_000, per_host: 1_000 });
     courier.settings.claim_bytes = 16 * 10_500;
-    let first = claim(&courier, &Room::of(512)).await.unwrap();
+    let first = claim(&courier, &Limits::alone(courier.settings)).await.unwrap();
     give_back(&courier, &first).await.unwrap();
     world.pass(Duration::from_millis(1));
     let mut claims = vec![first.len()];
     while claims.iter().skip(1).sum::<usize>() < 40 {
-        claims.push(claim(&courier, &Room::of(512)).await.unwrap().len());
+        claims.push(claim(&courier, &Limits::alone(courier.settings)).await.unwrap().len());
     }
     assert_eq!(claims, [16, 8, 8, 16, 8], "documents, their bodies, and what comes after them");
 }

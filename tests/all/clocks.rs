@@ -7,8 +7,8 @@ use api::commands::keys;
 use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, TimeDelta, Utc};
-use deliverer::Dispatch;
 use deliverer::engine::deliver;
+use deliverer::{Dispatch, Senders};
 use domain::clock::ClockFault;
 use eventstore::{Clock, WallClock, connect};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn world(wall: &Arc<Wall>) -> (World, PgPool) {
 fn delivering(world: &World) -> (CancellationToken, JoinHandle<()>) {
     let (courier, stop) = (world.courier().clone(), CancellationToken::new());
     let (nudge, ended) = (world.service().store.nudge().clone(), stop.clone());
-    let (dispatch, answers) = Dispatch::new(courier, ended);
+    let (dispatch, answers) = Dispatch::new(courier, Senders::alone(), ended);
     (stop, tokio::spawn(async move { deliver(dispatch, answers, &nudge).await }))
 }
 
@@ -85,7 +85,6 @@ async fn e18_a_wall_clock_that_is_off_stops_sending_and_changes_no_time() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    world.fan_out().await;
     let (stop, sending) = delivering(&world);
     for seconds in [-600, -31, 31] {
         wall.0.store(seconds, Ordering::Relaxed);
@@ -131,10 +130,8 @@ async fn e19_a_database_clock_put_back_an_hour_stops_sending_and_loses_nothing()
     assert_eq!(status, 503);
     assert_eq!(Some(why), jumped.map(|fault| fault.to_string()));
     world.submit(&firm).await;
-    world.fan_out().await;
     let (stop, sending) = delivering(&world);
     world.submit(&firm).await;
-    world.fan_out().await;
     assert_eq!(receiver.received().len(), 0);
 
     world.clock.measure(&pool).await.unwrap();
@@ -184,7 +181,6 @@ async fn e19_nothing_falls_due_by_a_clock_that_cannot_be_trusted() {
     assert_eq!(waiting().await, 1);
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
     world.submit(&firm).await;
-    world.fan_out().await;
     let long_ago = "update lanes set paused_at = now() - interval '73 hours'";
     assert_eq!(world.pool().execute(long_ago).await.unwrap().rows_affected(), 1);
     let queued = async || -> i64 {

@@ -21,21 +21,23 @@ const OF_NO_FIRM: [(&str, &str); 9] = [
 ];
 
 /// Tables with a firm's rows that do not say whose, and how it would be known.
-const NAMELESS: [(&str, &str); 3] = [
+const NAMELESS: [(&str, &str); 4] = [
     ("key_calls", "by its key, which is read in the same statement"),
+    ("lane_wakes", "by its lane, which is locked with it"),
     ("pauses", "operators hold a firm, a host or all: a few rows, copied to every node"),
     ("replay_items", "by its replay, which is locked with them"),
 ];
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 16] = [
+const WITHOUT_FIRM: [(&str, &str); 17] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
     ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("hooks_pkey", "a random id"),
     ("key_auth_pkey", "a random id"),
     ("key_calls_pkey", "a random id, the key's"),
+    ("lane_wakes_pkey", "a number of its own, which nobody refers to"),
     ("lanes_pkey", "a subscription's random id, or made of the firm's and a host"),
     ("mails_pkey", "a random id"),
     ("open_invites_pkey", "a random id"),

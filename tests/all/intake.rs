@@ -7,6 +7,7 @@ use api::commands::keys;
 use axum::body::Body;
 use axum::http::Request;
 use domain::context::Actor;
+use domain::occurrence::event_id;
 use domain::subscription::{Subscription, SubscriptionCommand};
 use domain::trigger::Trigger;
 use futures::future::join_all;
@@ -267,14 +268,23 @@ async fn b4_of_a_member_who_left_no_key_and_no_hook_lives() {
 
 #[derive(sqlx::FromRow)]
 struct Logged {
+    aggregate_type: String,
+    aggregate_id: String,
+    sequence: i64,
     event_type: String,
-    event_id: Uuid,
     metadata: Value,
+}
+
+impl Logged {
+    fn id(&self) -> Uuid {
+        event_id(&self.aggregate_type, &self.aggregate_id, self.sequence)
+    }
 }
 
 async fn logged_after(world: &World, position: i64) -> Vec<Logged> {
     sqlx::query_as(
-        "select event_type, event_id, metadata from events where position > $1 order by position",
+        "select aggregate_type, aggregate_id, sequence, event_type, metadata from events
+          where position > $1 order by position",
     )
     .bind(position)
     .fetch_all(world.pool())
@@ -311,7 +321,7 @@ async fn the_log_has_the_order_of_the_reports_and_each_consequence_names_its_cau
             "FirmSuspended"
         ]
     );
-    let id = |n: usize| json!(logged[n].event_id);
+    let id = |n: usize| json!(logged[n].id());
     let causes: Vec<_> =
         logged.iter().map(|event| event.metadata.get("causation_id").cloned()).collect();
     assert_eq!(causes, [None, None, None, Some(id(2)), Some(id(3)), None, None]);

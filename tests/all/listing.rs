@@ -129,7 +129,6 @@ async fn pages_show_everything_once_also_of_one_instant_and_while_more_is_queued
         query = format!("?limit=2&after={next}");
         scene.world.pass(Duration::from_secs(1));
         scene.world.submit(&scene.firm).await;
-        scene.world.fan_out().await;
         scene.world.project().await;
     }
     assert_eq!(seen.len(), 6, "what came later is before the first page");
@@ -167,16 +166,15 @@ async fn the_terminal_lists_deliveries_workflows_and_lanes_by_the_same_filters()
 async fn what_is_in_flight_and_what_is_cancelled_shows_in_its_lane() {
     let scene = Scene::new().await;
     scene.world.pass(Duration::from_secs(3_600));
-    let room = domain::pressure::Room::of(1);
-    let claimed = deliverer::claim::claim(scene.world.courier(), &room).await.unwrap();
+    let claimed =
+        deliverer::claim::claim(scene.world.courier(), &scene.world.limits(1)).await.unwrap();
     let wanted = deliverer::lane_list::Wanted { firm_id: None, host: None, limit: 10 };
-    let now = scene.world.clock.now().get();
-    let lanes = deliverer::lane_list::list(scene.world.pool(), now, &wanted).await.unwrap();
+    let lanes = deliverer::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();
     assert_eq!((lane.in_flight, lane.waiting, lanes.len()), (1, 0, 2));
     let path = format!("/hooks/{}", scene.hooks[0]);
     scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
-    let lanes = deliverer::lane_list::list(scene.world.pool(), now, &wanted).await.unwrap();
+    let lanes = deliverer::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == scene.hooks[0]).unwrap();
     assert_eq!(lane.cancel_cause.as_deref(), Some("subscription_deleted"));
 }

@@ -10,7 +10,7 @@ use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::time::Timestamp;
 use eventstore::tail::{self, Stretch, TailError};
-use eventstore::{AppendError, Fence, Look, NewEvent, Store, Upcasters, connect};
+use eventstore::{AppendError, Fence, Look, NewEvent, RecordedEvent, Store, Upcasters, connect};
 use futures::future::join_all;
 use sqlx::{Executor, PgPool};
 use tests::{TestDatabase, own_cluster};
@@ -253,6 +253,27 @@ async fn positions_follow_the_order_of_the_append() {
     let recorded = store.append(events.clone()).await.unwrap();
     assert!(recorded.is_sorted_by_key(|event| event.position));
     assert!(recorded.iter().map(|e| &e.aggregate_id).eq(events.iter().map(|e| &e.aggregate_id)));
+    assert_eq!(read_from_start(&store).await, recorded);
+}
+
+#[tokio::test]
+async fn each_event_that_is_new_has_its_own_position_where_others_are_left_out() {
+    let store = store().await;
+    let even = (1..=50).map(|n| event(Uuid::from_u128(2 * n), 1)).collect::<Vec<_>>();
+    let mut recorded = store.append(even).await.unwrap();
+    let all = (1..=100).rev().map(|n| event(Uuid::from_u128(n), 1)).collect::<Vec<_>>();
+    let mut appending = store.begin().await.unwrap();
+    let new = appending.append_new(all).await.unwrap();
+    appending.commit().await.unwrap();
+    assert_eq!(new.len(), 50);
+    recorded.extend(new);
+    assert_eq!(read_from_start(&store).await, recorded);
+}
+
+async fn read_from_start(store: &Store) -> Vec<RecordedEvent> {
+    let mut connection = store.pool().acquire().await.unwrap();
+    let all = Stretch { after: 0, settled: i64::MAX, limit: i64::MAX };
+    tail::read(&mut connection, &Upcasters::current(), all).await.unwrap()
 }
 
 /// G1, as owner
@@ -273,8 +294,8 @@ async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
     let store = store().await;
     store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     let (canonical, digest): (String, Vec<u8>) = sqlx::query_as(
-        r#"select format('{"aggregate_id":%s,"aggregate_type":%s,"event_id":%s,"event_type":%s,"event_version":%s,"firm_id":%s,"metadata":%s,"payload":%s,"recorded_at":"2026-11-01T12:00:00.000Z","sequence":%s}',
-                to_json(aggregate_id), to_json(aggregate_type), to_json(event_id), to_json(event_type),
+        r#"select format('{"aggregate_id":%s,"aggregate_type":%s,"event_type":%s,"event_version":%s,"firm_id":%s,"metadata":%s,"payload":%s,"recorded_at":"2026-11-01T12:00:00.000Z","sequence":%s}',
+                to_json(aggregate_id), to_json(aggregate_type), to_json(event_type),
                 to_json(event_version), to_json(firm_id), metadata, payload, sequence), digest
              from events"#,
     )
@@ -313,9 +334,9 @@ async fn an_unknown_event_stops_the_tail_loudly() {
     store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     sqlx::query(
         "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
-                             payload, metadata, firm_id, event_id, recorded_at, digest)
+                             payload, metadata, firm_id, recorded_at, digest)
          select 'Firm', aggregate_id, 2, 'FirmSold', '1.0', '{\"FirmSold\": {}}', metadata, firm_id,
-                gen_random_uuid(), recorded_at, digest from events",
+                recorded_at, digest from events",
     )
     .execute(store.pool())
     .await

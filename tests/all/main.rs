@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod append_claims;
 mod as_of;
-mod at_once;
 mod audit;
 mod backlog;
 mod batches;
@@ -36,6 +36,7 @@ mod pressure;
 mod privacy;
 mod process;
 mod public;
+mod queueing;
 mod races;
 mod rates;
 mod rebuild;

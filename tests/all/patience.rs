@@ -40,7 +40,6 @@ async fn queued() -> (World, Receiver, Follower<Deliveries>) {
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.project().await;
     world.submit(&firm).await;
-    world.fan_out().await;
     let mut history = patient(&world);
     let waits = Step::IdleFor(Duration::from_millis(300));
     assert_eq!(follow(&mut history, &world).await, waits);
@@ -81,7 +80,6 @@ async fn who_hangs_holds_history_up_for_a_moment_only() {
     let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/other")).await;
     world.submit(&firm).await;
-    world.fan_out().await;
     let waits = Step::IdleFor(Duration::from_millis(300));
     assert_eq!(follow(&mut history, &world).await, waits);
     assert_eq!(written(&world).await, ["pending(0,1)"]);

@@ -9,7 +9,6 @@ use deliverer::claim::{Claimed, claim, next_due};
 use deliverer::outgoing::Exchange;
 use deliverer::record::{Finished, record};
 use domain::pause::INSTALLATION;
-use domain::pressure::Room;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, submitted};
 use uuid::Uuid;
@@ -116,9 +115,9 @@ async fn what_is_held_waits_all_else_goes_on_and_it_is_sent_when_it_is_resumed()
             .fetch_one(world.pool())
             .await
             .unwrap();
-        assert_eq!(queued, 2 - i64::try_from(goes_on).unwrap(), "fan-out goes on: {scope}");
+        assert_eq!(queued, 2 - i64::try_from(goes_on).unwrap(), "queueing goes on: {scope}");
         assert!(scene.held().await.contains(&json!(id)), "{scope}");
-        let due = next_due(world.courier(), &Room::of(8)).await.unwrap();
+        let due = next_due(world.courier(), &world.limits(8)).await.unwrap();
         assert_eq!(due, None, "a claim does not wake for what is held");
         scene.resume(&id).await;
         assert_eq!(world.deliver().await, 2 - goes_on, "{scope}");
@@ -239,8 +238,7 @@ async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
     for _ in 0..2 {
         world.submit(&scene.firm).await;
     }
-    world.fan_out().await;
-    let claimed = claim(world.courier(), &Room::of(8)).await.unwrap();
+    let claimed = claim(world.courier(), &world.limits(8)).await.unwrap();
     scene.pause(json!({"hook_id": gone})).await;
     let gone_twice: Vec<Finished> =
         claimed.into_iter().map(|claimed| answered_gone(world, claimed)).collect();

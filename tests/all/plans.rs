@@ -10,7 +10,6 @@ use axum::body::Body;
 use axum::http::Request;
 use deliverer::claim::claim;
 use deliverer::give_back::give_back;
-use domain::pressure::Room;
 use domain::trigger::Trigger;
 use eventstore::{Clock, connect};
 use firmforms::roles::make_roles;
@@ -103,15 +102,13 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     world.deliver().await;
     world.pass(Duration::from_secs(3_600));
     world.time_out().await;
-    world.fan_out().await;
     for _ in 0..3 {
         world.submit(firm).await;
     }
-    world.fan_out().await;
-    give_back(world.courier(), &claim(world.courier(), &Room::of(16)).await.unwrap())
+    give_back(world.courier(), &claim(world.courier(), &world.limits(16)).await.unwrap())
         .await
         .unwrap();
-    drop(claim(world.courier(), &Room::of(16)).await.unwrap());
+    drop(claim(world.courier(), &world.limits(16)).await.unwrap());
     world.pass(Duration::from_secs(180));
     world.deliver().await;
     receiver.reply((0..4).map(|_| Reply::status(503)));
@@ -120,8 +117,8 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     }
     world.deliver().await;
     let process = Sending::with(world.courier().clone());
+    process.claims_in_appends(world);
     world.submit(firm).await;
-    process.fan_out(world).await;
     process.ends(world).await;
     world.take_over().await;
     world.seal().await;
@@ -264,12 +261,12 @@ async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
     }
     world.deliver().await;
     world.pass(Duration::from_secs(60));
-    let claimed = claim(world.courier(), &Room::of(16)).await.unwrap();
+    let claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
     give_back(world.courier(), &claimed).await.unwrap();
     world.deliver().await;
     let process = Sending::with(world.courier().clone());
+    process.claims_in_appends(world);
     world.submit(firm).await;
-    process.fan_out(world).await;
     process.ends(world).await;
 }
 

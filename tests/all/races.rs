@@ -198,7 +198,6 @@ async fn a_submission_racing_the_claim_of_the_partial_cancels_it_or_comes_after_
         world.report(&[activity(firm.id, "response.saved", begun)]).await;
         world.pass(Duration::from_secs(3_600));
         world.time_out().await;
-        world.fan_out().await;
         let before = receiver.received().len();
         let claim = async {
             handicap.first().await;
@@ -247,7 +246,6 @@ async fn e20_racing_claimers_send_each_delivery_once() {
     for _ in 0..30 {
         world.submit(&firm).await;
     }
-    world.fan_out().await;
     let claimer = || async {
         let mut sent = 0;
         loop {

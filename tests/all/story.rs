@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use api::commands::{keys, secrets};
 use domain::context::Actor;
-use domain::pressure::Room;
 use domain::signature::{SignedRequest, verify};
 use serde_json::{Value, json};
-use tests::{Firm, Received, Receiver, Reply, World, activity, own_cluster};
+use tests::{Firm, Received, Receiver, Reply, World, activity};
 use uuid::Uuid;
 
 async fn secret(world: &World, firm: &Firm) -> String {
@@ -328,8 +327,7 @@ async fn e5_a_try_nobody_recorded_counts_and_is_sent_again_when_its_lease_ends()
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    world.fan_out().await;
-    let lost = deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap();
+    let lost = deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap();
     assert_eq!(lost.len(), 1);
     world.pass(Duration::from_secs(119));
     assert_eq!(world.deliver().await, 0);
@@ -351,13 +349,13 @@ async fn an_interrupted_last_try_ends_the_delivery_as_failed() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    world.fan_out().await;
     for number in 1..=8 {
-        let claimed = deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap();
+        let claimed = deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap();
         assert_eq!(claimed[0].number, number);
         world.pass(Duration::from_secs(120));
+        world.end_leases().await;
     }
-    assert!(deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap().is_empty());
+    assert!(deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap().is_empty());
     world.project().await;
     let id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
         .fetch_one(world.pool())
@@ -377,8 +375,7 @@ async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retrie
     for _ in 0..3 {
         world.submit(&firm).await;
     }
-    world.fan_out().await;
-    let claimed = deliverer::claim::claim(world.courier(), &Room::of(10)).await.unwrap();
+    let claimed = deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap();
     let [arrives, fails, lost] = <[_; 3]>::try_from(claimed).ok().unwrap();
     let path = format!("/hooks/{hook_id}");
     world.call(&firm.key, "DELETE", &path, Value::Null).await;
@@ -397,34 +394,17 @@ async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retrie
 }
 
 /// A backlog in the lane: its holder set the time before it could see the new work.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_queued_while_another_holds_the_lane_is_not_slept_through() {
-    let cluster = own_cluster().await;
-    let world = World::on(cluster.database().await).await;
+#[tokio::test]
+async fn work_queued_while_another_holds_the_lane_waits_for_nobody_and_is_not_slept_through() {
+    let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
-    world.submit(&firm).await;
-    sqlx::query("update lanes set due_at = $1")
-        .bind(world.clock.now().get())
-        .execute(world.pool())
-        .await
-        .unwrap();
     let mut holder = world.pool().begin().await.unwrap();
     sqlx::query("select 1 from lanes for update").execute(&mut *holder).await.unwrap();
-    let (fanned_out, ()) =
-        tokio::join!(tokio::time::timeout(Duration::from_secs(20), world.fan_out()), async {
-            let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
-            for _ in 0..200 {
-                let count: i64 = sqlx::query_scalar(waiting).fetch_one(world.pool()).await.unwrap();
-                if count > 0 {
-                    break;
-                }
-            }
-            let sleep = "update lanes set due_at = null";
-            sqlx::query(sleep).execute(&mut *holder).await.unwrap();
-            holder.commit().await.unwrap();
-        });
-    fanned_out.unwrap();
+    world.submit(&firm).await;
+    assert_eq!(world.deliver().await, 0, "the lane is somebody else's");
+    sqlx::query("update lanes set due_at = null").execute(&mut *holder).await.unwrap();
+    holder.commit().await.unwrap();
     assert_eq!(world.deliver().await, 1);
 }
 
@@ -437,14 +417,15 @@ async fn answers_recorded_together_leave_the_lane_awake() {
     for _ in 0..60 {
         world.submit(&firm).await;
     }
-    world.fan_out().await;
-    let claimed = deliverer::claim::claim(world.courier(), &Room::of(24)).await.unwrap();
-    assert_eq!(claimed.len(), 18);
-    let batch: Vec<_> = claimed[..16].iter().map(|one| finished(&world, one, 200)).collect();
+    let limits = world.limits(100);
+    let mut claimed = deliverer::claim::claim(world.courier(), &limits).await.unwrap();
+    assert_eq!(claimed.len(), 32);
+    let batch: Vec<_> = claimed.drain(..30).map(|one| finished(&world, &one, 200)).collect();
     deliverer::record::record(world.courier(), &batch).await.unwrap();
-    let next = deliverer::claim::claim(world.courier(), &Room::of(100)).await.unwrap();
-    assert_eq!(next.len(), 30, "two are in flight, and 30 places are free");
-    assert!(deliverer::claim::claim(world.courier(), &Room::of(100)).await.unwrap().is_empty());
+    drop(batch);
+    let next = deliverer::claim::claim(world.courier(), &limits).await.unwrap();
+    assert_eq!(next.len(), 28, "all that is left: 30 places are free");
+    assert!(deliverer::claim::claim(world.courier(), &limits).await.unwrap().is_empty());
 }
 
 fn finished(

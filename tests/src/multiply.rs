@@ -10,7 +10,8 @@ const ROWS: i64 = 6_000;
 
 /// Tables that have few rows in any installation.
 const LEFT: &str = "'_sqlx_migrations', 'checkpoints', 'rebuilds', 'identity_check',
-                    'identity_key', 'wrapping_check', 'pauses', 'tokens', 'wrong_keys'";
+                    'identity_key', 'wrapping_check', 'pauses', 'tokens', 'wrong_keys',
+                    'lane_wakes', 'unspread'";
 
 /// What a single firm, and a single subscription, may have very many of.
 const OF_ONE: [&str; 7] =

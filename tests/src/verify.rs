@@ -14,7 +14,6 @@ struct Row {
     position: i64,
     aggregate_id: String,
     aggregate_type: String,
-    event_id: Uuid,
     event_type: String,
     event_version: String,
     firm_id: Uuid,
@@ -31,7 +30,6 @@ impl Row {
         let digested = json!({
             "aggregate_id": self.aggregate_id,
             "aggregate_type": self.aggregate_type,
-            "event_id": self.event_id,
             "event_type": self.event_type,
             "event_version": self.event_version,
             "firm_id": self.firm_id,
@@ -49,8 +47,8 @@ impl World {
     /// How many events the log has, and the positions of those that are not what they were.
     pub async fn verify_log(&self) -> (usize, Vec<i64>) {
         let rows: Vec<Row> = sqlx::query_as(
-            "select position, aggregate_id, aggregate_type, event_id, event_type, event_version,
-                    firm_id, metadata, payload, recorded_at, sequence, digest
+            "select position, aggregate_id, aggregate_type, event_type, event_version, firm_id,
+                    metadata, payload, recorded_at, sequence, digest
                from events order by position",
         )
         .fetch_all(self.pool())

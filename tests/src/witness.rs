@@ -1,6 +1,6 @@
 //! A witness inside the database: writes down each claim in the claim's own transaction, with
 //! whether its lane was closed. The claim holds the lane's lock, so what it sees is what was decided
-//! (ruling 29). The service knows nothing of it.
+//! (ruling 29). A claim that is given back is forgotten: nothing was sent. The service knows nothing of it.
 
 use sqlx::{Executor, PgPool};
 
@@ -23,10 +23,19 @@ begin
       from public.lanes l where l.lane_id = new.lane_id;
     return null;
 end $$;
+create function witness.note_given_back() returns trigger language plpgsql as $$
+begin
+    delete from witness.claims where delivery_id = old.delivery_id and lease = old.lease;
+    return null;
+end $$;
 create trigger witness_claims_again after update on public.outbox
-    for each row when (new.lease > old.lease) execute function witness.note_claim();
-create trigger witness_claims_at_once after insert on public.outbox
-    for each row when (new.lease > 0) execute function witness.note_claim();
+    for each row when (new.lease is distinct from old.lease and new.lease is not null)
+    execute function witness.note_claim();
+create trigger witness_claims_given_back after update on public.outbox
+    for each row when (new.lease is null and new.tries < old.tries)
+    execute function witness.note_given_back();
+create trigger witness_claims_in_append after insert on public.outbox
+    for each row when (new.lease is not null) execute function witness.note_claim();
 ";
 
 /// Places the witness; before anything is claimed.

@@ -10,11 +10,13 @@ use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Request, StatusCode};
 use deliverer::Courier;
 use deliverer::cancel::Cancel;
+use deliverer::ended_leases::EndedLeases;
 use deliverer::engine::turn;
 use deliverer::erase::Erase;
-use deliverer::fan_out::FanOut;
+use deliverer::outbox::spread::Spread;
 use deliverer::purge::Purge;
 use deliverer::replay::Replay;
+use deliverer::{Limits, Settings};
 use domain::address::AllowedTargets;
 use domain::as_of::AsOf;
 use domain::delivery::Attempt;
@@ -22,7 +24,7 @@ use eventstore::worker::{Step, Worker};
 use eventstore::{Clock, Fence, Store, connect, connect_guarded};
 use firmforms::wiring::{LOOKED_UP, PLANNED, Setup, System, store};
 use inviter::TakeOver;
-use projector::as_of::{DeliveryThen, had_happened};
+use projector::as_of::{attempts, had_happened};
 use projector::audit::AuditLog;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
@@ -311,9 +313,20 @@ impl World {
         answer.body["id"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Fans out everything there is.
-    pub async fn fan_out(&self) {
-        drain(FanOut::new(self.courier().clone(), self.system.fence.clone())).await;
+    /// Spreads what was too much for the transactions that recorded it.
+    pub async fn spread(&self) {
+        drain(Spread::new(self.courier().clone())).await;
+    }
+
+    /// Limits with so many permits, all of them free.
+    #[must_use]
+    pub fn limits(&self, permits: usize) -> Limits {
+        Limits::alone(Settings { permits, ..self.courier().settings })
+    }
+
+    /// Takes back what was claimed and not recorded in time.
+    pub async fn end_leases(&self) {
+        drain(EndedLeases::new(self.courier().clone())).await;
     }
 
     /// Records the partial submissions that are due.
@@ -343,13 +356,10 @@ impl World {
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == Step::Busy {}
     }
 
-    /// What is in flight is gone, and leaves its places.
+    /// What is in flight is gone.
     pub async fn drop_in_flight(&self) {
-        for statement in
-            ["delete from outbox where leased_at is not null", "update lanes set running = 0"]
-        {
-            sqlx::query(statement).execute(self.pool()).await.unwrap();
-        }
+        let statement = "delete from outbox where leased_at is not null";
+        sqlx::query(statement).execute(self.pool()).await.unwrap();
     }
 
     /// Finishes invites that nobody finished in time.
@@ -371,9 +381,11 @@ impl World {
         drain(Seals::new(store, self.system.fence.clone())).await;
     }
 
-    /// Fans out, sends everything that is due, cancels, and brings the read models up to date.
+    /// Spreads, takes back what was cut off, sends everything that is due, cancels, and brings the read
+    /// models up to date.
     pub async fn deliver(&self) -> usize {
-        self.fan_out().await;
+        self.spread().await;
+        self.end_leases().await;
         let mut sent = 0;
         loop {
             let now = turn(self.courier()).await.unwrap();
@@ -408,7 +420,7 @@ impl World {
     pub async fn attempts(&self, delivery_id: Uuid) -> Vec<Attempt> {
         let mut connection = self.pool().acquire().await.unwrap();
         let stream = had_happened(&mut connection, ("Delivery", &[delivery_id]), AsOf::NOW).await;
-        DeliveryThen::of(&stream.unwrap()[0]).unwrap().attempts
+        stream.unwrap().first().map(|stream| attempts(stream)).unwrap_or_default()
     }
 }
 

@@ -95,8 +95,7 @@ pub async fn read(
     Ok(rows
         .into_iter()
         .filter_map(|(firm_id, sealed, rotated_at)| {
-            let secret = unless_broken(open(wrapping, firm_id, &sealed), firm_id)?;
-            Some((firm_id, FirmSecret { secret, rotated_at }))
+            Some((firm_id, FirmSecret { secret: open(wrapping, firm_id, &sealed)?, rotated_at }))
         })
         .collect())
 }
@@ -110,7 +109,17 @@ fn seal(
     wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)
 }
 
-fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Result<WebhookSecret, VaultError> {
+/// A firm's signing secret as it is sealed in its row, if it can be read.
+#[must_use]
+pub fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Option<WebhookSecret> {
+    unless_broken(try_open(wrapping, firm_id, sealed), firm_id)
+}
+
+fn try_open(
+    wrapping: &WrappingKey,
+    firm_id: Uuid,
+    sealed: &[u8],
+) -> Result<WebhookSecret, VaultError> {
     let bytes = wrapping.0.open(&purpose(b"secret", firm_id), sealed)?;
     let text = String::from_utf8(bytes).map_err(|_| Broken)?;
     Ok(WebhookSecret::parse(&text).map_err(|_| Broken)?)

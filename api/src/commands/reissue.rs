@@ -3,7 +3,7 @@
 
 use domain::context::Actor;
 use domain::delivery::{
-    Consignment, Delivery, DeliveryCommand, DeliveryEvent, NotReissued, Reissued,
+    Consignment, Delivery, DeliveryCommand, DeliveryEvent, DeliveryOf, NotReissued, Reissued,
 };
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, reissue_id};
@@ -45,12 +45,19 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
         appending.leave().await?;
         return if same_firm { Ok(delivery_id) } else { Err(Error::DeliveryNotFound) };
     }
-    let consignment = ended(service, &mut appending, new).await?;
+    let of = ended(service, &mut appending, new).await?;
     if standing == Standing::Closed {
         return Err(Error::FirmInactive);
     }
+    let happening = happening(service, &mut appending, of.occurrence_id).await?;
+    let consignment = Consignment {
+        form_id: happening.form_id,
+        hook_id: of.hook_id,
+        occurrence_id: of.occurrence_id,
+        response_id: happening.response_id,
+        trigger: happening.trigger,
+    };
     check(&mut appending, new.firm_id, &consignment).await?;
-    let happening = happening(service, &mut appending, consignment.occurrence_id).await?;
     let reissued = Reissued {
         reissue_of: new.delivery_id,
         request_id: new.request_id,
@@ -69,12 +76,12 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
     Ok(delivery_id)
 }
 
-/// What a delivery of this firm sent that has ended.
+/// Occurrence and subscription of a delivery of this firm that has ended.
 async fn ended(
     service: &Service,
     appending: &mut Appending<'_>,
     new: &NewReissue,
-) -> Result<Consignment, Error> {
+) -> Result<DeliveryOf, Error> {
     let events = told(service, appending, "Delivery", new.delivery_id).await?;
     let of_firm = events.first().is_some_and(|(firm_id, _)| *firm_id == new.firm_id);
     if !of_firm {
@@ -86,7 +93,7 @@ async fn ended(
             cqrs_es::Aggregate::apply(&mut delivery, event);
         }
     }
-    Ok(delivery.reissue().map_err(Error::NotReissued)?.clone())
+    delivery.reissue().map_err(Error::NotReissued)
 }
 
 /// Whether there is somebody to send it to, and something to send. Both may end a moment later: then

@@ -7,6 +7,7 @@ use cqrs_es::Aggregate;
 use domain::activity::Activity;
 use domain::firm::Firm;
 use domain::form::Form;
+use domain::payload::FormPart;
 use domain::person::Person;
 use domain::trigger::{Plan, Trigger};
 use eventstore::StreamName;
@@ -91,6 +92,24 @@ impl Named {
         }
         named
     }
+}
+
+/// Those of them that are there, forms with what a payload says of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct There {
+    pub(super) firms: BTreeSet<Uuid>,
+    pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
+}
+
+/// The firms whose state a batch reports: what is read of them may not be what they come to.
+pub(super) fn firms_of_state(batch: &Batch) -> BTreeSet<Uuid> {
+    let of_state = |event: &&CloudEvent| {
+        matches!(
+            event.activity,
+            Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. }
+        )
+    };
+    batch.events().filter(of_state).map(|event| event.firm_id).collect()
 }
 
 fn stream<A: Aggregate>(id: Uuid) -> StreamName {

@@ -34,6 +34,9 @@ pub(super) fn with_consequences(plan: &mut Plan, condemned: &Condemned) -> Vec<N
     let unmanaging: HashMap<Uuid, _> =
         plan.unmanaging.iter().map(|(who, by)| (*by, *who)).collect();
     let closed: HashSet<Uuid> = plan.closed.values().copied().collect();
+    if unmanaging.is_empty() && closed.is_empty() {
+        return events;
+    }
     let mut all = Vec::with_capacity(events.len());
     for event in events {
         let id = event.id();

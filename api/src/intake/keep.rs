@@ -18,6 +18,14 @@ use super::plan::Plan;
 use super::reported::Reported;
 use super::take_in::Intake;
 
+/// What putting away came to.
+pub(super) struct Kept {
+    /// The places of reports that turned out to be duplicates.
+    pub(super) duplicates: Vec<usize>,
+    /// Responses that were submitted just now, and nothing more is known of.
+    pub(super) submitted: Vec<Response>,
+}
+
 impl Intake<'_> {
     pub(super) async fn keep_of_firms(
         &self,
@@ -31,14 +39,13 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Puts what was reported into the vault; answers the places of reports that turned out to be
-    /// duplicates.
+    /// Puts what was reported into the vault.
     pub(super) async fn keep(
         &self,
         connection: &mut PgConnection,
         ((plan, before), keys): ((Plan, Before), &DataKeys),
         recorded: &HashSet<Uuid>,
-    ) -> Result<Vec<usize>, IntakeError> {
+    ) -> Result<Kept, IntakeError> {
         let entropy = &*self.service.entropy;
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let news = reports::put(connection, keys, &reports, entropy).await?;
@@ -50,9 +57,15 @@ impl Intake<'_> {
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
         let reported = (plan.responses, &plan.named);
-        let kept = self.keep_responses(connection, reported, (keys, before), recorded).await?;
-        duplicates.extend(kept);
-        Ok(duplicates)
+        let mut kept = self.keep_responses(connection, reported, (keys, before), recorded).await?;
+        kept.duplicates.extend(duplicates);
+        let of_reports =
+            reports.iter().map(|report| (report.subject.firm_id, report.subject.subject_id));
+        let of_calls = bookings.iter().map(|call| (call.subject.firm_id, call.subject.subject_id));
+        let with_parts: HashSet<(Uuid, Uuid)> = of_reports.chain(of_calls).collect();
+        kept.submitted
+            .retain(|response| !with_parts.contains(&(response.firm_id, response.response_id)));
+        Ok(kept)
     }
 
     /// A submission that the log knew already is not put again.
@@ -62,13 +75,13 @@ impl Intake<'_> {
         (reported, named): (BTreeMap<Subject, Reported>, &BTreeSet<NamedOn>),
         (keys, before): (&DataKeys, Before),
         recorded: &HashSet<Uuid>,
-    ) -> Result<Vec<usize>, IntakeError> {
+    ) -> Result<Kept, IntakeError> {
         let is_new =
             |reported: &Reported| reported.submission.is_none_or(|event| recorded.contains(&event));
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
         let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.reports).collect();
         if new.is_empty() && named.is_empty() {
-            return Ok(duplicates);
+            return Ok(Kept { duplicates, submitted: Vec::new() });
         }
         let (put, places): (Vec<_>, Vec<_>) =
             new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
@@ -79,7 +92,10 @@ impl Intake<'_> {
         self.begin_hour(connection, put.iter().filter(is_news)).await?;
         let old = put.iter().zip(places).filter(|(response, _)| !is_news(response));
         duplicates.extend(old.flat_map(|(_, places)| places));
-        Ok(duplicates)
+        let is_submitted =
+            |one: &Response| one.submitted_at.is_some() && news.contains(&one.subject());
+        let submitted = put.into_iter().filter(is_submitted).collect();
+        Ok(Kept { duplicates, submitted })
     }
 
     /// Whoever answered something has an hour to go on, by database time (contract, section
@@ -101,6 +117,7 @@ impl Intake<'_> {
                 firm_id: response.firm_id,
                 response_id: response.response_id,
                 form_id: response.form_id,
+                answered_at: response.saved_at,
                 due_at,
             })
             .collect();

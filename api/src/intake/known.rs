@@ -10,6 +10,7 @@ use domain::event::Event;
 use domain::fact::Fact;
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
+use domain::payload::FormPart;
 use domain::person::Person;
 use domain::response::PartRejection;
 use domain::trigger::Plan;
@@ -18,12 +19,12 @@ use projector::subjects::{Locked, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
 
-use super::batch::Named;
+use super::batch::There;
 
 /// The firms and forms a batch speaks of.
 #[derive(Default)]
 pub(super) struct Known {
-    there: Named,
+    there: There,
     firms: HashMap<Uuid, Stream<Firm>>,
     forms: HashMap<Uuid, Stream<Form>>,
     people: HashMap<Uuid, Stream<Person>>,
@@ -52,7 +53,7 @@ pub(super) struct Stream<A> {
 
 impl Known {
     /// What these events, each stream's in order, come to, and what else is there.
-    pub(super) fn of(events: Vec<RecordedEvent>, there: Named, locked: Vec<Locked>) -> Self {
+    pub(super) fn of(events: Vec<RecordedEvent>, there: There, locked: Vec<Locked>) -> Self {
         let mut known = Self { there, ..Self::default() };
         for Locked { row, is_new } in locked {
             let id = (row.firm_id, row.subject_id);
@@ -223,6 +224,11 @@ impl Known {
         place(response_id).max(place(fact.subject_id)).unwrap_or_default()
     }
 
+    /// A form that the batch names and does not report of.
+    pub(super) fn form_part(&self, firm_id: Uuid, form_id: Uuid) -> Option<&FormPart> {
+        self.there.forms.get(&(firm_id, form_id))
+    }
+
     /// Refuses what is reported of a firm that is not known.
     pub(super) fn require_firm(&self, firm_id: Uuid) -> Result<(), FirmRejection> {
         let opened = self.firms.get(&firm_id).is_some_and(|firm| firm.firm_id.is_some());
@@ -269,7 +275,7 @@ impl Known {
     /// responses.
     pub(super) fn require_form(&self, firm_id: Uuid, form_id: Uuid) -> Result<(), FormRejection> {
         let created = self.forms.get(&form_id).is_some_and(|form| form.firm_id == Some(firm_id));
-        if created || self.there.forms.contains(&(firm_id, form_id)) {
+        if created || self.there.forms.contains_key(&(firm_id, form_id)) {
             Ok(())
         } else {
             Err(FormRejection::Unknown)
@@ -317,7 +323,7 @@ mod tests {
 
     fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> Known {
         let locked = locked.into_iter().map(|(row, is_new)| Locked { row, is_new }).collect();
-        Known::of(Vec::new(), Named::default(), locked)
+        Known::of(Vec::new(), There::default(), locked)
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use domain::event::Event;
 use domain::occurrence::OccurrenceEvent;
+use domain::payload::FormPart;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, NewEvent};
+use projector::forms::FormRow;
 use projector::subjects::{self, Belongs, Locked, SubjectId};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
 
-use super::batch::{Changing, Named};
+use super::batch::{Changing, Named, There};
 use super::consequences::Condemned;
 use super::plan::Plan;
 
@@ -35,14 +37,19 @@ pub(super) async fn lock_subjects(
 pub(super) async fn there(
     connection: &mut PgConnection,
     named: Named,
-) -> Result<Named, sqlx::Error> {
+) -> Result<There, sqlx::Error> {
     let Named { firms, forms } = named;
-    let forms = forms::known(connection, &forms.into_iter().collect::<Vec<_>>()).await?;
+    let forms: Vec<_> = forms.into_iter().collect();
+    let forms = if forms.is_empty() { vec![] } else { forms::find_all(connection, &forms).await? };
     // A form that is there is a firm's that is.
-    let mut there: BTreeSet<_> = forms.iter().map(|(firm_id, _)| *firm_id).collect();
+    let mut there: BTreeSet<_> = forms.iter().map(|form| form.firm_id).collect();
     let others: Vec<_> = firms.difference(&there).copied().collect();
     there.extend(firms::known(connection, &others).await?);
-    Ok(Named { firms: there, forms: forms.into_iter().collect() })
+    let part = |form: FormRow| {
+        let id = (form.firm_id, form.form_id);
+        (id, FormPart { id: form.form_id.into(), title: form.title, url: form.url })
+    };
+    Ok(There { firms: there, forms: forms.into_iter().map(part).collect() })
 }
 
 /// In the order of locks: firms, then members.
@@ -110,6 +117,8 @@ mod tests {
             response_id: Uuid::nil(),
             report_id: None,
             booking_id: None,
+            hooks: Vec::new(),
+            seen: 0,
             silent: false,
             happened_at,
         };

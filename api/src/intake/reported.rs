@@ -65,6 +65,8 @@ pub(super) fn submission(context: &Context, response: &Response, at: Timestamp) 
         response_id,
         report_id: None,
         booking_id: None,
+        hooks: Vec::new(),
+        seen: 0,
         silent: false,
         happened_at: at,
     };

@@ -5,18 +5,18 @@ use std::collections::HashSet;
 use domain::event::Event;
 use domain::occurrence::OccurrenceEvent;
 use domain::trigger::Trigger;
-use eventstore::{AppendError, Appending, NewEvent, load_many};
+use eventstore::{AppendError, Appending, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
 use projector::{firms, partials, reports};
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::responses::Before;
+use vault::responses::{Before, Response};
 use vault::{DataKeys, Subject, erasure, people};
 
 use super::accept::Accepted;
 use super::batch::{
-    Changing, Named, erased_people, firms_of_leads, hot_leads, report_ids, reported_of, streams,
-    subjects_of,
+    Changing, Named, erased_people, firms_of_leads, firms_of_state, hot_leads, report_ids,
+    reported_of, streams, subjects_of,
 };
 use super::calls::Batch;
 use super::consequences::with_consequences;
@@ -26,7 +26,7 @@ use super::known::Known;
 use super::locks::{condemned, leads_last, lock, lock_subjects, there};
 use super::plan::{Plan, plan};
 use crate::presented;
-use crate::service::Service;
+use crate::service::{ClaimedInAppend, Service, Submission};
 
 /// What is believed of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,13 +101,61 @@ impl<'a> Intake<'a> {
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
         duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
-        let kept = (decided.plan, decided.before);
-        duplicates.extend(self.keep(connection, (kept, &keys), &recorded).await?);
+        let plan = (decided.plan, decided.before);
+        let kept = self.keep(connection, (plan, &keys), &recorded).await?;
+        duplicates.extend(kept.duplicates);
+        let submissions = self.new_submissions(&decided.known, &kept.submitted, &keys);
+        let claimed = self.claim(&mut decided.appending, &submissions).await?;
         decided.appending.commit().await?;
+        if let Some(claimed) = claimed {
+            claimed.send();
+        }
         Ok(Taken {
             accepted: self.batch.accepted(&duplicates),
             erased: self.erased_of(&decided.known),
         })
+    }
+
+    /// Those of the submissions that deliveries can be composed of here: of responses nobody had heard
+    /// of, whose forms and firms the batch does not change.
+    fn new_submissions<'b>(
+        &self,
+        known: &'b Known,
+        submitted: &'b [Response],
+        keys: &'b DataKeys,
+    ) -> Vec<Submission<'b>> {
+        let changing = firms_of_state(self.batch);
+        let submission = |response: &'b Response| {
+            let (firm_id, subject) = (response.firm_id, response.subject());
+            let is_new = known.is_new((firm_id, response.response_id));
+            if !is_new || changing.contains(&firm_id) {
+                return None;
+            }
+            let form = known.form_part(firm_id, response.form_id)?;
+            Some(Submission { response, key: keys.get(&subject)?, form })
+        };
+        submitted.iter().filter_map(submission).collect()
+    }
+
+    /// Claims deliveries of these, if this process sends; otherwise the commit queues them.
+    async fn claim(
+        &self,
+        appending: &mut Appending<'_>,
+        submissions: &[Submission<'_>],
+    ) -> Result<Option<Box<dyn ClaimedInAppend>>, IntakeError> {
+        let Some(claims) = self.service.append_claims.get().filter(|_| !submissions.is_empty())
+        else {
+            return Ok(None);
+        };
+        let occurrences = appending.take_occurrences();
+        if occurrences.is_empty() {
+            return Ok(None);
+        }
+        let claimed = claims.queue(appending.connection(), &occurrences, submissions).await?;
+        if claimed.waits() {
+            appending.deliveries_wait();
+        }
+        Ok(Some(claimed))
     }
 
     async fn keys(&self) -> Result<DataKeys, IntakeError> {
@@ -245,22 +293,23 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
     erasure::erase_parts(connection, parts).await
 }
 
-/// Appends all of it in the order of the reports; answers what is new. Only an occurrence may have
-/// been recorded before, if anything was: any other place that is taken means that another came first.
+/// Appends all of it in the order of the reports; answers the ids of the occurrences that are new. Only an
+/// occurrence may have been recorded before: any other place that is taken means that another append came first.
 async fn append(
     appending: &mut Appending<'_>,
     events: Vec<NewEvent>,
     before: Before,
 ) -> Result<HashSet<Uuid>, AppendError> {
-    let required: HashSet<Uuid> = events
-        .iter()
-        .filter(|new| !matches!(new.event, Event::Occurrence(_)))
-        .map(NewEvent::id)
-        .collect();
+    let is_occurrence = |event: &Event| matches!(event, Event::Occurrence(_));
+    let required = events.iter().filter(|new| !is_occurrence(&new.event)).count();
     let recorded = match before {
         Before::Nothing => appending.append(events).await?,
         Before::Anything => appending.append_new(events).await?,
     };
-    let recorded: HashSet<Uuid> = recorded.into_iter().map(|event| event.event_id).collect();
-    if required.is_subset(&recorded) { Ok(recorded) } else { Err(AppendError::Conflict) }
+    let (occurrences, others): (Vec<_>, Vec<_>) =
+        recorded.iter().partition(|recorded| is_occurrence(&recorded.event));
+    if others.len() < required {
+        return Err(AppendError::Conflict);
+    }
+    Ok(occurrences.into_iter().map(RecordedEvent::id).collect())
 }

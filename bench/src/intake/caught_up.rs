@@ -1,10 +1,9 @@
-//! How far the log's followers are: what was taken in is done with when its deliveries are queued
-//! and in their history.
+//! How far the service is: what was taken in is done with when its deliveries are in the outbox and in
+//! their history.
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use deliverer::fan_out::FanOut;
 use eventstore::worker::Worker;
 use projector::deliveries::Deliveries;
 use projector::follow::Follower;
@@ -27,25 +26,31 @@ pub(super) struct Counts {
     pub(super) listed: i64,
 }
 
-/// Waits until all occurrences are fanned out.
-pub(super) async fn fanned_out(pool: &PgPool) -> anyhow::Result<()> {
-    let occurrences = "where aggregate_type = 'Occurrence'";
-    reached(pool, <FanOut as Worker>::NAME, occurrences).await
+/// Waits until all occurrences are spread into the outbox.
+pub(super) async fn spread(pool: &PgPool) -> anyhow::Result<()> {
+    let look = "select count(*) from unspread";
+    let (mut last, mut moved) = (-1_i64, Instant::now());
+    loop {
+        let left: i64 = sqlx::query_scalar(look).fetch_one(pool).await?;
+        if left == 0 {
+            return Ok(());
+        }
+        if left != last {
+            (last, moved) = (left, Instant::now());
+        }
+        ensure!(moved.elapsed() < STANDSTILL, "{left} occurrences are not spread");
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Waits until the history of deliveries has all of the log.
 pub(super) async fn listed(pool: &PgPool) -> anyhow::Result<()> {
-    reached(pool, <Follower<Deliveries> as Worker>::NAME, "").await
-}
-
-async fn reached(pool: &PgPool, follower: &str, of: &str) -> anyhow::Result<()> {
-    let look = format!(
-        "select coalesce((select position from checkpoints where name = $1), 0),
-                coalesce((select max(position) from events {of}), 0)"
-    );
+    let follower = <Follower<Deliveries> as Worker>::NAME;
+    let look = "select coalesce((select position from checkpoints where name = $1), 0),
+                       coalesce((select max(position) from events), 0)";
     let (mut last, mut moved) = (-1, Instant::now());
     loop {
-        let (at, end): (i64, i64) = sqlx::query_as(&look).bind(follower).fetch_one(pool).await?;
+        let (at, end): (i64, i64) = sqlx::query_as(look).bind(follower).fetch_one(pool).await?;
         if at >= end {
             return Ok(());
         }

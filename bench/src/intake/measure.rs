@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use firmforms::wiring::System;
 
-use super::caught_up::{Counts, counts, fanned_out, listed};
+use super::caught_up::{Counts, counts, listed, spread};
 use super::feed::Written;
 use super::file;
 use super::product::{Job, Order, Reported};
@@ -78,7 +78,7 @@ impl Bench<'_> {
         let (before, started) = (self.processes.look()?, Instant::now());
         let reported = self.report(way).await?;
         let taken_in_after = started.elapsed();
-        fanned_out(pool).await?;
+        spread(pool).await?;
         let queued_after = started.elapsed();
         listed(pool).await?;
         Ok(Measured {

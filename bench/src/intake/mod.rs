@@ -21,7 +21,7 @@ use anyhow::Context;
 use api::commands::tokens::{self, Role as TokenRole};
 use clap::Args;
 use cluster::Cluster;
-use deliverer::fan_out::FanOut;
+use deliverer::outbox::spread::Spread;
 use eventstore::worker::run as run_worker;
 use firmforms::serve::start_workers;
 use firmforms::wiring::{Role, System};
@@ -146,8 +146,8 @@ fn workers(system: &System, stop: &CancellationToken) -> JoinSet<()> {
     // The cluster was made without care; none of that is to be paid for in the run.
     nix::unistd::sync();
     let mut tasks = start_workers(system, Role::Projector, stop);
-    let fan_out = FanOut::new(system.courier.clone(), system.fence.clone());
-    let nudge = system.courier.store.nudge().subscribe();
-    tasks.spawn(run_worker(fan_out, nudge, stop.clone()));
+    let spread = Spread::new(system.courier.clone());
+    let nudge = system.courier.store.nudge().subscribe_to_deliveries();
+    tasks.spawn(run_worker(spread, nudge, stop.clone()));
     tasks
 }

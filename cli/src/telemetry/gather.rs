@@ -15,13 +15,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The followers there are: their names are labels. The seals wait for a block to be whole: what they
 /// read next may be old, and nothing is late.
-const FOLLOWERS: [(&str, bool); 5] = [
-    ("fan_out", true),
-    ("deliveries", true),
-    ("audit_log", true),
-    ("erase", true),
-    ("seals", false),
-];
+const FOLLOWERS: [(&str, bool); 4] =
+    [("deliveries", true), ("audit_log", true), ("erase", true), ("seals", false)];
 
 /// What came of asking.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

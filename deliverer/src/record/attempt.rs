@@ -47,6 +47,7 @@ pub(super) fn attempt(courier: &Courier, finished: &Finished, answer: Option<&st
         answer_sha256: answer.map(|text| hex::encode(Sha256::digest(text))),
         cancelled: None,
         late: None,
+        of: None,
         replay_id: claimed.replay_id,
     }
 }

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::Finished;
 
-/// Where the streams of those end whose rows these tries hold, by delivery and lease; the lanes' locks keep
-/// them as they are. Rows of tries that end their delivery, whatever else is known, are taken out.
+/// Where the streams of those end whose rows these tries hold, by delivery and lease. Rows of tries that
+/// end their delivery, whatever else is known, are taken out; the lanes of the others are locked.
 pub(super) async fn held(
     connection: &mut PgConnection,
     batch: &[&Finished],
@@ -48,6 +48,19 @@ pub(super) async fn held(
     Ok(rows)
 }
 
+/// Whether the outbox has a delivery for its own tries.
+pub(super) async fn is_queued(
+    connection: &mut PgConnection,
+    delivery_id: Uuid,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (select from outbox where delivery_id = $1 and replay_id is null)",
+    )
+    .bind(delivery_id)
+    .fetch_one(connection)
+    .await
+}
+
 /// Whether there may be another try after this one.
 pub(super) fn may_come_again(finished: &Finished) -> bool {
     finished.exchange.answer.verdict() == Verdict::Retry
@@ -62,7 +75,7 @@ pub(super) async fn put_due_again(
         return Ok(());
     }
     sqlx::query(
-        "update outbox o set due_at = t.due_at, sequence = t.sequence, leased_at = null
+        "update outbox o set due_at = t.due_at, sequence = t.sequence, lease = null, leased_at = null
            from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
                 as t(delivery_id, due_at, sequence)
           where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",

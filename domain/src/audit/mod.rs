@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::context::{Actor, Context};
 use crate::event::Event;
 use crate::merkle::{self, Frontier, Hash};
+use crate::occurrence::event_id;
 use crate::time::Timestamp;
 
 pub use checkpoint::{Checkpoint, Head, Open, Seal};
@@ -33,16 +34,22 @@ pub const BEGINNING: Hash = [0; 32];
 pub struct Stored<'a> {
     /// Its place in the log.
     pub position: i64,
-    /// Its id.
-    pub event_id: Uuid,
     /// Its digest.
     pub digest: Hash,
     /// Its stream.
     pub aggregate_id: &'a str,
+    /// Its place there.
+    pub sequence: i64,
     /// What happened.
     pub event: &'a Event,
     /// Who did it, for which firm, when.
     pub context: &'a Context,
+}
+
+impl Stored<'_> {
+    fn id(&self) -> Uuid {
+        event_id(self.event.aggregate_type(), self.aggregate_id, self.sequence)
+    }
 }
 
 /// Somebody or something, by what it is and its id.
@@ -84,7 +91,7 @@ impl Entry {
         Some(Self {
             firm_id: stored.context.firm_id,
             position: stored.position,
-            event_id: stored.event_id,
+            event_id: stored.id(),
             digest: stored.digest,
             at: stored.context.recorded_at,
             actor: party(stored.context.actor),

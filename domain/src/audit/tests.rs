@@ -25,8 +25,8 @@ fn context(actor: Actor) -> Context {
 }
 
 fn stored<'a>(event: &'a Event, context: &'a Context) -> Stored<'a> {
-    let event_id = Uuid::from_u128(9);
-    Stored { position: 42, event_id, digest: [0xab; 32], aggregate_id: HOOK, event, context }
+    let digest = [0xab; 32];
+    Stored { position: 42, digest, aggregate_id: HOOK, sequence: 2, event, context }
 }
 
 fn created() -> Event {
@@ -62,7 +62,7 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
             r#""at":"2026-11-01T12:00:05.000Z","#,
             r#""caused_by":"00000000-0000-0000-0000-000000000003","#,
             r#""digest":"abababababababababababababababababababababababababababababababab","#,
-            r#""event_id":"00000000-0000-0000-0000-000000000009","#,
+            r#""event_id":"0361f759-7f24-58ee-ba63-73ac2c405f1e","#,
             r#""evidence":{"deliveries":["#,
             r#"{"delivery_id":"00000000-0000-0000-0000-000000000005","#,
             r#""finished_at":"2026-11-01T12:00:01.000Z","status":410},"#,
@@ -77,7 +77,7 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
     );
     assert_eq!(
         hex::encode(link(&BEGINNING, text.as_bytes())),
-        "082822219045875d0cdd74885a1ffa93d86716e57a09bd1789948c51c8f3fa8d"
+        "6be644ea77f5d37b57b23e17b170880edf15b27ec1db68a939fea823db2c6c28"
     );
 }
 

@@ -56,8 +56,18 @@ pub enum CancelCause {
     FinishedLater,
 }
 
-/// What is sent, to whom. Fields are in the order of their names here and below: what is written for each delivery is
-/// canonical as it is then (RFC 8785).
+/// Occurrence and subscription of a delivery: the first event of its stream carries them. Fields are in
+/// the order of their names here and below: the JSON is canonical as it is written (RFC 8785).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeliveryOf {
+    /// The subscription.
+    pub hook_id: Uuid,
+    /// The occurrence.
+    pub occurrence_id: Uuid,
+}
+
+/// What is sent, to whom, where no occurrence's list says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Consignment {
@@ -71,6 +81,14 @@ pub struct Consignment {
     pub response_id: Uuid,
     /// The trigger.
     pub trigger: Trigger,
+}
+
+impl Consignment {
+    /// Its occurrence and subscription.
+    #[must_use]
+    pub const fn of(&self) -> DeliveryOf {
+        DeliveryOf { hook_id: self.hook_id, occurrence_id: self.occurrence_id }
+    }
 }
 
 /// A workflow step's delivery that begins anew.
@@ -161,14 +179,19 @@ pub struct Hop {
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
     /// SHA-256 of the kept piece of the answer, lower-case hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_sha256: Option<String>,
     /// The stored body that was sent; none when a try ended before its body was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_id: Option<Uuid>,
     /// SHA-256 of the bytes that were sent, lower-case hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_sha256: Option<String>,
     /// Why the delivery was taken back while the try was under way, if it was and did not arrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<CancelCause>,
     /// A stable word for what went wrong, when it was not a status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// When its answer was in.
     pub finished_at: Timestamp,
@@ -178,19 +201,25 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Late>,
     /// When the next try is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_at: Option<Timestamp>,
     /// 1 for the first try.
     pub number: u32,
+    /// Occurrence and subscription, if this is the first event of an occurrence's delivery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<DeliveryOf>,
     /// What it came to.
     pub outcome: Outcome,
     /// The replay it is part of: then a success counts, and nothing else does (ruling 31).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_id: Option<Uuid>,
     /// What the receiver asked for, as it counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// When it was claimed.
     pub started_at: Timestamp,
     /// The status, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
@@ -223,6 +252,7 @@ impl Attempt {
             answer_sha256: None,
             cancelled: None,
             late: None,
+            of: None,
             replay_id: None,
         }
     }

@@ -4,10 +4,14 @@
 //! ```text
 //!            ┌────────── retry, interrupted ──────────┐
 //!            ▼                                        │
-//! queued → pending ── try ──┬─ 2xx ─────────→ delivered
+//! listed → pending ── try ──┬─ 2xx ─────────→ delivered
 //!            │              ├─ final answer, last try → failed
 //!            └── cause ─────┴────────────────→ cancelled
 //! ```
+//!
+//! An occurrence lists the subscriptions that get it: a delivery is pending from there on, and its own
+//! stream begins with its first try, interruption or cancellation. Only workflow steps, reissues and
+//! repairs begin with an event that queues them.
 
 mod history;
 
@@ -22,8 +26,8 @@ use crate::retry::Schedule;
 use crate::workflow::StepOrder;
 
 pub use history::{
-    Attempt, CancelCause, Consignment, DeliveryState, Hop, Late, NotReissued, Outcome, Reissued,
-    Replayed, Retried, SentBody, UnknownCause,
+    Attempt, CancelCause, Consignment, DeliveryOf, DeliveryState, Hop, Late, NotReissued, Outcome,
+    Reissued, Replayed, Retried, SentBody, UnknownCause,
 };
 
 /// How long a claimed try belongs to the process that claimed it (contract: a server that stops
@@ -41,15 +45,15 @@ pub struct Delivery {
     /// The tries whose answers are in history.
     answered: BTreeSet<u32>,
     step: Option<StepOrder>,
-    /// What it sends, if it is a subscription's.
-    consignment: Option<Consignment>,
+    /// Its occurrence and subscription, if it is an occurrence's.
+    of: Option<DeliveryOf>,
     body: Option<SentBody>,
 }
 
 /// What can be asked of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryCommand {
-    /// Queue it.
+    /// Queue one that its occurrence's list lacks.
     Queue(Consignment),
     /// Queue a workflow step's.
     QueueStep(StepOrder),
@@ -68,6 +72,8 @@ pub enum DeliveryCommand {
     Cancel {
         /// Why.
         cause: CancelCause,
+        /// Occurrence and subscription, if nothing is recorded of it yet.
+        of: Option<DeliveryOf>,
     },
 }
 
@@ -75,7 +81,7 @@ pub enum DeliveryCommand {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum DeliveryEvent {
-    /// It was queued; that this is the first event of its stream makes it once per subscription.
+    /// A repair queued it: its occurrence's list lacked its subscription.
     DeliveryQueued(Consignment),
     /// A workflow step's was queued.
     StepQueued(StepOrder),
@@ -91,6 +97,9 @@ pub enum DeliveryEvent {
     DeliveryCancelled {
         /// Why.
         cause: CancelCause,
+        /// Occurrence and subscription, if this is the first event of an occurrence's delivery.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<DeliveryOf>,
     },
 }
 
@@ -104,6 +113,20 @@ domain_event!(DeliveryEvent {
     DeliveryCancelled,
 });
 aggregate!(Delivery, DeliveryCommand, DeliveryEvent, DeliveryRejection);
+
+impl DeliveryEvent {
+    /// Whether it begins a stream by queueing the delivery.
+    #[must_use]
+    pub const fn queues(&self) -> bool {
+        match self {
+            Self::DeliveryQueued(_) | Self::StepQueued(_) | Self::DeliveryReissued(_) => true,
+            Self::StepRetried(_)
+            | Self::DeliveryReplayed(_)
+            | Self::DeliveryAttempted(_)
+            | Self::DeliveryCancelled { .. } => false,
+        }
+    }
+}
 
 /// Why a command on a delivery was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -165,6 +188,15 @@ pub fn record(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> DeliveryE
     DeliveryEvent::DeliveryAttempted(attempt)
 }
 
+/// Whether a delivery waits for a try: nothing is recorded of it yet and its first event says what it is
+/// of, or it is pending.
+const fn awaits_a_try(state: Option<DeliveryState>, of: Option<DeliveryOf>) -> bool {
+    match state {
+        None => of.is_some(),
+        Some(state) => matches!(state, DeliveryState::Pending),
+    }
+}
+
 impl Delivery {
     /// Decides what a command leads to.
     ///
@@ -191,14 +223,16 @@ impl Delivery {
                 Some(_),
             ) => Ok(Vec::new()),
             (DeliveryCommand::RetryStep, state) => self.retried(state),
-            (DeliveryCommand::Record { attempt, withdrawn }, Some(DeliveryState::Pending)) => {
+            (DeliveryCommand::Record { attempt, withdrawn }, state)
+                if awaits_a_try(state, attempt.of) =>
+            {
                 if attempt.number != self.tries + 1 {
                     return Err(DeliveryRejection::OutOfOrder);
                 }
                 Ok(vec![record(attempt.clone(), *withdrawn)])
             }
-            (DeliveryCommand::Cancel { cause }, Some(DeliveryState::Pending)) => {
-                Ok(vec![DeliveryEvent::DeliveryCancelled { cause: *cause }])
+            (DeliveryCommand::Cancel { cause, of }, state) if awaits_a_try(state, *of) => {
+                Ok(vec![DeliveryEvent::DeliveryCancelled { cause: *cause, of: *of }])
             }
             (DeliveryCommand::Record { .. } | DeliveryCommand::Cancel { .. }, _) => {
                 Err(DeliveryRejection::NotPending)
@@ -235,11 +269,11 @@ impl Delivery {
     ///
     /// # Errors
     /// [`NotReissued`] says why not.
-    pub fn reissue(&self) -> Result<&Consignment, NotReissued> {
-        match (&self.consignment, self.state) {
+    pub const fn reissue(&self) -> Result<DeliveryOf, NotReissued> {
+        match (self.of, self.state) {
             (None, _) => Err(NotReissued::NoHook),
             (Some(_), None | Some(DeliveryState::Pending)) => Err(NotReissued::Pending),
-            (Some(consignment), Some(_)) => Ok(consignment),
+            (Some(of), Some(_)) => Ok(of),
         }
     }
 
@@ -250,35 +284,45 @@ impl Delivery {
     }
 
     /// What the answer of a try leads to that came after its lease was taken over, or after the end
-    /// (case E21); nothing if history has it already: whoever recorded it did not hear so.
+    /// (case E21); nothing if history has it already: whoever recorded it did not hear so. `is_queued`
+    /// says whether the outbox still has the delivery for its own tries: the log alone cannot tell, since
+    /// a delivery that was never recorded has no stream.
     #[must_use]
-    pub fn record_late(&self, mut attempt: Attempt) -> Option<(Late, DeliveryEvent)> {
+    pub fn record_late(
+        &self,
+        mut attempt: Attempt,
+        is_queued: bool,
+    ) -> Option<(Late, DeliveryEvent)> {
         if self.answered.contains(&attempt.number) {
             return None;
         }
         let arrives = attempt.outcome == Outcome::Delivered;
-        let pending = self.state == Some(DeliveryState::Pending);
-        let late = if arrives && pending { Late::Arrived } else { Late::Noted };
+        let late = if arrives && is_queued { Late::Arrived } else { Late::Noted };
         attempt.late = Some(late);
         attempt.next_try_at = None;
         Some((late, DeliveryEvent::DeliveryAttempted(attempt)))
     }
 
-    /// Where it stands; nothing before it is queued.
+    /// Where it stands; nothing while its stream is empty.
     #[must_use]
     pub const fn state(&self) -> Option<DeliveryState> {
         self.state
     }
 
-    fn begin(&mut self, consignment: &Consignment) {
-        self.state = Some(DeliveryState::Pending);
-        self.consignment = Some(consignment.clone());
+    /// Its first event says what it is of; each later one keeps that.
+    fn begin(&mut self, of: Option<DeliveryOf>) {
+        if of.is_some() {
+            self.state = Some(DeliveryState::Pending);
+            self.of = of;
+        }
     }
 
     fn absorb(&mut self, event: &DeliveryEvent) {
         match event {
-            DeliveryEvent::DeliveryQueued(consignment) => self.begin(consignment),
-            DeliveryEvent::DeliveryReissued(reissued) => self.begin(&reissued.consignment),
+            DeliveryEvent::DeliveryQueued(consignment) => self.begin(Some(consignment.of())),
+            DeliveryEvent::DeliveryReissued(reissued) => {
+                self.begin(Some(reissued.consignment.of()));
+            }
             DeliveryEvent::StepQueued(order) => {
                 self.state = Some(DeliveryState::Pending);
                 self.step = Some(order.clone());
@@ -286,6 +330,7 @@ impl Delivery {
             DeliveryEvent::StepRetried(_) => self.state = Some(DeliveryState::Pending),
             DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::DeliveryAttempted(attempt) => {
+                self.begin(attempt.of);
                 self.tries = self.tries.max(attempt.number);
                 self.state = attempt.state_after().or(self.state);
                 if attempt.outcome != Outcome::Interrupted {
@@ -293,7 +338,10 @@ impl Delivery {
                 }
                 self.body = attempt.body().or(self.body.take());
             }
-            DeliveryEvent::DeliveryCancelled { .. } => self.state = Some(DeliveryState::Cancelled),
+            DeliveryEvent::DeliveryCancelled { of, .. } => {
+                self.begin(*of);
+                self.state = Some(DeliveryState::Cancelled);
+            }
         }
     }
 }

@@ -7,14 +7,18 @@ use crate::workflow::{StepMethod, StepName};
 use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 use uuid::Uuid;
 
-fn queue() -> DeliveryCommand {
-    DeliveryCommand::Queue(Consignment {
+fn consignment() -> Consignment {
+    Consignment {
         occurrence_id: Uuid::from_u128(1),
         hook_id: Uuid::from_u128(2),
         trigger: Trigger::FormSubmitted,
         form_id: Uuid::from_u128(3),
         response_id: Uuid::from_u128(4),
-    })
+    }
+}
+
+fn queue() -> DeliveryCommand {
+    DeliveryCommand::Queue(consignment())
 }
 
 fn queued() -> DeliveryEvent {
@@ -38,6 +42,7 @@ fn attempt(number: u32, outcome: Outcome) -> Attempt {
         answer_sha256: None,
         cancelled: None,
         late: None,
+        of: None,
         replay_id: None,
     }
 }
@@ -78,6 +83,39 @@ fn tries_are_recorded_in_order_until_it_ends() {
 }
 
 #[test]
+fn a_listed_delivery_begins_with_what_comes_first_of_it() {
+    let of = Some(consignment().of());
+    let first = Attempt { of, ..attempt(1, Outcome::Retry) };
+    let tried = DeliveryEvent::DeliveryAttempted(first.clone());
+    given(vec![]).when(try_of(first)).then_expect_events(vec![tried.clone()]);
+    let cause = CancelCause::KeyRevoked;
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause, of };
+    let cancel = DeliveryCommand::Cancel { cause, of };
+    given(vec![]).when(cancel).then_expect_events(vec![cancelled.clone()]);
+    for first in [tried, cancelled] {
+        let mut delivery = Delivery::default();
+        delivery.absorb(&first);
+        assert!(delivery.state().is_some());
+        delivery.absorb(&attempted(2, Outcome::Failed));
+        assert_eq!(delivery.reissue(), Ok(consignment().of()), "what it is of stays");
+    }
+    given(vec![])
+        .when(try_of(attempt(1, Outcome::Retry)))
+        .then_expect_error(DeliveryRejection::NotPending);
+}
+
+#[test]
+fn a_late_success_arrives_while_the_outbox_has_it_though_nothing_is_recorded() {
+    let never_recorded = Delivery::default();
+    let late = |is_queued| {
+        let attempt = attempt(1, Outcome::Delivered);
+        never_recorded.record_late(attempt, is_queued).map(|(late, _)| late)
+    };
+    assert_eq!(late(true), Some(Late::Arrived));
+    assert_eq!(late(false), Some(Late::Noted));
+}
+
+#[test]
 fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
     let after = |outcome| {
         let withdrawn = Some(CancelCause::SubscriptionDeleted);
@@ -97,8 +135,8 @@ fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
 
 #[test]
 fn only_a_pending_one_is_cancelled() {
-    let cancel = DeliveryCommand::Cancel { cause: CancelCause::KeyRevoked };
-    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked };
+    let cancel = DeliveryCommand::Cancel { cause: CancelCause::KeyRevoked, of: None };
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked, of: None };
     given(vec![queued()]).when(cancel.clone()).then_expect_events(vec![cancelled.clone()]);
     for end in [attempted(1, Outcome::Delivered), attempted(1, Outcome::Failed), cancelled] {
         given(vec![queued(), end])
@@ -139,19 +177,19 @@ fn e21_a_late_success_arrives_while_it_is_pending_and_nothing_else_late_counts()
     delivery.absorb(&queued());
     delivery.absorb(&cut_off(1));
     let late =
-        |delivery: &Delivery, number, outcome| delivery.record_late(attempt(number, outcome));
+        |delivery: &Delivery, number, outcome| delivery.record_late(attempt(number, outcome), true);
     let (busy, event) = late(&delivery, 1, Outcome::Retry).unwrap();
     assert_eq!(busy, Late::Noted);
     let mut noted = delivery.clone();
     noted.absorb(&event);
     assert_eq!(noted.state(), Some(DeliveryState::Pending));
-    assert!(noted.record_late(attempt(1, Outcome::Retry)).is_none(), "recorded once");
+    assert!(noted.record_late(attempt(1, Outcome::Retry), true).is_none(), "recorded once");
 
     let (arrived, event) = late(&delivery, 1, Outcome::Delivered).unwrap();
     assert_eq!(arrived, Late::Arrived);
     delivery.absorb(&event);
     assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
-    let (second, event) = late(&delivery, 2, Outcome::Failed).unwrap();
+    let (second, event) = delivery.record_late(attempt(2, Outcome::Failed), false).unwrap();
     assert_eq!(second, Late::Noted);
     delivery.absorb(&event);
     assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
@@ -189,7 +227,7 @@ fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
         vec![step.clone()],
         vec![step.clone(), first],
         vec![step.clone(), attempted(1, Outcome::Delivered)],
-        vec![step, DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmClosed }],
+        vec![step, DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmClosed, of: None }],
     ] {
         given(not_failed)
             .when(DeliveryCommand::RetryStep)
@@ -210,14 +248,15 @@ fn what_has_ended_is_made_anew_once_per_request() {
         delivery.absorb(&end);
         delivery
     };
-    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmSuspended };
+    let cancelled =
+        DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmSuspended, of: None };
     for end in [attempted(1, Outcome::Delivered), attempted(1, Outcome::Failed), cancelled] {
-        let delivery = ended(end);
+        assert_eq!(ended(end).reissue(), Ok(consignment().of()));
         let reissued = Reissued {
             reissue_of: Uuid::from_u128(5),
             request_id: Uuid::from_u128(6),
             reason: "the form was mended".into(),
-            consignment: delivery.reissue().unwrap().clone(),
+            consignment: consignment(),
             report_id: None,
             booking_id: None,
         };

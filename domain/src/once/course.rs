@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::Wrong;
-use crate::delivery::{Attempt, DeliveryEvent, DeliveryState, Late, Outcome};
+use crate::delivery::{Attempt, DeliveryEvent, DeliveryOf, DeliveryState, Late, Outcome};
 use crate::retry::Schedule;
 
 /// Whether a delivery is in the outbox.
@@ -56,12 +56,23 @@ impl Course {
             DeliveryEvent::DeliveryReplayed(replayed) => {
                 self.replays.insert(replayed.replay_id, false);
             }
-            DeliveryEvent::DeliveryAttempted(attempt) => return self.tried(attempt),
-            DeliveryEvent::DeliveryCancelled { .. } => {
+            DeliveryEvent::DeliveryAttempted(attempt) => {
+                self.begin(attempt.of);
+                return self.tried(attempt);
+            }
+            DeliveryEvent::DeliveryCancelled { of, .. } => {
+                self.begin(*of);
                 return self.end();
             }
         }
         Ok(())
+    }
+
+    /// A listed delivery's stream begins with what came first of it.
+    fn begin(&mut self, of: Option<DeliveryOf>) {
+        if of.is_some() {
+            self.allowed = Schedule::RestHook.tries();
+        }
     }
 
     fn tried(&mut self, attempt: &Attempt) -> Result<(), Wrong> {

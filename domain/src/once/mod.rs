@@ -1,17 +1,18 @@
 //! Once per subscription, as a proof from the log alone (contract, section Delivery guarantees;
-//! invariant I1, ruling 30): who should have heard of what, and what is wrong with what was queued.
+//! invariant I1, ruling 30a): whom each occurrence should list, and what is wrong with its deliveries.
 //!
-//! Nothing here is used to deliver. Fan-out asks a table that changes with the append; what is decided
-//! here is decided a second time, from the events, so that a fault in either shows.
+//! Nothing here is used to deliver. The match asks a table that changes with the append; this module
+//! decides a second time, from the events, so that a fault in either shows.
 
 mod course;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::context::Context;
-use crate::delivery::{Consignment, DeliveryEvent, Reissued};
+use crate::delivery::{Consignment, DeliveryEvent, DeliveryOf, Reissued};
 use crate::occurrence::{Happening, delivery_id, reissue_id};
 use crate::subscription::SubscriptionEvent;
 use crate::time::Timestamp;
@@ -19,9 +20,13 @@ use crate::trigger::Trigger;
 
 pub use course::{Queued, judge};
 
+/// A match may miss a subscription's creation or removal that is no older than this: the two
+/// transactions overlapped. No transaction lasts longer.
+pub const OVERLAP_MAX: Duration = Duration::from_secs(60);
+
 /// An occurrence at its place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Happened {
+pub struct Happened<'a> {
     /// Its id.
     pub occurrence_id: Uuid,
     /// Its place.
@@ -30,28 +35,27 @@ pub struct Happened {
     pub recorded_at: Timestamp,
     /// The firm.
     pub firm_id: Uuid,
-    /// The trigger.
-    pub trigger: Trigger,
-    /// The form it is about.
-    pub form_id: Uuid,
-    /// Whether it was used up without telling anybody.
-    pub silent: bool,
+    /// What happened, and the subscriptions that get it.
+    pub happening: &'a Happening,
 }
 
-impl Happened {
+impl<'a> Happened<'a> {
     /// What was recorded at this place.
     #[must_use]
-    pub const fn at(place: (Uuid, i64), context: &Context, happening: &Happening) -> Self {
+    pub const fn at(place: (Uuid, i64), context: &Context, happening: &'a Happening) -> Self {
         let (occurrence_id, position) = place;
         let Context { firm_id, recorded_at, .. } = *context;
-        let Happening { trigger, form_id, silent, .. } = *happening;
-        Self { occurrence_id, position, recorded_at, firm_id, trigger, form_id, silent }
+        Self { occurrence_id, position, recorded_at, firm_id, happening }
     }
 
     /// The delivery of it to a subscription, by the rule.
     #[must_use]
     pub fn delivery_id(&self, hook_id: Uuid) -> Uuid {
-        delivery_id((self.occurrence_id, self.recorded_at), hook_id)
+        delivery_id(self.occurrence_id, self.happening.happened_at, hook_id)
+    }
+
+    fn lists(&self, hook_id: Uuid) -> bool {
+        self.happening.hooks.contains(&hook_id)
     }
 }
 
@@ -66,50 +70,70 @@ struct Life {
 }
 
 impl Life {
-    fn hears_of(&self, happened: &Happened) -> bool {
-        !happened.silent
+    /// Whether the match of this occurrence saw it live.
+    fn was_seen_by(&self, happened: &Happened<'_>) -> bool {
+        let Happening { trigger, form_id, seen, silent, .. } = happened.happening;
+        !silent
             && self.firm_id == happened.firm_id
-            && self.trigger == happened.trigger
-            && self.form_id.is_none_or(|form_id| form_id == happened.form_id)
-            && self.made_at < happened.position
-            && self.removed_at.is_none_or(|removed_at| happened.position < removed_at)
+            && self.trigger == *trigger
+            && self.form_id.is_none_or(|of_form| of_form == *form_id)
+            && self.made_at <= *seen
+            && self.removed_at.is_none_or(|removed_at| *seen < removed_at)
+    }
+
+    /// Whether it was removed after the match of this occurrence and before its place in the log: the
+    /// transaction itself removed it, or another that overlapped.
+    fn ended_before(&self, happened: &Happened<'_>) -> bool {
+        self.removed_at.is_some_and(|removed_at| removed_at < happened.position)
     }
 }
 
 /// How a delivery to a subscription began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beginning<'a> {
-    /// It was queued by what happened.
-    Queued(&'a Consignment),
+    /// Its occurrence lists its subscription.
+    Listed(DeliveryOf),
+    /// A repair queued it.
+    Repaired(&'a Consignment),
     /// An operator had it made anew.
     Anew(&'a Reissued),
+    /// Its first event does not say what it is of.
+    Unsaid,
 }
 
 impl<'a> Beginning<'a> {
-    /// How the stream of a delivery begins; none if it is not to a subscription.
+    /// How the stream of a delivery begins; none if it is a workflow step's.
     #[must_use]
-    pub const fn of(event: &'a DeliveryEvent) -> Option<Self> {
+    pub fn of(event: &'a DeliveryEvent) -> Option<Self> {
+        let listed = |of: Option<DeliveryOf>| of.map_or(Self::Unsaid, Self::Listed);
         match event {
-            DeliveryEvent::DeliveryQueued(consignment) => Some(Self::Queued(consignment)),
+            DeliveryEvent::StepQueued(_) => None,
+            DeliveryEvent::DeliveryQueued(consignment) => Some(Self::Repaired(consignment)),
             DeliveryEvent::DeliveryReissued(reissued) => Some(Self::Anew(reissued)),
-            _ => None,
+            DeliveryEvent::DeliveryAttempted(attempt) => Some(listed(attempt.of)),
+            DeliveryEvent::DeliveryCancelled { of, .. } => Some(listed(*of)),
+            DeliveryEvent::StepRetried(_) | DeliveryEvent::DeliveryReplayed(_) => {
+                Some(Self::Unsaid)
+            }
         }
     }
 
-    /// What it tells of, to whom.
+    /// Its occurrence and subscription, if its first event says so.
     #[must_use]
-    pub const fn consignment(self) -> &'a Consignment {
+    pub const fn delivery_of(self) -> Option<DeliveryOf> {
         match self {
-            Self::Queued(consignment) => consignment,
-            Self::Anew(reissued) => &reissued.consignment,
+            Self::Listed(of) => Some(of),
+            Self::Repaired(consignment) => Some(consignment.of()),
+            Self::Anew(reissued) => Some(reissued.consignment.of()),
+            Self::Unsaid => None,
         }
     }
 
     /// The id it has by rule: one per occurrence and subscription, and one per request to make it anew.
-    fn id(self, happened: &Happened) -> Uuid {
+    fn id(self, of: DeliveryOf, happened: &Happened<'_>) -> Uuid {
         match self {
-            Self::Queued(of) => happened.delivery_id(of.hook_id),
             Self::Anew(reissued) => reissue_id(reissued.reissue_of, reissued.request_id),
+            Self::Listed(_) | Self::Repaired(_) | Self::Unsaid => happened.delivery_id(of.hook_id),
         }
     }
 }
@@ -119,13 +143,29 @@ impl<'a> Beginning<'a> {
 pub struct Lives {
     lives: HashMap<Uuid, Life>,
     of: HashMap<(Uuid, Trigger), Vec<Uuid>>,
+    /// When each firm's subscriptions were made and removed, by position.
+    changes: BTreeMap<(Uuid, i64), Timestamp>,
+}
+
+/// An event of a subscription at its place in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The subscription.
+    pub hook_id: Uuid,
+    /// Its firm.
+    pub firm_id: Uuid,
+    /// The place.
+    pub position: i64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// What happened to it.
+    pub event: &'a SubscriptionEvent,
 }
 
 impl Lives {
-    /// Takes in what happened to a subscription of a firm at a place in the log; its events come in
-    /// order.
-    pub fn take(&mut self, hook_id: Uuid, place: (Uuid, i64), event: &SubscriptionEvent) {
-        let (firm_id, position) = place;
+    /// Takes in what happened to a subscription; the events of each come in order.
+    pub fn take(&mut self, change: Change<'_>) {
+        let Change { hook_id, firm_id, position, recorded_at, event } = change;
         match event {
             SubscriptionEvent::SubscriptionCreated { trigger, form_id, .. } => {
                 let (trigger, form_id) = (*trigger, *form_id);
@@ -139,8 +179,9 @@ impl Lives {
                     life.removed_at = life.removed_at.or(Some(position));
                 }
             }
-            SubscriptionEvent::TargetGone(_) | SubscriptionEvent::TargetAnswered { .. } => {}
+            SubscriptionEvent::TargetGone(_) | SubscriptionEvent::TargetAnswered { .. } => return,
         }
+        self.changes.insert((firm_id, position), recorded_at);
     }
 
     /// How many there are.
@@ -149,41 +190,91 @@ impl Lives {
         self.lives.len()
     }
 
-    /// The subscriptions that hear of it.
-    pub fn hearing_of<'a>(&'a self, happened: &'a Happened) -> impl Iterator<Item = Uuid> + 'a {
-        let of_trigger = self.of.get(&(happened.firm_id, happened.trigger));
+    /// The subscriptions that an occurrence should list, and does not.
+    pub fn missing_of<'a>(
+        &'a self,
+        happened: &'a Happened<'_>,
+    ) -> impl Iterator<Item = Uuid> + use<'a> {
+        let of_trigger = self.of.get(&(happened.firm_id, happened.happening.trigger));
         let all = of_trigger.map_or(&[][..], Vec::as_slice).iter().copied();
-        all.filter(|hook_id| self.hears_of(*hook_id, happened))
+        all.filter(|hook_id| {
+            !happened.lists(*hook_id)
+                && self
+                    .lives
+                    .get(hook_id)
+                    .is_some_and(|life| life.was_seen_by(happened) && !life.ended_before(happened))
+        })
     }
 
-    fn hears_of(&self, hook_id: Uuid, happened: &Happened) -> bool {
-        self.lives.get(&hook_id).is_some_and(|life| life.hears_of(happened))
+    /// The subscriptions that an occurrence lists, and should not.
+    pub fn strangers_of<'a>(
+        &'a self,
+        happened: &'a Happened<'_>,
+    ) -> impl Iterator<Item = Uuid> + use<'a> {
+        let all = happened.happening.hooks.iter().copied();
+        all.filter(|hook_id| !self.was_seen(*hook_id, happened))
+    }
+
+    /// Whether a subscription of the firm was made or removed before an occurrence, and its match did
+    /// not see it.
+    #[must_use]
+    pub fn overlap(&self, happened: &Happened<'_>) -> Overlap {
+        let after = (happened.firm_id, happened.happening.seen + 1);
+        let Some((_, at)) = self.changes.range(after..(happened.firm_id, happened.position)).next()
+        else {
+            return Overlap::None;
+        };
+        let age = happened.recorded_at.get() - at.get();
+        if age.to_std().is_ok_and(|age| age > OVERLAP_MAX) {
+            Overlap::TooOld
+        } else {
+            Overlap::Some
+        }
+    }
+
+    fn was_seen(&self, hook_id: Uuid, happened: &Happened<'_>) -> bool {
+        self.lives.get(&hook_id).is_some_and(|life| life.was_seen_by(happened))
     }
 
     /// What is wrong with the beginning of a delivery, if anything is: nothing happened that it could
-    /// tell of, nobody subscribed there, or it is a second one of the same to the same.
+    /// tell of, its subscription does not get it, or it is a second one of the same to the same.
     #[must_use]
     pub fn beginning(
         &self,
-        delivery: Uuid,
+        delivery_id: Uuid,
         begun: Beginning<'_>,
-        happened: Option<&Happened>,
+        happened: Option<&Happened<'_>>,
     ) -> Option<Wrong> {
-        let Some(happened) = happened else {
+        let (Some(of), Some(happened)) = (begun.delivery_of(), happened) else {
             return Some(Wrong::OfNothing);
         };
-        if !self.hears_of(begun.consignment().hook_id, happened) {
+        let may_get_it = happened.lists(of.hook_id)
+            || (!matches!(begun, Beginning::Listed(_)) && self.was_seen(of.hook_id, happened));
+        if !may_get_it {
             return Some(Wrong::ToNobody);
         }
-        (delivery != begun.id(happened)).then_some(Wrong::Second)
+        (delivery_id != begun.id(of, happened)).then_some(Wrong::Second)
     }
+}
+
+/// Whether a match missed changes of its firm's subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlap {
+    /// It saw all of them.
+    None,
+    /// It missed one whose transaction may have overlapped: either is right (ruling 30a).
+    Some,
+    /// It missed one that is older than [`OVERLAP_MAX`].
+    TooOld,
 }
 
 /// What a delivery can be wrong in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
-    /// A subscription that lived when it happened has none, though fan-out is past it.
+    /// Its occurrence's match saw the subscription live, and does not list it.
     Missing,
+    /// The match of an occurrence missed a change of the firm's subscriptions that was long committed.
+    Unseen,
     /// It is not the one that the rule names for its occurrence and its subscription.
     Second,
     /// It succeeded so often.
@@ -198,7 +289,7 @@ pub enum Wrong {
     StillQueued,
     /// Its occurrence is not in the log.
     OfNothing,
-    /// Its subscription did not live when it happened.
+    /// Its occurrence does not list its subscription, or should not.
     ToNobody,
     /// It is queued, and the log knows of no such delivery.
     Unknown,
@@ -242,7 +333,7 @@ impl Wrong {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::Missing => Kind::Missing,
+            Self::Missing | Self::Unseen => Kind::Missing,
             Self::Second
             | Self::Successes(_)
             | Self::Tries(..)
@@ -258,7 +349,8 @@ impl Wrong {
 impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Missing => f.write_str("the subscription lived there and has no delivery"),
+            Self::Missing => f.write_str("the match saw the subscription and does not list it"),
+            Self::Unseen => f.write_str("the match missed a change of the firm's subscriptions"),
             Self::Second => f.write_str("a second delivery of one occurrence to one subscription"),
             Self::Successes(times) => write!(f, "it succeeded {times} times"),
             Self::Tries(made, allowed) => write!(f, "{made} tries, of {allowed} at most"),
@@ -266,8 +358,8 @@ impl std::fmt::Display for Wrong {
             Self::AfterTheEnd => f.write_str("something follows its end"),
             Self::StillQueued => f.write_str("it has ended and is queued all the same"),
             Self::OfNothing => f.write_str("its occurrence is not in the log"),
-            Self::ToNobody => f.write_str("its subscription did not live there"),
-            Self::Unknown => f.write_str("it is queued and not in the log"),
+            Self::ToNobody => f.write_str("its subscription should not get it"),
+            Self::Unknown => f.write_str("it is queued and the log lists no such delivery"),
             Self::Lost => f.write_str("it waits for a try and is not queued"),
             Self::ReplayLost(id) => write!(f, "replay {id} has queued it, and it is not queued"),
         }

@@ -25,23 +25,39 @@ fn removed() -> SubscriptionEvent {
     }
 }
 
-fn happened(position: i64) -> Happened {
-    Happened {
-        occurrence_id: id(50),
-        position,
-        recorded_at: "2026-11-01T12:00:00.000Z".parse().unwrap(),
-        firm_id: id(1),
-        trigger: Trigger::FormSubmitted,
+fn happening(seen: i64, hooks: &[u128]) -> Happening {
+    Happening {
+        booking_id: None,
         form_id: id(3),
+        happened_at: noon(),
+        hooks: hooks.iter().map(|hook| id(*hook)).collect(),
+        report_id: None,
+        response_id: id(4),
+        seen,
         silent: false,
+        trigger: Trigger::FormSubmitted,
     }
+}
+
+fn noon() -> Timestamp {
+    "2026-11-01T12:00:00.000Z".parse().unwrap()
+}
+
+/// At position 100.
+fn happened(happening: &Happening) -> Happened<'_> {
+    let (occurrence_id, firm_id) = (id(50), id(1));
+    Happened { occurrence_id, position: 100, recorded_at: noon(), firm_id, happening }
+}
+
+fn change(hook: u128, firm: u128, position: i64, event: &SubscriptionEvent) -> Change<'_> {
+    Change { hook_id: id(hook), firm_id: id(firm), position, recorded_at: noon(), event }
 }
 
 /// One subscription that lives from 10 to 20.
 fn lives() -> Lives {
     let mut lives = Lives::default();
-    lives.take(id(2), (id(1), 10), &made(Trigger::FormSubmitted, None));
-    lives.take(id(2), (id(1), 20), &removed());
+    lives.take(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
+    lives.take(change(2, 1, 20, &removed()));
     lives
 }
 
@@ -55,44 +71,93 @@ fn consignment() -> Consignment {
     }
 }
 
+fn missing(lives: &Lives, happening: &Happening) -> Vec<Uuid> {
+    lives.missing_of(&happened(happening)).collect()
+}
+
 #[test]
-fn a_delivery_belongs_to_an_occurrence_within_its_subscriptions_life() {
-    let (lives, by_rule) = (lives(), happened(11).delivery_id(id(2)));
-    let beginning = |delivery, at: Option<i64>| {
-        lives.beginning(delivery, Beginning::Queued(&consignment()), at.map(happened).as_ref())
+fn an_occurrence_lists_whom_its_match_saw_live() {
+    let lives = lives();
+    let strangers = |seen, hooks: &[u128]| {
+        lives.strangers_of(&happened(&happening(seen, hooks))).collect::<Vec<_>>()
     };
-    assert_eq!(beginning(by_rule, Some(11)), None);
-    assert_eq!(beginning(by_rule, Some(19)), None);
-    assert_eq!(beginning(by_rule, Some(10)), Some(Wrong::ToNobody));
-    assert_eq!(beginning(by_rule, Some(20)), Some(Wrong::ToNobody));
-    assert_eq!(beginning(by_rule, None), Some(Wrong::OfNothing));
-    assert_eq!(beginning(id(77), Some(11)), Some(Wrong::Second));
-    let silent = Happened { silent: true, ..happened(11) };
-    assert_eq!(
-        lives.beginning(by_rule, Beginning::Queued(&consignment()), Some(&silent)),
-        Some(Wrong::ToNobody)
-    );
+    for seen in [10, 15, 19] {
+        assert!(strangers(seen, &[2]).is_empty());
+    }
+    for seen in [0, 9, 20, 21] {
+        assert_eq!(strangers(seen, &[2]), [id(2)], "it did not live at {seen}");
+    }
+    assert_eq!(strangers(15, &[7]), [id(7)], "no such subscription");
+    let silent = Happening { silent: true, ..happening(15, &[2]) };
+    assert_eq!(lives.strangers_of(&happened(&silent)).count(), 1);
+
+    let mut live = Lives::default();
+    live.take(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
+    assert_eq!(missing(&live, &happening(10, &[])), [id(2)]);
+    for (lives, fine, why) in [
+        (&live, happening(10, &[2]), "it is listed"),
+        (&live, happening(9, &[]), "the match did not see it"),
+        (&lives, happening(15, &[]), "it was removed before the occurrence"),
+    ] {
+        assert!(missing(lives, &fine).is_empty(), "{why}");
+    }
+}
+
+#[test]
+fn a_match_may_miss_only_what_overlapped() {
+    let lives = lives();
+    let overlap = |seen, seconds| {
+        let recorded_at = (noon().get() + chrono::TimeDelta::seconds(seconds)).into();
+        lives.overlap(&Happened { recorded_at, ..happened(&happening(seen, &[])) })
+    };
+    assert_eq!(overlap(20, 999), Overlap::None);
+    assert_eq!(overlap(15, 60), Overlap::Some);
+    assert_eq!(overlap(15, 61), Overlap::TooOld);
+    assert_eq!(overlap(0, -5), Overlap::Some, "the database's clock may go back");
+}
+
+#[test]
+fn a_delivery_belongs_to_an_occurrence_that_lists_its_subscription() {
+    let lives = lives();
+    let (listed, unlisted) = (happening(15, &[2]), happening(15, &[]));
+    let by_rule = happened(&listed).delivery_id(id(2));
+    let of = consignment().of();
+    let begun = |delivery, begun, of: Option<&Happening>| {
+        lives.beginning(delivery, begun, of.map(happened).as_ref())
+    };
+    assert_eq!(begun(by_rule, Beginning::Listed(of), Some(&listed)), None);
+    assert_eq!(begun(by_rule, Beginning::Listed(of), Some(&unlisted)), Some(Wrong::ToNobody));
+    assert_eq!(begun(by_rule, Beginning::Listed(of), None), Some(Wrong::OfNothing));
+    assert_eq!(begun(by_rule, Beginning::Unsaid, Some(&listed)), Some(Wrong::OfNothing));
+    assert_eq!(begun(id(77), Beginning::Listed(of), Some(&listed)), Some(Wrong::Second));
+    let consignment = consignment();
+    let repaired = Beginning::Repaired(&consignment);
+    assert_eq!(begun(by_rule, repaired, Some(&unlisted)), None, "the match saw it live");
+    assert_eq!(begun(by_rule, repaired, Some(&happening(25, &[]))), Some(Wrong::ToNobody));
+    let unsaid = tried(1, Outcome::Retry);
+    assert_eq!(Beginning::of(&unsaid), Some(Beginning::Unsaid));
 }
 
 #[test]
 fn a_delivery_that_was_made_anew_is_one_per_request() {
-    let (lives, original, request_id) = (lives(), happened(11).delivery_id(id(2)), id(6));
-    let consignment = consignment();
+    let (lives, listed, request_id) = (lives(), happening(15, &[2]), id(6));
+    let original = happened(&listed).delivery_id(id(2));
     let reissued = Reissued {
         reissue_of: original,
         request_id,
         reason: "drill".into(),
-        consignment,
+        consignment: consignment(),
         report_id: None,
         booking_id: None,
     };
     let anew = DeliveryEvent::DeliveryReissued(reissued);
-    let beginning = |delivery, at| {
-        lives.beginning(delivery, Beginning::of(&anew).unwrap(), Some(&happened(at)))
+    let beginning = |delivery, happening| {
+        lives.beginning(delivery, Beginning::of(&anew).unwrap(), Some(&happened(happening)))
     };
-    assert_eq!(beginning(reissue_id(original, request_id), 11), None);
-    assert_eq!(beginning(reissue_id(original, id(7)), 11), Some(Wrong::Second));
-    assert_eq!(beginning(reissue_id(original, request_id), 20), Some(Wrong::ToNobody));
+    assert_eq!(beginning(reissue_id(original, request_id), &listed), None);
+    assert_eq!(beginning(reissue_id(original, id(7)), &listed), Some(Wrong::Second));
+    let later = happening(20, &[]);
+    assert_eq!(beginning(reissue_id(original, request_id), &later), Some(Wrong::ToNobody));
     assert_eq!(judge([&anew], Queued::ForItself), None);
     assert_eq!(judge([&anew], Queued::No), Some(Wrong::Lost));
 }
@@ -133,7 +198,7 @@ fn judged(events: &[DeliveryEvent], is_queued: Queued) -> Option<Wrong> {
 #[test]
 fn a_delivery_is_queued_as_long_as_it_waits() {
     let retry = tried(1, Outcome::Retry);
-    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased };
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased, of: None };
     for waiting in [&[][..], std::slice::from_ref(&retry)] {
         assert_eq!(judged(waiting, Queued::ForItself), None);
         assert_eq!(judged(waiting, Queued::No), Some(Wrong::Lost));
@@ -159,7 +224,7 @@ fn a_delivery_is_tried_as_often_as_it_may_be_and_ends_once() {
     assert_eq!(judged(&twice, Queued::No), Some(Wrong::Successes(2)));
     let on = [failed.clone(), tried(2, Outcome::Retry)];
     assert_eq!(judged(&on, Queued::No), Some(Wrong::AfterTheEnd));
-    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked };
+    let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked, of: None };
     assert_eq!(judged(&[failed, cancelled], Queued::No), Some(Wrong::AfterTheEnd));
 }
 
@@ -303,38 +368,48 @@ fn position(place: usize) -> i64 {
 
 proptest! {
     #[test]
-    fn i1_who_hears_is_who_lives_when_the_log_is_played(log in proptest::collection::vec(entry(), 0..60)) {
+    fn i1_who_is_listed_is_who_lives_when_the_log_is_played(log in proptest::collection::vec(entry(), 0..60)) {
         let log = sound(log);
         let mut lives = Lives::default();
+        let mut seen: HashMap<u128, i64> = HashMap::new();
+        let mut firm_of: HashMap<u128, u128> = HashMap::new();
+        let mut seen_by = Vec::new();
         for (place, entry) in log.iter().enumerate() {
             match *entry {
                 Entry::Made { hook, firm, trigger, form } => {
+                    firm_of.insert(hook, firm);
+                    seen.insert(firm, position(place));
                     let event = made(Trigger::ALL[trigger], form.map(id));
-                    lives.take(id(hook), (id(firm), position(place)), &event);
+                    lives.take(change(hook, firm, position(place), &event));
                 }
                 Entry::Removed { hook } => {
-                    lives.take(id(hook), (id(0), position(place)), &removed());
+                    let firm = firm_of[&hook];
+                    seen.insert(firm, position(place));
+                    lives.take(change(hook, firm, position(place), &removed()));
                 }
-                Entry::Occurred { .. } => {}
+                Entry::Occurred { firm, .. } => {
+                    seen_by.push(seen.get(&firm).copied().unwrap_or_default());
+                }
             }
         }
-        for (place, expected) in naive(&log) {
+        for ((place, expected), seen) in naive(&log).into_iter().zip(seen_by) {
             let Entry::Occurred { firm, trigger, form, silent } = log[place] else {
                 unreachable!("only occurrences are heard");
             };
-            let happened = Happened {
-                firm_id: id(firm), trigger: Trigger::ALL[trigger], form_id: id(form), silent,
-                ..happened(position(place))
+            let listed = Happening {
+                form_id: id(form), hooks: expected.clone(), silent, trigger: Trigger::ALL[trigger],
+                ..happening(seen, &[])
             };
-            let mut hooks: Vec<_> = lives.hearing_of(&happened).collect();
+            let all = |happening| Happened {
+                firm_id: id(firm), position: position(place), ..happened(happening)
+            };
+            prop_assert_eq!(lives.missing_of(&all(&listed)).count(), 0);
+            prop_assert_eq!(lives.strangers_of(&all(&listed)).count(), 0);
+            prop_assert_eq!(lives.overlap(&all(&listed)), Overlap::None);
+            let nobody = Happening { hooks: Vec::new(), ..listed.clone() };
+            let mut hooks: Vec<_> = lives.missing_of(&all(&nobody)).collect();
             hooks.sort_unstable();
             prop_assert_eq!(&hooks, &expected);
-            for hook in 0..8 {
-                let consignment = Consignment { hook_id: id(hook), ..consignment() };
-                let by_rule = happened.delivery_id(id(hook));
-                let wrong = lives.beginning(by_rule, Beginning::Queued(&consignment), Some(&happened));
-                prop_assert_eq!(wrong.is_none(), expected.contains(&id(hook)));
-            }
         }
     }
 }

@@ -1,14 +1,19 @@
 //! Deliveries as they are or were: with their tries, which are in no table.
 
+use std::collections::{HashMap, HashSet};
+
 use chrono::{DateTime, Utc};
 use cqrs_es::Aggregate;
 use domain::as_of::AsOf;
-use domain::delivery::{Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryState, Reissued};
+use domain::delivery::{
+    Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryOf, DeliveryState, Reissued,
+};
 use domain::event::Event;
+use domain::occurrence::{Happening, OccurrenceEvent};
 use domain::time::Timestamp;
-use eventstore::RecordedEvent;
-use eventstore::tail::TailError;
-use sqlx::PgConnection;
+use eventstore::tail::{self, TailError};
+use eventstore::{RecordedEvent, Upcasters, load_first};
+use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use super::{STREAMS, had_happened};
@@ -35,15 +40,12 @@ pub async fn list(
     let mut page = Page::first(firm_id, as_of);
     let mut found = Vec::new();
     loop {
-        let queued = page.read(connection).await?;
-        page.before = queued.last().copied();
-        let ids: Vec<Uuid> = queued.iter().map(|(_, id)| *id).collect();
-        let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
-        let mut rows: Vec<_> =
-            streams.iter().filter_map(|stream| DeliveryThen::of(stream)).collect();
+        let begun = page.read(connection).await?;
+        page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
+        let mut rows = then(connection, (firm_id, &begun), as_of).await?;
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
-        if found.len() >= limit || queued.len() < STREAMS {
+        if found.len() >= limit || begun.len() < STREAMS {
             break;
         }
     }
@@ -51,7 +53,7 @@ pub async fn list(
     Ok(found)
 }
 
-/// One delivery of a firm, if it was queued by then.
+/// One delivery of a firm, if its occurrence listed it or it was queued by then.
 ///
 /// # Errors
 /// [`TailError`].
@@ -60,14 +62,103 @@ pub async fn delivery(
     (firm_id, delivery_id): (Uuid, Uuid),
     as_of: AsOf,
 ) -> Result<Option<DeliveryThen>, TailError> {
-    let streams = had_happened(connection, ("Delivery", &[delivery_id]), as_of).await?;
-    let of_firm = |stream: &&Vec<RecordedEvent>| {
-        stream.first().is_some_and(|first| first.context.firm_id == firm_id)
+    let known: Option<Begun> = sqlx::query_as(
+        "select created_at, delivery_id, occurrence_id, hook_id from deliveries
+          where delivery_id = $1 and firm_id = $2",
+    )
+    .bind(delivery_id)
+    .bind(firm_id)
+    .fetch_optional(&mut *connection)
+    .await?;
+    let begun = match known {
+        Some(known) => known,
+        // History may not have followed to it yet: the list of its occurrence or its stream tells then.
+        None => {
+            let page = Page { firm_id, before: None, position: None };
+            let unfollowed = page.unfollowed(connection).await?.into_iter();
+            let mut listed = unfollowed.filter(|one| one.delivery_id == delivery_id);
+            listed.next().unwrap_or(Begun { delivery_id, ..Begun::default() })
+        }
     };
-    Ok(streams.first().filter(of_firm).and_then(|stream| DeliveryThen::of(stream)))
+    let begun = [begun];
+    Ok(then(connection, (firm_id, &begun), as_of).await?.into_iter().next())
 }
 
-/// Deliveries of a firm that may have been queued by then, newest first, after another one.
+/// A delivery that may have begun by then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, FromRow)]
+struct Begun {
+    created_at: DateTime<Utc>,
+    delivery_id: Uuid,
+    occurrence_id: Option<Uuid>,
+    hook_id: Option<Uuid>,
+}
+
+impl Begun {
+    fn delivery_of(&self) -> Option<DeliveryOf> {
+        Some(DeliveryOf { hook_id: self.hook_id?, occurrence_id: self.occurrence_id? })
+    }
+}
+
+/// How these of a firm's stood then; those that had not begun are left out.
+async fn then(
+    connection: &mut PgConnection,
+    (firm_id, begun): (Uuid, &[Begun]),
+    as_of: AsOf,
+) -> Result<Vec<DeliveryThen>, TailError> {
+    let is_of_firm = |event: &RecordedEvent| event.context.firm_id == firm_id;
+    let ids: Vec<Uuid> = begun.iter().map(|one| one.delivery_id).collect();
+    let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
+    let streams: HashMap<&str, &[RecordedEvent]> = streams
+        .iter()
+        .filter(|stream| stream.first().is_some_and(is_of_firm))
+        .map(|stream| (stream[0].aggregate_id.as_str(), stream.as_slice()))
+        .collect();
+    let names: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    let with_stream: Vec<(&Begun, &[RecordedEvent])> = begun
+        .iter()
+        .zip(&names)
+        .map(|(one, name)| (one, streams.get(name.as_str()).copied().unwrap_or_default()))
+        .collect();
+    let of = |(one, stream): &(&Begun, &[RecordedEvent])| {
+        stream.first().and_then(delivery_of).or_else(|| one.delivery_of())
+    };
+    let occurrences: HashSet<String> = with_stream
+        .iter()
+        .filter_map(of)
+        .map(|delivery_of| delivery_of.occurrence_id.to_string())
+        .collect();
+    let occurrences: Vec<&str> = occurrences.iter().map(String::as_str).collect();
+    let occurrences =
+        load_first(connection, &Upcasters::current(), "Occurrence", &occurrences).await?;
+    let occurrences: HashMap<Uuid, &RecordedEvent> = occurrences
+        .iter()
+        .filter(|event| is_of_firm(event))
+        .filter(|event| as_of.includes(event.position, event.context.recorded_at))
+        .filter_map(|event| Some((event.aggregate_id.parse().ok()?, event)))
+        .collect();
+    let told = |pair: &(&Begun, &[RecordedEvent])| {
+        let (one, stream) = *pair;
+        if let Some(then) = DeliveryThen::of(stream) {
+            return Some(then);
+        }
+        let delivery_of = of(pair)?;
+        let occurrence = occurrences.get(&delivery_of.occurrence_id)?;
+        let row = listed(one.delivery_id, delivery_of, occurrence)?;
+        Some(DeliveryThen::begin(row).through(stream))
+    };
+    Ok(with_stream.iter().filter_map(told).collect())
+}
+
+/// What the first event of a stream says that it is of.
+const fn delivery_of(first: &RecordedEvent) -> Option<DeliveryOf> {
+    match &first.event {
+        Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) => attempt.of,
+        Event::Delivery(DeliveryEvent::DeliveryCancelled { of, .. }) => *of,
+        _ => None,
+    }
+}
+
+/// Deliveries of a firm that may have begun by then, newest first, after another one.
 struct Page {
     firm_id: Uuid,
     before: Option<(DateTime<Utc>, Uuid)>,
@@ -86,28 +177,27 @@ impl Page {
     }
 
     /// Those that the read model knows, and those it has not followed to.
-    async fn read(
-        &self,
-        connection: &mut PgConnection,
-    ) -> Result<Vec<(DateTime<Utc>, Uuid)>, sqlx::Error> {
+    async fn read(&self, connection: &mut PgConnection) -> Result<Vec<Begun>, TailError> {
+        let mut begun: HashSet<Begun> = self.followed(connection).await?.into_iter().collect();
+        begun.extend(self.unfollowed(connection).await?);
+        let mut begun: Vec<Begun> = begun.into_iter().collect();
+        begun.sort_unstable_by_key(|one| std::cmp::Reverse((one.created_at, one.delivery_id)));
+        begun.truncate(STREAMS);
+        Ok(begun)
+    }
+
+    async fn followed(&self, connection: &mut PgConnection) -> Result<Vec<Begun>, sqlx::Error> {
         sqlx::query_as(
-            "(select created_at, delivery_id from deliveries
-               where firm_id = $1
-                 and ($2::timestamptz is null or (created_at, delivery_id) < ($2, $3))
-                 and ($4::bigint is null or exists (
-                        select from events
-                         where aggregate_type = 'Delivery' and aggregate_id = delivery_id::text
-                           and sequence = 1 and position <= $4))
-               order by created_at desc, delivery_id desc limit $5)
-              union
-             (select recorded_at, aggregate_id::uuid from events
-               where position > coalesce(
-                         (select position from checkpoints where name = 'deliveries'), 0)
-                 and ($4::bigint is null or position <= $4)
-                 and aggregate_type = 'Delivery' and sequence = 1 and firm_id = $1
-                 and ($2::timestamptz is null or (recorded_at, aggregate_id::uuid) < ($2, $3))
-               order by 1 desc, 2 desc limit $5)
-              order by 1 desc, 2 desc limit $5",
+            "select created_at, delivery_id, occurrence_id, hook_id from deliveries
+              where firm_id = $1
+                and ($2::timestamptz is null or (created_at, delivery_id) < ($2, $3))
+                and ($4::bigint is null or exists (
+                       select from events
+                        where (aggregate_type, aggregate_id) in (
+                                  ('Delivery', delivery_id::text),
+                                  ('Occurrence', occurrence_id::text))
+                          and sequence = 1 and position <= $4))
+              order by created_at desc, delivery_id desc limit $5",
         )
         .bind(self.firm_id)
         .bind(self.before.map(|(at, _)| at))
@@ -117,8 +207,64 @@ impl Page {
         .fetch_all(connection)
         .await
     }
+
+    async fn unfollowed(&self, connection: &mut PgConnection) -> Result<Vec<Begun>, TailError> {
+        let (before, most) = (self.before.map(|(at, _)| at), STREAMS);
+        let until = (before, self.position);
+        let events = tail::begun_after("deliveries", connection, (self.firm_id, until), most);
+        let mut begun = Vec::new();
+        for event in events.await? {
+            let Ok(id) = event.aggregate_id.parse() else { continue };
+            let created_at = event.context.recorded_at.get();
+            let one = Begun { created_at, delivery_id: id, ..Begun::default() };
+            match &event.event {
+                Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) => {
+                    begun.extend(happening.deliveries(id).map(|(delivery_id, hook_id)| Begun {
+                        delivery_id,
+                        occurrence_id: Some(id),
+                        hook_id: Some(hook_id),
+                        ..one
+                    }));
+                }
+                Event::Delivery(of) if of.queues() => begun.push(one),
+                _ => {}
+            }
+        }
+        begun.retain(|one| {
+            self.before.is_none_or(|before| (one.created_at, one.delivery_id) < before)
+        });
+        Ok(begun)
+    }
 }
 
+/// A delivery that its occurrence lists, before anything came of it; none if the occurrence lists no such.
+fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Option<DeliveryRow> {
+    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &occurrence.event
+    else {
+        return None;
+    };
+    let mut deliveries = happening.deliveries(of.occurrence_id);
+    deliveries.find(|pair| *pair == (delivery_id, of.hook_id))?;
+    let Happening { trigger, form_id, response_id, .. } = happening;
+    let created_at = occurrence.context.recorded_at.get();
+    Some(DeliveryRow {
+        delivery_id,
+        hook_id: Some(of.hook_id),
+        run_id: None,
+        step_id: None,
+        trigger: trigger.key().to_owned(),
+        form_id: *form_id,
+        response_id: *response_id,
+        state: DeliveryState::Pending.name().to_owned(),
+        cause: None,
+        created_at,
+        next_try_at: Some(created_at),
+        body_sha256: None,
+        reissue_of: None,
+    })
+}
+
+/// A delivery whose stream begins with its queueing.
 fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let (hook_id, step, trigger, form_id, response_id) = match event {
@@ -153,22 +299,42 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     })
 }
 
+/// The tries that a stream tells of, first to last.
+#[must_use]
+pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
+    let attempt = |recorded: &RecordedEvent| match &recorded.event {
+        Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) => Some(attempt.clone()),
+        _ => None,
+    };
+    let mut attempts: Vec<Attempt> = stream.iter().filter_map(attempt).collect();
+    attempts.sort_by_key(|attempt| (attempt.number, attempt.late.is_some()));
+    attempts
+}
+
 impl DeliveryThen {
-    /// What its stream comes to, or the first part of it. Where it stands is the aggregate's word; what else is
-    /// shown comes with the events.
+    /// What a stream comes to that begins with its delivery's queueing, or the first part of it.
     #[must_use]
     pub fn of(stream: &[RecordedEvent]) -> Option<Self> {
-        let mut then = Self { row: queued(stream.first()?)?, attempts: Vec::new() };
+        Some(Self::begin(queued(stream.first()?)?).through(stream))
+    }
+
+    const fn begin(row: DeliveryRow) -> Self {
+        Self { row, attempts: Vec::new() }
+    }
+
+    /// Where it stands after these events is the aggregate's word; what else is shown comes with them.
+    fn through(mut self, stream: &[RecordedEvent]) -> Self {
         let mut delivery = Delivery::default();
         for recorded in stream {
             let Event::Delivery(event) = &recorded.event else { continue };
             delivery.apply(event.clone());
-            then.follow(event, recorded.context.recorded_at);
+            self.follow(event, recorded.context.recorded_at);
         }
-        then.row.state = delivery.state()?.name().to_owned();
-        then.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
-        then.attempts.sort_by_key(|attempt| (attempt.number, attempt.late.is_some()));
-        Some(then)
+        let state = delivery.state().unwrap_or(DeliveryState::Pending);
+        state.name().clone_into(&mut self.row.state);
+        self.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
+        self.attempts = attempts(stream);
+        self
     }
 
     fn follow(&mut self, event: &DeliveryEvent, at: Timestamp) {
@@ -178,12 +344,11 @@ impl DeliveryThen {
             | DeliveryEvent::DeliveryReissued(_)
             | DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::StepRetried(_) => self.row.next_try_at = Some(at.get()),
-            DeliveryEvent::DeliveryCancelled { cause } => {
+            DeliveryEvent::DeliveryCancelled { cause, .. } => {
                 self.row.cause = Some(cause.name().to_owned());
                 self.row.next_try_at = None;
             }
             DeliveryEvent::DeliveryAttempted(attempt) => {
-                self.attempts.push(attempt.clone());
                 if attempt.state_after().is_some() {
                     self.row.cause = attempt.cancelled.map(CancelCause::name).map(str::to_owned);
                     self.row.next_try_at = attempt.next_try_at.map(Timestamp::get);

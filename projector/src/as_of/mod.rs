@@ -11,7 +11,7 @@ use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-pub use deliveries::{DeliveryThen, delivery, list as list_deliveries};
+pub use deliveries::{DeliveryThen, attempts, delivery, list as list_deliveries};
 pub use hooks::{HookThen, list as list_hooks};
 
 /// Streams read at a time.

@@ -124,9 +124,9 @@ pub async fn entries_of(
     let entry = |recorded: &RecordedEvent| {
         let stored = Stored {
             position: recorded.position,
-            event_id: recorded.event_id,
             digest: recorded.digest,
             aggregate_id: &recorded.aggregate_id,
+            sequence: recorded.sequence,
             event: &recorded.event,
             context: &recorded.context,
         };

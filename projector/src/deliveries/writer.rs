@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryState, Reissued};
+use domain::delivery::{
+    Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryOf, DeliveryState, Reissued,
+};
 use domain::event::Event;
+use domain::occurrence::{Happening, OccurrenceEvent};
 use domain::target::host_of;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
@@ -12,6 +15,9 @@ use domain::workflow::{StepName, StepOrder};
 use eventstore::RecordedEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;
+
+/// Rows inserted by a statement: an occurrence has up to 100.
+const ROWS: usize = 5_000;
 
 /// Takes in a batch. What is queued and has ended in one batch, as most is, is written once.
 pub(super) async fn write(
@@ -28,7 +34,9 @@ pub(super) async fn write(
             state: batch.states.remove(&id).unwrap_or_else(|| State::queued(recorded)),
         })
         .collect();
-    insert_queued(connection, &begun).await?;
+    for some in begun.chunks(ROWS) {
+        insert_queued(connection, some).await?;
+    }
     update_states(connection, &batch.states).await
 }
 
@@ -42,23 +50,27 @@ struct Batch<'a> {
 /// What was queued.
 #[derive(Clone, Copy)]
 enum Queued<'a> {
-    Hook(&'a Consignment),
+    /// An occurrence lists its subscription.
+    Listed(DeliveryOf, &'a Happening),
+    /// A repair queued it.
+    Repaired(&'a Consignment),
     Step(&'a StepOrder),
     Anew(&'a Reissued),
 }
 
 impl<'a> Queued<'a> {
-    const fn hook(self) -> Option<&'a Consignment> {
+    const fn delivery_of(self) -> Option<DeliveryOf> {
         match self {
-            Self::Hook(consignment) => Some(consignment),
-            Self::Anew(reissued) => Some(&reissued.consignment),
+            Self::Listed(of, _) => Some(of),
+            Self::Repaired(consignment) => Some(consignment.of()),
+            Self::Anew(reissued) => Some(reissued.consignment.of()),
             Self::Step(_) => None,
         }
     }
 
     const fn step(self) -> Option<StepName> {
         match self {
-            Self::Hook(_) | Self::Anew(_) => None,
+            Self::Listed(..) | Self::Repaired(_) | Self::Anew(_) => None,
             Self::Step(order) => Some(order.step),
         }
     }
@@ -66,7 +78,7 @@ impl<'a> Queued<'a> {
     /// Where a step's goes.
     fn host(self) -> Option<String> {
         match self {
-            Self::Hook(_) | Self::Anew(_) => None,
+            Self::Listed(..) | Self::Repaired(_) | Self::Anew(_) => None,
             Self::Step(order) => Some(host_of(&order.url)),
         }
     }
@@ -75,7 +87,10 @@ impl<'a> Queued<'a> {
     fn about(self) -> (Trigger, Uuid, Uuid) {
         let of = |sent: &Consignment| (sent.trigger, sent.form_id, sent.response_id);
         match self {
-            Self::Hook(sent) => of(sent),
+            Self::Listed(_, happening) => {
+                (happening.trigger, happening.form_id, happening.response_id)
+            }
+            Self::Repaired(sent) => of(sent),
             Self::Anew(reissued) => of(&reissued.consignment),
             Self::Step(sent) => (sent.trigger, sent.form_id, sent.response_id),
         }
@@ -84,7 +99,7 @@ impl<'a> Queued<'a> {
     /// What it was made anew from.
     const fn reissue_of(self) -> Option<Uuid> {
         match self {
-            Self::Hook(_) | Self::Step(_) => None,
+            Self::Listed(..) | Self::Repaired(_) | Self::Step(_) => None,
             Self::Anew(reissued) => Some(reissued.reissue_of),
         }
     }
@@ -129,19 +144,29 @@ impl<'a> Batch<'a> {
     fn of(events: &'a [RecordedEvent]) -> Self {
         let mut batch = Self::default();
         for recorded in events {
-            if let (Event::Delivery(event), Ok(id)) =
-                (&recorded.event, recorded.aggregate_id.parse())
-            {
-                batch.push(id, event, recorded);
+            let Ok(id) = recorded.aggregate_id.parse() else { continue };
+            match &recorded.event {
+                Event::Delivery(event) => batch.push(id, event, recorded),
+                Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) => {
+                    batch.list(id, happening, recorded);
+                }
+                _ => {}
             }
         }
         batch
     }
 
+    fn list(&mut self, occurrence_id: Uuid, happening: &'a Happening, recorded: &'a RecordedEvent) {
+        for (delivery_id, hook_id) in happening.deliveries(occurrence_id) {
+            let of = DeliveryOf { hook_id, occurrence_id };
+            self.queued.push((delivery_id, recorded, Queued::Listed(of, happening)));
+        }
+    }
+
     fn push(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
         match event {
             DeliveryEvent::DeliveryQueued(consignment) => {
-                self.queued.push((id, recorded, Queued::Hook(consignment)));
+                self.queued.push((id, recorded, Queued::Repaired(consignment)));
             }
             DeliveryEvent::StepQueued(order) => {
                 self.queued.push((id, recorded, Queued::Step(order)));
@@ -161,7 +186,7 @@ impl<'a> Batch<'a> {
                     self.states.entry(id).or_default().follow(attempt, after);
                 }
             }
-            DeliveryEvent::DeliveryCancelled { cause } => {
+            DeliveryEvent::DeliveryCancelled { cause, .. } => {
                 let state = self.states.entry(id).or_default();
                 state.ended_at = Some(recorded.context.recorded_at.get());
                 state.state = "cancelled";
@@ -192,8 +217,8 @@ async fn insert_queued(
     )
     .bind(begun.iter().map(|one| one.id).collect::<Vec<_>>())
     .bind(begun.iter().map(|one| one.recorded.context.firm_id).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.hook().map(|c| c.hook_id)).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.hook().map(|c| c.occurrence_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.delivery_of().map(|of| of.hook_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.delivery_of().map(|of| of.occurrence_id)).collect::<Vec<_>>())
     .bind(queued().map(|q| q.step().map(|step| step.run_id)).collect::<Vec<_>>())
     .bind(queued().map(|q| q.step().map(|step| step.step_id)).collect::<Vec<_>>())
     .bind(queued().map(|q| q.about().0.key()).collect::<Vec<_>>())

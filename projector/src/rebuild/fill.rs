@@ -15,11 +15,10 @@ use super::model::Model;
 use super::{Progress, RebuildError};
 use crate::seals;
 
-/// Events taken in at a time: two blocks, so that one is whole wherever the batch begins. None changes
-/// more than two rows of a model, so a transaction writes fewer than 5,000.
+/// Events read at a time: two blocks, so that one is whole wherever the batch begins.
 const BATCH: i64 = 2 * Seal::BLOCK;
 
-/// How much may be taken in at once.
+/// How much may be taken in at once: so many events, which change no more rows, or so many blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Most {
     events: i64,
@@ -86,6 +85,10 @@ impl Filling {
             return Ok(None);
         }
         let events = self.unseen(&events, i64::MAX).into_owned();
+        let rows: usize = events.iter().map(|event| self.model.rows(event)).sum();
+        if rows as u64 > most.events.cast_unsigned() {
+            return Ok(None);
+        }
         Ok(Some(Rest { events: events.into(), through }))
     }
 
@@ -172,7 +175,7 @@ pub(super) async fn fill(
     fillings: &mut [Filling],
     progress: &Progress<'_>,
 ) -> Result<(), RebuildError> {
-    let settled = fence.look_patiently(|| {}).await?.settled;
+    let settled = fence.look_patiently().await?.settled;
     let mut goals = Vec::with_capacity(fillings.len());
     for filling in &*fillings {
         goals.push(filling.goal(connection, settled).await?);

@@ -140,6 +140,14 @@ impl Model {
         }
     }
 
+    /// How many rows an event changes, at most.
+    pub(super) fn rows(self, event: &RecordedEvent) -> usize {
+        match self {
+            Self::Deliveries => Deliveries.rows(event),
+            _ => 1,
+        }
+    }
+
     /// Takes in events, in order, as when they were appended. Seals take in whole blocks instead.
     pub(super) async fn apply(
         self,

@@ -106,7 +106,7 @@ const EVENTS: [Row; 8] = [
         "an event inserted",
         &["insert into events overriding system value
             select 1000000 + position, aggregate_type, 'forged', sequence, event_type,
-                   event_version, payload, metadata, firm_id, gen_random_uuid(), recorded_at, digest
+                   event_version, payload, metadata, firm_id, recorded_at, digest
               from events where position = 30"],
         "event at position 1000030: its digest",
     ),

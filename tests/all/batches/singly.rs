@@ -165,7 +165,6 @@ async fn a_firm_closed_before_its_member_left_removed_its_subscriptions_as_the_k
         for reports in batch.chunks(cuts) {
             take(&world, reports).await;
         }
-        world.fan_out().await;
         world.cancel().await;
         world.project().await;
         let removed: (String, String, i64) = sqlx::query_as(

@@ -121,7 +121,6 @@ async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
     let queued = submit(&world, &firm, "a@example.com").await;
-    world.fan_out().await;
     let erased = activity(firm.id, "response.erased", json!({"response_id": queued}));
     assert_eq!(world.report(&[erased]).await.status, 202);
     assert_eq!(erase::again(world.courier()).await.unwrap(), 1);

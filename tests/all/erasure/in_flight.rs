@@ -7,7 +7,6 @@ use deliverer::engine::turn;
 use deliverer::outgoing::Exchange;
 use deliverer::record::{Finished, record};
 use domain::answer::Answer;
-use domain::pressure::Room;
 use eventstore::connect;
 use serde_json::json;
 use sqlx::PgPool;
@@ -62,7 +61,6 @@ async fn h1_a_claim_that_committed_after_the_erasure_was_sent() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
     let response_id = submit(&world, &firm, "a@example.com").await;
-    world.fan_out().await;
     let pool = connect(world.database.main.clone(), 2);
     let mut holding = pool.begin().await.unwrap();
     sqlx::query("lock table bodies in share mode").execute(&mut *holding).await.unwrap();
@@ -95,7 +93,6 @@ async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() 
     let (mut sent, mut handicap) = (0, Handicap::default());
     for seed in 0..SEEDS {
         let response_id = submit(&world, &firm, "a@example.com").await;
-        world.fan_out().await;
         let claiming = async {
             handicap.first().await;
             turn(world.courier()).await.unwrap();
@@ -136,8 +133,7 @@ fn finished(world: &World, claimed: Claimed, status: u16) -> Finished {
 /// One claimed try.
 async fn claimed(world: &World, firm: &Firm) -> (Uuid, Claimed) {
     let response_id = submit(world, firm, "a@example.com").await;
-    world.fan_out().await;
-    let mut claimed = claim(world.courier(), &Room::of(16)).await.unwrap();
+    let mut claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
     (response_id, claimed.pop().unwrap())
 }
 

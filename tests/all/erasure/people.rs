@@ -96,7 +96,6 @@ async fn h1_a_call_with_an_erased_person_stayed_and_was_told_of() {
     let response_id = world.id();
     take(&world, &[submitted(&firm, response_id, "")]).await;
     take(&world, &[booked(&world, &firm, response_id, ANN)]).await;
-    world.fan_out().await;
     take(&world, &[person_erased(&firm)]).await;
     world.erase().await;
     world.deliver().await;

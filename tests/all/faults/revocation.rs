@@ -27,7 +27,6 @@ async fn e27_no_claim_commits_after_a_revocation_that_raced_it() {
         scene.firm = scene.world.firm().await;
         let racers = racers(&scene).await;
         scene.submit(1).await;
-        scene.world.fan_out().await;
         let (world, firm) = (&scene.world, &scene.firm);
         let revocations = racers.iter().zip(0..).map(async |((key_id, _), place)| {
             let delay = Duration::from_micros((round * KEYS + place) * 1_013 % 9_000);

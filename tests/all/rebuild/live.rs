@@ -287,9 +287,9 @@ async fn what_is_not_settled_is_taken_in_as_it_is_seen() {
     let many = async |number: i64| {
         let statement = format!(
             "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
-                                 payload, metadata, firm_id, event_id, recorded_at, digest)
+                                 payload, metadata, firm_id, recorded_at, digest)
              select aggregate_type, gen_random_uuid()::text, 1, event_type, event_version, payload,
-                    metadata, firm_id, gen_random_uuid(), recorded_at, digest
+                    metadata, firm_id, recorded_at, digest
                from (select * from events where event_type = 'KeyCreated' limit 1) one
               cross join generate_series(1, {number})"
         );

@@ -113,7 +113,6 @@ async fn deliveries(world: &World, firm: &Firm, receiver: &Receiver) {
     }
     let path = format!("/hooks/{hook}");
     world.submit(firm).await;
-    world.fan_out().await;
     assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
     world.deliver().await;
 }

@@ -29,7 +29,6 @@ async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
         world.subscribe(of, "https://hooks.example.com/").await;
         world.submit(of).await;
     }
-    world.fan_out().await;
     world.project().await;
     let guarded: Vec<String> = sqlx::query_scalar(
         "select table_name::text from information_schema.columns

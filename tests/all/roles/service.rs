@@ -22,7 +22,7 @@ use crate::telemetry::scrape::Scrape;
 const EVERY_QUESTION: [&str; 5] = [
     r#"firmforms_backlog_deliveries{state="due"}"#,
     r#"firmforms_lanes{state="due"}"#,
-    r#"firmforms_follower_lag_positions{follower="fan_out"}"#,
+    r#"firmforms_follower_lag_positions{follower="deliveries"}"#,
     r#"firmforms_replays{state="running"}"#,
     "firmforms_open_invites",
 ];

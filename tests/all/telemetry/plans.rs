@@ -33,7 +33,7 @@ async fn h4_a_scrape_reads_no_table_from_end_to_end() {
     let behind = progress(&mut transaction).await.unwrap();
     let mut names: Vec<_> = behind.iter().map(|of| (of.name.as_str(), of.behind)).collect();
     names.sort_unstable();
-    assert_eq!(names, [("audit_log", 0), ("deliveries", 0), ("erase", 0), ("fan_out", 0)]);
+    assert_eq!(names, [("audit_log", 0), ("deliveries", 0), ("erase", 0)]);
     backlog::lanes(&mut transaction, now).await.unwrap();
     replays::count_open(&mut transaction).await.unwrap();
     invites::under_way(&mut transaction).await.unwrap();

@@ -87,14 +87,13 @@ async fn h4_one_trace_goes_from_the_call_to_every_try() {
     }
     let spans = collected(&collector, |spans| named(spans, "attempt").len() == 2).await;
     let call = named(&spans, "POST /internal/v1/activity")[0];
-    let (fan_out, attempts) = (named(&spans, "fan_out")[0], named(&spans, "attempt"));
+    let attempts = named(&spans, "attempt");
     assert_eq!(call.parent_span_id, place(OURS).parent_id);
-    assert_eq!(fan_out.parent_span_id, call.span_id);
-    for span in [call, fan_out, attempts[0], attempts[1]] {
+    for span in [call, attempts[0], attempts[1]] {
         assert_eq!(span.trace_id, place(OURS).trace_id, "{span:?}");
     }
     for attempt in &attempts {
-        assert_eq!(attempt.parent_span_id, fan_out.span_id);
+        assert_eq!(attempt.parent_span_id, call.span_id);
     }
 
     let at = |span: &Span| {
@@ -103,7 +102,6 @@ async fn h4_one_trace_goes_from_the_call_to_every_try() {
         Some(Traceparent { trace_id, parent_id, sampled: true })
     };
     assert_eq!(places(&world, "OccurrenceRecorded").await, [at(call)]);
-    assert_eq!(places(&world, "DeliveryQueued").await, [at(fan_out)]);
     let tries = attempts.iter().map(|attempt| at(attempt)).collect::<Vec<_>>();
     Scrape::until(served.internal, |told| {
         told.value(r#"firmforms_backlog_deliveries{state="waiting"}"#) == 0.0
@@ -134,7 +132,7 @@ async fn h4_without_a_collector_only_the_products_place_is_kept() {
     let sent = r#"firmforms_delivery_attempts_total{outcome="delivered",class="2xx"}"#;
     Scrape::until(served.internal, |told| told.value(sent) == 2.0).await;
     assert_eq!(places(&world, "SubscriptionCreated").await, [None]);
-    for event_type in ["OccurrenceRecorded", "DeliveryQueued", "DeliveryAttempted"] {
+    for event_type in ["OccurrenceRecorded", "DeliveryAttempted"] {
         let mut kept = places(&world, event_type).await;
         kept.sort_by_key(Option::is_none);
         assert_eq!(kept, [Some(place(OURS)), None], "{event_type}");

@@ -197,7 +197,6 @@ async fn any_order_comes_to_the_same_deliveries() {
     }
     story.world.pass(HOUR);
     story.world.time_out().await;
-    story.world.fan_out().await;
     let queued: Vec<(Uuid, Uuid)> = sqlx::query_as("select lane_id, occurrence_id from outbox")
         .fetch_all(story.world.pool())
         .await

@@ -51,7 +51,6 @@ async fn a_partial_that_is_finished_before_its_first_try_is_cancelled() {
     story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
     story.world.pass(HOUR);
     story.world.time_out().await;
-    story.world.fan_out().await;
     story.report(&[story.submitted()]).await;
     assert_eq!(story.events().await, ["form_submitted"]);
     let causes: Vec<(String, String)> =

@@ -172,7 +172,6 @@ async fn a_call_is_booked_moved_and_cancelled() {
 async fn what_happened_between_event_and_send_is_in_the_payload() {
     let story = Story::begin().await;
     story.report(&[story.submitted()]).await;
-    story.world.fan_out().await;
     let created = story.event("report.created", story.report_data("draft", false));
     story.report(&[created, story.moved("report.approved")]).await;
     let arrived = story.arrived().await;

@@ -73,7 +73,7 @@ async fn known(pool: &PgPool) -> HashMap<Uuid, Known> {
                         from events e
                        where e.aggregate_type = 'Delivery' and e.aggregate_id = d.aggregate_id
                          and e.payload->'DeliveryAttempted'->>'body_sha256' is not null)
-           from events d where d.event_type in ('DeliveryQueued', 'DeliveryReissued')",
+           from (select distinct aggregate_id from events where aggregate_type = 'Delivery') d",
     )
     .fetch_all(pool)
     .await

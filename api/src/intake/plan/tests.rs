@@ -1,10 +1,11 @@
 use super::*;
-use crate::intake::batch::{Named, report_ids, streams};
+use crate::intake::batch::{Named, There, report_ids, streams};
 use crate::intake::calls::tests::calls;
 use domain::event::Event;
 use domain::firm::{Brand, Role};
 use domain::form::{FormDetails, FormStatus};
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
+use domain::payload::FormPart;
 use domain::trigger::{Plan as FirmPlan, Trigger};
 use eventstore::{RecordedEvent, StreamName};
 
@@ -88,7 +89,6 @@ fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadE
 fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
     let recorded = (1..).zip(log).map(|(position, new)| RecordedEvent {
         position,
-        event_id: new.id(),
         digest: [0; 32],
         aggregate_id: new.aggregate_id,
         sequence: new.sequence,
@@ -105,7 +105,7 @@ fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
         .collect()
 }
 
-fn there(log: &[NewEvent], mut named: Named) -> Named {
+fn there(log: &[NewEvent], mut named: Named) -> There {
     let has = |kind: &str, firm_id, id: Uuid| {
         log.iter().any(|new| {
             new.event.event_type() == kind
@@ -115,7 +115,11 @@ fn there(log: &[NewEvent], mut named: Named) -> Named {
     };
     named.firms.retain(|firm_id| has("FirmOpened", *firm_id, *firm_id));
     named.forms.retain(|(firm_id, form_id)| has("FormCreated", *firm_id, *form_id));
-    named
+    let part = |(firm_id, form_id): (Uuid, Uuid)| {
+        let (title, url) = ("Intake".into(), "https://forms.example.com/intake".into());
+        ((firm_id, form_id), FormPart { id: form_id.into(), title, url })
+    };
+    There { firms: named.firms, forms: named.forms.into_iter().map(part).collect() }
 }
 
 fn names(plan: &Plan) -> Vec<(&'static str, i64)> {
@@ -240,6 +244,8 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
         response_id: RESPONSE,
         report_id: None,
         booking_id: None,
+        hooks: Vec::new(),
+        seen: 0,
         silent: false,
         happened_at: at(9),
     };

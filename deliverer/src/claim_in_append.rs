@@ -1,0 +1,100 @@
+//! Claim in the append: leases deliveries in the transaction that records their occurrence, and sends
+//! them as soon as it is committed. It saves a claim: the document, the form and the key are at hand.
+//! What cannot be leased here waits in the outbox like any other, so nothing depends on this but the cost.
+
+use std::sync::{Arc, Weak};
+
+use domain::trigger::Trigger;
+use eventstore::{RecordedEvent, crash};
+use sqlx::PgConnection;
+use telemetry::figures::CLAIM_SECONDS;
+
+use crate::claim::{SEND_WITHIN, Taken};
+use crate::dispatch::Dispatch;
+use crate::leasing::{Leasing, Source, Submission, Submissions};
+use crate::outbox::queue::{Listed, due_at, leave_unspread, listed};
+use crate::outbox::{NewRow, OutboxRow, insert};
+use crate::settings::DeliveryError;
+
+/// Leases and sends what an append records, as long as its sender is there.
+#[derive(Clone)]
+pub struct ClaimInAppend(Weak<Dispatch>);
+
+impl ClaimInAppend {
+    /// Leases for this process's sender.
+    #[must_use]
+    pub fn new(dispatch: &Arc<Dispatch>) -> Self {
+        Self(Arc::downgrade(dispatch))
+    }
+
+    /// Queues what these occurrences list, and leases what of it can be sent at once: deliveries of
+    /// these submissions, to lanes that are open and have nothing due.
+    ///
+    /// # Errors
+    /// [`DeliveryError`]; the transaction must be dropped then.
+    pub async fn queue(
+        &self,
+        connection: &mut PgConnection,
+        occurrences: &[RecordedEvent],
+        submissions: &[Submission<'_>],
+    ) -> Result<LeasedInAppend, DeliveryError> {
+        let Listed { rows, unspread } = listed(occurrences);
+        leave_unspread(connection, &unspread).await?;
+        let submissions: Submissions<'_, '_> =
+            submissions.iter().map(|one| (one.response.subject(), one)).collect();
+        let (mine, mut rest): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| may_be_leased(row, &submissions));
+        let now = due_at(occurrences);
+        let mut new = Vec::with_capacity(mine.len() + rest.len());
+        let leasing = match self.0.upgrade().filter(|dispatch| dispatch.may_send()) {
+            Some(dispatch) => {
+                let (leasing, source) = (Leasing { dispatch, now }, Source::AtHand(&submissions));
+                let (leased, more) = leasing.lease(connection, mine, source).await?;
+                rest.extend(more);
+                new.extend(leasing.rows(&leased));
+                Some((leasing.dispatch, leased))
+            }
+            None => {
+                rest.extend(mine);
+                None
+            }
+        };
+        let waits = !rest.is_empty() || !unspread.is_empty();
+        new.extend(rest.into_iter().map(|row| NewRow { row, due_at: now, lease: None }));
+        insert(connection, &new).await?;
+        crash::point("leasing");
+        Ok(LeasedInAppend { leased: leasing, waits })
+    }
+}
+
+/// Deliveries that an append has leased. Dropped before the commit, nothing of them is there.
+pub struct LeasedInAppend {
+    leased: Option<(Arc<Dispatch>, Taken)>,
+    waits: bool,
+}
+
+impl LeasedInAppend {
+    /// Whether some of what the append queued waits for a worker.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Sends them: the append is committed. What comes too late to be sent is given back.
+    pub fn send(self) {
+        let Some((dispatch, taken)) = self.leased.filter(|(_, taken)| !taken.leased.is_empty())
+        else {
+            return;
+        };
+        crash::point("claimed");
+        let took = taken.at.1.elapsed();
+        CLAIM_SECONDS.took(&[], took);
+        let is_late = took > SEND_WITHIN;
+        dispatch.start_all(taken.claimed(), is_late);
+    }
+}
+
+/// Only new submissions: all else is composed from what the vault holds.
+fn may_be_leased(row: &OutboxRow, submissions: &Submissions<'_, '_>) -> bool {
+    row.trigger == Trigger::FormSubmitted.key() && submissions.contains_key(&row.subject())
+}

@@ -1,0 +1,208 @@
+//! Limits: how much one process sends at once, to whom, and for which firm (ruling 34).
+//!
+//! [`Permits`] count what a process sends in all, and which firm's it is. [`InFlight`] counts what is
+//! claimed and not answered, by lane, host and firm. [`Places`] count what is being sent to a host for a
+//! firm: more may be claimed of a host that answers quickly, and waits there for its place. [`Senders`]
+//! says how many processes send: each keeps its share of the limits per host, in memory.
+//!
+//! A reservation is made before its rows are leased, and lasts until the answer is handed over. Nothing
+//! of a process that is gone counts (ruling 42).
+
+mod in_flight;
+mod permits;
+mod places;
+mod senders;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::pressure::{Candidate, Caps, Flight, Room, choose};
+use uuid::Uuid;
+
+use self::in_flight::{Flying, InFlight};
+use self::permits::{Permit, Permits};
+pub(crate) use self::places::{Pair, Place, Places};
+pub use self::senders::{Membership, Senders};
+use crate::settings::Settings;
+
+/// The limits of a process.
+pub struct Limits {
+    settings: Settings,
+    permits: Permits,
+    in_flight: InFlight,
+    pub(crate) places: Places,
+    senders: Senders,
+    reserving: Mutex<()>,
+}
+
+/// Room for one attempt, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    _permit: Permit,
+    _flying: Flying,
+}
+
+/// Where there is no room: a claim leaves it out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Full {
+    /// Firms that have their share of the permits.
+    pub(crate) firms: Vec<Uuid>,
+    /// Hosts.
+    pub(crate) hosts: Vec<String>,
+    /// Firms and hosts.
+    pub(crate) pairs: Vec<Pair>,
+}
+
+impl Full {
+    /// Whether there is room everywhere.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.firms.is_empty() && self.hosts.is_empty() && self.pairs.is_empty()
+    }
+}
+
+impl Limits {
+    /// The limits of a process that sends by these settings, beside these others.
+    #[must_use]
+    pub fn new(settings: Settings, senders: Senders) -> Self {
+        let each = settings.caps.share_of(senders.count()).per_firm_and_host;
+        Self {
+            settings,
+            permits: Permits::new(settings.permits),
+            in_flight: InFlight::default(),
+            places: Places::new(each),
+            senders,
+            reserving: Mutex::default(),
+        }
+    }
+
+    /// The limits of a process that sends alone.
+    #[must_use]
+    pub fn alone(settings: Settings) -> Self {
+        Self::new(settings, Senders::alone())
+    }
+
+    /// The share of the limits per host, for as many senders as there are.
+    fn caps(&self) -> Caps {
+        let caps = self.settings.caps.share_of(self.senders.count());
+        self.places.resize(caps.per_firm_and_host);
+        caps
+    }
+
+    /// How much of a firm may be in flight to a host.
+    pub(crate) fn of_a_pair(&self) -> usize {
+        self.caps().per_firm_and_host
+    }
+
+    /// Whether this process may send by now: one that has just joined others waits until they have
+    /// come down to their shares.
+    pub(crate) fn may_send(&self) -> bool {
+        self.senders.may_send()
+    }
+
+    /// Waits until there is a free permit.
+    pub(crate) async fn any_permit(&self) {
+        self.permits.any().await;
+    }
+
+    /// The free permits, and whose the others are.
+    pub(crate) fn room(&self) -> Room {
+        self.permits.room()
+    }
+
+    /// Where there is no room now.
+    pub(crate) fn full(&self) -> Full {
+        let (caps, room) = (self.caps(), self.room());
+        let Flight { pairs, hosts, .. } = self.in_flight.flight(caps);
+        let is_full = |pair: &Pair, count: usize| {
+            count >= caps.per_firm_and_host.saturating_add(self.ahead(pair, caps).unwrap_or(0))
+        };
+        Full {
+            firms: room.sated(),
+            hosts: hosts.into_iter().filter(|(_, n)| *n >= caps.per_host).map(|(h, _)| h).collect(),
+            pairs: pairs
+                .into_iter()
+                .filter(|(pair, n)| is_full(pair, *n))
+                .map(|(p, _)| p)
+                .collect(),
+        }
+    }
+
+    /// How much may be claimed ahead of its places, for a host that answers quickly.
+    fn ahead(&self, pair: &Pair, caps: Caps) -> Option<usize> {
+        Some(caps.ahead(self.settings.ahead, self.places.answers_in(pair)?))
+    }
+
+    /// Makes room for as many of these as the limits allow, in turn from lane to lane and from firm to
+    /// firm; says which.
+    pub(crate) fn reserve(&self, due: Vec<Candidate>) -> Vec<(Uuid, Arc<Reserved>)> {
+        if due.is_empty() {
+            return Vec::new();
+        }
+        let _alone = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = self.caps();
+        let mut flight = self.in_flight.flight(caps);
+        let pairs: HashSet<Pair> = due.iter().map(|one| (one.firm_id, one.host.clone())).collect();
+        flight.ahead = pairs
+            .into_iter()
+            .filter_map(|pair| Some((pair.clone(), self.ahead(&pair, caps)?)))
+            .collect();
+        let whose: HashMap<Uuid, (Uuid, Pair)> = due
+            .iter()
+            .map(|one| (one.delivery_id, (one.lane_id, (one.firm_id, one.host.clone()))))
+            .collect();
+        let chosen = choose(due, &self.room(), flight, caps);
+        chosen
+            .into_iter()
+            .filter_map(|delivery_id| {
+                let (lane_id, pair) = whose.get(&delivery_id)?.clone();
+                let permit = self.permits.take(pair.0)?;
+                let flying = self.in_flight.note(lane_id, pair);
+                Some((delivery_id, Arc::new(Reserved { _permit: permit, _flying: flying })))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPS: Caps = Caps { per_firm_and_host: 4, per_host: 6 };
+
+    fn limits(permits: usize) -> Limits {
+        Limits::alone(Settings { permits, caps: CAPS, ..Settings::default() })
+    }
+
+    fn due(firm: u128, count: u128) -> Vec<Candidate> {
+        let one = |number| Candidate {
+            delivery_id: Uuid::from_u128(firm * 100 + number),
+            lane_id: Uuid::from_u128(firm),
+            firm_id: Uuid::from_u128(firm),
+            host: "a.example".into(),
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn what_is_reserved_counts_until_it_is_dropped() {
+        let limits = limits(64);
+        assert_eq!(limits.full(), Full::default());
+        let first = limits.reserve(due(1, 9));
+        assert_eq!(first.len(), CAPS.per_firm_and_host);
+        assert_eq!(limits.full().pairs, [(Uuid::from_u128(1), "a.example".to_owned())]);
+        assert!(limits.reserve(due(1, 9)).is_empty());
+        let second = limits.reserve(due(2, 9));
+        assert_eq!(second.len(), CAPS.per_host - CAPS.per_firm_and_host);
+        assert_eq!(limits.full().hosts, ["a.example"]);
+        drop(first);
+        assert_eq!(limits.reserve(due(1, 9)).len(), CAPS.per_firm_and_host);
+    }
+
+    #[test]
+    fn nothing_is_reserved_without_a_permit() {
+        let limits = limits(2);
+        let held = limits.reserve(due(1, 9));
+        assert_eq!(held.len(), 1, "a quarter of the permits, one at least, is never lent");
+        assert_eq!(limits.full().firms, [Uuid::from_u128(1)]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Queueing: the rows of what occurrences list, in the transaction that records them. A transaction
+//! inserts so many rows at most: beyond that budget it leaves an occurrence unspread, and [`super::spread`]
+//! puts its rows in later. So one firm's burst costs neither the product's other calls nor other firms'
+//! deliveries.
+
+use std::collections::HashMap;
+
+use domain::event::Event;
+use domain::occurrence::{Happening, OccurrenceEvent};
+use eventstore::{AppendError, Outbox, RecordedEvent};
+use futures::future::BoxFuture;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{NewRow, OutboxRow, insert};
+
+/// Rows of one call's occurrences that its own transaction inserts, at most.
+const OF_A_CALL: usize = 100;
+
+/// Rows that one transaction inserts, at most, whoever's calls it takes in.
+const OF_A_TRANSACTION: usize = 512;
+
+/// What a transaction's occurrences come to.
+#[derive(Default)]
+pub(crate) struct Listed {
+    /// Rows to insert now.
+    pub(crate) rows: Vec<OutboxRow>,
+    /// Occurrences whose rows are inserted later.
+    pub(crate) unspread: Vec<Unspread>,
+}
+
+/// An occurrence whose rows are not in the outbox yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unspread {
+    pub(crate) firm_id: Uuid,
+    pub(crate) position: i64,
+    pub(crate) occurrence_id: Uuid,
+}
+
+/// The outbox of a log. It queues what it is told; whether the process sends is nothing to it.
+pub struct Queue;
+
+impl Outbox for Queue {
+    fn queue<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        occurrences: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            let Listed { rows, unspread } = listed(occurrences);
+            leave_unspread(connection, &unspread).await?;
+            let due = |row: OutboxRow| NewRow { due_at: due_at(occurrences), row, lease: None };
+            Ok(insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?)
+        })
+    }
+}
+
+/// Deliveries are due when their transaction began.
+pub(crate) fn due_at(occurrences: &[RecordedEvent]) -> chrono::DateTime<chrono::Utc> {
+    occurrences.iter().map(|one| one.context.recorded_at.get()).max().unwrap_or_default()
+}
+
+/// What these occurrences list, within the budget. A call is told apart by its correlation id.
+pub(crate) fn listed(occurrences: &[RecordedEvent]) -> Listed {
+    let mut listed = Listed::default();
+    let mut of_calls: HashMap<Uuid, usize> = HashMap::new();
+    for recorded in occurrences {
+        let Some((occurrence_id, happening)) = happening(recorded) else { continue };
+        let of_call = of_calls.entry(recorded.context.correlation_id).or_default();
+        let count = happening.hooks.len();
+        if *of_call + count <= OF_A_CALL && listed.rows.len() + count <= OF_A_TRANSACTION {
+            *of_call += count;
+            listed.rows.extend(rows(recorded));
+        } else {
+            // Of one call the order stays: what comes after waits too.
+            *of_call = OF_A_CALL;
+            let (firm_id, position) = (recorded.context.firm_id, recorded.position);
+            listed.unspread.push(Unspread { firm_id, position, occurrence_id });
+        }
+    }
+    listed
+}
+
+/// The rows of one occurrence.
+pub(crate) fn rows(recorded: &RecordedEvent) -> Vec<OutboxRow> {
+    let Some((id, happening)) = happening(recorded) else { return Vec::new() };
+    let row = |delivery| OutboxRow::listed(delivery, id, recorded, happening);
+    happening.deliveries(id).map(row).collect()
+}
+
+fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
+    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &recorded.event else {
+        return None;
+    };
+    Some((recorded.aggregate_id.parse().ok()?, happening))
+}
+
+/// Leaves occurrences to be spread.
+pub(crate) async fn leave_unspread(
+    connection: &mut PgConnection,
+    unspread: &[Unspread],
+) -> Result<(), sqlx::Error> {
+    if unspread.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into unspread (firm_id, position, occurrence_id)
+         select * from unnest($1::uuid[], $2::bigint[], $3::uuid[])",
+    )
+    .bind(unspread.iter().map(|one| one.firm_id).collect::<Vec<_>>())
+    .bind(unspread.iter().map(|one| one.position).collect::<Vec<_>>())
+    .bind(unspread.iter().map(|one| one.occurrence_id).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::context::{Actor, Context};
+    use domain::trigger::Trigger;
+
+    use super::*;
+
+    /// An occurrence of a call, with so many subscriptions.
+    fn occurrence(position: u32, call: u128, hooks: u128) -> RecordedEvent {
+        let at = "2026-11-01T00:00:00.000Z".parse().unwrap();
+        let happening = Happening {
+            booking_id: None,
+            form_id: Uuid::nil(),
+            happened_at: at,
+            hooks: (0..hooks).map(Uuid::from_u128).collect(),
+            report_id: None,
+            response_id: Uuid::nil(),
+            seen: 0,
+            silent: false,
+            trigger: Trigger::FormSubmitted,
+        };
+        RecordedEvent {
+            position: position.into(),
+            digest: [0; 32],
+            aggregate_id: Uuid::from_u128(position.into()).to_string(),
+            sequence: 1,
+            event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
+            context: Context {
+                firm_id: Uuid::nil(),
+                recorded_at: at,
+                actor: Actor::System,
+                correlation_id: Uuid::from_u128(call),
+                causation_id: None,
+                traceparent: None,
+            },
+        }
+    }
+
+    fn positions(occurrences: &[RecordedEvent]) -> (Vec<i64>, Vec<i64>) {
+        let Listed { rows, unspread } = listed(occurrences);
+        let mut now: Vec<i64> = rows.iter().map(|row| row.position).collect();
+        now.dedup();
+        (now, unspread.iter().map(|one| one.position).collect())
+    }
+
+    #[test]
+    fn a_call_inserts_a_hundred_rows_and_leaves_the_rest_in_its_order() {
+        let of_one_call = |hooks| (1..=4).map(|at| occurrence(at, 1, hooks)).collect::<Vec<_>>();
+        assert_eq!(positions(&of_one_call(25)), (vec![1, 2, 3, 4], vec![]));
+        assert_eq!(positions(&of_one_call(40)), (vec![1, 2], vec![3, 4]));
+        assert_eq!(positions(&of_one_call(100)), (vec![1], vec![2, 3, 4]));
+        let small_ones_last = [occurrence(1, 1, 90), occurrence(2, 1, 20), occurrence(3, 1, 1)];
+        assert_eq!(positions(&small_ones_last), (vec![1], vec![2, 3]));
+    }
+
+    #[test]
+    fn a_transaction_of_many_calls_has_a_budget_of_its_own() {
+        let calls: Vec<_> = (1..=7).map(|at| occurrence(at, at.into(), 100)).collect();
+        assert_eq!(positions(&calls), (vec![1, 2, 3, 4, 5], vec![6, 7]));
+        let small = [&calls[..], &[occurrence(8, 8, 12)]].concat();
+        assert_eq!(positions(&small).0, [1, 2, 3, 4, 5, 8]);
+    }
+}

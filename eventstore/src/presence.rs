@@ -1,0 +1,61 @@
+//! Presence: which processes work on a database. Each holds a lock of a session as long as it lives,
+//! together with the others: so the server itself says how many there are, and a process that is killed
+//! counts no more as soon as its connection is gone.
+
+use sqlx::PgConnection;
+
+/// A group of processes: the number of its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Those that serve: each hears the notifications of the others.
+    Serving = 1,
+    /// Those that send deliveries (ruling 34a).
+    Sending = 34,
+}
+
+/// Joins a group of any size for as long as this session lasts.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn join(connection: &mut PgConnection, group: Group) -> Result<(), sqlx::Error> {
+    sqlx::query("select pg_advisory_lock_shared($1, 0)")
+        .bind(group as i32)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Takes one of so many places in a group for as long as this session lasts; none if all are taken.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take_place(
+    connection: &mut PgConnection,
+    group: Group,
+    places: usize,
+) -> Result<Option<i32>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select place from generate_series(1, $2) as place
+          where pg_try_advisory_lock($1, place) limit 1",
+    )
+    .bind(group as i32)
+    .bind(i32::try_from(places).unwrap_or(i32::MAX))
+    .fetch_optional(connection)
+    .await
+}
+
+/// How many sessions of this database are in a group.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count(connection: &mut PgConnection, group: Group) -> Result<usize, sqlx::Error> {
+    let count: i64 = sqlx::query_scalar(
+        "select count(*) from pg_locks
+          where locktype = 'advisory' and classid = $1::int::oid and objsubid = 2 and granted
+            and database = (select oid from pg_database where datname = current_database())",
+    )
+    .bind(group as i32)
+    .fetch_one(connection)
+    .await?;
+    Ok(usize::try_from(count).unwrap_or_default())
+}

@@ -1,1 +1,0 @@
-drop index response_people_response_idx;

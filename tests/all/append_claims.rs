@@ -1,0 +1,365 @@
+//! The claim in the append: a delivery is leased in the transaction that records its occurrence, where its
+//! lane has nothing else to do; whatever speaks against that leaves it to a claim of its own.
+
+mod ahead;
+mod batches;
+mod gate;
+mod removals;
+mod spread;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Service;
+use api::commands::tokens::{self, Role};
+use axum::body::Body;
+use axum::http::Request;
+use chrono::{DateTime, Utc};
+use deliverer::claim::claim;
+use deliverer::engine::turn;
+use deliverer::{Courier, Dispatch, Membership, Senders};
+use domain::delivery::LEASE;
+use domain::pressure::Caps;
+use domain::trigger::Trigger;
+use eventstore::{Clock, WallClock};
+use firmforms::wiring::claim_in_appends;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sqlx::Executor;
+use tests::{
+    Firm, Received, Receiver, Reply, Sending, TestDatabase, World, activity, later, submitted,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// A firm with a subscription, and its receiver.
+struct Scene {
+    world: World,
+    firm: Firm,
+    hook: Uuid,
+    receiver: Receiver,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
+        Self { world, firm, hook, receiver }
+    }
+
+    /// A process that leases what the doors record. A world has one.
+    fn process(&self, change: impl FnOnce(&mut Courier)) -> Sending {
+        let mut courier = self.world.courier().clone();
+        change(&mut courier);
+        let process = Sending::with(courier);
+        process.claims_in_appends(&self.world);
+        process
+    }
+
+    /// So many responses come in together.
+    async fn submit(&self, count: usize) {
+        let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, self.world.id())).collect();
+        self.report(&all).await;
+    }
+
+    async fn report(&self, events: &[Value]) {
+        let answer = self.world.report(events).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+    }
+
+    /// How many deliveries are leased, and how many wait.
+    async fn queue(&self) -> (i64, i64) {
+        let queue = "select count(*) filter (where leased_at is not null),
+                            count(*) filter (where leased_at is null) from outbox";
+        sqlx::query_as(queue).fetch_one(self.world.pool()).await.unwrap()
+    }
+
+    /// The same, once another response has come in.
+    async fn queue_after_another(&self) -> (i64, i64) {
+        self.submit(1).await;
+        self.queue().await
+    }
+
+    async fn count(&self, question: &str) -> i64 {
+        sqlx::query_scalar(question).fetch_one(self.world.pool()).await.unwrap()
+    }
+
+    async fn wakes(&self) -> i64 {
+        self.count("select count(*) from lane_wakes").await
+    }
+
+    /// Versions of the lanes' rows: a row that is written has another one.
+    async fn lanes(&self) -> Vec<(Uuid, String, Option<DateTime<Utc>>)> {
+        sqlx::query_as("select lane_id, xmin::text, due_at from lanes order by lane_id")
+            .fetch_all(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    /// Has lanes due that were woken: a claim without a permit does no more.
+    async fn absorb_wakes(&self) {
+        assert!(claim(self.world.courier(), &self.world.limits(0)).await.unwrap().is_empty());
+        assert_eq!(self.wakes().await, 0);
+    }
+
+    /// What an operator does, and is answered.
+    async fn operate(&self, method: &str, path: &str, body: String) -> Value {
+        let service = self.world.service();
+        let at_terminal = service.store.by(self.world.pool().clone());
+        let terminal = Service { store: at_terminal, ..service.clone() };
+        let made = tokens::create(&terminal, "operator", Role::Operator).await.unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/internal/v1{path}"))
+            .header("authorization", format!("Bearer {}", made.token))
+            .body(Body::from(body))
+            .unwrap();
+        let answer = self.world.internal(request).await;
+        assert!(answer.status.is_success(), "{}", answer.body);
+        answer.body
+    }
+
+    /// Holds what an operator names; the way to the pause.
+    async fn pause(&self, mut scope: Value) -> String {
+        scope["reason"] = json!("a test");
+        let made = self.operate("POST", "/pauses", scope.to_string()).await;
+        format!("/pauses/{}", made["id"].as_str().unwrap())
+    }
+
+    /// The deliveries' states, each with its tries.
+    async fn histories(&self) -> Vec<(String, Vec<String>)> {
+        self.world.project().await;
+        let ids: Vec<Uuid> = sqlx::query_scalar("select delivery_id from deliveries")
+            .fetch_all(self.world.pool())
+            .await
+            .unwrap();
+        join_all(ids.into_iter().map(|id| self.world.history(id))).await
+    }
+
+    /// So many deliveries, each delivered by its first try.
+    async fn assert_all_arrived_once(&self, count: usize) {
+        assert_eq!(self.histories().await, vec![once(); count]);
+        let received = self.receiver.received();
+        let id = |one| Received::header(one, "x-service-delivery");
+        let ids: BTreeSet<_> = received.iter().map(id).collect();
+        assert_eq!((received.len(), ids.len()), (count, count));
+    }
+}
+
+fn once() -> (String, Vec<String>) {
+    ("delivered".to_owned(), vec!["delivered".to_owned()])
+}
+
+/// Has commits that leased something fail so often, at the last moment.
+async fn fail_commits(scene: &Scene, times: usize, sqlstate: &str) {
+    let fail = format!(
+        "create sequence failed;
+         create function fail() returns trigger language plpgsql security definer as $$ begin
+             if nextval('failed') <= {times} then
+                 raise exception using errcode = '{sqlstate}';
+             end if;
+             return null;
+         end $$;
+         create constraint trigger fail after insert on outbox deferrable initially deferred
+             for each row when (new.leased_at is not null) execute function fail();"
+    );
+    scene.world.pool().execute(fail.as_str()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_event_that_comes_alone_is_sent_without_a_claim_and_leaves_its_lanes_alone() {
+    let scene = Scene::new().await;
+    scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+    let (process, lanes) = (scene.process(|_| {}), scene.lanes().await);
+    assert_eq!(scene.queue_after_another().await, (2, 0));
+    assert_eq!(scene.wakes().await, 0);
+    assert_eq!(turn(scene.world.courier()).await.unwrap(), 0);
+    let received = scene.receiver.wait_for(2).await;
+    assert_eq!(received[0].body, received[1].body);
+    process.ends(&scene.world).await;
+    scene.assert_all_arrived_once(2).await;
+    assert_eq!(scene.queue().await, (0, 0));
+    assert!(lanes.iter().all(|(.., due_at)| due_at.is_none()));
+    assert_eq!(scene.lanes().await, lanes, "no lane is written");
+    assert_eq!(scene.count("select count(*) from bodies").await, 1, "built once");
+}
+
+#[tokio::test]
+async fn only_what_is_left_to_a_claim_wakes_who_claims() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    let claims = scene.world.service().store.nudge().subscribe_to_deliveries();
+    assert_eq!(scene.queue_after_another().await, (1, 0));
+    assert!(!claims.has_changed().unwrap(), "all of it is leased");
+    process.stop.cancel();
+    assert_eq!(scene.queue_after_another().await, (1, 1));
+    assert!(claims.has_changed().unwrap());
+}
+
+/// A wall clock that nobody has set.
+struct Unset;
+
+impl WallClock for Unset {
+    fn now(&self) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH
+    }
+}
+
+/// E18, E19: one that stops, has no permit, goes by a wrong clock, or does not know yet who else sends.
+#[tokio::test]
+async fn e19_a_process_that_may_not_send_leaves_it_in_the_outbox_with_a_wake() {
+    for why in ["it stops", "no permit", "its clock", "not a sender yet", "it is gone"] {
+        let scene = Scene::new().await;
+        let (pool, mut courier) = (scene.world.pool(), scene.world.courier().clone());
+        let (mut senders, stop) = (Senders::alone(), CancellationToken::new());
+        match why {
+            "it stops" => stop.cancel(),
+            "no permit" => courier.settings.permits = 0,
+            "its clock" => courier.clock = Clock::beside(Arc::new(Unset), pool).await.unwrap(),
+            "not a sender yet" => senders = Membership::new(pool.clone(), Duration::ZERO).senders(),
+            _ => {}
+        }
+        let (dispatch, _answers) = Dispatch::new(courier, senders, stop);
+        claim_in_appends(scene.world.service(), &dispatch);
+        let _there = (why != "it is gone").then_some(dispatch);
+        assert_eq!(scene.queue_after_another().await, (0, 1), "{why}");
+        assert_eq!(scene.wakes().await, 1, "{why}");
+        assert_eq!(turn(scene.world.courier()).await.unwrap(), 1, "{why}");
+        scene.assert_all_arrived_once(1).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_or_suspended_is_not_leased() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    for scope in [
+        json!({"all": true}),
+        json!({"firm_id": scene.firm.id}),
+        json!({"hook_id": scene.hook}),
+        json!({"host": "127.0.0.1"}),
+    ] {
+        let pause = scene.pause(scope.clone()).await;
+        assert_eq!(scene.queue_after_another().await, (0, 1), "{scope}");
+        scene.operate("DELETE", &pause, String::new()).await;
+        assert_eq!(scene.world.deliver().await, 1, "{scope}");
+    }
+    let told = |kind, second| later(activity(scene.firm.id, kind, json!({})), second);
+    scene.report(&[told("firm.suspended", 1)]).await;
+    assert_eq!(scene.queue_after_another().await, (0, 1), "suspended");
+    assert_eq!(scene.world.deliver().await, 0);
+    scene.report(&[told("firm.resumed", 2)]).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    assert_eq!(scene.queue_after_another().await, (1, 0), "resumed");
+    process.ends(&scene.world).await;
+    scene.assert_all_arrived_once(6).await;
+}
+
+#[tokio::test]
+async fn what_comes_behind_something_due_waits_for_its_turn() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    let pause = scene.pause(json!({"hook_id": scene.hook})).await;
+    scene.submit(1).await;
+    scene.absorb_wakes().await;
+    scene.operate("DELETE", &pause, String::new()).await;
+    assert_eq!(scene.queue_after_another().await, (0, 2));
+    scene.receiver.reply([Reply::status(500)]);
+    assert_eq!(scene.world.deliver().await, 2);
+    assert_eq!(scene.queue_after_another().await, (1, 1), "its retry is due in a minute");
+    process.answered(1).await;
+    scene.world.pass(Duration::from_secs(60));
+    assert_eq!(scene.queue_after_another().await, (1, 2), "now");
+    assert_eq!(scene.world.deliver().await, 2);
+    process.ends(&scene.world).await;
+    let mut histories = scene.histories().await;
+    histories.sort();
+    let tries = ["retry", "delivered"].map(str::to_owned).to_vec();
+    let retried = ("delivered".to_owned(), tries);
+    assert_eq!(histories, [once(), once(), once(), retried]);
+}
+
+/// Of 80 that a receiver may have 32 of at once.
+#[tokio::test]
+async fn what_a_receiver_has_no_room_for_is_left_waiting_and_claimed_later() {
+    let scene = Scene::new().await;
+    scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+    let process = scene.process(|_| {});
+    scene.receiver.hold();
+    scene.submit(40).await;
+    assert_eq!(scene.queue().await, (32, 48));
+    assert_eq!(scene.wakes().await, 2);
+    scene.receiver.release();
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 48);
+    scene.assert_all_arrived_once(80).await;
+}
+
+#[tokio::test]
+async fn the_limits_of_a_host_and_of_the_permits_hold_in_appends_too() {
+    let one = Caps { per_firm_and_host: 1, per_host: 1 };
+    let of_host = Caps { per_firm_and_host: 9, per_host: 3 };
+    // The last permit is kept for other firms.
+    for (caps, permits, leased) in [(one, 256, 1), (of_host, 256, 3), (Caps::default(), 4, 3)] {
+        let scene = Scene::new().await;
+        scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+        scene.receiver.hold();
+        let process = scene.process(|courier| {
+            (courier.settings.caps, courier.settings.permits) = (caps, permits);
+        });
+        scene.submit(1).await;
+        scene.submit(2).await;
+        assert_eq!(scene.queue().await, (leased, 6 - leased), "{caps:?}, {permits} permits");
+        scene.receiver.release();
+        process.ends(&scene.world).await;
+        scene.world.deliver().await;
+        scene.assert_all_arrived_once(6).await;
+    }
+}
+
+/// What is in flight is what a receiver has not answered, recorded or not.
+#[tokio::test]
+async fn what_is_answered_makes_room_before_it_is_recorded() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    scene.submit(32).await;
+    process.answered(32).await;
+    assert_eq!(scene.queue_after_another().await, (33, 0));
+    process.ends(&scene.world).await;
+    scene.assert_all_arrived_once(33).await;
+}
+
+#[tokio::test]
+async fn what_is_leased_in_an_append_and_not_recorded_is_sent_again_when_its_lease_ends() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    assert_eq!(scene.queue_after_another().await, (1, 0));
+    process.answered(1).await;
+    scene.world.pass(LEASE - Duration::from_millis(1));
+    assert_eq!(scene.world.deliver().await, 0);
+    scene.world.pass(Duration::from_millis(1));
+    assert_eq!(scene.world.deliver().await, 1);
+    let received = scene.receiver.received();
+    assert_eq!(received.len(), 2);
+    assert_eq!(received[0].body, received[1].body);
+    let tries = ["interrupted", "delivered"].map(str::to_owned).to_vec();
+    assert_eq!(scene.histories().await, [("delivered".to_owned(), tries)]);
+}
+
+/// One of its deliveries is leased in the append, and the other is composed by a claim.
+#[tokio::test]
+async fn what_an_append_sends_is_what_a_claim_would_have_sent() {
+    let scene = Scene::new().await;
+    scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+    let one = Caps { per_firm_and_host: 1, per_host: 1 };
+    let process = scene.process(|courier| courier.settings.caps = one);
+    assert_eq!(scene.queue_after_another().await, (1, 1));
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    assert_eq!(scene.count("select count(*) from bodies").await, 2);
+    let received = scene.receiver.received();
+    assert_eq!(received[0].json(), received[1].json());
+    assert_eq!(received[0].body, received[1].body);
+}

@@ -1,0 +1,48 @@
+//! A gate: what is inserted waits before it, so that a test decides what happens meanwhile.
+
+use sqlx::{Connection, Executor, PgConnection, PgPool};
+use tests::World;
+
+/// What waits for it to open.
+pub(super) const OCCURRENCES: (&str, &str) = ("events", "'OccurrenceRecorded'");
+pub(super) const REMOVALS: (&str, &str) = ("events", "'SubscriptionRemoved'");
+/// The rows of an append, which has leased them by then.
+pub(super) const ROWS: (&str, &str) = ("outbox", "");
+
+/// A gate that is shut.
+pub(super) struct Gate(PgConnection);
+
+impl Gate {
+    /// Before inserts into a table: of events, those of one type.
+    pub(super) async fn before(world: &World, (table, event_type): (&str, &str)) -> Self {
+        let of_type = match event_type {
+            "" => String::new(),
+            one => format!("when (new.event_type = {one})"),
+        };
+        let gate = format!(
+            "create function wait_at_gate() returns trigger language plpgsql as $$ begin
+                 perform pg_advisory_xact_lock_shared(7);
+                 return new;
+             end $$;
+             create trigger gate before insert on {table} for each row {of_type}
+                 execute function wait_at_gate();
+             select pg_advisory_lock(7);"
+        );
+        let mut holder = PgConnection::connect_with(&world.database.main).await.unwrap();
+        holder.execute(gate.as_str()).await.unwrap();
+        Self(holder)
+    }
+
+    pub(super) async fn open(self) {
+        self.0.close().await.unwrap();
+    }
+}
+
+/// Waits until so many transactions of this database wait for a lock.
+pub(super) async fn until_blocked(pool: &PgPool, transactions: i64) {
+    let waits = "select count(*) from pg_stat_activity
+                  where datname = current_database() and wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(pool).await.unwrap() < transactions {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,194 @@
+//! What was too much for its append is leased as it is spread, by a process that sends; under the same
+//! conditions.
+
+use deliverer::Answers;
+use deliverer::engine::deliver;
+use deliverer::outbox::spread::Spread;
+use eventstore::worker::{Step, Worker};
+
+use super::*;
+
+/// A process that sends what it spreads.
+struct Spreading {
+    spread: Spread,
+    dispatch: Arc<Dispatch>,
+    answers: Answers,
+    stop: CancellationToken,
+}
+
+impl Spreading {
+    fn with(courier: Courier) -> Self {
+        let stop = CancellationToken::new();
+        let (dispatch, answers) = Dispatch::new(courier.clone(), Senders::alone(), stop.clone());
+        let spread = Spread::new(courier).that_leases(Arc::clone(&dispatch));
+        Self { spread, dispatch, answers, stop }
+    }
+
+    /// Spreads all there is.
+    async fn spreads(&mut self) {
+        while self.spread.step().await.unwrap() != Step::IDLE {}
+    }
+
+    /// It stops: what is out is sent and recorded.
+    async fn ends(self, world: &World) {
+        let Self { spread, dispatch, answers, stop } = self;
+        drop(spread);
+        stop.cancel();
+        deliver(dispatch, answers, world.service().store.nudge()).await;
+    }
+}
+
+impl Scene {
+    fn spreading(&self, change: impl FnOnce(&mut Courier)) -> Spreading {
+        let mut courier = self.world.courier().clone();
+        change(&mut courier);
+        Spreading::with(courier)
+    }
+
+    /// Has all that waits be too much for its transaction.
+    async fn gather(&self) {
+        let gather = "
+            with queued as (delete from outbox returning firm_id, position, occurrence_id)
+            insert into unspread (firm_id, position, occurrence_id)
+            select distinct firm_id, position, occurrence_id from queued";
+        self.world.pool().execute(gather).await.unwrap();
+        self.world.pool().execute("delete from lane_wakes").await.unwrap();
+        assert_eq!(self.queue().await, (0, 0));
+    }
+
+    /// What is leased, and what waits, once so many more responses are spread.
+    async fn queue_after_spread(&self, count: usize, process: &mut Spreading) -> (i64, i64) {
+        self.submit(count).await;
+        self.gather().await;
+        process.spreads().await;
+        self.queue().await
+    }
+}
+
+#[tokio::test]
+async fn what_is_spread_by_a_process_that_sends_is_leased_and_leaves_its_lanes_alone() {
+    let scene = Scene::new().await;
+    scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
+    let (mut process, lanes) = (scene.spreading(|_| {}), scene.lanes().await);
+    assert_eq!(scene.queue_after_spread(12, &mut process).await, (24, 0));
+    assert_eq!(scene.wakes().await, 0);
+    assert_eq!(turn(scene.world.courier()).await.unwrap(), 0);
+    scene.receiver.wait_for(24).await;
+    process.ends(&scene.world).await;
+    scene.assert_all_arrived_once(24).await;
+    assert_eq!(scene.lanes().await, lanes, "no lane is written");
+    assert_eq!(scene.count("select count(*) from bodies").await, 12, "built once");
+}
+
+#[tokio::test]
+async fn what_is_held_or_due_or_full_is_spread_and_left_to_a_claim() {
+    let scene = Scene::new().await;
+    let mut process = scene.spreading(|courier| courier.settings.caps.per_firm_and_host = 3);
+    scene.receiver.hold();
+    assert_eq!(scene.queue_after_spread(4, &mut process).await, (3, 1), "full");
+    scene.receiver.release();
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 1);
+
+    let mut process = scene.spreading(|_| {});
+    let pause = scene.pause(json!({"firm_id": scene.firm.id})).await;
+    assert_eq!(scene.queue_after_spread(1, &mut process).await, (0, 1), "held");
+    scene.absorb_wakes().await;
+    scene.operate("DELETE", &pause, String::new()).await;
+    assert_eq!(scene.queue_after_another().await, (0, 2));
+    let newest = "with newest as (
+                      delete from outbox where position = (select max(position) from outbox)
+                      returning firm_id, position, occurrence_id)
+                  insert into unspread (firm_id, position, occurrence_id)
+                  select * from newest";
+    scene.world.pool().execute(newest).await.unwrap();
+    process.spreads().await;
+    assert_eq!(scene.queue().await, (0, 2), "its lane is due");
+    scene.world.deliver().await;
+    process.stop.cancel();
+    assert_eq!(scene.queue_after_spread(1, &mut process).await, (0, 1), "it stops");
+    assert_eq!(scene.wakes().await, 1);
+    scene.world.deliver().await;
+    process.ends(&scene.world).await;
+    assert_eq!(scene.receiver.received().len(), 7);
+}
+
+/// Ruling 27: a claim asks whether it was finished meanwhile.
+#[tokio::test]
+async fn a_partial_submission_is_spread_and_left_to_a_claim() {
+    let scene = Scene::new().await;
+    let hook =
+        json!({"target_url": scene.receiver.url("/partial"), "trigger": "partial_submission"});
+    assert_eq!(scene.world.call(&scene.firm.key, "POST", "/hooks", hook).await.status, 201);
+    let saved = json!({
+        "response_id": scene.world.id(), "form_id": scene.firm.form,
+        "saved_at": "2026-11-01T12:00:00Z",
+        "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "A"}],
+    });
+    scene.report(&[activity(scene.firm.id, "response.saved", saved)]).await;
+    scene.world.pass(Duration::from_secs(3_601));
+    scene.world.time_out().await;
+    let mut process = scene.spreading(|_| {});
+    assert_eq!(scene.queue_after_spread(1, &mut process).await, (1, 1));
+    process.ends(&scene.world).await;
+    scene.world.deliver().await;
+    scene.assert_all_arrived_once(2).await;
+}
+
+/// H1: erased since it was recorded.
+#[tokio::test]
+async fn h1_what_is_erased_before_it_is_spread_is_not_sent_and_leaves_nothing() {
+    let scene = Scene::new().await;
+    let (mut process, response) = (scene.spreading(|_| {}), scene.world.id());
+    scene.report(&[submitted(&scene.firm, response)]).await;
+    scene.gather().await;
+    let erased = json!({"response_id": response});
+    scene.report(&[activity(scene.firm.id, "response.erased", erased)]).await;
+    scene.world.erase().await;
+    process.spreads().await;
+    process.ends(&scene.world).await;
+    scene.world.deliver().await;
+    assert!(scene.receiver.received().is_empty());
+    let histories = scene.histories().await;
+    assert_eq!(histories, [("cancelled".to_owned(), Vec::new())], "it was not tried");
+    let of_erasure = "select count(*) from deliveries where cause = 'source_erased'";
+    assert_eq!(scene.count(of_erasure).await, 1);
+    assert_eq!(scene.count("select count(*) from bodies").await, 0);
+}
+
+/// Ruling 29: removed since it was recorded.
+#[tokio::test]
+async fn what_is_spread_into_a_closed_lane_is_not_leased() {
+    let scene = Scene::new().await;
+    let mut process = scene.spreading(|_| {});
+    scene.submit(2).await;
+    scene.gather().await;
+    scene.remove(scene.hook).await;
+    process.spreads().await;
+    assert_eq!(scene.queue().await, (0, 2));
+    scene.world.cancel().await;
+    scene.assert_all_cancelled(2, "subscription_deleted").await;
+    process.ends(&scene.world).await;
+}
+
+/// Three of four permits may be leased for a firm: were one lost, it would show.
+#[tokio::test]
+async fn a_spread_that_fails_after_it_has_leased_sends_nothing_and_gives_its_permits_back() {
+    let scene = Scene::new().await;
+    let mut process = scene.spreading(|courier| courier.settings.permits = 4);
+    scene.receiver.hold();
+    fail_commits(&scene, 3, "P0001").await;
+    scene.submit(4).await;
+    scene.gather().await;
+    for _ in 0..3 {
+        process.spread.step().await.expect_err("its commit fails");
+        assert_eq!(scene.queue().await, (0, 0));
+        assert_eq!(scene.count("select count(*) from unspread").await, 4);
+    }
+    process.spreads().await;
+    assert_eq!(scene.queue().await, (3, 1));
+    scene.receiver.release();
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    scene.assert_all_arrived_once(4).await;
+}

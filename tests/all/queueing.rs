@@ -1,0 +1,356 @@
+//! Queueing and spreading: the rows of what occurrences list, in the transaction that records them, and
+//! later where that had too many.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use deliverer::engine::turn;
+use deliverer::outbox::spread::Spread;
+use deliverer::proof::{Part, Report, Scope, verify};
+use eventstore::worker::{Step, Worker};
+use serde_json::{Value, json};
+use sqlx::Executor;
+use tests::{Firm, Received, Receiver, Sending, World, activity, submitted};
+use uuid::Uuid;
+
+const ALL: Scope = Scope {
+    from: 1,
+    to: i64::MAX,
+    part: Part { firm_id: None, since: None, until: None },
+    examples: 3,
+};
+
+struct Scene {
+    world: World,
+    receiver: Receiver,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self { world: World::new().await, receiver: Receiver::start().await }
+    }
+
+    /// A firm with so many subscriptions.
+    async fn firm(&self, hooks: usize) -> (Firm, Vec<Uuid>) {
+        let (firm, mut ids) = (self.world.firm().await, Vec::new());
+        for hook in 0..hooks {
+            ids.push(self.world.subscribe(&firm, &self.receiver.url(&format!("/{hook}"))).await);
+        }
+        (firm, ids)
+    }
+
+    /// One call with so many responses; their ids.
+    async fn submit(&self, firm: &Firm, count: usize) -> Vec<Uuid> {
+        let ids: Vec<Uuid> = (0..count).map(|_| self.world.id()).collect();
+        let call: Vec<Value> = ids.iter().map(|id| submitted(firm, *id)).collect();
+        let answer = self.world.report(&call).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        ids
+    }
+
+    async fn count(&self, question: &str) -> i64 {
+        sqlx::query_scalar(question).fetch_one(self.world.pool()).await.unwrap()
+    }
+
+    /// Rows of the outbox, and occurrences that are not spread into it yet.
+    async fn queue(&self) -> (i64, i64) {
+        let queue = "select (select count(*) from outbox), (select count(*) from unspread)";
+        sqlx::query_as(queue).fetch_one(self.world.pool()).await.unwrap()
+    }
+
+    async fn unspread_of(&self, firm: &Firm) -> i64 {
+        sqlx::query_scalar("select count(*) from unspread where firm_id = $1")
+            .bind(firm.id)
+            .fetch_one(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    fn spreader(&self) -> Spread {
+        Spread::new(self.world.courier().clone())
+    }
+
+    /// One piece, by a spreader that has just begun.
+    async fn spread_some(&self) {
+        assert_ne!(self.spreader().step().await.unwrap(), Step::IDLE);
+    }
+
+    /// Has all that waits be too much for its transaction.
+    async fn gather(&self) {
+        let gather = "
+            with queued as (delete from outbox returning firm_id, position, occurrence_id)
+            insert into unspread (firm_id, position, occurrence_id)
+            select distinct firm_id, position, occurrence_id from queued";
+        self.world.pool().execute(gather).await.unwrap();
+        self.world.pool().execute("delete from lane_wakes").await.unwrap();
+    }
+
+    /// States of all deliveries, and their causes, each with how many there are.
+    async fn states(&self) -> Vec<(String, Option<String>, i64)> {
+        self.world.project().await;
+        let states = "select state, cause, count(*) from deliveries group by 1, 2 order by 1, 2";
+        sqlx::query_as(states).fetch_all(self.world.pool()).await.unwrap()
+    }
+
+    async fn assert_proven(&self) -> Report {
+        let report = verify(self.world.pool(), ALL, |_, _| ()).await.unwrap();
+        assert!(report.is_proven(), "{:?}", report.examples);
+        report
+    }
+
+    /// Sends all there is, and fails unless each of so many arrives once.
+    async fn assert_all_arrive_once(&self, count: usize) {
+        assert_eq!(self.world.deliver().await, count);
+        let received = self.receiver.received();
+        let id = |one| Received::header(one, "x-service-delivery");
+        let ids: BTreeSet<_> = received.iter().map(id).collect();
+        assert_eq!((received.len(), ids.len()), (count, count));
+        assert_eq!(self.states().await, [state("delivered", count)]);
+        assert_eq!(self.queue().await, (0, 0));
+        assert_eq!(self.assert_proven().await.unspread, 0);
+    }
+}
+
+fn state(state: &str, count: usize) -> (String, Option<String>, i64) {
+    (state.to_owned(), None, i64::try_from(count).unwrap())
+}
+
+fn cancelled(cause: &str, count: i64) -> (String, Option<String>, i64) {
+    ("cancelled".to_owned(), Some(cause.to_owned()), count)
+}
+
+/// The first 100 rows, the oldest of those that are left each time, and never one twice.
+#[tokio::test]
+async fn what_is_too_much_for_its_call_is_spread_once_in_the_order_of_the_log() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(10).await;
+    scene.submit(&firm, 35).await;
+    let behind = "select count(*) from outbox o join unspread u on u.position <= o.position";
+    assert_eq!(scene.queue().await, (100, 25));
+    for queue in [(200, 15), (300, 5), (350, 0)] {
+        assert_eq!(scene.count(behind).await, 0, "the oldest first");
+        scene.spread_some().await;
+        assert_eq!(scene.queue().await, queue);
+    }
+    assert_eq!(scene.spreader().step().await.unwrap(), Step::IDLE);
+    scene.assert_all_arrive_once(350).await;
+}
+
+#[tokio::test]
+async fn a_call_within_its_budget_leaves_nothing_to_be_spread() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(10).await;
+    scene.submit(&firm, 10).await;
+    assert_eq!(scene.queue().await, (100, 0));
+    scene.submit(&firm, 10).await;
+    assert_eq!(scene.queue().await, (200, 0), "each call has its own");
+    assert_eq!(scene.count("select count(*) from lane_wakes").await, 20, "one a lane and call");
+}
+
+/// F3: somebody holds a lane, and it has been woken more often than wakes are taken at a time.
+#[tokio::test]
+async fn f3_a_lane_that_somebody_holds_keeps_no_other_lane_from_being_woken() {
+    let scene = Scene::new().await;
+    let ((held, hooks), (other, _)) = (scene.firm(1).await, scene.firm(1).await);
+    scene.submit(&held, 1).await;
+    let wake = "insert into lane_wakes (lane_id) select $1 from generate_series(1, 1000)";
+    sqlx::query(wake).bind(hooks[0]).execute(scene.world.pool()).await.unwrap();
+    let mut holder = scene.world.pool().begin().await.unwrap();
+    sqlx::query("select 1 from lanes where lane_id = $1 for update")
+        .bind(hooks[0])
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    scene.submit(&other, 1).await;
+    assert_eq!(turn(scene.world.courier()).await.unwrap(), 1, "the other firm's");
+    holder.rollback().await.unwrap();
+    assert_eq!(turn(scene.world.courier()).await.unwrap(), 1);
+}
+
+/// F3: two firms with 30 occurrences each.
+#[tokio::test]
+async fn f3_firms_with_a_burst_each_take_turns() {
+    let scene = Scene::new().await;
+    let (one, another) = (scene.firm(10).await.0, scene.firm(10).await.0);
+    for firm in [&one, &another] {
+        scene.submit(firm, 40).await;
+        assert_eq!(scene.unspread_of(firm).await, 30);
+    }
+    scene.spread_some().await;
+    for firm in [&one, &another] {
+        assert_eq!(scene.unspread_of(firm).await, 25, "each has some");
+    }
+    scene.world.spread().await;
+    scene.assert_all_arrive_once(800).await;
+}
+
+/// F3: more firms than are taken at a time.
+#[tokio::test]
+async fn f3_no_firm_has_its_second_turn_before_another_has_its_first() {
+    let scene = Scene::new().await;
+    for _ in 0..12 {
+        let (firm, _) = scene.firm(1).await;
+        scene.submit(&firm, 30).await;
+    }
+    scene.gather().await;
+    assert_eq!(scene.queue().await, (0, 360));
+    let mut spreader = scene.spreader();
+    let had_a_turn = "select count(distinct firm_id) from outbox";
+    for (rows, firms) in [(10, 10), (20, 12)] {
+        while scene.queue().await.0 < rows {
+            spreader.step().await.unwrap();
+        }
+        assert_eq!((scene.queue().await.0, scene.count(had_a_turn).await), (rows, firms));
+    }
+    scene.world.spread().await;
+    scene.assert_all_arrive_once(360).await;
+}
+
+/// E20: three that spread beside each other, as processes do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e20_what_racing_processes_spread_is_queued_once() {
+    let scene = Scene::new().await;
+    for _ in 0..2 {
+        let (firm, _) = scene.firm(10).await;
+        scene.submit(&firm, 60).await;
+    }
+    tokio::join!(scene.world.spread(), scene.world.spread(), scene.world.spread());
+    assert_eq!(scene.queue().await, (1_200, 0));
+    scene.assert_all_arrive_once(1_200).await;
+}
+
+/// E8: the transaction is cut off before its commit, once.
+#[tokio::test]
+async fn e8_a_spread_that_is_cut_off_loses_nothing_and_repeats_nothing() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(10).await;
+    scene.submit(&firm, 25).await;
+    let cut_off = "create sequence cut_off;
+        create function cut_off_once() returns trigger
+            language plpgsql security definer as $$ begin
+            if nextval('cut_off') = 1 then
+                raise exception 'terminating connection' using errcode = '57P01';
+            end if;
+            return null;
+        end $$;
+        create constraint trigger cut_off_once after insert on outbox
+            deferrable initially deferred for each row execute function cut_off_once();";
+    scene.world.pool().execute(cut_off).await.unwrap();
+    let mut spreader = scene.spreader();
+    spreader.step().await.expect_err("it is cut off");
+    assert_eq!(scene.queue().await, (100, 15));
+    while spreader.step().await.unwrap() != Step::IDLE {}
+    assert_eq!(scene.queue().await, (250, 0));
+    scene.assert_all_arrive_once(250).await;
+}
+
+#[tokio::test]
+async fn an_occurrence_that_lists_nobody_has_no_rows_and_wakes_nobody() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(0).await;
+    let deliveries = scene.world.service().store.nudge().subscribe_to_deliveries();
+    scene.submit(&firm, 200).await;
+    assert_eq!(scene.queue().await, (0, 0));
+    assert_eq!(scene.count("select count(*) from lane_wakes").await, 0);
+    assert!(!deliveries.has_changed().unwrap(), "nothing waits");
+    assert!(scene.states().await.is_empty());
+    let report = scene.assert_proven().await;
+    assert_eq!((report.occurrences, report.listed), (200, 0));
+}
+
+/// The list is in the log before its rows are in the outbox: history and the proof go by the list.
+#[tokio::test]
+async fn history_and_the_proof_know_of_what_is_not_spread_yet() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(100).await;
+    scene.submit(&firm, 2).await;
+    assert_eq!(scene.queue().await, (100, 1));
+    assert_eq!(scene.states().await, [state("pending", 200)]);
+    let report = scene.assert_proven().await;
+    assert_eq!((report.listed, report.unspread), (200, 100));
+    let shown = "select count(distinct (occurrence_id, hook_id)) from deliveries";
+    assert_eq!(scene.count(shown).await, 200);
+    assert_eq!(turn(scene.world.courier()).await.unwrap(), 32);
+    assert_eq!(scene.states().await, [state("delivered", 32), state("pending", 168)]);
+    assert_eq!(scene.assert_proven().await.unspread, 100, "others are on their way");
+    scene.world.spread().await;
+    assert_eq!(scene.queue().await, (168, 0));
+    assert_eq!(scene.assert_proven().await.unspread, 0);
+    assert_eq!(scene.world.deliver().await, 168);
+    assert_eq!(scene.states().await, [state("delivered", 200)]);
+}
+
+/// Ruling 27: it is cancelled with its subscription, whenever it is spread.
+#[tokio::test]
+async fn what_is_spread_into_a_lane_that_was_closed_meanwhile_is_cancelled() {
+    let scene = Scene::new().await;
+    let (firm, hooks) = scene.firm(100).await;
+    scene.submit(&firm, 2).await;
+    let removed = format!("/hooks/{}", hooks[0]);
+    assert_eq!(scene.world.call(&firm.key, "DELETE", &removed, Value::Null).await.status, 200);
+    scene.world.cancel().await;
+    assert_eq!(scene.queue().await, (99, 1));
+    assert_eq!(scene.assert_proven().await.unspread, 100);
+    scene.world.spread().await;
+    scene.world.cancel().await;
+    assert_eq!(scene.queue().await, (198, 0));
+    assert_eq!(scene.world.deliver().await, 198);
+    let states = [cancelled("subscription_deleted", 2), state("delivered", 198)];
+    assert_eq!(scene.states().await, states);
+    scene.assert_proven().await;
+}
+
+/// H1: erased after it was recorded, and before it is spread.
+#[tokio::test]
+async fn h1_what_is_erased_before_it_is_spread_is_cancelled() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(51).await;
+    let responses = scene.submit(&firm, 2).await;
+    assert_eq!(scene.queue().await, (51, 1));
+    let erased = activity(firm.id, "response.erased", json!({"response_id": responses[1]}));
+    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    scene.world.erase().await;
+    let mut sent = 0;
+    while scene.queue().await != (0, 0) {
+        sent += scene.world.deliver().await;
+    }
+    assert_eq!(sent, 51);
+    assert_eq!(scene.states().await, [cancelled("source_erased", 51), state("delivered", 51)]);
+    let of_other = |one: &Received| one.json()["response"]["id"] == json!(responses[0]);
+    assert!(scene.receiver.received().iter().all(of_other));
+    scene.assert_proven().await;
+}
+
+/// Within the budget as far as the receiver has room, beyond it nothing.
+#[tokio::test]
+async fn what_is_beyond_the_budget_of_its_call_is_not_leased_in_its_append() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(10).await;
+    let process = Sending::with(scene.world.courier().clone());
+    process.claims_in_appends(&scene.world);
+    scene.submit(&firm, 15).await;
+    assert_eq!(scene.queue().await, (100, 5));
+    let leased = "select count(*) from outbox where leased_at is not null";
+    assert_eq!(scene.count(leased).await, 32);
+    process.answered(32).await;
+    assert_eq!(scene.assert_proven().await.unspread, 50);
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 118);
+    assert_eq!(scene.states().await, [state("delivered", 150)]);
+}
+
+/// Ruling 28: its 72 hours are counted, too.
+#[tokio::test]
+async fn what_is_spread_for_a_firm_that_stays_suspended_is_cancelled() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(10).await;
+    scene.submit(&firm, 15).await;
+    let mut suspended = activity(firm.id, "firm.suspended", json!({}));
+    suspended["time"] = json!("2026-11-01T12:00:01.000Z");
+    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    scene.world.pass(Duration::from_secs(72 * 3_600));
+    assert_eq!(scene.world.deliver().await, 0);
+    assert_eq!(scene.queue().await, (0, 0));
+    assert_eq!(scene.states().await, [cancelled("firm_suspended", 150)]);
+    scene.assert_proven().await;
+}
