@@ -1,5 +1,6 @@
-//! The claim in the append: a delivery is leased in the transaction that records its occurrence, where its
-//! lane has nothing else to do; whatever speaks against that leaves it to a claim of its own.
+//! The claim in the append: a delivery is leased in the transaction that records its occurrence,
+//! where its lane has nothing else to do; whatever speaks against that leaves it to a claim of its
+//! own.
 
 mod ahead;
 mod batches;
@@ -207,7 +208,8 @@ impl WallClock for Unset {
     }
 }
 
-/// E18, E19: one that stops, has no permit, goes by a wrong clock, or does not know yet who else sends.
+/// E18, E19: one that stops, has no permit, goes by a wrong clock, or does not know yet who else
+/// sends.
 #[tokio::test]
 async fn e19_a_process_that_may_not_send_leaves_it_in_the_outbox_with_a_wake() {
     for why in ["it stops", "no permit", "its clock", "not a sender yet", "it is gone"] {

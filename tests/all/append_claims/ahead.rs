@@ -1,5 +1,5 @@
-//! What is leased ahead: more than may be in flight to a host that answers quickly. What a process sends at
-//! once stays within its share of ruling 34.
+//! What is leased ahead: more than may be in flight to a host that answers quickly. What a process
+//! sends at once stays within its share of ruling 34.
 
 use super::*;
 
@@ -31,7 +31,7 @@ impl Scene {
         process
     }
 
-    /// So many come in, and the receiver answers none of them: what is leased by then, and what waits.
+    /// So many come in, and the receiver answers none of them: what is leased then, and what waits.
     async fn queue_after_unanswered(&self, count: usize) -> (i64, i64) {
         self.receiver.hold();
         self.submit(count).await;
@@ -128,8 +128,8 @@ async fn what_is_leased_ahead_takes_no_place_of_other_firms() {
     process.ends(&scene.world).await;
 }
 
-/// F3: a burst that is leased as it comes leaves room for what waits, or that would wait as long as the
-/// burst lasts.
+/// F3: a burst that is leased as it comes leaves room for what waits, or that would wait as long as
+/// the burst lasts.
 #[tokio::test]
 async fn f3_what_waits_in_another_lane_to_the_same_host_keeps_its_turn() {
     let scene = Scene::new().await;

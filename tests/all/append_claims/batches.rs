@@ -1,5 +1,5 @@
-//! What of a batch is leased as it is recorded, and what becomes of that when the batch fails, is sent
-//! twice, or is erased.
+//! What of a batch is leased as it is recorded, and what becomes of that when the batch fails, is
+//! sent twice, or is erased.
 
 use super::gate::{Gate, ROWS, until_blocked};
 use super::*;

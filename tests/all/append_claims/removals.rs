@@ -1,5 +1,5 @@
-//! The claim in the append and the removal of a subscription: the order of their commits decides (ruling
-//! 29), and neither waits long for the other.
+//! The claim in the append and the removal of a subscription: the order of their commits decides
+//! (ruling 29), and neither waits long for the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,7 +73,8 @@ async fn an_append_does_not_wait_for_a_removal_that_cancels_what_is_queued_there
     process.ends(&scene.world).await;
 }
 
-/// The append has the lane: it is claimed before the removal. What is not delivered then is not tried again.
+/// The append has the lane: it is claimed before the removal. What is not delivered then is not
+/// tried again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removal_that_waits_for_an_append_comes_after_what_that_has_leased() {
     for (status, state, outcome) in [(200, "delivered", "delivered"), (500, "cancelled", "retry")] {
