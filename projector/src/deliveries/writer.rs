@@ -238,13 +238,24 @@ async fn insert_queued(
     Ok(())
 }
 
+/// States written in a statement: the plan may compare each with each row.
+const STATES: usize = 250;
+
 async fn update_states(
     connection: &mut PgConnection,
     states: &BTreeMap<Uuid, State>,
 ) -> Result<(), sqlx::Error> {
-    if states.is_empty() {
-        return Ok(());
+    let states: Vec<(&Uuid, &State)> = states.iter().collect();
+    for states in states.chunks(STATES) {
+        update_some(connection, states).await?;
     }
+    Ok(())
+}
+
+async fn update_some(
+    connection: &mut PgConnection,
+    states: &[(&Uuid, &State)],
+) -> Result<(), sqlx::Error> {
     sqlx::query(
         "update deliveries d
             set state = s.state, cause = s.cause, next_try_at = s.next_try_at,
@@ -256,13 +267,13 @@ async fn update_states(
                 as s(delivery_id, state, cause, next_try_at, body_id, body_sha256, ended_at)
           where d.delivery_id = s.delivery_id and d.delivery_id = any($1)",
     )
-    .bind(states.keys().copied().collect::<Vec<_>>())
-    .bind(states.values().map(|s| s.state).collect::<Vec<_>>())
-    .bind(states.values().map(|s| s.cause).collect::<Vec<_>>())
-    .bind(states.values().map(|s| s.next_try_at).collect::<Vec<_>>())
-    .bind(states.values().map(|s| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
-    .bind(states.values().map(|s| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
-    .bind(states.values().map(|s| s.ended_at).collect::<Vec<_>>())
+    .bind(states.iter().map(|(id, _)| **id).collect::<Vec<_>>())
+    .bind(states.iter().map(|(_, s)| s.state).collect::<Vec<_>>())
+    .bind(states.iter().map(|(_, s)| s.cause).collect::<Vec<_>>())
+    .bind(states.iter().map(|(_, s)| s.next_try_at).collect::<Vec<_>>())
+    .bind(states.iter().map(|(_, s)| s.body.as_ref().map(|(id, _)| *id)).collect::<Vec<_>>())
+    .bind(states.iter().map(|(_, s)| s.body.as_ref().map(|(_, sha)| sha)).collect::<Vec<_>>())
+    .bind(states.iter().map(|(_, s)| s.ended_at).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
