@@ -5,19 +5,24 @@
 //! The log is walked once, in windows: memory is that of one window, of all subscriptions there ever
 //! were, and of what is missing. Nothing is written, and no lock is taken.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod queued;
+mod report;
+
+use std::collections::{HashMap, HashSet};
 
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::event::Event;
 use domain::occurrence::OccurrenceEvent;
-use domain::once::{Beginning, Change, Happened, Kind, Lives, Overlap, Queued, Wrong, judge};
+use domain::once::{Beginning, Change, Happened, Lives, Overlap, Queued, Wrong, judge};
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof};
 use projector::replays::{self, QueuedItem};
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use self::queued::{outbox_after, queued, unspread};
 use crate::settings::DeliveryError;
 
+pub use self::report::{Example, Report, Scope};
 pub use eventstore::proof::Part;
 
 /// Positions looked at at a time.
@@ -25,67 +30,6 @@ const WINDOW: i64 = 4_096;
 
 /// Rows read at a time.
 const ROWS: i64 = 10_000;
-
-/// What is looked at: a stretch of the log, or a part of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Scope {
-    /// The first position.
-    pub from: i64,
-    /// The last one.
-    pub to: i64,
-    /// Which events of the stretch.
-    pub part: Part,
-    /// How many examples of each kind are kept.
-    pub examples: usize,
-}
-
-/// What was found.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// The last position that was looked at.
-    pub through: i64,
-    /// Occurrences.
-    pub occurrences: u64,
-    /// Subscriptions there ever were.
-    pub subscriptions: u64,
-    /// Deliveries that occurrences list.
-    pub listed: u64,
-    /// Deliveries of occurrences that are not spread into the outbox yet.
-    pub unspread: u64,
-    /// Occurrences whose match missed a change of the firm's subscriptions that overlapped.
-    pub overlaps: u64,
-    /// Deliveries whose course was looked at, those of workflow steps too.
-    pub deliveries: u64,
-    /// How much is wrong, by kind.
-    pub wrong: BTreeMap<Kind, u64>,
-    /// The first of each kind.
-    pub examples: Vec<Example>,
-    /// What a repair puts back, in order.
-    pub missing: Vec<DeliveryOf>,
-}
-
-/// Something that is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Example {
-    /// What.
-    pub wrong: Wrong,
-    /// Where in the log; none for what is not in it.
-    pub position: Option<i64>,
-    /// The delivery.
-    pub delivery_id: Uuid,
-    /// Its occurrence; none for a workflow step's.
-    pub occurrence_id: Option<Uuid>,
-    /// Its subscription.
-    pub hook_id: Option<Uuid>,
-}
-
-impl Report {
-    /// Whether nothing is wrong.
-    #[must_use]
-    pub fn is_proven(&self) -> bool {
-        self.wrong.is_empty()
-    }
-}
 
 /// Looks at a database as it is at one moment. Progress is told as (positions done, of how many).
 ///
@@ -402,71 +346,4 @@ impl<'a> Begun<'a> {
             hook_id: of.map(|of| of.hook_id),
         }
     }
-}
-
-/// How these are queued; those that are not, are left out.
-async fn queued(
-    connection: &mut PgConnection,
-    delivery_ids: &[Uuid],
-) -> Result<HashMap<Uuid, Queued>, sqlx::Error> {
-    let rows: Vec<(Uuid, Option<Uuid>)> =
-        sqlx::query_as("select delivery_id, replay_id from outbox where delivery_id = any($1)")
-            .bind(delivery_ids)
-            .fetch_all(connection)
-            .await?;
-    let how = |replay: Option<Uuid>| replay.map_or(Queued::ForItself, Queued::ForReplay);
-    Ok(rows.into_iter().map(|(id, replay)| (id, how(replay))).collect())
-}
-
-/// Those of these occurrences that are not spread into the outbox yet.
-async fn unspread(
-    connection: &mut PgConnection,
-    occurrence_ids: &[Uuid],
-) -> Result<HashSet<Uuid>, sqlx::Error> {
-    if occurrence_ids.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let ids: Vec<Uuid> =
-        sqlx::query_scalar("select occurrence_id from unspread where occurrence_id = any($1)")
-            .bind(occurrence_ids)
-            .fetch_all(connection)
-            .await?;
-    Ok(ids.into_iter().collect())
-}
-
-#[derive(FromRow)]
-struct OutboxRow {
-    delivery_id: Uuid,
-    occurrence_id: Uuid,
-    lane_id: Uuid,
-    is_step: bool,
-}
-
-impl OutboxRow {
-    fn example(&self) -> Example {
-        Example {
-            wrong: Wrong::Unknown,
-            position: None,
-            delivery_id: self.delivery_id,
-            occurrence_id: (!self.is_step).then_some(self.occurrence_id),
-            hook_id: (!self.is_step).then_some(self.lane_id),
-        }
-    }
-}
-
-async fn outbox_after(
-    connection: &mut PgConnection,
-    after: Uuid,
-    firm_id: Option<Uuid>,
-) -> Result<Vec<OutboxRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select delivery_id, occurrence_id, lane_id, step is not null as is_step from outbox
-          where delivery_id > $1 and ($2::uuid is null or firm_id = $2)
-          order by delivery_id limit $3",
-    )
-    .bind(after)
-    .bind(firm_id)
-    .bind(ROWS)
-    .fetch_all(connection)
-    .await
 }

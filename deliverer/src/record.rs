@@ -1,28 +1,31 @@
 //! Record: writes down what tries came to, in batches: the attempt events, the outbox row gone or
 //! due again, the 410 count, in one transaction.
 
+mod after;
 mod attempt;
+mod lane;
 mod rows;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::answer::Verdict;
 use domain::context::{Actor, Context};
 use domain::delivery::{CancelCause, Delivery, DeliveryEvent, Late, Outcome, record as after_try};
-use domain::subscription::{GoneAnswer, Subscription, SubscriptionCommand, SubscriptionEvent};
+use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
 use eventstore::{Appending, NewEvent, crash, load};
 use projector::replays;
-use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
 use telemetry::figures::RECORD_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::Subject;
 use vault::answers::{self, Answer};
-use vault::{Subject, erasure};
 
+use self::after::{answer_later_warnings, drop_what_was_erased};
 use self::attempt::{attempt, context, kept_answer};
+use self::lane::{GONE, Lane, lanes_of, lock_lanes};
 use self::rows::may_come_again;
 use crate::claim::Claimed;
 use crate::lanes;
@@ -89,62 +92,6 @@ async fn record_in_time<'a>(
     answer_later_warnings(courier, batch, &lanes).await?;
     drop_what_was_erased(courier, batch).await?;
     Ok(late)
-}
-
-/// An erasure that was carried out while answers were written down did not see them: they go now. A crash
-/// in between leaves them to the next start, which carries out all erasures again.
-async fn drop_what_was_erased(courier: &Courier, batch: &[&Finished]) -> Result<(), DeliveryError> {
-    let kept = batch.iter().filter(|one| !one.exchange.snippet.is_empty());
-    let subjects: HashSet<Subject> = kept.map(|one| one.claimed.subject).collect();
-    if subjects.is_empty() {
-        return Ok(());
-    }
-    let connections = courier.store.connections();
-    let mut connection = connections.take().await?;
-    let erased = withdrawn::erased_of(&mut connection, subjects.into_iter()).await?;
-    if !erased.is_empty() {
-        let erased: Vec<Subject> = erased.into_iter().collect();
-        erasure::erase(&mut connection, &erased).await?;
-    }
-    connections.give_back(connection);
-    Ok(())
-}
-
-/// A success that was recorded without its lane's lock may have met a 410 that was recorded at the same
-/// time: it resets the count, if it came after it (ruling 26).
-async fn answer_later_warnings(
-    courier: &Courier,
-    batch: &[&Finished],
-    lanes: &HashMap<Uuid, Lane>,
-) -> Result<(), DeliveryError> {
-    let unlocked =
-        || batch.iter().filter(|one| !lanes.get(&one.claimed.lane_id).is_none_or(|l| l.is_locked));
-    let lane_ids: Vec<Uuid> = unlocked().map(|one| one.claimed.lane_id).collect();
-    if lane_ids.is_empty() {
-        return Ok(());
-    }
-    let connections = courier.store.connections();
-    let mut connection = connections.take().await?;
-    let rows = read_lanes(&mut connection, &lane_ids).await?;
-    connections.give_back(connection);
-    let warned: Vec<Uuid> =
-        rows.iter().filter(|row| row.gone.is_some()).map(|row| row.lane_id).collect();
-    if warned.is_empty() {
-        return Ok(());
-    }
-    let mut appending = courier.store.begin().await?;
-    let mut lanes = lock_lanes(appending.connection(), &warned, true).await?;
-    let mut ledger = Ledger::default();
-    for one in unlocked() {
-        if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)
-            && lane.gone_at.is_some_and(|gone_at| gone_at < one.finished_at)
-        {
-            ledger.count_gone(one, Outcome::Delivered, lane);
-        }
-    }
-    ledger.write(courier, &mut appending).await?;
-    appending.commit().await?;
-    Ok(())
 }
 
 /// Writes down a try whose lease was taken over, or whose delivery has ended: a success may still
@@ -215,106 +162,6 @@ async fn lock_quotas(
         return Ok(());
     }
     projector::quotas::lock_hooks(connection, &firm_ids).await
-}
-
-/// 410 Gone (contract, section Retries).
-const GONE: u16 = 410;
-
-/// A lane while a batch is entered.
-struct Lane {
-    is_locked: bool,
-    /// When its last delivery ended with 410, if none succeeded since.
-    gone_at: Option<Timestamp>,
-    subscription: Option<Subscription>,
-    withdrawn: Option<CancelCause>,
-    sequence: i64,
-}
-
-#[derive(FromRow)]
-struct LaneRow {
-    lane_id: Uuid,
-    kind: String,
-    cancel_cause: Option<String>,
-    gone: Option<Json<GoneAnswer>>,
-}
-
-impl LaneRow {
-    /// The lane; if it is locked, the stream of its subscription, if it is one's, ends there.
-    fn open(self, end: Option<i64>) -> Lane {
-        let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
-        let gone = self.gone.map(|Json(gone)| gone);
-        let gone_at = gone.as_ref().map(|gone| gone.finished_at);
-        let is_open_hook = self.kind != "step" && withdrawn.is_none();
-        let subscription = is_open_hook.then(|| Subscription::live(gone));
-        let (is_locked, sequence) = (end.is_some(), end.unwrap_or_default());
-        Lane { is_locked, gone_at, subscription, withdrawn, sequence }
-    }
-}
-
-/// The lanes of a batch. Those where something failed, or a 410 may be followed by a success, are locked:
-/// what is written down depends on them. A success alone depends on its own row.
-async fn lanes_of(
-    connection: &mut PgConnection,
-    batch: &[&Finished],
-) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
-    let arrived = |one: &&Finished| one.exchange.answer.verdict() == Verdict::Delivered;
-    let mut locked: HashSet<Uuid> =
-        batch.iter().filter(|one| !arrived(one)).map(|one| one.claimed.lane_id).collect();
-    let of_arrived: HashSet<Uuid> = batch.iter().map(|one| one.claimed.lane_id).collect();
-    let of_arrived: Vec<Uuid> = of_arrived.difference(&locked).copied().collect();
-    let mut lanes = HashMap::new();
-    if !of_arrived.is_empty() {
-        for row in read_lanes(connection, &of_arrived).await? {
-            if row.gone.is_some() {
-                locked.insert(row.lane_id);
-            } else {
-                lanes.insert(row.lane_id, row.open(None));
-            }
-        }
-    }
-    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE));
-    let locked: Vec<Uuid> = locked.into_iter().collect();
-    if !locked.is_empty() {
-        lanes.extend(lock_lanes(connection, &locked, counts).await?);
-    }
-    Ok(lanes)
-}
-
-async fn read_lanes(
-    connection: &mut PgConnection,
-    lane_ids: &[Uuid],
-) -> Result<Vec<LaneRow>, sqlx::Error> {
-    sqlx::query_as("select lane_id, kind, cancel_cause, gone from lanes where lane_id = any($1)")
-        .bind(lane_ids)
-        .fetch_all(connection)
-        .await
-}
-
-/// Locks lanes, then asks where their streams end: in that order, or a recorder that waited for another
-/// would follow an old end. Few batches add to them: where no answer is 410 (`counts`) and none was
-/// before, nobody asks.
-async fn lock_lanes(
-    connection: &mut PgConnection,
-    lane_ids: &[Uuid],
-    counts: bool,
-) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
-    let rows: Vec<LaneRow> = sqlx::query_as(
-        "select lane_id, kind, cancel_cause, gone from lanes
-          where lane_id = any($1) order by lane_id for no key update",
-    )
-    .bind(lane_ids)
-    .fetch_all(&mut *connection)
-    .await?;
-    let ends = if counts || rows.iter().any(|row| row.gone.is_some()) {
-        projector::hooks::sequences(connection, lane_ids).await?
-    } else {
-        HashMap::new()
-    };
-    let opened = rows.into_iter().map(|row| {
-        let (lane_id, end) = (row.lane_id, ends.get(&row.lane_id).copied());
-        (lane_id, row.open(Some(end.unwrap_or_default())))
-    });
-    Ok(opened.collect())
 }
 
 /// What a batch leads to.

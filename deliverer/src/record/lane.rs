@@ -1,0 +1,113 @@
+//! The lanes of a batch of tries that are written down.
+
+use std::collections::{HashMap, HashSet};
+
+use domain::answer::Verdict;
+use domain::delivery::CancelCause;
+use domain::subscription::{GoneAnswer, Subscription};
+use domain::time::Timestamp;
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use super::Finished;
+
+/// 410 Gone (contract, section Retries).
+pub(super) const GONE: u16 = 410;
+
+/// A lane while a batch is entered.
+pub(super) struct Lane {
+    pub(super) is_locked: bool,
+    /// When its last delivery ended with 410, if none succeeded since.
+    pub(super) gone_at: Option<Timestamp>,
+    pub(super) subscription: Option<Subscription>,
+    pub(super) withdrawn: Option<CancelCause>,
+    pub(super) sequence: i64,
+}
+
+#[derive(FromRow)]
+pub(super) struct LaneRow {
+    pub(super) lane_id: Uuid,
+    kind: String,
+    cancel_cause: Option<String>,
+    pub(super) gone: Option<Json<GoneAnswer>>,
+}
+
+impl LaneRow {
+    /// The lane; if it is locked, the stream of its subscription, if it is one's, ends there.
+    fn open(self, end: Option<i64>) -> Lane {
+        let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
+        let gone = self.gone.map(|Json(gone)| gone);
+        let gone_at = gone.as_ref().map(|gone| gone.finished_at);
+        let is_open_hook = self.kind != "step" && withdrawn.is_none();
+        let subscription = is_open_hook.then(|| Subscription::live(gone));
+        let (is_locked, sequence) = (end.is_some(), end.unwrap_or_default());
+        Lane { is_locked, gone_at, subscription, withdrawn, sequence }
+    }
+}
+
+/// The lanes of a batch. Those where something failed, or a 410 may be followed by a success, are locked:
+/// what is written down depends on them. A success alone depends on its own row.
+pub(super) async fn lanes_of(
+    connection: &mut PgConnection,
+    batch: &[&Finished],
+) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
+    let arrived = |one: &&Finished| one.exchange.answer.verdict() == Verdict::Delivered;
+    let mut locked: HashSet<Uuid> =
+        batch.iter().filter(|one| !arrived(one)).map(|one| one.claimed.lane_id).collect();
+    let of_arrived: HashSet<Uuid> = batch.iter().map(|one| one.claimed.lane_id).collect();
+    let of_arrived: Vec<Uuid> = of_arrived.difference(&locked).copied().collect();
+    let mut lanes = HashMap::new();
+    if !of_arrived.is_empty() {
+        for row in read_lanes(connection, &of_arrived).await? {
+            if row.gone.is_some() {
+                locked.insert(row.lane_id);
+            } else {
+                lanes.insert(row.lane_id, row.open(None));
+            }
+        }
+    }
+    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE));
+    let locked: Vec<Uuid> = locked.into_iter().collect();
+    if !locked.is_empty() {
+        lanes.extend(lock_lanes(connection, &locked, counts).await?);
+    }
+    Ok(lanes)
+}
+
+pub(super) async fn read_lanes(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+) -> Result<Vec<LaneRow>, sqlx::Error> {
+    sqlx::query_as("select lane_id, kind, cancel_cause, gone from lanes where lane_id = any($1)")
+        .bind(lane_ids)
+        .fetch_all(connection)
+        .await
+}
+
+/// Locks lanes, then asks where their streams end: in that order, or a recorder that waited for another
+/// would follow an old end. Few batches add to them: where no answer is 410 (`counts`) and none was
+/// before, nobody asks.
+pub(super) async fn lock_lanes(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    counts: bool,
+) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
+    let rows: Vec<LaneRow> = sqlx::query_as(
+        "select lane_id, kind, cancel_cause, gone from lanes
+          where lane_id = any($1) order by lane_id for no key update",
+    )
+    .bind(lane_ids)
+    .fetch_all(&mut *connection)
+    .await?;
+    let ends = if counts || rows.iter().any(|row| row.gone.is_some()) {
+        projector::hooks::sequences(connection, lane_ids).await?
+    } else {
+        HashMap::new()
+    };
+    let opened = rows.into_iter().map(|row| {
+        let (lane_id, end) = (row.lane_id, ends.get(&row.lane_id).copied());
+        (lane_id, row.open(Some(end.unwrap_or_default())))
+    });
+    Ok(opened.collect())
+}
