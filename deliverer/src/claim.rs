@@ -137,7 +137,7 @@ pub(crate) struct Lanes {
     most: usize,
     /// Those it has locked, also when it fails.
     pub(crate) locked: Vec<Uuid>,
-    /// Whether it left a woken lane to somebody else who has it locked.
+    /// Whether the claim left wakes of lanes that somebody else has locked.
     pub(crate) left: bool,
 }
 

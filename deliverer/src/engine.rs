@@ -80,8 +80,9 @@ struct Sender {
 }
 
 impl Sender {
-    /// Claims, and says whether somebody else holds a woken lane; nothing if the database refused that. One row that cannot be read must not keep all others: after a claim
-    /// that was refused the next takes from half as many lanes, and one that is refused alone is put off.
+    /// Claims, and says whether wakes are left; nothing if the database refused the claim. One row that
+    /// cannot be read must not keep all others: after a refused claim the next takes from half as many
+    /// lanes, and a lane that is refused alone is put off.
     async fn claim(&mut self, free: usize) -> Result<Option<(Vec<Claimed>, bool)>, DeliveryError> {
         let Dispatch { courier, limits, .. } = &*self.dispatch;
         let most = self.narrow.unwrap_or(free);

@@ -11,10 +11,11 @@ use eventstore::NewEvent;
 use projector::{replays, subjects};
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::{Subject, responses};
+use vault::{Subject, erasure, responses};
 
 use crate::due::Chosen;
 use crate::outbox::{OutboxRow, drop_rows};
+use crate::settings::{Courier, DeliveryError};
 
 /// Parts what was chosen: what goes on, and what somebody finished later. Claim and submission lock
 /// the response's row, so the order of their commits decides.
@@ -78,6 +79,22 @@ pub(crate) async fn erased_of(
     let erased = subjects::erased(connection, &responses).await?;
     let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
     Ok(erased.into_iter().map(subject).collect())
+}
+
+/// Which of these responses were erased by the time a transaction about them was committed. The eraser
+/// may not have seen what that transaction kept: it is dropped here.
+pub(crate) async fn erased_meanwhile(
+    courier: &Courier,
+    responses: impl Iterator<Item = Subject>,
+) -> Result<HashSet<Subject>, DeliveryError> {
+    let connections = courier.store.connections();
+    let mut connection = connections.take().await?;
+    let erased = erased_of(&mut connection, responses).await?;
+    if !erased.is_empty() {
+        erasure::erase(&mut connection, &erased.iter().copied().collect::<Vec<_>>()).await?;
+    }
+    connections.give_back(connection);
+    Ok(erased)
 }
 
 fn rows(chosen: &[Chosen]) -> impl Iterator<Item = &OutboxRow> {

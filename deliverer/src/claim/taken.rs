@@ -7,7 +7,6 @@ use domain::time::Timestamp;
 use eventstore::crash;
 use sqlx::types::Json;
 use tokio::time::Instant;
-use vault::erasure;
 
 use super::{Claimed, SEND_WITHIN, Sender};
 use crate::compose::Composed;
@@ -71,15 +70,8 @@ async fn take_out_erased(
     if leased.is_empty() {
         return Ok(());
     }
-    let connections = courier.store.connections();
-    let mut connection = connections.take().await?;
-    let subjects = leased.iter().map(|one| one.row.subject());
-    let erased = withdrawn::erased_of(&mut connection, subjects).await?;
-    if !erased.is_empty() {
-        // The eraser may not have seen the bodies that were frozen meanwhile.
-        erasure::erase(&mut connection, &erased.iter().copied().collect::<Vec<_>>()).await?;
-    }
-    connections.give_back(connection);
+    let erased =
+        withdrawn::erased_meanwhile(courier, leased.iter().map(|one| one.row.subject())).await?;
     for one in leased.iter().filter(|one| erased.contains(&one.row.subject())) {
         composed.bodies.remove(&one.row.delivery_id);
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::delivery::Outcome;
 use uuid::Uuid;
-use vault::{Subject, erasure};
+use vault::Subject;
 
 use super::lane::{Lane, lock_lanes, read_lanes};
 use super::{Finished, Ledger};
@@ -22,14 +22,7 @@ pub(super) async fn drop_what_was_erased(
     if subjects.is_empty() {
         return Ok(());
     }
-    let connections = courier.store.connections();
-    let mut connection = connections.take().await?;
-    let erased = withdrawn::erased_of(&mut connection, subjects.into_iter()).await?;
-    if !erased.is_empty() {
-        let erased: Vec<Subject> = erased.into_iter().collect();
-        erasure::erase(&mut connection, &erased).await?;
-    }
-    connections.give_back(connection);
+    withdrawn::erased_meanwhile(courier, subjects.into_iter()).await?;
     Ok(())
 }
 
