@@ -12,7 +12,6 @@ use std::collections::{HashMap, HashSet};
 
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::event::Event;
-use domain::occurrence::OccurrenceEvent;
 use domain::once::{Beginning, Change, Happened, Lives, Overlap, Queued, Wrong, judge};
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof};
 use projector::replays::{self, QueuedItem};
@@ -313,9 +312,7 @@ fn example(one: &Happened<'_>, hook_id: Uuid, wrong: Wrong) -> Example {
 }
 
 fn happened(recorded: &RecordedEvent) -> Option<Happened<'_>> {
-    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &recorded.event else {
-        return None;
-    };
+    let happening = recorded.event.happening()?;
     let place = (recorded.aggregate_id.parse().ok()?, recorded.position);
     Some(Happened::at(place, &recorded.context, happening))
 }

@@ -130,10 +130,7 @@ impl<'a> Lost<'a> {
     }
 
     fn of(recorded: &'a RecordedEvent, hook_id: Uuid) -> Option<Self> {
-        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &recorded.event
-        else {
-            return None;
-        };
+        let happening = recorded.event.happening()?;
         let occurrence_id = recorded.aggregate_id.parse().ok()?;
         let delivery_id = delivery_id(occurrence_id, happening.happened_at, hook_id);
         let row = OutboxRow::listed((delivery_id, hook_id), occurrence_id, recorded, happening);

@@ -11,7 +11,7 @@ use crate::firm::{Firm, FirmEvent};
 use crate::form::{Form, FormEvent};
 use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
-use crate::occurrence::{Occurrence, OccurrenceEvent};
+use crate::occurrence::{Happening, Occurrence, OccurrenceEvent};
 use crate::pause::{Pause, PauseEvent};
 use crate::person::{Person, PersonEvent};
 use crate::reading::{Reading, ReadingEvent};
@@ -170,6 +170,17 @@ macro_rules! all_events {
             }
         )+
     };
+}
+
+impl Event {
+    /// What happened, if this event records an occurrence.
+    #[must_use]
+    pub const fn happening(&self) -> Option<&Happening> {
+        match self {
+            Self::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) => Some(happening),
+            _ => None,
+        }
+    }
 }
 
 all_events!(

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cqrs_es::Aggregate;
 use domain::event::Event;
-use domain::occurrence::OccurrenceEvent;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 
@@ -251,8 +250,5 @@ impl Appending<'_> {
 }
 
 fn lists_somebody(event: &Event) -> bool {
-    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = event else {
-        return false;
-    };
-    !happening.hooks.is_empty()
+    event.happening().is_some_and(|happening| !happening.hooks.is_empty())
 }

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use domain::event::Event;
-use domain::occurrence::OccurrenceEvent;
 use domain::payload::FormPart;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, NewEvent};
@@ -91,10 +89,7 @@ pub(super) async fn condemned(
 /// for the places the other took. In one order they never wait in a circle.
 pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
     let is_lead = |new: &NewEvent| {
-        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &new.event else {
-            return false;
-        };
-        happening.trigger == Trigger::LeadHot
+        new.event.happening().is_some_and(|happening| happening.trigger == Trigger::LeadHot)
     };
     let (mut leads, mut events): (Vec<_>, Vec<_>) = events.into_iter().partition(is_lead);
     leads.sort_by(|one, other| one.aggregate_id.cmp(&other.aggregate_id));
@@ -106,7 +101,7 @@ pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
 mod tests {
     use super::*;
     use domain::context::{Actor, Context};
-    use domain::occurrence::Happening;
+    use domain::occurrence::{Happening, OccurrenceEvent};
     use uuid::Uuid;
 
     fn occurrence(id: u128, trigger: Trigger) -> NewEvent {

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use domain::event::Event;
-use domain::occurrence::OccurrenceEvent;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, Appending, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
@@ -275,9 +274,7 @@ impl<'a> Intake<'a> {
 fn is_all_new(known: &Known, plan: &Plan, events: &[NewEvent]) -> bool {
     let is_new = |firm_id, response_id| known.is_new((firm_id, response_id));
     events.iter().all(|new| {
-        let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) = &new.event else {
-            return true;
-        };
+        let Some(of) = new.event.happening() else { return true };
         of.trigger == Trigger::FormSubmitted && is_new(new.context.firm_id, of.response_id)
     }) && plan.responses.keys().all(|of| is_new(of.firm_id, of.subject_id))
         && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))

@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent};
+use domain::occurrence::Happening;
 use eventstore::{AppendError, Outbox, RecordedEvent};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
@@ -89,10 +88,7 @@ pub(crate) fn rows(recorded: &RecordedEvent) -> Vec<OutboxRow> {
 }
 
 fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
-    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &recorded.event else {
-        return None;
-    };
-    Some((recorded.aggregate_id.parse().ok()?, happening))
+    Some((recorded.aggregate_id.parse().ok()?, recorded.event.happening()?))
 }
 
 /// Leaves occurrences to be spread.
@@ -118,6 +114,7 @@ pub(crate) async fn leave_unspread(
 #[cfg(test)]
 mod tests {
     use domain::context::{Actor, Context};
+    use domain::occurrence::OccurrenceEvent;
     use domain::trigger::Trigger;
 
     use super::*;

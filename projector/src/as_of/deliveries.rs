@@ -239,10 +239,7 @@ impl Page {
 
 /// A delivery that its occurrence lists, before anything came of it; none if the occurrence lists no such.
 fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Option<DeliveryRow> {
-    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &occurrence.event
-    else {
-        return None;
-    };
+    let happening = occurrence.event.happening()?;
     let mut deliveries = happening.deliveries(of.occurrence_id);
     deliveries.find(|pair| *pair == (delivery_id, of.hook_id))?;
     let Happening { trigger, form_id, response_id, .. } = happening;

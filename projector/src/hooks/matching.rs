@@ -42,9 +42,7 @@ pub(super) async fn list_subscriptions(
 }
 
 fn subject(event: &NewEvent) -> Option<Subject> {
-    let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) = &event.event else {
-        return None;
-    };
+    let happening = event.event.happening()?;
     Some((event.context.firm_id, happening.trigger, happening.form_id))
 }
 
