@@ -92,7 +92,8 @@ async fn who_hangs_holds_history_up_for_a_moment_only() {
 async fn what_another_process_takes_in_meanwhile_is_not_taken_in_twice() {
     let (world, _receiver, mut history) = queued().await;
     world.deliver().await;
-    assert_eq!(written(&world).await, ["delivered(0,1)"]);
+    let by_the_other = written(&world).await;
+    assert!(by_the_other[0].starts_with("delivered"), "{by_the_other:?}");
     assert_eq!(follow(&mut history, &world).await, Step::IDLE);
-    assert_eq!(written(&world).await, ["delivered(0,1)"]);
+    assert_eq!(written(&world).await, by_the_other);
 }
