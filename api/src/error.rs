@@ -291,7 +291,7 @@ impl From<IntakeError> for Error {
             IntakeError::NotABatch(why) => Self::invalid(why),
             IntakeError::BadEvent(bad) => Self::BadEvent(bad),
             IntakeError::Revoked(_) => Self::NoToken,
-            IntakeError::Append(error) => error.into(),
+            IntakeError::Append(error) | IntakeError::ClaimRefused(error) => error.into(),
             IntakeError::Away(why) => Self::Unavailable(why),
             IntakeError::Vault(why) => Self::Internal(why),
         }

@@ -96,7 +96,7 @@ impl Traces {
                     hops: vec![Hop {
                         address: Some("127.0.0.1:40000".to_owned()),
                         status: Some(200),
-                        url: "http://127.0.0.1:40000/".to_owned(),
+                        url: None,
                     }],
                     body_id: Some(occurrence(*event)),
                     body_sha256: self.bodies.get(body).cloned(),

@@ -9,6 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::checkup as queue;
 use domain::checkup::{Finding, Verdict};
+use eventstore::presence::{self, Group};
 use eventstore::{Clock, checkup, connect};
 use projector::{firms, pauses, replays};
 use serde_json::{Value, json};
@@ -108,12 +109,15 @@ async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
     ]
 }
 
-async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 4]> {
+async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 6]> {
     let found = queue::queue(pool, now, now - STANDSTILL).await?;
     let (live, dead) = queue::rows(pool).await?;
+    let senders = presence::count(&mut *pool.acquire().await?, Group::Sending).await?;
     let oldest = found.oldest_due_at.map(|at| since(now, at));
     Ok([
         Finding::backlog((found.queued, found.due_lanes), oldest),
+        Finding::unspread(found.unspread, senders),
+        Finding::senders(senders, found.due_lanes),
         Finding::stuck(found.stuck_lanes),
         Finding::leases(found.ended_leases),
         Finding::bloat(live, dead),

@@ -153,6 +153,7 @@ impl System {
         let keyring = Keyring::new(keyring_pool.clone(), wrapping);
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
+        let keyring = keyring.beside(&pool).await.context("the main database")?;
         let clock = Clock::of_database(&health).await.context("the main database")?;
         let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
         system.service.intake = system.service.store.by(intake);

@@ -109,3 +109,14 @@ pub async fn lanes(
     .fetch_one(connection)
     .await
 }
+
+/// Counts occurrences whose deliveries are not in the outbox yet, up to [`COUNTED`].
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn unspread(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from (select from unspread limit $1) u")
+        .bind(COUNTED)
+        .fetch_one(connection)
+        .await
+}

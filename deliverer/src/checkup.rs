@@ -6,8 +6,10 @@ use sqlx::{FromRow, PgPool};
 /// The queue in numbers.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct Queue {
-    /// All that is queued or out.
+    /// Deliveries that are queued or leased.
     pub queued: i64,
+    /// Occurrences whose deliveries are not in the outbox yet.
+    pub unspread: i64,
     /// Open lanes that are due.
     pub due_lanes: i64,
     /// Since when the first of them is.
@@ -36,6 +38,7 @@ pub async fn queue(
                      where p.kind = 'all' or (p.kind = 'firm' and p.firm_id = l.firm_id)
                         or p.hook_id = l.lane_id or p.host = l.host))
          select (select count(*) from outbox) as queued,
+                (select count(*) from unspread) as unspread,
                 count(*) filter (where due_at <= $1) as due_lanes,
                 min(due_at) filter (where due_at <= $1) as oldest_due_at,
                 count(*) filter (where due_at is null

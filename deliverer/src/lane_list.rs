@@ -51,11 +51,13 @@ pub async fn list(pool: &PgPool, wanted: &Wanted) -> Result<Vec<LaneRow>, sqlx::
     sqlx::query_as(
         "with leased as materialized (
              select lane_id, count(*) as in_flight from outbox
-              where leased_at is not null group by lane_id)
+              where leased_at is not null group by lane_id),
+         woken as materialized (select distinct lane_id from lane_wakes)
          select l.lane_id, l.firm_id, l.kind, l.host, l.due_at, l.paused_at as suspended_at,
                 l.cancel_cause, o.waiting, coalesce(f.in_flight, 0) as in_flight, o.oldest_due_at
            from (select lane_id, firm_id, kind, host, due_at, paused_at, cancel_cause from lanes
-                  where (due_at is not null or lane_id in (select lane_id from leased))
+                  where (due_at is not null or lane_id in (select lane_id from leased)
+                         or lane_id in (select lane_id from woken))
                     and ($1::uuid is null or firm_id = $1)
                     and ($2::text is null or host = $2)
                   order by due_at, lane_id limit $3) l

@@ -163,6 +163,33 @@ impl Finding {
         }
     }
 
+    /// How many occurrences wait to be spread into the outbox.
+    #[must_use]
+    pub fn unspread(occurrences: i64, senders: usize) -> Self {
+        match (occurrences, senders) {
+            (0, _) => Self::fine("unspread", "all deliveries are in the outbox".into()),
+            (1.., 0) => Self::wrong(
+                "unspread",
+                format!("{occurrences} occurrences wait to be put into the outbox"),
+                "start `firmforms serve` with the deliverer",
+            ),
+            _ => Self::fine("unspread", format!("{occurrences} occurrences wait their turn")),
+        }
+    }
+
+    /// How many processes send, beside the lanes that are due.
+    #[must_use]
+    pub fn senders(senders: usize, due_lanes: i64) -> Self {
+        if senders == 0 && due_lanes > 0 {
+            return Self::wrong(
+                "senders",
+                "no process sends, and deliveries are due".into(),
+                "start `firmforms serve` with the deliverer",
+            );
+        }
+        Self::fine("senders", format!("{senders} processes send"))
+    }
+
     /// Lanes that have work and will not wake.
     #[must_use]
     pub fn stuck(lanes: i64) -> Self {
@@ -305,6 +332,12 @@ mod tests {
             (Finding::backlog((0, 0), None), Fine),
             (Finding::backlog((9, 1), seconds(300)), Fine),
             (Finding::backlog((9, 1), seconds(301)), Wrong),
+            (Finding::unspread(0, 0), Fine),
+            (Finding::unspread(9, 1), Fine),
+            (Finding::unspread(9, 0), Wrong),
+            (Finding::senders(0, 0), Fine),
+            (Finding::senders(1, 9), Fine),
+            (Finding::senders(0, 9), Wrong),
             (Finding::stuck(0), Fine),
             (Finding::stuck(1), Wrong),
             (Finding::leases(0), Fine),

@@ -167,19 +167,10 @@ impl Target {
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
-
-    /// The target for logs and audit: host in punycode, query hidden (cases C11 and G5).
-    #[must_use]
-    pub fn masked(&self) -> String {
-        let mut shown = self.url.clone();
-        shown.set_query(None);
-        let query = self.url.query().map_or("", |_| "?…");
-        format!("{shown}{query}")
-    }
 }
 
-/// A target that was checked when it was set, as it is shown: host in punycode, query hidden (case
-/// G5).
+/// A target that was checked when it was set, as it is shown: host in punycode, query hidden (cases
+/// C11 and G5).
 #[must_use]
 pub fn shown(target: &str) -> String {
     let Ok(mut url) = Url::parse(target) else {

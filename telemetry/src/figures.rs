@@ -48,6 +48,10 @@ figures! {
         "Deliveries not at their end, by state: due, waiting for their time, or in flight; counted to 100,000.";
     BACKLOG_AGE = Gauge "firmforms_backlog_oldest_due_seconds",
         "For how long the delivery that has been due longest, and is not held, has been due.";
+    UNSPREAD = Gauge "firmforms_unspread_occurrences",
+        "Occurrences whose deliveries are not in the outbox yet; counted to 100,000.";
+    SENDERS = Gauge "firmforms_senders",
+        "Processes that send deliveries from this database.";
     LANES = Gauge "firmforms_lanes",
         "Lanes with work, by state: due, waiting, paused, or closing; each counted to 100,000.";
     FENCE_AGE = Gauge "firmforms_fence_age_seconds",

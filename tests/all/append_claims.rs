@@ -169,6 +169,17 @@ async fn fail_commits(scene: &Scene, times: usize, sqlstate: &str) {
     scene.world.pool().execute(fail.as_str()).await.unwrap();
 }
 
+/// The database takes no row with a lease.
+async fn refuse_leases(scene: &Scene) {
+    let refuse = "
+        create function refuse() returns trigger language plpgsql as $$ begin
+            raise exception 'no lease' using errcode = 'P0001';
+        end $$;
+        create trigger refuse before insert on outbox
+            for each row when (new.leased_at is not null) execute function refuse();";
+    scene.world.pool().execute(refuse).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_event_that_comes_alone_is_sent_without_a_claim_and_leaves_its_lanes_alone() {
     let scene = Scene::new().await;

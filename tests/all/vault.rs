@@ -5,8 +5,8 @@ use std::time::Duration;
 use eventstore::connect;
 use futures::future::join_all;
 use serde_json::json;
-use sqlx::PgPool;
-use tests::{Firm, Receiver, Reply, World, activity};
+use sqlx::{Executor, PgPool};
+use tests::{Firm, Receiver, Reply, World, activity, own_cluster};
 use uuid::Uuid;
 use vault::{Keyring, Subject, SystemEntropy, WrappingKey, secrets};
 
@@ -279,4 +279,36 @@ async fn a_data_key_opens_its_own_subject_only() {
         world.service().keyring.find(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
     };
     assert_eq!((find(mine).await, find(theirs).await), (false, true));
+}
+
+/// The data that a key seals is committed after the key, and flushes the same log.
+#[tokio::test]
+async fn a_key_is_flushed_by_the_commit_of_its_data_only_if_one_server_has_both() {
+    let world = World::new().await;
+    let waits = [("synchronous_commit", "on")];
+    let keyring = connect(world.database.keyring.clone().options(waits), 1);
+    let note = "
+        create table flushes (setting text);
+        create function note() returns trigger language plpgsql as $$ begin
+            insert into flushes values (current_setting('synchronous_commit'));
+            return new;
+        end $$;
+        create trigger note before insert on data_keys for each row execute function note();";
+    keyring.execute(note).await.unwrap();
+    let cluster = own_cluster().await;
+    let elsewhere = connect(cluster.database().await.main, 1);
+    for (main, setting) in [(world.pool(), "off"), (&elsewhere, "on")] {
+        let keys =
+            Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32])).beside(main).await.unwrap();
+        let subject = Subject { firm_id: world.id(), subject_id: world.id() };
+        assert_eq!(keys.make(&[subject], &SystemEntropy).await.unwrap().len(), 1);
+        let noted = sqlx::query_scalar("delete from flushes returning setting");
+        let noted: Vec<String> = noted.fetch_all(&keyring).await.unwrap();
+        assert_eq!(noted, [setting]);
+        let after: String = sqlx::query_scalar("select current_setting('synchronous_commit')")
+            .fetch_one(&keyring)
+            .await
+            .unwrap();
+        assert_eq!(after, "on", "no other statement is concerned");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use eventstore::Connections;
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
@@ -57,6 +58,8 @@ pub type DataKeys = HashMap<Subject, DataKey>;
 pub struct Keyring {
     connections: Connections,
     wrapping: WrappingKey,
+    /// Start of the server that has the main database, where that is known.
+    main_started_at: Option<DateTime<Utc>>,
 }
 
 /// The migrations of its database.
@@ -66,7 +69,17 @@ impl Keyring {
     /// The keyring in this database.
     #[must_use]
     pub fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
-        Self { connections: Connections::of(pool), wrapping }
+        Self { connections: Connections::of(pool), wrapping, main_started_at: None }
+    }
+
+    /// The keyring of this main database. If one server has both, [`Self::make`] does not wait for the
+    /// disk: the data that a key seals is committed later, and that commit flushes the same log.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn beside(self, main: &PgPool) -> Result<Self, sqlx::Error> {
+        let started_at = sqlx::query_scalar("select pg_postmaster_start_time()");
+        Ok(Self { main_started_at: started_at.fetch_one(main).await?, ..self })
     }
 
     /// Its connections, for those who watch them.
@@ -120,14 +133,19 @@ impl Keyring {
             .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let mut connection = self.connections.take().await?;
         let rows: Vec<Row> = sqlx::query_as(
-            "insert into data_keys as k (firm_id, subject_id, wrapped)
-             select * from unnest($1::uuid[], $2::uuid[], $3::bytea[])
+            "with flush as materialized (
+                 select set_config('synchronous_commit',
+                                   case when pg_postmaster_start_time() = $4 then 'off'
+                                        else current_setting('synchronous_commit') end, true))
+             insert into data_keys as k (firm_id, subject_id, wrapped)
+             select t.* from unnest($1::uuid[], $2::uuid[], $3::bytea[]) t, flush
                  on conflict (firm_id, subject_id) do update set wrapped = k.wrapped
              returning firm_id, subject_id, wrapped",
         )
         .bind(firm_ids)
         .bind(subject_ids)
         .bind(wrapped)
+        .bind(self.main_started_at)
         .fetch_all(&mut *connection)
         .await?;
         self.connections.give_back(connection);

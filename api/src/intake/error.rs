@@ -31,6 +31,9 @@ pub enum IntakeError {
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
+    /// The database refused the claim in the append. Without that claim the batch may be taken in.
+    #[error(transparent)]
+    ClaimRefused(AppendError),
     /// No database was met, by the transaction that this call shared with others.
     #[error("{0}")]
     Away(String),
@@ -70,6 +73,7 @@ impl AsConflict for IntakeError {
             | Self::NotABatch(_)
             | Self::BadEvent(_)
             | Self::Revoked(_)
+            | Self::ClaimRefused(_)
             | Self::Away(_)
             | Self::Vault(_) => false,
         }
@@ -77,6 +81,19 @@ impl AsConflict for IntakeError {
 }
 
 impl IntakeError {
+    /// Why a claim in an append failed. A lost race and a database that is away would have failed the
+    /// append too.
+    pub(super) fn of_claim(error: AppendError) -> Self {
+        let is_of_append = match &error {
+            AppendError::Conflict => true,
+            AppendError::Database(error) => may_pass(error),
+            AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_) => {
+                false
+            }
+        };
+        if is_of_append { Self::Append(error) } else { Self::ClaimRefused(error) }
+    }
+
     /// Whether no database was met: then it is no call's own. What a database says may be.
     pub(super) fn is_everybodys(&self) -> bool {
         let Self::Append(AppendError::Database(error)) = self else {

@@ -8,6 +8,7 @@ use eventstore::{AppendError, Appending, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
 use projector::{firms, partials, reports};
 use sqlx::PgConnection;
+use telemetry::figures::WORKER_FAILURES;
 use uuid::Uuid;
 use vault::responses::{Before, Response};
 use vault::{DataKeys, Subject, erasure, people};
@@ -47,12 +48,25 @@ pub(super) async fn take_in(
     belief: Belief,
 ) -> Result<Vec<Accepted>, IntakeError> {
     let intake = Intake { service, batch, belief, subjects: subjects_of(batch) };
-    let appending = intake.begin().await?;
-    let taken = intake.attempt(appending).await;
+    let mut taken = intake.attempt(intake.begin().await?, ClaimMode::InAppend).await;
+    if let Err(IntakeError::ClaimRefused(error)) = &taken {
+        tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
+        WORKER_FAILURES.count(&[("worker", "claim_in_append")]);
+        taken = intake.attempt(intake.begin().await?, ClaimMode::Later).await;
+    }
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
     let taken = taken?;
     forgotten?;
     Ok(taken.accepted)
+}
+
+/// Whether deliveries may be claimed in the appending transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimMode {
+    /// They may: it saves a claim.
+    InAppend,
+    /// All wait for a claim of their own.
+    Later,
 }
 
 /// A batch under way.
@@ -87,7 +101,11 @@ impl<'a> Intake<'a> {
     /// The keyring is a database of its own, and commits on its own: a key without data does no harm,
     /// data without one would. So the keys are made while it is decided, and nothing is kept before
     /// they are there. They are always waited for: none appears after the look for who was erased.
-    async fn attempt(&self, appending: Appending<'a>) -> Result<Taken, IntakeError> {
+    async fn attempt(
+        &self,
+        appending: Appending<'a>,
+        mode: ClaimMode,
+    ) -> Result<Taken, IntakeError> {
         let (decided, keys) = tokio::join!(self.decide(appending), self.keys());
         let (mut decided, keys) = (decided?, keys?);
         let connection = decided.appending.connection();
@@ -103,8 +121,13 @@ impl<'a> Intake<'a> {
         let plan = (decided.plan, decided.before);
         let kept = self.keep(connection, (plan, &keys), &recorded).await?;
         duplicates.extend(kept.duplicates);
-        let submissions = self.new_submissions(&decided.known, &kept.submitted, &keys);
-        let claimed = self.claim(&mut decided.appending, &submissions).await?;
+        let claimed = match mode {
+            ClaimMode::InAppend => {
+                let submissions = self.new_submissions(&decided.known, &kept.submitted, &keys);
+                self.claim(&mut decided.appending, &submissions).await?
+            }
+            ClaimMode::Later => None,
+        };
         decided.appending.commit().await?;
         if let Some(claimed) = claimed {
             claimed.send();
@@ -150,7 +173,8 @@ impl<'a> Intake<'a> {
         if occurrences.is_empty() {
             return Ok(None);
         }
-        let claimed = claims.queue(appending.connection(), &occurrences, submissions).await?;
+        let claimed = claims.queue(appending.connection(), &occurrences, submissions).await;
+        let claimed = claimed.map_err(IntakeError::of_claim)?;
         if claimed.waits() {
             appending.deliveries_wait();
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::backlog::{self, Backlog, Lanes};
+use eventstore::presence::{self, Group};
 use eventstore::progress::{Progress, progress};
 use projector::{invites, pauses, replays};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
@@ -34,17 +35,21 @@ enum Question {
     Replays,
     OpenInvites,
     Progress,
+    Senders,
     Lanes,
+    Unspread,
     Backlog,
 }
 
 /// The longest last.
-const QUESTIONS: [Question; 6] = [
+const QUESTIONS: [Question; 8] = [
     Question::Pauses,
     Question::Replays,
     Question::OpenInvites,
     Question::Progress,
+    Question::Senders,
     Question::Lanes,
+    Question::Unspread,
     Question::Backlog,
 ];
 
@@ -114,6 +119,12 @@ impl Question {
             }
             Self::Progress => {
                 progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
+            }
+            Self::Senders => {
+                told::SENDERS.set_count(&[], presence::count(connection, Group::Sending).await?);
+            }
+            Self::Unspread => {
+                told::UNSPREAD.set_count(&[], backlog::unspread(connection).await?);
             }
             Self::Lanes => tell_lanes(backlog::lanes(connection, at).await?, at),
             Self::Backlog => tell_backlog(backlog::deliveries(connection, at).await?),

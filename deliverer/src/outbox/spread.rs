@@ -32,6 +32,8 @@ pub struct Spread {
     dispatch: Option<Arc<Dispatch>>,
     /// The firm whose turn was last.
     after: Uuid,
+    /// Whether the last step's leases were refused: the next step queues without leases.
+    refused: bool,
     /// Until then others have the machine: what only waits is put in half of the time.
     rest: Option<Instant>,
 }
@@ -40,7 +42,7 @@ impl Spread {
     /// A spreader of this outbox.
     #[must_use]
     pub const fn new(courier: Courier) -> Self {
-        Self { courier, dispatch: None, after: Uuid::nil(), rest: None }
+        Self { courier, dispatch: None, after: Uuid::nil(), refused: false, rest: None }
     }
 
     /// The same in a process that sends.
@@ -50,7 +52,10 @@ impl Spread {
     }
 
     /// What leases now, if anything does.
-    fn leasing(&self) -> Option<Leasing> {
+    fn leasing(&mut self) -> Option<Leasing> {
+        if std::mem::take(&mut self.refused) {
+            return None;
+        }
         let dispatch = self.dispatch.clone().filter(|dispatch| dispatch.may_send())?;
         Some(Leasing { dispatch, now: self.courier.clock.now().get() })
     }
@@ -94,7 +99,9 @@ impl Worker for Spread {
                 return Ok(Step::IdleFor(left));
             }
         }
-        let (began, store) = (Instant::now(), &self.courier.store);
+        let began = Instant::now();
+        let leasing = self.leasing();
+        let store = &self.courier.store;
         let mut appending = store.begin().await?;
         let connection = appending.connection();
         let taken = take(connection, self.after).await?;
@@ -111,7 +118,9 @@ impl Worker for Spread {
         occurrences.sort_unstable_by_key(|event| event.position);
         let due_at = self.courier.clock.now().get();
         let rows = occurrences.iter().flat_map(rows).collect();
-        let taken = put_in(connection, rows, self.leasing(), due_at).await?;
+        let taken = put_in(connection, rows, leasing, due_at).await.inspect_err(|error| {
+            self.refused = !error.is_of_all();
+        })?;
         appending.deliveries_wait();
         eventstore::crash::point("spreading");
         appending.commit().await?;

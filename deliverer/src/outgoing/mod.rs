@@ -9,7 +9,7 @@
 //! `wire` tells whether anything can have been sent, `cause` gives what broke its name,
 //! `snippet` reads the little of an answer that is kept.
 //!
-//! A hop tells the target, its query masked; of where a receiver led it, the origin alone: hops go
+//! A hop tells the origin of the place a receiver led to, and nothing of the target: hops go
 //! into the log, and a path is text of the receiver's.
 //!
 //! It must not sign, retry, log a try, or know what a delivery is.
@@ -106,7 +106,7 @@ impl Parts {
         hops: &mut Vec<Hop>,
     ) -> Result<Response, Answer> {
         let first = Leg::first(request, self.allowed(), &self.config.user_agent)?;
-        let mut url = first.target.masked();
+        let mut url = None;
         let mut chain = Chain::from(first);
         loop {
             let hop = hops.push_mut(Hop { url, address: None, status: None });
@@ -115,7 +115,7 @@ impl Parts {
                 return Ok(response);
             }
             chain.follow(response.status(), response.headers(), self.allowed())?;
-            url = chain.now.target.origin();
+            url = Some(chain.now.target.origin());
         }
     }
 

@@ -169,9 +169,10 @@ pub struct Hop {
     pub address: Option<String>,
     /// What came back.
     pub status: Option<u16>,
-    /// Where it went: the target, its query masked; after a redirect scheme, host and port alone,
-    /// since what a receiver wrote may name people, and history is for good.
-    pub url: String,
+    /// Scheme, host and port of the place a redirect led to. Its path is left out: a receiver chose it,
+    /// it may name people, and history is for good. `None` for the first hop, which goes to the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// One try, as history keeps it. What the receiver said is only a digest here: it is foreign text.

@@ -10,6 +10,7 @@ use domain::delivery::{
 };
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent};
+use domain::target::shown;
 use domain::time::Timestamp;
 use eventstore::tail::{self, TailError};
 use eventstore::{RecordedEvent, Upcasters, load_first};
@@ -18,6 +19,7 @@ use uuid::Uuid;
 
 use super::{STREAMS, had_happened};
 use crate::deliveries::DeliveryRow;
+use crate::hooks;
 
 /// A delivery with its tries, as it is or was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +83,14 @@ pub async fn delivery(
         }
     };
     let begun = [begun];
-    Ok(then(connection, (firm_id, &begun), as_of).await?.into_iter().next())
+    let then = then(connection, (firm_id, &begun), as_of).await?.into_iter().next();
+    let Some(mut then) = then else { return Ok(None) };
+    if let Some(hook_id) = then.row.hook_id {
+        for (_, target) in hooks::targets(connection, &[hook_id]).await? {
+            then.show_target(&target);
+        }
+    }
+    Ok(Some(then))
 }
 
 /// A delivery that may have begun by then.
@@ -331,7 +340,19 @@ impl DeliveryThen {
         state.name().clone_into(&mut self.row.state);
         self.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
         self.attempts = attempts(stream);
+        if let Some(Event::Delivery(DeliveryEvent::StepQueued(order))) =
+            stream.first().map(|first| &first.event)
+        {
+            self.show_target(&order.url);
+        }
         self
+    }
+
+    /// Names the target in the first hop of each attempt: the log leaves it out there.
+    fn show_target(&mut self, target: &str) {
+        for first in self.attempts.iter_mut().filter_map(|attempt| attempt.hops.first_mut()) {
+            first.url = Some(shown(target));
+        }
     }
 
     fn follow(&mut self, event: &DeliveryEvent, at: Timestamp) {

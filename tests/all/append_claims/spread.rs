@@ -203,3 +203,18 @@ async fn a_spread_that_fails_after_it_has_leased_sends_nothing_and_gives_its_per
     assert_eq!(scene.world.deliver().await, 1);
     scene.assert_all_arrived_once(4).await;
 }
+
+#[tokio::test]
+async fn a_lease_that_the_database_refused_kept_everything_from_being_spread() {
+    let scene = Scene::new().await;
+    let mut process = scene.spreading(|_| {});
+    refuse_leases(&scene).await;
+    scene.submit(2).await;
+    scene.gather().await;
+    process.fails().await;
+    process.spreads(&scene).await;
+    assert_eq!((scene.queue().await, scene.unspread().await), ((0, 2), 0));
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 2);
+    scene.assert_all_arrived_once(2).await;
+}
