@@ -199,7 +199,8 @@ struct Terms {
     end: DateTime<Utc>,
 }
 
-/// Leases these, each with its token and its body.
+/// Leases these, each with its token and its body. The place of a row's values in the lists is found by
+/// halving: a join would compare each row with each.
 async fn lease(
     connection: &mut PgConnection,
     (rows, leases): (&[OutboxRow], &[i64]),
@@ -209,18 +210,21 @@ async fn lease(
     if rows.is_empty() {
         return Ok(());
     }
-    let bodies = || rows.iter().map(|row| composed.bodies.get(&row.delivery_id));
+    let mut rows: Vec<(Uuid, i64)> =
+        rows.iter().map(|row| row.delivery_id).zip(leases.iter().copied()).collect();
+    rows.sort_unstable();
+    let bodies = || rows.iter().map(|(delivery_id, _)| composed.bodies.get(delivery_id));
     sqlx::query(
-        "update outbox o
-            set lease = t.lease, tries = o.tries + 1, leased_at = $5, due_at = $6,
-                body_id = coalesce(t.body_id, o.body_id),
-                body_sha256 = coalesce(t.sha256, o.body_sha256)
-           from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bytea[])
-                as t(delivery_id, lease, body_id, sha256)
-          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
+        "update outbox
+            set lease = ($2::bigint[])[width_bucket(delivery_id, $1::uuid[])],
+                tries = tries + 1, leased_at = $5, due_at = $6,
+                body_id = coalesce(($3::uuid[])[width_bucket(delivery_id, $1::uuid[])], body_id),
+                body_sha256 = coalesce(($4::bytea[])[width_bucket(delivery_id, $1::uuid[])],
+                                       body_sha256)
+          where delivery_id = any($1)",
     )
-    .bind(rows.iter().map(|row| row.delivery_id).collect::<Vec<_>>())
-    .bind(leases)
+    .bind(rows.iter().map(|(delivery_id, _)| *delivery_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|(_, lease)| *lease).collect::<Vec<_>>())
     .bind(bodies().map(|body| body.map(|body| body.body_id)).collect::<Vec<_>>())
     .bind(bodies().map(|body| body.map(|body| body.sha256.to_vec())).collect::<Vec<_>>())
     .bind(terms.now)

@@ -1,7 +1,9 @@
 //! Claim in the append: leases deliveries in the transaction that records their occurrence, and sends
 //! them as soon as it is committed. It saves a claim: the document, the form and the key are at hand.
-//! What cannot be leased here waits in the outbox like any other, so nothing depends on this but the cost.
+//! A delivery that cannot be leased here waits in the outbox; in a burst its occurrence waits to be
+//! spread. Nothing depends on this but the cost.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use domain::trigger::Trigger;
@@ -12,9 +14,13 @@ use telemetry::figures::CLAIM_SECONDS;
 use crate::claim::{SEND_WITHIN, Taken};
 use crate::dispatch::Dispatch;
 use crate::leasing::{Leasing, Source, Submission, Submissions};
-use crate::outbox::queue::{Listed, due_at, leave_unspread, listed};
+use crate::outbox::queue::{Listed, due_at, leave_unspread, listed, occurrences_of};
 use crate::outbox::{NewRow, OutboxRow, insert};
 use crate::settings::DeliveryError;
+
+/// Rows that wait for a claim and that an append inserts, at most. Of more, occurrences with no leased
+/// delivery are left to the spread worker, which leases and writes each row once.
+const INSERTED_MAX: usize = 16;
 
 /// Leases and sends what an append records, as long as its sender is there.
 #[derive(Clone)]
@@ -38,8 +44,7 @@ impl ClaimInAppend {
         occurrences: &[RecordedEvent],
         submissions: &[Submission<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {
-        let Listed { rows, unspread } = listed(occurrences);
-        leave_unspread(connection, &unspread).await?;
+        let Listed { rows, mut unspread } = listed(occurrences);
         let submissions: Submissions<'_, '_> =
             submissions.iter().map(|one| (one.response.subject(), one)).collect();
         let (mine, mut rest): (Vec<_>, Vec<_>) =
@@ -60,6 +65,12 @@ impl ClaimInAppend {
             }
         };
         let waits = !rest.is_empty() || !unspread.is_empty();
+        if rest.len() > INSERTED_MAX {
+            let inserted: HashSet<i64> = new.iter().map(|one| one.row.position).collect();
+            let whole = |row: &mut OutboxRow| !inserted.contains(&row.position);
+            unspread.extend(occurrences_of(&rest.extract_if(.., whole).collect::<Vec<_>>()));
+        }
+        leave_unspread(connection, &unspread).await?;
         new.extend(rest.into_iter().map(|row| NewRow { row, due_at: now, lease: None }));
         insert(connection, &new).await?;
         crash::point("leasing");

@@ -61,7 +61,7 @@ impl Leasing {
         rows: Vec<OutboxRow>,
         source: Source<'_, '_>,
     ) -> Result<(Taken, Vec<OutboxRow>), DeliveryError> {
-        let lanes = open_lanes(connection, &rows, self.now).await?;
+        let lanes = open_lanes(connection, &rows, self.now, &source).await?;
         let (leased, rest) = self.reserve(rows, &lanes);
         let rows: Vec<OutboxRow> = leased.iter().map(|one| one.row.clone()).collect();
         let composed = match source {
@@ -163,11 +163,13 @@ struct OpenLane {
 }
 
 /// Those of the lanes of these rows that are open and have nothing due, locked against their removal;
-/// without those that a removal has locked.
+/// without those that a removal has locked. For an append, a firm with unspread occurrences has work that
+/// comes first.
 async fn open_lanes(
     connection: &mut PgConnection,
     rows: &[OutboxRow],
     now: DateTime<Utc>,
+    source: &Source<'_, '_>,
 ) -> Result<HashMap<Uuid, OpenLane>, sqlx::Error> {
     if rows.is_empty() {
         return Ok(HashMap::new());
@@ -180,7 +182,8 @@ async fn open_lanes(
                 and (due_at is null or due_at > $2)
                 and ",
         not_held!(),
-        "    for key share skip locked)
+        "       and not ($3 and exists (select from unspread u where u.firm_id = lanes.firm_id))
+                for key share skip locked)
          select open.lane_id, open.host, h.target_url, s.secret
            from open
            join hooks h on h.hook_id = open.lane_id
@@ -188,6 +191,7 @@ async fn open_lanes(
     ))
     .bind(lanes.into_iter().collect::<Vec<_>>())
     .bind(now)
+    .bind(matches!(source, Source::AtHand(_)))
     .fetch_all(connection)
     .await?;
     Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())

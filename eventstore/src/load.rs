@@ -52,8 +52,12 @@ pub async fn load_first(
     aggregate_type: &str,
     aggregate_ids: &[&str],
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    let statement = sqlx::query(events_where!(
-        "aggregate_type = $1 and aggregate_id = any($2) and sequence = 1"
+    // The limit keeps the planner from reading every first event of the type.
+    let statement = sqlx::query(concat!(
+        "select first.* from unnest($2::text[]) as asked(id)
+          cross join lateral (",
+        events_where!("aggregate_type = $1 and aggregate_id = asked.id and sequence = 1 limit 1"),
+        ") first"
     ))
     .bind(aggregate_type)
     .bind(aggregate_ids);

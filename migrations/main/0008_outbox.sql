@@ -128,5 +128,5 @@ create table unspread (
     autovacuum_vacuum_cost_delay = 0
 );
 comment on table unspread is
-    'Occurrences whose deliveries are not in the outbox yet: their transaction had too many. Any '
-    'process spreads them, the firms in turn.';
+    'Occurrences whose deliveries are not in the outbox yet: their transaction had too many, or '
+    'found no room to lease any. Any process spreads them, the firms in turn.';

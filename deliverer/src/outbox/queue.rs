@@ -3,7 +3,7 @@
 //! puts its rows in later. So one firm's burst costs neither the product's other calls nor other firms'
 //! deliveries.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::occurrence::Happening;
 use eventstore::{AppendError, Outbox, RecordedEvent};
@@ -78,6 +78,15 @@ pub(crate) fn listed(occurrences: &[RecordedEvent]) -> Listed {
         }
     }
     listed
+}
+
+/// The occurrences of these rows, each once.
+pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = Unspread> {
+    let of = |row: &OutboxRow| {
+        let OutboxRow { firm_id, position, occurrence_id, .. } = *row;
+        (position, Unspread { firm_id, position, occurrence_id })
+    };
+    rows.iter().map(of).collect::<BTreeMap<_, _>>().into_values()
 }
 
 /// The rows of one occurrence.

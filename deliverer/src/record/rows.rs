@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::Finished;
 
-/// Where the streams of those end whose rows these tries hold, by delivery and lease. Rows of tries that
+/// Where the streams of those end whose rows these tries hold, by delivery and lease. A lease is random
+/// and no two rows have the same, so the two lists need no join, which would compare each with each. Rows of tries that
 /// end their delivery, whatever else is known, are taken out; the lanes of the others are locked.
 pub(super) async fn held(
     connection: &mut PgConnection,
@@ -20,17 +21,14 @@ pub(super) async fn held(
     let statements = [
         (
             end,
-            "delete from outbox o using unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
-              where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
-                and o.lease = t.lease and o.leased_at is not null
-             returning o.delivery_id, o.lease, o.sequence",
+            "delete from outbox
+              where delivery_id = any($1) and lease = any($2) and leased_at is not null
+             returning delivery_id, lease, sequence",
         ),
         (
             again,
-            "select o.delivery_id, o.lease, o.sequence
-               from outbox o join unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
-                 on o.delivery_id = t.delivery_id and o.delivery_id = any($1)
-                and o.lease = t.lease and o.leased_at is not null",
+            "select delivery_id, lease, sequence from outbox
+              where delivery_id = any($1) and lease = any($2) and leased_at is not null",
         ),
     ];
     for (tries, statement) in statements {

@@ -238,7 +238,7 @@ async fn insert_queued(
     Ok(())
 }
 
-/// States written in a statement: the plan may compare each with each row.
+/// States written in a statement.
 const STATES: usize = 250;
 
 async fn update_states(
@@ -252,20 +252,21 @@ async fn update_states(
     Ok(())
 }
 
+/// The place of a row's values in the lists is found by halving: a join would compare each row with each.
 async fn update_some(
     connection: &mut PgConnection,
     states: &[(&Uuid, &State)],
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "update deliveries d
-            set state = s.state, cause = s.cause, next_try_at = s.next_try_at,
-                ended_at = s.ended_at,
-                body_id = coalesce(s.body_id, d.body_id),
-                body_sha256 = coalesce(s.body_sha256, d.body_sha256)
-           from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::uuid[],
-                       $6::text[], $7::timestamptz[])
-                as s(delivery_id, state, cause, next_try_at, body_id, body_sha256, ended_at)
-          where d.delivery_id = s.delivery_id and d.delivery_id = any($1)",
+        "update deliveries
+            set state = ($2::text[])[width_bucket(delivery_id, $1::uuid[])],
+                cause = ($3::text[])[width_bucket(delivery_id, $1::uuid[])],
+                next_try_at = ($4::timestamptz[])[width_bucket(delivery_id, $1::uuid[])],
+                body_id = coalesce(($5::uuid[])[width_bucket(delivery_id, $1::uuid[])], body_id),
+                body_sha256 = coalesce(($6::text[])[width_bucket(delivery_id, $1::uuid[])],
+                                       body_sha256),
+                ended_at = ($7::timestamptz[])[width_bucket(delivery_id, $1::uuid[])]
+          where delivery_id = any($1)",
     )
     .bind(states.iter().map(|(id, _)| **id).collect::<Vec<_>>())
     .bind(states.iter().map(|(_, s)| s.state).collect::<Vec<_>>())

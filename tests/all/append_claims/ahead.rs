@@ -139,20 +139,20 @@ async fn f3_what_waits_in_another_lane_to_the_same_host_keeps_its_turn() {
     let process = scene.process(settings);
     scene.report(&[submitted(&scene.firm, lead)]).await;
     process.answered(1).await;
-    assert_eq!(scene.queue_after_unanswered(30).await, (13, 18));
+    assert_eq!(scene.queue_after_unanswered(28).await, (13, 16));
     scene.world.pass(Duration::from_secs(1));
     let paid = json!({"payment_id": lead, "response_id": lead, "amount": 1, "currency": "EUR",
                       "at": "2026-11-01T12:00:00Z"});
     scene.report(&[activity(scene.firm.id, "payment.received", paid)]).await;
-    assert_eq!(scene.queue().await, (13, 19));
+    assert_eq!(scene.queue().await, (13, 17));
     let (stop, running) = (process.stop.clone(), process.runs());
     scene.receiver.release();
-    let received = scene.receiver.wait_for(32).await;
+    let received = scene.receiver.wait_for(30).await;
     let place = received.iter().position(|one| one.uri.path() == "/paid").unwrap();
     assert!((13..25).contains(&place), "the oldest of the other lane go on: {place}");
     stop.cancel();
     running.await.unwrap();
-    scene.assert_all_arrived_once(32).await;
+    scene.assert_all_arrived_once(30).await;
     assert_eq!(at_once(&received), 2);
 }
 

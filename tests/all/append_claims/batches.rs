@@ -216,6 +216,55 @@ async fn an_append_that_fails_after_it_has_leased_sends_nothing_and_gives_its_pe
 }
 
 #[tokio::test]
+async fn of_a_burst_that_finds_no_room_occurrences_are_left_to_the_spread_worker() {
+    let scene = Scene::new().await;
+    let process = scene.process(|courier| courier.settings.permits = 0);
+    scene.submit(16).await;
+    assert_eq!((scene.queue().await, scene.unspread().await), ((0, 16), 0));
+    scene.submit(17).await;
+    assert_eq!((scene.queue().await, scene.unspread().await), ((0, 16), 17));
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 33);
+    scene.assert_all_arrived_once(33).await;
+}
+
+/// An occurrence with one leased delivery cannot be spread any more: the rest of its rows are inserted.
+#[tokio::test]
+async fn an_occurrence_with_a_leased_delivery_is_not_left_to_the_spread_worker() {
+    let scene = Scene::new().await;
+    for hook in 0..20 {
+        scene.world.subscribe(&scene.firm, &scene.receiver.url(&format!("/{hook}"))).await;
+    }
+    let process = scene.process(|courier| courier.settings.permits = 4);
+    scene.receiver.hold();
+    scene.submit(1).await;
+    assert_eq!((scene.queue().await, scene.unspread().await), ((3, 18), 0));
+    scene.receiver.release();
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 18);
+    scene.assert_all_arrived_once(21).await;
+}
+
+#[tokio::test]
+async fn what_comes_behind_unspread_occurrences_of_its_firm_waits_for_its_turn() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    sqlx::query("insert into unspread (firm_id, position, occurrence_id) values ($1, 1, $1)")
+        .bind(scene.firm.id)
+        .execute(scene.world.pool())
+        .await
+        .unwrap();
+    assert_eq!(scene.queue_after_another().await, (0, 1));
+    let other = scene.world.firm().await;
+    scene.world.subscribe(&other, &scene.receiver.url("/other")).await;
+    scene.receiver.hold();
+    scene.world.submit(&other).await;
+    assert_eq!(scene.queue().await, (1, 1), "another firm's does not wait");
+    scene.receiver.release();
+    process.ends(&scene.world).await;
+}
+
+#[tokio::test]
 async fn a_lease_that_the_database_refused_failed_the_whole_report() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});

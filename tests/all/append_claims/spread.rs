@@ -53,10 +53,6 @@ impl Scene {
         Spreading::with(courier)
     }
 
-    async fn unspread(&self) -> i64 {
-        self.count("select count(*) from unspread").await
-    }
-
     /// Has all that waits be too much for its transaction.
     async fn gather(&self) {
         let gather = "
