@@ -149,7 +149,7 @@ impl IntoResponse for Error {
         self.log();
         let (status, code) = self.status_and_code();
         REFUSALS.count(&[("code", code)]);
-        let (index, line) = self.place();
+        let (index, line) = self.index_and_line();
         let body = Json(ErrorBody { error: self.to_string(), code, index, line });
         let mut response = (status, body).into_response();
         if let Some((name, value)) = self.header() {
@@ -210,7 +210,7 @@ impl Error {
     }
 
     /// Where in a batch it went wrong: the event's index, and its line if it has one.
-    const fn place(&self) -> (Option<usize>, Option<usize>) {
+    const fn index_and_line(&self) -> (Option<usize>, Option<usize>) {
         if let Self::BadEvent(bad) = self { (Some(bad.index), bad.line) } else { (None, None) }
     }
 

@@ -17,5 +17,7 @@ mod presented;
 mod service;
 
 pub use error::Error;
-pub use opening::Opening;
-pub use service::{ClaimInAppend, ClaimedInAppend, Desks, Names, Sending, Service, Submission};
+pub use opening::OpeningDoor;
+pub use service::{
+    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, SendingMode, Service, TargetDns,
+};

@@ -16,14 +16,14 @@ use crate::public::layers;
 
 /// A door that is opened once.
 #[derive(Clone)]
-pub struct Opening(Arc<Routers>);
+pub struct OpeningDoor(Arc<DoorRouters>);
 
-struct Routers {
+struct DoorRouters {
     closed: Router,
     open: OnceLock<Router>,
 }
 
-impl Opening {
+impl OpeningDoor {
     /// The public door: nothing is answered yet.
     #[must_use]
     pub fn public() -> Self {
@@ -38,7 +38,7 @@ impl Opening {
     }
 
     fn until_opened(closed: Router) -> Self {
-        Self(Arc::new(Routers { closed, open: OnceLock::new() }))
+        Self(Arc::new(DoorRouters { closed, open: OnceLock::new() }))
     }
 
     /// What to serve from the start.
@@ -56,7 +56,7 @@ fn closed(routes: Router, name: &'static str) -> Router {
     layers::around(routes.fallback(not_yet), name)
 }
 
-async fn answer(State(Opening(routers)): State<Opening>, request: Request) -> Response {
+async fn answer(State(OpeningDoor(routers)): State<OpeningDoor>, request: Request) -> Response {
     let router = routers.open.get().unwrap_or(&routers.closed);
     match router.clone().oneshot(request).await {
         Ok(response) => response,
@@ -74,7 +74,7 @@ mod tests {
     use axum::body::Body;
     use axum::http::StatusCode;
 
-    async fn status(opening: &Opening, path: &str) -> StatusCode {
+    async fn status(opening: &OpeningDoor, path: &str) -> StatusCode {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = opening.router().oneshot(request).await.unwrap();
         assert_eq!(response.headers().contains_key("retry-after"), response.status() == 503);
@@ -83,7 +83,8 @@ mod tests {
 
     #[tokio::test]
     async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
-        for (opening, livez) in [(Opening::public(), 503), (Opening::internal(Router::new()), 200)]
+        for (opening, livez) in
+            [(OpeningDoor::public(), 503), (OpeningDoor::internal(Router::new()), 200)]
         {
             assert_eq!(status(&opening, "/livez").await, livez);
             for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {

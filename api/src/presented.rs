@@ -5,38 +5,43 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eventstore::Connections;
+use eventstore::ConnectionCache;
 use projector::tokens::{self, ActiveToken};
 use sqlx::PgConnection;
 
-use crate::commands::tokens::{Holder, hash, is_token};
-use crate::desk::{Desk, NoAnswer, Serve, Turns};
+use crate::commands::tokens::{TokenHolder, hash, is_token};
+use crate::desk::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::error::Error;
 use crate::service::Service;
 
 /// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
 /// before a call is refused.
-const TURNS: Turns =
-    Turns { at_once: 2, many: 4, moment: None, most: 100, last: Duration::from_millis(250) };
+const LOOKUP_POLICY: BatchPolicy = BatchPolicy {
+    parallel: 2,
+    busy_at: 4,
+    linger: None,
+    max: 100,
+    turn_max: Duration::from_millis(250),
+};
 
 /// A token, as nothing but its SHA-256.
 pub(crate) type TokenHash = [u8; 32];
 
 /// Where tokens are looked up, and who was found.
-pub(crate) struct Presenting {
-    desk: Arc<Desk<TokenHash, Result<Option<Holder>, Error>>>,
+pub(crate) struct TokenCache {
+    batcher: Arc<Batcher<TokenHash, Result<Option<TokenHolder>, Error>>>,
     /// Those who were active when they were asked about last: never more than operators made.
-    found: Mutex<HashMap<TokenHash, Holder>>,
+    found: Mutex<HashMap<TokenHash, TokenHolder>>,
 }
 
-impl Default for Presenting {
+impl Default for TokenCache {
     fn default() -> Self {
-        Self { desk: Desk::new(TURNS), found: Mutex::default() }
+        Self { batcher: Batcher::new(LOOKUP_POLICY), found: Mutex::default() }
     }
 }
 
-impl Presenting {
-    fn found(&self) -> MutexGuard<'_, HashMap<TokenHash, Holder>> {
+impl TokenCache {
+    fn found(&self) -> MutexGuard<'_, HashMap<TokenHash, TokenHolder>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,16 +56,16 @@ impl Presenting {
 
 /// Who presents a token that was active when it was asked about last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Presented {
+pub(crate) struct Bearer {
     /// Who it was made for. A token's holder never changes; it may be revoked.
-    pub(crate) holder: Holder,
+    pub(crate) holder: TokenHolder,
     /// The token, if it was not asked about since this call began.
     pub(crate) unconfirmed: Option<TokenHash>,
 }
 
-impl Presented {
+impl Bearer {
     /// Who was asked about for this call.
-    pub(crate) const fn confirmed(holder: Holder) -> Self {
+    pub(crate) const fn confirmed(holder: TokenHolder) -> Self {
         Self { holder, unconfirmed: None }
     }
 }
@@ -70,7 +75,10 @@ impl Presented {
 ///
 /// # Errors
 /// If the database does not answer.
-pub(crate) async fn authenticate(service: &Service, token: &str) -> Result<Option<Holder>, Error> {
+pub(crate) async fn authenticate(
+    service: &Service,
+    token: &str,
+) -> Result<Option<TokenHolder>, Error> {
     if is_token(token) { look_up(service, hash(token)).await } else { Ok(None) }
 }
 
@@ -79,24 +87,27 @@ pub(crate) async fn authenticate(service: &Service, token: &str) -> Result<Optio
 ///
 /// # Errors
 /// If the database does not answer.
-pub(crate) async fn recall(service: &Service, token: &str) -> Result<Option<Presented>, Error> {
+pub(crate) async fn authenticate_cached(
+    service: &Service,
+    token: &str,
+) -> Result<Option<Bearer>, Error> {
     if !is_token(token) {
         return Ok(None);
     }
     let hash = hash(token);
-    let found = service.desks.tokens.found().get(&hash).copied();
+    let found = service.batchers.tokens.found().get(&hash).copied();
     if let Some(holder) = found {
-        return Ok(Some(Presented { holder, unconfirmed: Some(hash) }));
+        return Ok(Some(Bearer { holder, unconfirmed: Some(hash) }));
     }
     let holder = look_up(service, hash).await?;
-    Ok(holder.map(Presented::confirmed))
+    Ok(holder.map(Bearer::confirmed))
 }
 
 /// Looks up who was found before.
 ///
 /// # Errors
 /// `unauthorized` for a token that was revoked since; or if the database does not answer.
-pub(crate) async fn confirm(service: &Service, presented: Presented) -> Result<(), Error> {
+pub(crate) async fn confirm(service: &Service, presented: Bearer) -> Result<(), Error> {
     let Some(hash) = presented.unconfirmed else {
         return Ok(());
     };
@@ -122,16 +133,16 @@ pub(crate) async fn revoked(
 }
 
 /// Together with all who are looked up at the same time.
-async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<Holder>, Error> {
+async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolder>, Error> {
     let connections = service.intake.connections().clone();
-    let look_up: Serve<_, _> = Arc::new(move |presented| {
+    let look_up: BatchFn<_, _> = Arc::new(move |presented| {
         let connections = connections.clone();
         Box::pin(async move { holders(&connections, presented).await })
     });
-    let asked = service.desks.tokens.desk.ask(hash, look_up).await;
+    let asked = service.batchers.tokens.batcher.ask(hash, look_up).await;
     let holder =
         asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))?;
-    let mut found = service.desks.tokens.found();
+    let mut found = service.batchers.tokens.found();
     match holder {
         Some(holder) => found.insert(hash, holder),
         None => found.remove(&hash),
@@ -141,9 +152,9 @@ async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<Holder>, E
 
 /// The holder of each of these.
 async fn holders(
-    connections: &Connections,
+    connections: &ConnectionCache,
     presented: Vec<TokenHash>,
-) -> Vec<Result<Option<Holder>, Error>> {
+) -> Vec<Result<Option<TokenHolder>, Error>> {
     let distinct: Vec<TokenHash> =
         presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     let active = match active(connections, &distinct).await {
@@ -155,13 +166,13 @@ async fn holders(
     };
     let holder = |hash: &TokenHash| {
         let found = active.iter().find(|token| token.sha256 == hash);
-        found.map(Holder::of).transpose()
+        found.map(TokenHolder::of).transpose()
     };
     presented.iter().map(holder).collect()
 }
 
 async fn active(
-    connections: &Connections,
+    connections: &ConnectionCache,
     presented: &[TokenHash],
 ) -> Result<Vec<ActiveToken>, sqlx::Error> {
     let mut connection = connections.take().await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use domain::address::AllowedTargets;
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::payload::FormPart;
 use domain::target::Target;
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
@@ -15,12 +15,12 @@ use ipnet::IpNet;
 use sqlx::{PgConnection, PgPool};
 use telemetry::trace;
 use uuid::Uuid;
-use vault::responses::Response;
+use vault::responses::StoredResponse;
 use vault::{DataKey, Entropy, Keyring};
 
-use crate::intake::{self, IntakeDesk};
-use crate::presented::Presenting;
-use crate::public::{Turnstiles, WrongKeys};
+use crate::intake::{self, IntakeBatcher};
+use crate::presented::TokenCache;
+use crate::public::{KeyBatchers, WrongKeys};
 
 /// The service behind both doors. Clones share everything.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub struct Service {
     /// Connections for who calls with a key: each sees nobody's rows, or one firm's for which it reads.
     pub readers: PgPool,
     /// Where callers show their keys.
-    pub turnstiles: Turnstiles,
+    pub key_batchers: KeyBatchers,
     /// Connections for health alone: callers who wait for theirs do not make the service look dead
     /// (case E16).
     pub health: PgPool,
@@ -47,7 +47,7 @@ pub struct Service {
     /// What sends invites.
     pub inviter: Inviter,
     /// What DNS says of a target.
-    pub names: Arc<dyn Names>,
+    pub target_dns: Arc<dyn TargetDns>,
     /// Proxies whose word on a client's address is taken; none otherwise (ruling 5).
     pub trusted_proxies: Arc<[IpNet]>,
     /// How long after its last answer an unfinished response becomes a partial submission; an hour
@@ -56,19 +56,19 @@ pub struct Service {
     /// The wrong keys this server saw.
     pub wrong_keys: Arc<WrongKeys>,
     /// Where callers who come at the same time are served together.
-    pub desks: Desks,
+    pub batchers: CallBatchers,
     /// Where the public API is reached, ending in `/api/v1`.
     pub base_url: Arc<str>,
     /// Whether anything leaves this process.
-    pub sending: Sending,
+    pub sending: SendingMode,
     /// What claims deliveries in the append, once a sender runs in this process. Clones share it.
-    pub append_claims: Arc<OnceLock<Box<dyn ClaimInAppend>>>,
+    pub append_claims: Arc<OnceLock<Box<dyn AppendClaimer>>>,
 }
 
 /// A new submission that an append records, and what its deliveries are composed from.
-pub struct Submission<'a> {
+pub struct NewSubmission<'a> {
     /// What was answered.
-    pub response: &'a Response,
+    pub response: &'a StoredResponse,
     /// What seals it.
     pub key: &'a DataKey,
     /// Its form.
@@ -77,13 +77,13 @@ pub struct Submission<'a> {
 
 /// Claims deliveries in the transaction that records their occurrence. It is an optimisation of a
 /// process that sends, too: without it they wait in the outbox for a claim of their own.
-pub trait ClaimInAppend: Send + Sync {
+pub trait AppendClaimer: Send + Sync {
     /// Queues what these occurrences list, and claims of it what can be sent at once.
     fn queue<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
-        submissions: &'a [Submission<'a>],
+        submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>>;
 }
 
@@ -98,17 +98,17 @@ pub trait ClaimedInAppend: Send {
 
 /// Where callers who come at the same time are served together. Clones share them.
 #[derive(Clone)]
-pub struct Desks {
-    pub(crate) intake: Arc<IntakeDesk>,
-    pub(crate) tokens: Arc<Presenting>,
+pub struct CallBatchers {
+    pub(crate) intake: Arc<IntakeBatcher>,
+    pub(crate) tokens: Arc<TokenCache>,
 }
 
-impl Desks {
+impl CallBatchers {
     /// Those where calls that are taken in together hold up the next as long as they take, up to so
     /// long: for tests, which decide who goes with whom.
     #[must_use]
-    pub fn patient(last: Duration) -> Self {
-        Self { intake: intake::desk(Some(last)), tokens: Arc::default() }
+    pub fn with_turn_max(last: Duration) -> Self {
+        Self { intake: intake::intake_batcher(Some(last)), tokens: Arc::default() }
     }
 
     /// How many calls wait to be taken in together.
@@ -118,15 +118,15 @@ impl Desks {
     }
 }
 
-impl Default for Desks {
+impl Default for CallBatchers {
     fn default() -> Self {
-        Self { intake: intake::desk(None), tokens: Arc::default() }
+        Self { intake: intake::intake_batcher(None), tokens: Arc::default() }
     }
 }
 
 /// Whether deliveries, replays and mails leave a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sending {
+pub enum SendingMode {
     /// They do.
     On,
     /// It takes in, queues and shows, and sends nothing as long as it runs: for the time after a
@@ -135,7 +135,7 @@ pub enum Sending {
 }
 
 /// What DNS says of a target when a subscription is made (ruling 17).
-pub trait Names: Send + Sync {
+pub trait TargetDns: Send + Sync {
     /// Whether it proves that the target cannot be delivered to: it answered, and every address is
     /// private. Silence and failure prove nothing: the target is checked again at every delivery.
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool>;
@@ -144,14 +144,14 @@ pub trait Names: Send + Sync {
 impl Service {
     /// The context of a command that somebody gives now.
     #[must_use]
-    pub fn context(&self, firm_id: Uuid, actor: Actor) -> Context {
-        Context {
+    pub fn context(&self, firm_id: Uuid, actor: Actor) -> EventContext {
+        EventContext {
             firm_id,
             recorded_at: self.clock.now(),
             actor,
             correlation_id: self.entropy.id(),
             causation_id: None,
-            traceparent: trace::place(),
+            traceparent: trace::current_traceparent(),
         }
     }
 }
@@ -160,14 +160,14 @@ impl Service {
 pub(crate) mod tests {
     use mailer::Mailer;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-    use vault::{Identity, SystemEntropy, WrappingKey};
+    use vault::{IdentityKey, SystemEntropy, WrappingKey};
 
     use super::*;
 
     /// DNS that never says anything.
     struct Silent;
 
-    impl Names for Silent {
+    impl TargetDns for Silent {
         fn prove_private<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, bool> {
             Box::pin(async { false })
         }
@@ -186,17 +186,17 @@ pub(crate) mod tests {
         let inviter = Inviter {
             store: store.clone(),
             keyring: keyring.clone(),
-            identity: Identity::new(&[0; 32]),
+            identity: IdentityKey::new(&[0; 32]),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
             mailer: Mailer::files("never-written"),
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
-            patience: inviter::Patience::default(),
+            wait: inviter::InviteWait::default(),
         };
         Service {
             readers: store.pool().clone(),
-            turnstiles: Turnstiles::default(),
+            key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
             intake: store.clone(),
             store,
@@ -205,13 +205,13 @@ pub(crate) mod tests {
             entropy,
             inviter,
             allowed: Arc::new(AllowedTargets::default()),
-            names: Arc::new(Silent),
+            target_dns: Arc::new(Silent),
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
-            desks: Desks::default(),
+            batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),
-            sending: Sending::On,
+            sending: SendingMode::On,
             append_claims: Arc::default(),
         }
     }

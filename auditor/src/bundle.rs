@@ -10,22 +10,22 @@
 mod read;
 mod write;
 
-use domain::audit::Head;
+use domain::audit::ChainHead;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::files::Signed;
+use crate::files::SignedCheckpoint;
 
 pub use read::{BundleReport, verify};
-pub use write::{Asked, export};
+pub use write::{ExportSelection, export};
 
 /// What the first line begins with.
-const KIND: &str = "firmforms-audit";
+const BUNDLE_KIND: &str = "firmforms-audit";
 
 /// The first line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct BundleHeader {
     bundle: String,
     v: u32,
     firm_id: Uuid,
@@ -38,7 +38,7 @@ struct Header {
 /// The lines between.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct BundleEntry {
     /// The canonical bytes, as text.
     entry: String,
     hash: String,
@@ -47,13 +47,13 @@ struct Line {
 /// The last line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Proof {
+struct BundleProof {
     /// The path of the last entry in the tree over the firm's entries.
     entry_path: Vec<String>,
-    head: Head,
+    head: ChainHead,
     /// Which of all heads, from 0.
     head_index: u64,
     /// The path of the head in the tree over all heads.
     head_path: Vec<String>,
-    signed: Signed,
+    signed: SignedCheckpoint,
 }

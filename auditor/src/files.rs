@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use domain::audit::Checkpoint;
+use domain::audit::AuditCheckpoint;
 use eventstore::crash;
 use serde::{Deserialize, Serialize};
 
@@ -14,24 +14,24 @@ use crate::error::AuditError;
 use crate::keys::PublicKey;
 
 /// Who may read a file: everybody.
-pub(crate) const PUBLIC: u32 = 0o644;
+pub(crate) const PUBLIC_MODE: u32 = 0o644;
 
 /// Its owner alone.
-pub(crate) const SECRET: u32 = 0o600;
+pub(crate) const SECRET_MODE: u32 = 0o600;
 
 /// A checkpoint, signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Signed {
+pub struct SignedCheckpoint {
     /// What is signed.
-    pub checkpoint: Checkpoint,
+    pub checkpoint: AuditCheckpoint,
     /// The key it is signed with: 64 hexadecimal digits.
     pub public_key: String,
     /// The signature (Ed25519): 128 hexadecimal digits.
     pub signature: String,
 }
 
-impl Signed {
+impl SignedCheckpoint {
     /// The key, if its signature is good and its id is the one that was signed.
     #[must_use]
     pub fn verified(&self) -> Option<PublicKey> {
@@ -44,11 +44,11 @@ impl Signed {
 
 /// A folder of checkpoints.
 #[derive(Debug, Clone)]
-pub struct Checkpoints {
+pub struct CheckpointFolder {
     folder: PathBuf,
 }
 
-impl Checkpoints {
+impl CheckpointFolder {
     /// The checkpoints in this folder; it need not be there.
     #[must_use]
     pub const fn in_folder(folder: PathBuf) -> Self {
@@ -84,21 +84,21 @@ impl Checkpoints {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn last(&self) -> Result<Option<Signed>, AuditError> {
+    pub fn last(&self) -> Result<Option<SignedCheckpoint>, AuditError> {
         self.files()?.last().map(|(_, path)| read(path)).transpose()
     }
 
     /// Keeps one; whether its place was free.
-    pub(crate) fn keep(&self, signed: &Signed) -> Result<bool, AuditError> {
+    pub(crate) fn keep(&self, signed: &SignedCheckpoint) -> Result<bool, AuditError> {
         let path = self.folder.join(format!("{:08}.json", signed.checkpoint.number));
         let text = serde_json::to_string_pretty(signed)
             .map_err(|error| AuditError::unreadable(&path, &error))?;
-        write_new(&path, PUBLIC, format!("{text}\n").as_bytes())
+        write_new(&path, PUBLIC_MODE, format!("{text}\n").as_bytes())
     }
 }
 
 /// A checkpoint in its file.
-pub(crate) fn read(path: &Path) -> Result<Signed, AuditError> {
+pub(crate) fn read(path: &Path) -> Result<SignedCheckpoint, AuditError> {
     let text = fs::read_to_string(path).map_err(AuditError::file(path))?;
     serde_json::from_str(&text).map_err(|error| AuditError::unreadable(path, &error))
 }

@@ -11,14 +11,15 @@ use sha2::{Digest, Sha256};
 use vault::Entropy;
 
 use crate::error::AuditError;
-use crate::files::{PUBLIC, SECRET, numbered, write_new};
+use crate::files::{PUBLIC_MODE, SECRET_MODE, numbered, write_new};
 
 /// What is before the 32 bytes in the standard wrapping of an Ed25519 key (RFC 8410).
-const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const SPKI_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// A folder of keys.
 #[derive(Debug, Clone)]
-pub struct Keys {
+pub struct KeyFolder {
     folder: PathBuf,
 }
 
@@ -29,7 +30,7 @@ pub struct PublicKey(pub [u8; 32]);
 /// A key that signs.
 pub(crate) struct SigningKey(Ed25519KeyPair);
 
-impl Keys {
+impl KeyFolder {
     /// The keys in this folder; it need not be there.
     #[must_use]
     pub const fn in_folder(folder: PathBuf) -> Self {
@@ -76,7 +77,7 @@ impl Keys {
     fn make(&self, number: u64, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
         let seed = entropy.secret();
         let secret = self.folder.join(format!("{number:08}.key"));
-        if !write_new(&secret, SECRET, hex::encode(seed).as_bytes())? {
+        if !write_new(&secret, SECRET_MODE, hex::encode(seed).as_bytes())? {
             return self.published(number, SigningKey::of_seed(&read(&secret)?, &secret)?);
         }
         self.published(number, SigningKey::of_seed(&seed, &secret)?)
@@ -86,7 +87,7 @@ impl Keys {
     fn published(&self, number: u64, key: SigningKey) -> Result<SigningKey, AuditError> {
         let public = self.folder.join(format!("{number:08}.pub"));
         if !public.exists() {
-            write_new(&public, PUBLIC, key.public().hex().as_bytes())?;
+            write_new(&public, PUBLIC_MODE, key.public().hex().as_bytes())?;
         }
         Ok(key)
     }
@@ -149,7 +150,7 @@ impl PublicKey {
     /// As other programs read it: PEM.
     #[must_use]
     pub fn pem(&self) -> String {
-        let text = STANDARD.encode([&SPKI[..], &self.0].concat());
+        let text = STANDARD.encode([&SPKI_PREFIX[..], &self.0].concat());
         format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
     }
 }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn the_key_stays_until_it_is_rotated_and_what_it_signed_verifies_after() {
         let folder = tempfile::tempdir().unwrap();
-        let keys = Keys::in_folder(folder.path().join("keys"));
+        let keys = KeyFolder::in_folder(folder.path().join("keys"));
         assert_eq!(keys.list().unwrap(), []);
         let first = keys.current(&SystemEntropy).unwrap();
         assert_eq!(keys.current(&SystemEntropy).unwrap().public(), first.public());

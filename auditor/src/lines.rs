@@ -3,15 +3,15 @@
 use std::io::Write;
 
 use domain::time::Timestamp;
-use projector::audit::{EntryRow, Span, stretch};
+use projector::audit::{ChainSpan, EntryRow, stretch};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use crate::bundle::Asked;
+use crate::bundle::ExportSelection;
 use crate::error::AuditError;
 
 /// Entries read at a time.
-const PAGE: i64 = 1_000;
+const ENTRIES_PER_PAGE: i64 = 1_000;
 
 /// Writes what is asked for, each entry as `line` makes it; progress is told as (entries written, of
 /// how many).
@@ -20,7 +20,7 @@ const PAGE: i64 = 1_000;
 /// If there is nothing to write, or the database does not answer, or the file cannot be written.
 pub async fn export(
     pool: &PgPool,
-    asked: Asked,
+    asked: ExportSelection,
     line: fn(&EntryRow) -> String,
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
@@ -29,7 +29,7 @@ pub async fn export(
     let span = asked.span(&mut connection, i64::MAX).await?;
     let mut next = span.first;
     while next <= span.last {
-        let page = Span { first: next, last: span.last.min(next + PAGE - 1) };
+        let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
         for row in stretch(&mut connection, asked.firm_id, page).await? {
             to.write_all(line(&row).as_bytes())?;
         }
@@ -77,7 +77,7 @@ fn quoted(field: &str) -> String {
 
 /// An entry as it is shown.
 #[must_use]
-pub fn shown(row: &EntryRow) -> Value {
+pub fn entry_json(row: &EntryRow) -> Value {
     json!({
         "sequence": row.sequence, "at": Timestamp::from(row.at), "action": row.action,
         "actor": {"kind": row.actor_kind, "id": row.actor_id},
@@ -90,7 +90,7 @@ pub fn shown(row: &EntryRow) -> Value {
 /// An entry as a line of JSON, with the bytes that are hashed.
 #[must_use]
 pub fn ndjson(row: &EntryRow) -> String {
-    let mut line = shown(row);
+    let mut line = entry_json(row);
     line["entry"] = String::from_utf8_lossy(&row.entry).into();
     format!("{line}\n")
 }

@@ -1,22 +1,22 @@
 //! Taking a checkpoint: look, sign, keep. Two that take one at a time take two.
 
-use domain::audit::{BEGINNING, Checkpoint, VERSION};
+use domain::audit::{AuditCheckpoint, FORMAT_VERSION, GENESIS_HASH};
 use domain::time::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use vault::Entropy;
 
 use crate::error::AuditError;
-use crate::files::{Checkpoints, Signed};
-use crate::keys::{Keys, SigningKey};
-use crate::snapshot::{self, Standing};
+use crate::files::{CheckpointFolder, SignedCheckpoint};
+use crate::keys::{KeyFolder, SigningKey};
+use crate::snapshot::{self, AuditSnapshot};
 
 /// Who takes checkpoints: keys, and where checkpoints are kept.
 #[derive(Debug, Clone)]
 pub struct Notary {
     /// The keys.
-    pub keys: Keys,
+    pub keys: KeyFolder,
     /// The checkpoints.
-    pub checkpoints: Checkpoints,
+    pub checkpoints: CheckpointFolder,
 }
 
 impl Notary {
@@ -30,7 +30,7 @@ impl Notary {
         pool: &PgPool,
         entropy: &dyn Entropy,
         at: Timestamp,
-    ) -> Result<Signed, AuditError> {
+    ) -> Result<SignedCheckpoint, AuditError> {
         let mut transaction = snapshot::begin(pool).await?;
         let standing = self.standing(&mut transaction).await?;
         transaction.rollback().await?;
@@ -41,20 +41,20 @@ impl Notary {
     pub(crate) async fn standing(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<Standing, AuditError> {
+    ) -> Result<AuditSnapshot, AuditError> {
         if let Some(last) = self.checkpoints.last()? {
-            snapshot::goes_on_from(connection, &last.checkpoint).await?;
+            snapshot::require_unbroken(connection, &last.checkpoint).await?;
         }
-        Standing::read(connection).await
+        AuditSnapshot::read(connection).await
     }
 
     /// Signs a standing, and keeps it at the next free place.
     pub(crate) fn sign(
         &self,
-        standing: &Standing,
+        standing: &AuditSnapshot,
         entropy: &dyn Entropy,
         at: Timestamp,
-    ) -> Result<Signed, AuditError> {
+    ) -> Result<SignedCheckpoint, AuditError> {
         let key = self.keys.current(entropy)?;
         loop {
             let signed = signed(self.checkpoint(standing, at, &key)?, &key);
@@ -66,13 +66,13 @@ impl Notary {
 
     fn checkpoint(
         &self,
-        standing: &Standing,
+        standing: &AuditSnapshot,
         at: Timestamp,
         key: &SigningKey,
-    ) -> Result<Checkpoint, AuditError> {
+    ) -> Result<AuditCheckpoint, AuditError> {
         let before = self.checkpoints.last()?.map(|signed| signed.checkpoint);
-        Ok(Checkpoint {
-            v: VERSION,
+        Ok(AuditCheckpoint {
+            v: FORMAT_VERSION,
             number: before.as_ref().map_or(0, |before| before.number) + 1,
             at,
             position: standing.position,
@@ -81,13 +81,13 @@ impl Notary {
             seals: standing.seals,
             sealed: standing.sealed,
             open: standing.open,
-            previous: before.map_or(BEGINNING, |before| before.hash()),
+            previous: before.map_or(GENESIS_HASH, |before| before.hash()),
             key_id: key.public().id(),
         })
     }
 }
 
-fn signed(checkpoint: Checkpoint, key: &SigningKey) -> Signed {
+fn signed(checkpoint: AuditCheckpoint, key: &SigningKey) -> SignedCheckpoint {
     let signature = hex::encode(key.sign(&checkpoint.signed_bytes()));
-    Signed { checkpoint, public_key: key.public().hex(), signature }
+    SignedCheckpoint { checkpoint, public_key: key.public().hex(), signature }
 }

@@ -1,8 +1,8 @@
 //! One look at the database, at one moment: how far the log was followed, where every chain ends, and
 //! what seals the log up to there.
 
-use domain::audit::{BEGINNING, Checkpoint, Open, Seal};
-use domain::merkle::{Frontier, Hash};
+use domain::audit::{AuditCheckpoint, GENESIS_HASH, OpenBlock, Seal};
+use domain::merkle::{Hash, MerkleFrontier};
 use eventstore::proof;
 use projector::audit::{HeadRow, followed_to, heads_after};
 use projector::seals::{self, SealRow};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::AuditError;
 
 /// Heads read at a time.
-const HEADS: i64 = 5_000;
+const HEADS_PER_PAGE: i64 = 5_000;
 
 /// A snapshot of the log and its proof. The tables are locked before it first looks: a rebuilt one that is
 /// swapped in later has no rows of that moment.
@@ -23,7 +23,7 @@ pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres
 }
 
 /// Where everything stands.
-pub(crate) struct Standing {
+pub(crate) struct AuditSnapshot {
     /// The log was followed up to here.
     pub(crate) position: i64,
     /// The leaves of the tree over all heads, in order.
@@ -33,20 +33,20 @@ pub(crate) struct Standing {
     /// The hash of the last of them.
     pub(crate) sealed: Hash,
     /// The events after it.
-    pub(crate) open: Open,
+    pub(crate) open: OpenBlock,
 }
 
-impl Standing {
+impl AuditSnapshot {
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self, AuditError> {
         let position = followed(connection).await?;
         let heads = heads(connection).await?;
-        let Sealed { seals, sealed, open } = Sealed::up_to(connection, position).await?;
+        let SealState { seals, sealed, open } = SealState::up_to(connection, position).await?;
         Ok(Self { position, heads, seals, sealed, open })
     }
 
     /// The root over all heads.
     pub(crate) fn root(&self) -> Hash {
-        self.heads.iter().copied().collect::<Frontier>().root()
+        self.heads.iter().copied().collect::<MerkleFrontier>().root()
     }
 }
 
@@ -57,43 +57,46 @@ pub(crate) async fn followed(connection: &mut PgConnection) -> Result<i64, sqlx:
 
 /// What seals the log up to a position.
 #[derive(PartialEq)]
-struct Sealed {
+struct SealState {
     seals: i64,
     sealed: Hash,
-    open: Open,
+    open: OpenBlock,
 }
 
-impl Sealed {
+impl SealState {
     async fn up_to(connection: &mut PgConnection, position: i64) -> Result<Self, AuditError> {
         let last = seals::last(connection, position).await?;
         let (mut sealed, mut after) =
-            last.map_or((BEGINNING, 0), |row| (row.hash, row.last_position));
+            last.map_or((GENESIS_HASH, 0), |row| (row.hash, row.last_position));
         // The sealing worker may be behind. What it will write is known all the same.
-        while position - after >= Seal::BLOCK {
-            let end = after + Seal::BLOCK;
+        while position - after >= Seal::POSITIONS_PER_BLOCK {
+            let end = after + Seal::POSITIONS_PER_BLOCK;
             let tree = tree(connection, (after, end)).await?;
             (sealed, after) = (SealRow::of(end, &tree, sealed).hash, end);
         }
         let open = tree(connection, (after, position)).await?;
-        let open = Open { events: open.size(), root: open.root() };
-        Ok(Self { seals: after / Seal::BLOCK, sealed, open })
+        let open = OpenBlock { events: open.size(), root: open.root() };
+        Ok(Self { seals: after / Seal::POSITIONS_PER_BLOCK, sealed, open })
     }
 }
 
 /// Refuses a log that does not say any more what was signed last: its end is lost, as with a replica
 /// that was behind (case E17), or it is another one.
-pub(crate) async fn goes_on_from(
+pub(crate) async fn require_unbroken(
     connection: &mut PgConnection,
-    last: &Checkpoint,
+    last: &AuditCheckpoint,
 ) -> Result<(), AuditError> {
-    let signed = Sealed { seals: last.seals, sealed: last.sealed, open: last.open };
-    if Sealed::up_to(connection, last.position).await? == signed {
+    let signed = SealState { seals: last.seals, sealed: last.sealed, open: last.open };
+    if SealState::up_to(connection, last.position).await? == signed {
         return Ok(());
     }
     Err(AuditError::Lost { number: last.number, position: last.position })
 }
 
-async fn tree(connection: &mut PgConnection, between: (i64, i64)) -> Result<Frontier, sqlx::Error> {
+async fn tree(
+    connection: &mut PgConnection,
+    between: (i64, i64),
+) -> Result<MerkleFrontier, sqlx::Error> {
     let digests = proof::digests(connection, between).await?;
     Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
 }
@@ -103,7 +106,7 @@ async fn heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
     let mut leaves = Vec::new();
     let mut after: Option<Uuid> = None;
     loop {
-        let rows = heads_after(connection, after, HEADS).await?;
+        let rows = heads_after(connection, after, HEADS_PER_PAGE).await?;
         for row in &rows {
             leaves.push(leaf(row)?);
         }

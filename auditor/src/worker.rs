@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use eventstore::Clock;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use sqlx::PgPool;
 use vault::Entropy;
 
@@ -15,7 +15,7 @@ use crate::notary::Notary;
 const HOUR_SECONDS: i64 = 3_600;
 
 /// From a failure to the next try: a full disk is no reason to write a line each second.
-const AGAIN_SECONDS: i64 = 60;
+const RETRY_SECONDS: i64 = 60;
 
 /// The worker. Several may work on one folder.
 pub struct Checkpointer {
@@ -57,19 +57,19 @@ impl Worker for Checkpointer {
     const NAME: &'static str = "checkpoints";
     type Error = Infallible;
 
-    async fn step(&mut self) -> Result<Step, Infallible> {
+    async fn step(&mut self) -> Result<NextStep, Infallible> {
         let now = self.clock.now();
         let second = now.get().timestamp();
         if self.clock.fault().is_some() || second < self.next {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         self.next = match self.take_due(now).await {
             Ok(()) => (hour(now) + 1) * HOUR_SECONDS,
             Err(error) => {
                 tracing::error!(%error, "no checkpoint of the audit log could be taken");
-                second + AGAIN_SECONDS
+                second + RETRY_SECONDS
             }
         };
-        Ok(Step::IDLE)
+        Ok(NextStep::IDLE)
     }
 }

@@ -2,11 +2,11 @@
 //! each measurement takes what it needs.
 
 use anyhow::Context;
-use api::intake::{CloudEvent, Format, parse};
+use api::intake::{CloudEvent, EventFormat, parse};
 use domain::time::Timestamp;
-use domain::trigger::Plan;
-use firmforms::expected::Expected;
-use firmforms::generate::{Line, MadeUp};
+use domain::trigger::FirmPlan;
+use firmforms::expected::ExpectedState;
+use firmforms::generate::{ActivityArgs, EventLine};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -16,8 +16,8 @@ const RESPONSES: u64 = 1_000_000;
 const SEED: u64 = 1;
 
 /// The activity of so many firms.
-pub(crate) fn made_up(firms: u32) -> MadeUp {
-    MadeUp::new(firms, RESPONSES, SEED)
+pub(crate) fn made_up(firms: u32) -> ActivityArgs {
+    ActivityArgs::new(firms, RESPONSES, SEED)
 }
 
 /// A report: its line, and what it says.
@@ -27,10 +27,10 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn of(line: &Line) -> anyhow::Result<Self> {
+    pub(crate) fn of(line: &EventLine) -> anyhow::Result<Self> {
         let mut bytes = Vec::with_capacity(1 << 10);
         line.write(&mut bytes)?;
-        let event = parse(Format::Lines, &bytes)?.pop().context("an empty line")?;
+        let event = parse(EventFormat::Lines, &bytes)?.pop().context("an empty line")?;
         Ok(Self { line: bytes, event })
     }
 }
@@ -49,18 +49,18 @@ pub(crate) fn submitted_at(at: Timestamp, firm: &tests::Firm, response_id: Uuid)
 pub(crate) struct Firm {
     pub(crate) id: Uuid,
     pub(crate) owner: Uuid,
-    pub(crate) plan: Plan,
+    pub(crate) plan: FirmPlan,
 }
 
 /// What has to be there before anything can happen.
 #[derive(Default)]
 pub(crate) struct Founding {
     pub(crate) lines: Vec<u8>,
-    pub(crate) expected: Expected,
+    pub(crate) expected: ExpectedState,
 }
 
 impl Founding {
-    pub(crate) fn of(lines: impl IntoIterator<Item = Line>) -> anyhow::Result<Self> {
+    pub(crate) fn of(lines: impl IntoIterator<Item = EventLine>) -> anyhow::Result<Self> {
         let mut founding = Self::default();
         for line in lines {
             let told = Told::of(&line)?;

@@ -4,15 +4,15 @@
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
-use auditor::verify::{self, Verdict};
-use auditor::{Checkpoints, Keys, Notary};
+use auditor::verify::{self, AuditVerdict};
+use auditor::{CheckpointFolder, KeyFolder, Notary};
 use clap::Args;
 use domain::context::Actor;
-use domain::reading::{Look, Read, ReadAs, ReadingEvent};
+use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
 use projector::audit::AuditLog;
 use projector::follow::Follower;
-use projector::seals::Seals;
+use projector::seals::SealWorker;
 use serde::Serialize;
 use tests::{World, cluster_with};
 use uuid::Uuid;
@@ -61,12 +61,12 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
     let began = Instant::now();
     let (store, fence) = (world.service().store.clone(), world.system.fence.clone());
     to_the_end(Follower::new(store.clone(), fence.clone(), AuditLog)).await?;
-    to_the_end(Seals::new(store, fence)).await?;
+    to_the_end(SealWorker::new(store, fence)).await?;
     let followed_seconds = began.elapsed().as_secs_f64();
     let folder = world.mails.path();
     let notary = Notary {
-        keys: Keys::in_folder(folder.join("keys")),
-        checkpoints: Checkpoints::in_folder(folder.join("checkpoints")),
+        keys: KeyFolder::in_folder(folder.join("keys")),
+        checkpoints: CheckpointFolder::in_folder(folder.join("checkpoints")),
     };
     notary.take(world.pool(), &SystemEntropy, world.clock.now()).await?;
     forget_peak()?;
@@ -74,9 +74,9 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
     let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await?;
     let seconds = began.elapsed().as_secs_f64();
     let found = match verdict {
-        Verdict::Intact(found) => found,
-        Verdict::Broken(flaw) => bail!("broken: {flaw}"),
-        Verdict::Incomplete(why) => bail!("incomplete: {why}"),
+        AuditVerdict::Intact(found) => found,
+        AuditVerdict::Broken(flaw) => bail!("broken: {flaw}"),
+        AuditVerdict::Incomplete(why) => bail!("incomplete: {why}"),
     };
     let entries = found.entries;
     ensure!(entries >= command.entries, "entries are missing");
@@ -96,8 +96,8 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
 
 /// That somebody looked at the firm's audit log, so many times.
 fn readings(world: &World, firm_id: Uuid) -> Vec<NewEvent> {
-    let (what, how) = (Read::Audit, ReadAs::Page);
-    let look = Look::at(what, how);
+    let (what, how) = (ReadingSubject::Audit, ReadAs::Page);
+    let look = ReadingDetails::at(what, how);
     let context = world.service().context(firm_id, Actor::Operator(Uuid::nil()));
     let reading = || NewEvent {
         aggregate_id: SystemEntropy.id().to_string(),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytes::Bytes;
 use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use deliverer::outgoing::{Method, Outgoing, OutgoingConfig, Request};
-use domain::answer::Answer;
+use deliverer::outgoing::{Method, OutgoingClient, OutgoingConfig, OutgoingRequest};
+use domain::answer::AttemptAnswer;
 use domain::signature::{WebhookSecret, sign};
 use domain::trigger::Trigger;
 use eventstore::Clock;
@@ -36,7 +36,7 @@ pub(crate) struct Ceiling {
 
 /// What is sent.
 pub(crate) struct Posts {
-    outgoing: Outgoing,
+    outgoing: OutgoingClient,
     bodies: Vec<Bytes>,
     targets: Vec<(String, Uuid)>,
     secret: WebhookSecret,
@@ -53,7 +53,7 @@ impl Posts {
     ) -> anyhow::Result<Self> {
         let count = bodies.len() * subscriptions;
         Ok(Self {
-            outgoing: Outgoing::new(OutgoingConfig::new(loopback()?))?,
+            outgoing: OutgoingClient::new(OutgoingConfig::new(loopback()?))?,
             targets: (0..subscriptions)
                 .map(|number| (peer.target(number), SystemEntropy.id()))
                 .collect(),
@@ -141,7 +141,7 @@ impl Posts {
             (named("x-service-hook"), HeaderValue::try_from(hook_id.to_string())?),
             (named("x-service-signature"), HeaderValue::try_from(signature)?),
         ]);
-        let request = Request {
+        let request = OutgoingRequest {
             target: target.clone(),
             method: Method::POST,
             headers,
@@ -149,7 +149,7 @@ impl Posts {
             connect_by: Some(tokio::time::Instant::now() + Duration::from_secs(5)),
         };
         let exchange = self.outgoing.send(request).await;
-        (exchange.answer == Answer::Status(200))
+        (exchange.answer == AttemptAnswer::Status(200))
             .then_some(())
             .with_context(|| format!("a POST of the ceiling: {}", exchange.answer))
     }

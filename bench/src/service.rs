@@ -12,7 +12,7 @@ use domain::address::AllowedTargets;
 use domain::trigger::Trigger;
 use firmforms::ingest;
 use firmforms::serve::start_workers;
-use firmforms::wiring::{Databases, Role, Setup, System};
+use firmforms::wiring::{Databases, ProcessRole, System, SystemSetup};
 use projector::deliveries;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -110,7 +110,7 @@ impl Load {
         // The cluster was made without care; none of that is to be paid for in the run.
         nix::unistd::sync();
         let stop = CancellationToken::new();
-        let mut workers = start_workers(&system, Role::All, &stop);
+        let mut workers = start_workers(&system, ProcessRole::All, &stop);
         let calls = match self.feed {
             Feed::Batches => None,
             Feed::Calls => {
@@ -262,7 +262,10 @@ pub(crate) async fn start(cluster: &Cluster) -> anyhow::Result<System> {
     cluster.ensure_database(MAIN).await?;
     cluster.ensure_database(keyring).await?;
     let mails = std::env::temp_dir().join("firmforms-bench-mails");
-    let setup = Setup { allowed: loopback()?, ..Setup::quiet("http://127.0.0.1/api/v1", &mails)? };
+    let setup = SystemSetup {
+        allowed: loopback()?,
+        ..SystemSetup::quiet("http://127.0.0.1/api/v1", &mails)?
+    };
     let databases = Databases::given(cluster.connect(MAIN), cluster.connect(keyring));
     System::start(databases, WrappingKey::new(&SystemEntropy.secret()), setup).await
 }

@@ -10,7 +10,7 @@ use domain::activity::{Activity, ResponseReport};
 use domain::form::{FormChange, FormDetails};
 use domain::payload::{EventPayload, FormPart, PayloadSource};
 use domain::trigger::Trigger;
-use firmforms::generate::Line;
+use firmforms::generate::EventLine;
 use uuid::Uuid;
 
 use crate::activity::{Founding, Told, made_up};
@@ -27,8 +27,8 @@ impl Submissions {
     pub(crate) fn first(count: usize) -> anyhow::Result<Self> {
         let made_up = made_up(1);
         let founding = made_up.founding().filter(|line| !line.is_about("form.changed"));
-        let founding: Vec<Line> = founding.collect();
-        let is_submission = |line: &Line| line.is_about("response.submitted");
+        let founding: Vec<EventLine> = founding.collect();
+        let is_submission = |line: &EventLine| line.is_about("response.submitted");
         let mut submissions = made_up.responses().filter(is_submission);
         let (mut known, mut reports) = (HashSet::new(), Vec::with_capacity(count));
         while reports.len() < count {
@@ -73,7 +73,7 @@ impl Submissions {
     }
 }
 
-fn forms(founding: &[Line]) -> anyhow::Result<HashMap<Uuid, FormDetails>> {
+fn forms(founding: &[EventLine]) -> anyhow::Result<HashMap<Uuid, FormDetails>> {
     let mut forms = HashMap::new();
     for line in founding {
         let activity = Told::of(line)?.event.activity;

@@ -4,16 +4,16 @@
 use anyhow::Context as _;
 use chrono::TimeDelta;
 use cluster::Cluster;
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::delivery::{Attempt, DeliveryEvent, DeliveryOf, Hop, Outcome};
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::worker;
-use eventstore::{Appending, NewEvent, Store};
+use eventstore::{AppendTransaction, NewEvent, Store};
 use firmforms::wiring::System;
-use projector::deliveries::Deliveries;
+use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
@@ -49,8 +49,8 @@ impl Traces {
     pub(crate) async fn start(cluster: &Cluster, posts: &Posts) -> anyhow::Result<Self> {
         let (system, stop) = (start(cluster).await?, CancellationToken::new());
         let store = system.courier.store.clone();
-        let history = Follower::new(store.clone(), system.fence.clone(), Deliveries)
-            .patient(system.service.clock.clone());
+        let history = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
+            .holding_unfinished(system.service.clock.clone());
         let nudge = store.nudge().subscribe();
         let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
@@ -59,7 +59,7 @@ impl Traces {
         Ok(Self { began, log, system, bodies, follower, stop })
     }
 
-    pub(crate) async fn begin(&self) -> anyhow::Result<Appending<'_>> {
+    pub(crate) async fn begin(&self) -> anyhow::Result<AppendTransaction<'_>> {
         Ok(self.log.begin().await?)
     }
 
@@ -122,7 +122,7 @@ impl Traces {
             aggregate_id: stream.to_string(),
             sequence: 1,
             event: of,
-            context: Context {
+            context: EventContext {
                 firm_id: FIRM,
                 recorded_at: self.system.courier.clock.now(),
                 actor: Actor::System,

@@ -7,34 +7,34 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use domain::as_of::AsOf;
 use ipnet::IpNet;
-use mailer::{Sender, SmtpUrl};
+use mailer::{SenderAddress, SmtpUrl};
 use uuid::Uuid;
 
-use crate::audit::args::{Audit, Hooks};
-use crate::generate::MadeUp;
-use crate::keyring::Keyring;
-use crate::projections::Projections;
-use crate::replays::Replay;
-use crate::roles::Migrate;
-use crate::telemetry::args::Told;
-use crate::verify::Verify;
+use crate::audit::args::{AuditCommand, HooksCommand};
+use crate::generate::ActivityArgs;
+use crate::keyring::KeyringCommand;
+use crate::projections::ProjectionsCommand;
+use crate::replays::ReplaysCommand;
+use crate::roles::MigrateArgs;
+use crate::telemetry::args::TelemetryArgs;
+use crate::verify::VerifyCommand;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
 #[command(name = "firmforms", version)]
-pub(crate) struct Arguments {
+pub(crate) struct CliArgs {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) storage: StorageArgs,
     /// Write the log as JSON lines.
     #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new())]
     pub(crate) log_json: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// Where the data is.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct StorageArgs {
     /// The main database. Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -59,66 +59,66 @@ pub struct Place {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Show the whole thing: activity, signed deliveries, history.
-    Demo(Demo),
+    Demo(DemoArgs),
     /// Run the service.
-    Serve(Box<Serve>),
+    Serve(Box<ServeArgs>),
     /// Bring the databases to this version's schema.
-    Migrate(Migrate),
+    Migrate(MigrateArgs),
     /// Take in product activity: CloudEvents, one per line.
-    Ingest(Ingest),
+    Ingest(IngestArgs),
     /// Make product activity up, the same for the same arguments: CloudEvents, one per line.
-    Generate(Generate),
+    Generate(GenerateArgs),
     /// List firms.
     #[command(subcommand)]
-    Firms(Firms),
+    Firms(FirmsCommand),
     /// Make, list and revoke API keys.
     #[command(subcommand)]
-    Keys(Keys),
+    Keys(KeysCommand),
     /// Make, list and revoke tokens of the internal door.
     #[command(subcommand)]
-    Tokens(Tokens),
+    Tokens(TokensCommand),
     /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
-    Secrets(Secrets),
+    Secrets(SecretsCommand),
     /// Put everything under another wrapping key.
     #[command(subcommand)]
-    Keyring(Keyring),
+    Keyring(KeyringCommand),
     /// List, show, hold and resume deliveries.
     #[command(subcommand)]
-    Deliveries(Deliveries),
+    Deliveries(DeliveriesCommand),
     /// Send again what has ended, and see how that goes.
     #[command(subcommand)]
-    Replay(Replay),
+    Replay(ReplaysCommand),
     /// Make a delivery that has ended anew: read anew, under an id of its own.
-    Reissue(crate::reissue::Reissue),
+    Reissue(crate::reissue::ReissueArgs),
     /// Show what waits where, and why.
     #[command(subcommand)]
-    Lanes(crate::lanes::Lanes),
+    Lanes(crate::lanes::LanesCommand),
     /// List what workflow steps sent.
     #[command(subcommand)]
-    Workflows(crate::deliveries::Workflows),
+    Workflows(crate::deliveries::WorkflowsCommand),
     /// List and explain subscriptions, removed ones too.
     #[command(subcommand)]
-    Hooks(Hooks),
+    Hooks(HooksCommand),
     /// List, export, sign and verify the audit log.
     #[command(subcommand)]
-    Audit(Audit),
+    Audit(AuditCommand),
     /// Look at read models, make them anew from the log, or compare them with it.
     #[command(subcommand)]
-    Projections(Projections),
+    Projections(ProjectionsCommand),
     /// Look at an installation, and say what is wrong and what to do. Exit code 0: nothing is wrong;
     /// 1: something is; 2: it could not look.
-    Doctor(crate::doctor::Doctor),
+    Doctor(crate::doctor::DoctorArgs),
     /// Prove from the log that nothing was missed, doubled or lost.
     #[command(subcommand)]
-    Verify(Verify),
+    Verify(VerifyCommand),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
-    Openapi(Openapi),
+    Openapi(OpenapiArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// How much the process says by default: a service tells what it does, a command only what is
     /// wrong.
     pub(crate) const fn log_level(&self) -> &'static str {
@@ -149,7 +149,7 @@ impl Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArgs {
     /// Do it once and exit: 0 if every delivery arrived once with a good signature, otherwise 1.
     #[arg(long)]
     pub(crate) once: bool,
@@ -165,14 +165,14 @@ pub(crate) struct Demo {
 }
 
 /// The address mail is sent from while none is named: one that no mail server takes.
-pub(crate) const SENDER: &str = "forms@firmforms.example";
+pub(crate) const DEFAULT_MAIL_FROM: &str = "forms@firmforms.example";
 
 /// How the service runs.
 #[derive(Debug, Clone, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// What this process does; any number of each against one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
-    pub role: Role,
+    pub role: ProcessRole,
     /// Send nothing as long as this process runs: take in, fan out and show only. For the time after
     /// a restore; started again without it, everything goes on. See also `deliveries pause`.
     #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
@@ -203,7 +203,7 @@ pub struct Serve {
     pub smtp_url: Option<SmtpUrl>,
     /// The address mail is sent from; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
-    pub mail_from: Option<Sender>,
+    pub mail_from: Option<SenderAddress>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
@@ -239,12 +239,12 @@ pub struct Serve {
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "its words would stand for those of the service")]
-    pub told: Told,
+    pub telemetry: TelemetryArgs,
 }
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Role {
+pub enum ProcessRole {
     /// Everything.
     All,
     /// Both doors.
@@ -256,29 +256,29 @@ pub enum Role {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Ingest {
+pub(crate) struct IngestArgs {
     /// The file, or - for standard input.
     pub(crate) file: PathBuf,
 }
 
 /// What to make up, and where it goes.
 #[derive(Debug, Args)]
-pub(crate) struct Generate {
+pub(crate) struct GenerateArgs {
     #[command(flatten)]
-    pub(crate) made_up: MadeUp,
+    pub(crate) made_up: ActivityArgs,
     /// The file to write; by default standard output.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Firms {
+pub(crate) enum FirmsCommand {
     /// All firms, by name.
-    List(Json),
+    List(OutputArgs),
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum KeysCommand {
     /// Make a key for an owner or admin; it is shown once.
     Create {
         /// The firm.
@@ -291,7 +291,7 @@ pub(crate) enum Keys {
         #[arg(long)]
         name: String,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
     /// The keys of a firm, newest first.
     List {
@@ -299,7 +299,7 @@ pub(crate) enum Keys {
         #[arg(long)]
         firm: Uuid,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
     /// Revoke a key, and remove its subscriptions, at once.
     Revoke {
@@ -312,7 +312,7 @@ pub(crate) enum Keys {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Tokens {
+pub(crate) enum TokensCommand {
     /// Make a token; it is shown once.
     Create {
         /// What it may do.
@@ -322,10 +322,10 @@ pub(crate) enum Tokens {
         #[arg(long)]
         name: String,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
     /// All tokens, newest first.
-    List(Json),
+    List(OutputArgs),
     /// Revoke a token at once.
     Revoke {
         /// The token's id.
@@ -345,14 +345,14 @@ pub(crate) enum TokenRole {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Secrets {
+pub(crate) enum SecretsCommand {
     /// Show a firm's webhook signing secret; that it was shown is recorded.
     Reveal {
         /// The firm.
         #[arg(long)]
         firm: Uuid,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
     /// Make a new signing secret, and show it; the old one signs nothing that is claimed from then on.
     Rotate {
@@ -363,20 +363,20 @@ pub(crate) enum Secrets {
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Deliveries {
+pub(crate) enum DeliveriesCommand {
     /// The newest deliveries of a firm.
-    List(crate::deliveries::List),
+    List(crate::deliveries::DeliveryListArgs),
     /// Hold deliveries, in every process, until they are resumed; they wait and do not age.
-    Pause(crate::pauses::Pause),
+    Pause(crate::pauses::PauseArgs),
     /// Let go of what is held; it goes on where it was.
-    Resume(crate::pauses::Resume),
+    Resume(crate::pauses::ResumeArgs),
     /// What is held.
-    Paused(Json),
+    Paused(OutputArgs),
     /// One delivery, try by try.
     Show {
         /// The firm.
@@ -388,12 +388,12 @@ pub(crate) enum Deliveries {
         #[arg(long)]
         as_of: Option<AsOf>,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Openapi {
+pub(crate) struct OpenapiArgs {
     /// Where integrators reach the public door, without /api/v1.
     #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL")]
     pub(crate) base_url: String,
@@ -401,7 +401,7 @@ pub(crate) struct Openapi {
 
 /// How to answer.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Json {
+pub(crate) struct OutputArgs {
     /// Answer with JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use auditor::{Checkpoints, Keys, Notary};
+use auditor::{CheckpointFolder, KeyFolder, Notary};
 use cluster::Cluster;
 use eventstore::{connect, may_pass};
 use log::LevelFilter;
@@ -14,13 +14,13 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
-use crate::args::Place;
+use crate::args::StorageArgs;
 
 /// A database that has not answered by then is away.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait before a database that is away is looked for again.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The two databases, and the private cluster they are in if they are.
 pub struct Databases {
@@ -39,12 +39,12 @@ pub(crate) struct DatabaseNames {
 }
 
 /// Those of the service.
-pub(crate) const SERVICE: DatabaseNames =
+pub(crate) const SERVICE_DATABASES: DatabaseNames =
     DatabaseNames { main: "firmforms", keyring: "firmforms_keyring" };
 
 impl Databases {
     /// Finds the databases that were named, or opens the private cluster.
-    pub(crate) async fn open(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
+    pub(crate) async fn open(place: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
         let found = match (&place.database_url, &place.keyring_url) {
             (Some(main), Some(keyring)) if main != keyring => Self {
                 main: main.parse().context("DATABASE_URL")?,
@@ -67,8 +67,8 @@ impl Databases {
         Self { main: unlogged(self.main), keyring: unlogged(self.keyring), ..self }
     }
 
-    async fn private(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
-        let config = cluster::Config {
+    async fn private(place: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
+        let config = cluster::ClusterConfig {
             data_dir: place.data_dir(),
             durability: cluster::Durability::Durable,
             settings: Vec::new(),
@@ -86,9 +86,12 @@ impl Databases {
 
     /// Opens databases for a run of their own: made anew in the private cluster; those that were
     /// named must be empty.
-    pub(crate) async fn new_and_empty(place: &Place, names: DatabaseNames) -> anyhow::Result<Self> {
+    pub(crate) async fn new_and_empty(
+        place: &StorageArgs,
+        names: DatabaseNames,
+    ) -> anyhow::Result<Self> {
         if place.database_url.is_none() {
-            let cluster = Self::private(place, SERVICE).await?;
+            let cluster = Self::private(place, SERVICE_DATABASES).await?;
             for name in [names.main, names.keyring] {
                 drop_database(&cluster.main, name).await?;
             }
@@ -144,19 +147,19 @@ impl Databases {
 
 /// The main database alone, to be looked at: as it is, without the keyring, by one connection. Nothing is
 /// migrated and nothing is written, so that whoever may only read can look.
-pub(crate) struct Looking {
+pub(crate) struct MainDatabase {
     /// The connection.
     pub(crate) pool: PgPool,
     cluster: Option<Cluster>,
 }
 
-impl Looking {
+impl MainDatabase {
     /// Opens it.
-    pub(crate) async fn at(place: &Place) -> anyhow::Result<Self> {
+    pub(crate) async fn at(place: &StorageArgs) -> anyhow::Result<Self> {
         let (main, cluster) = match &place.database_url {
             Some(main) => (main.parse().context("DATABASE_URL")?, None),
             None => {
-                let databases = Databases::private(place, SERVICE).await?;
+                let databases = Databases::private(place, SERVICE_DATABASES).await?;
                 (databases.main, databases.cluster)
             }
         };
@@ -191,14 +194,14 @@ async fn until_it_answers(name: &str, database: &PgConnectOptions) -> Result<(),
             Ok(()) => return Ok(()),
         }
         waited = true;
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(RECONNECT_INTERVAL).await;
     }
 }
 
 async fn reach(database: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let reached = async { database.connect().await?.close().await };
     let late = |late: tokio::time::error::Elapsed| sqlx::Error::Io(late.into());
-    tokio::time::timeout(ANSWER_WITHIN, reached).await.map_err(late)?
+    tokio::time::timeout(CONNECT_TIMEOUT, reached).await.map_err(late)?
 }
 
 async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<()> {
@@ -208,7 +211,7 @@ async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<
     Ok(connection.close().await?)
 }
 
-impl Place {
+impl StorageArgs {
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
@@ -224,8 +227,8 @@ impl Place {
         let folder = self.checkpoints_dir.clone();
         let folder = folder.unwrap_or_else(|| self.data_dir().join("checkpoints"));
         Notary {
-            keys: Keys::in_folder(self.data_dir().join("audit-keys")),
-            checkpoints: Checkpoints::in_folder(folder),
+            keys: KeyFolder::in_folder(self.data_dir().join("audit-keys")),
+            checkpoints: CheckpointFolder::in_folder(folder),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `deliveries list` and `workflows list`: what was sent, page by page.
 
 use api::Service;
-use api::commands::listing::{self, Asked};
+use api::commands::listing::{self, DeliveryListQuery};
 use api::commands::readings;
 use clap::{Args, Subcommand};
 use domain::as_of::AsOf;
@@ -10,13 +10,15 @@ use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use uuid::Uuid;
 
-use crate::args::Json;
-use crate::operate::{OPERATOR, delivery, held, print, refused, then};
-use crate::wiring::{self, Place, System};
+use crate::args::OutputArgs;
+use crate::operate::{
+    OPERATOR, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
+};
+use crate::wiring::{self, StorageArgs, System};
 
 /// What is listed.
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct DeliveryListArgs {
     /// The firm.
     #[arg(long)]
     firm: Uuid,
@@ -24,35 +26,35 @@ pub(crate) struct List {
     #[arg(long)]
     hook: Option<Uuid>,
     #[command(flatten)]
-    filter: Filter,
+    filter: DeliveryFilterArgs,
     /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
     /// alone.
     #[arg(long)]
     as_of: Option<AsOf>,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
 /// What is asked of workflows.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Workflows {
+pub(crate) enum WorkflowsCommand {
     /// What their steps sent, newest first.
-    List(Steps),
+    List(WorkflowListArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Steps {
+pub(crate) struct WorkflowListArgs {
     /// The firm.
     #[arg(long)]
     firm: Uuid,
     #[command(flatten)]
-    filter: Filter,
+    filter: DeliveryFilterArgs,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
 #[derive(Debug, Args)]
-struct Filter {
+struct DeliveryFilterArgs {
     /// Only this trigger's.
     #[arg(long)]
     trigger: Option<Trigger>,
@@ -69,13 +71,13 @@ struct Filter {
     #[arg(long)]
     after: Option<Uuid>,
     /// How many, 500 at most.
-    #[arg(long, default_value_t = listing::LIMIT)]
+    #[arg(long, default_value_t = listing::LIST_LIMIT_DEFAULT)]
     limit: i64,
 }
 
-impl Filter {
-    fn asked(self, hook_id: Option<Uuid>) -> Asked {
-        Asked {
+impl DeliveryFilterArgs {
+    fn asked(self, hook_id: Option<Uuid>) -> DeliveryListQuery {
+        DeliveryListQuery {
             hook_id,
             trigger: self.trigger.map(|trigger| trigger.key().to_owned()),
             state: self.state,
@@ -88,7 +90,7 @@ impl Filter {
     }
 }
 
-pub(crate) async fn list(system: &System, list: List) -> anyhow::Result<()> {
+pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
     let (service, firm) = (&system.service, list.firm);
     let asked = list.filter.asked(list.hook);
     read(service, firm, &asked).await?;
@@ -96,44 +98,46 @@ pub(crate) async fn list(system: &System, list: List) -> anyhow::Result<()> {
         return list_then(
             service,
             firm,
-            (Asked { as_of: Some(as_of.to_string()), ..asked }, list.json),
+            (DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked }, list.json),
         )
         .await;
     }
-    let rows = listing::deliveries(service, firm, &asked).await.map_err(refused)?.rows;
-    let holding = held(service, firm, &rows).await?;
-    let items = rows.iter().map(|row| delivery(row, &holding)).collect();
+    let rows = listing::deliveries(service, firm, &asked).await.map_err(terminal_error)?.rows;
+    let holding = pause_by_delivery(service, firm, &rows).await?;
+    let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();
     print(list.json, items, &["created_at", "id", "state", "trigger", "hook_id", "paused"]);
     Ok(())
 }
 
 /// Records that they are read, before they are shown.
-async fn read(service: &Service, firm: Uuid, asked: &Asked) -> anyhow::Result<()> {
-    readings::record(service, firm, OPERATOR, asked.look()).await.map_err(refused)
+async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyhow::Result<()> {
+    readings::record(service, firm, OPERATOR, asked.look()).await.map_err(terminal_error)
 }
 
 async fn list_then(
     service: &Service,
     firm: Uuid,
-    (asked, json): (Asked, Json),
+    (asked, json): (DeliveryListQuery, OutputArgs),
 ) -> anyhow::Result<()> {
-    let (rows, erased) = listing::deliveries_then(service, firm, &asked).await.map_err(refused)?;
-    let items = rows.iter().map(|row| then(row, erased.contains(&row.response_id))).collect();
+    let (rows, erased) =
+        listing::deliveries_then(service, firm, &asked).await.map_err(terminal_error)?;
+    let items =
+        rows.iter().map(|row| delivery_then(row, erased.contains(&row.response_id))).collect();
     print(json, items, &["created_at", "id", "state", "trigger", "hook_id", "erased"]);
     Ok(())
 }
 
 pub(crate) async fn workflows(
-    place: &Place,
-    Workflows::List(list): Workflows,
+    place: &StorageArgs,
+    WorkflowsCommand::List(list): WorkflowsCommand,
 ) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let (service, firm) = (&system.service, list.firm);
     let asked = list.filter.asked(None);
     read(service, firm, &asked).await?;
-    let rows = listing::steps(service, firm, &asked).await.map_err(refused)?.rows;
-    let holding = held(service, firm, &rows).await?;
-    let items = rows.iter().map(|row| delivery(row, &holding)).collect();
+    let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;
+    let holding = pause_by_delivery(service, firm, &rows).await?;
+    let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();
     let fields = ["created_at", "run_id", "step_id", "state", "trigger", "id", "paused"];
     print(list.json, items, &fields);
     system.stop().await

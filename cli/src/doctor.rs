@@ -8,8 +8,8 @@ use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::checkup as queue;
-use domain::checkup::{Finding, Verdict};
-use eventstore::presence::{self, Group};
+use domain::checkup::{CheckVerdict, Finding};
+use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
 use projector::{firms, pauses, replays};
 use serde_json::{Value, json};
@@ -17,45 +17,48 @@ use sqlx::PgPool;
 use uuid::Uuid;
 use vault::{Keyring, secrets};
 
-use crate::args::Json;
+use crate::args::OutputArgs;
 use crate::operate::print;
-use crate::wiring::{Databases, Place, SERVICE};
+use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 /// Who follows the log.
 const FOLLOWERS: [&str; 3] = ["deliveries", "audit_log", "erase"];
 
 /// What has not moved for so long does not move.
-const STANDSTILL: TimeDelta = TimeDelta::minutes(5);
+const STALLED_AFTER: TimeDelta = TimeDelta::minutes(5);
 
 /// Connections: it looks at one thing after the other.
-const CONNECTIONS: u32 = 2;
+const POOL_CONNECTIONS: u32 = 2;
 
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
-pub(crate) async fn run(place: &Place, Doctor { json }: Doctor) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    place: &StorageArgs,
+    DoctorArgs { json }: DoctorArgs,
+) -> anyhow::Result<ExitCode> {
     let findings = look(place).await.context("it could not be looked at")?;
-    print(json, findings.iter().map(told).collect(), &["verdict", "check", "says", "do"]);
-    let wrong = findings.iter().any(|finding| finding.verdict == Verdict::Wrong);
+    print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
+    let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
 }
 
-fn told(finding: &Finding) -> Value {
+fn finding_json(finding: &Finding) -> Value {
     json!({
         "check": finding.check, "verdict": finding.verdict.name(), "says": finding.says,
         "do": finding.advice,
     })
 }
 
-async fn look(place: &Place) -> anyhow::Result<Vec<Finding>> {
-    let databases = Databases::open(place, SERVICE).await?;
+async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
+    let databases = Databases::open(place, SERVICE_DATABASES).await?;
     let wrapping = place.wrapping_key()?;
     databases.require().await?;
-    let pool = connect(databases.main.clone(), CONNECTIONS);
-    let keyring = Keyring::new(connect(databases.keyring.clone(), CONNECTIONS), wrapping);
+    let pool = connect(databases.main.clone(), POOL_CONNECTIONS);
+    let keyring = Keyring::new(connect(databases.keyring.clone(), POOL_CONNECTIONS), wrapping);
     let (keys, known) = keyring.schema();
     let mut findings = vec![
         Finding::server(checkup::server_version(&pool).await?),
@@ -63,7 +66,7 @@ async fn look(place: &Place) -> anyhow::Result<Vec<Finding>> {
         Finding::schema("keyring_schema", checkup::migrations(keys, known).await?),
     ];
     // What is not there cannot be asked.
-    if findings.iter().all(|finding| finding.verdict == Verdict::Fine) {
+    if findings.iter().all(|finding| finding.verdict == CheckVerdict::Fine) {
         findings.extend(look_inside(place, &pool, &keyring).await?);
     }
     pool.close().await;
@@ -73,7 +76,7 @@ async fn look(place: &Place) -> anyhow::Result<Vec<Finding>> {
 }
 
 async fn look_inside(
-    place: &Place,
+    place: &StorageArgs,
     pool: &PgPool,
     keyring: &Keyring,
 ) -> anyhow::Result<Vec<Finding>> {
@@ -88,7 +91,7 @@ async fn look_inside(
     }
     findings.extend(queued(pool, now).await?);
     findings.push(paused(pool).await?);
-    let (running, held, stalled) = replays::under_way(pool, now - STANDSTILL).await?;
+    let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
     findings.push(checkpoints(place, now)?);
     findings.push(missing_secrets(pool, keyring).await?);
@@ -98,8 +101,8 @@ async fn look_inside(
 /// Whether these keys are those that this main database was used with. Nothing is written down: a key
 /// that is tried on a new keyring by mistake must not become its key.
 async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
-    let (wrapping, identity) = match keyring.examine().await {
-        Ok(Some(identity)) => (None, identity.examine(pool).await.err()),
+    let (wrapping, identity) = match keyring.check_read_only().await {
+        Ok(Some(identity)) => (None, identity.check_read_only(pool).await.err()),
         Ok(None) => (None, None),
         Err(error) => (Some(error), None),
     };
@@ -110,9 +113,9 @@ async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
 }
 
 async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 6]> {
-    let found = queue::queue(pool, now, now - STANDSTILL).await?;
+    let found = queue::queue(pool, now, now - STALLED_AFTER).await?;
     let (live, dead) = queue::rows(pool).await?;
-    let senders = presence::count(&mut *pool.acquire().await?, Group::Sending).await?;
+    let senders = presence::count(&mut *pool.acquire().await?, ProcessGroup::Sending).await?;
     let oldest = found.oldest_due_at.map(|at| since(now, at));
     Ok([
         Finding::backlog((found.queued, found.due_lanes), oldest),
@@ -131,7 +134,7 @@ async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
     Ok(Finding::pauses(&held))
 }
 
-fn checkpoints(place: &Place, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+fn checkpoints(place: &StorageArgs, now: DateTime<Utc>) -> anyhow::Result<Finding> {
     let checkpoints = place.notary().checkpoints;
     let last = checkpoints.last()?;
     let age = last.map(|signed| since(now, signed.checkpoint.at.get()));

@@ -6,37 +6,39 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::internal::metrics;
-use api::public::Peer;
-use api::{Opening, Service};
+use api::public::PeerAddress;
+use api::{OpeningDoor, Service};
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::map_request;
-use door::{Door, Settings, Times, Tls};
+use door::{Door, DoorSettings, DoorTimeouts, TlsCertificate};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Role, Serve};
-use crate::telemetry::Figures;
+use crate::args::{ProcessRole, ServeArgs};
+use crate::telemetry::ProcessMetrics;
 
 /// Where the internal door of a process that has both is, unless it is told.
-const INTERNAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+const DEFAULT_INTERNAL_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
 /// The doors of a process, bound and not yet served. One that serves nobody has none, or the internal
 /// one to be watched by.
-pub(crate) struct Doors {
+pub(crate) struct BoundDoors {
     public: Option<Door>,
     internal: Option<Door>,
 }
 
-impl Doors {
+impl BoundDoors {
     /// Binds those that the role has.
-    pub(crate) async fn of(serve: &Serve) -> anyhow::Result<Self> {
+    pub(crate) async fn of(serve: &ServeArgs) -> anyhow::Result<Self> {
         match serve.role {
-            Role::All | Role::Api => {
-                let internal = serve.internal_addr.unwrap_or(INTERNAL);
+            ProcessRole::All | ProcessRole::Api => {
+                let internal = serve.internal_addr.unwrap_or(DEFAULT_INTERNAL_ADDR);
                 Self::bind(Some(serve.addr), Some(internal)).await
             }
-            Role::Projector | Role::Deliverer => Self::bind(None, serve.internal_addr).await,
+            ProcessRole::Projector | ProcessRole::Deliverer => {
+                Self::bind(None, serve.internal_addr).await
+            }
         }
     }
 
@@ -58,7 +60,7 @@ impl Doors {
     }
 
     /// Says where they are.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn log_addresses(&self) {
         match (self.public_addr(), self.internal_addr()) {
             (Some(public), Some(internal)) => tracing::info!(%public, %internal, "listening"),
             (None, Some(internal)) => tracing::info!(%internal, "listening"),
@@ -69,18 +71,18 @@ impl Doors {
     /// Serves them until `stop`, then finishes the calls under way.
     pub(crate) fn serve(
         self,
-        (tls, figures): (Option<Tls>, Arc<Figures>),
+        (tls, figures): (Option<TlsCertificate>, Arc<ProcessMetrics>),
         (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
-    ) -> Served {
+    ) -> ServedDoors {
         let metrics = metrics(figures);
-        let served = Served {
-            public: Opening::public(),
-            internal: Opening::internal(metrics.clone()),
+        let served = ServedDoors {
+            public: OpeningDoor::public(),
+            internal: OpeningDoor::internal(metrics.clone()),
             metrics,
             serves_callers: self.public.is_some(),
         };
         if let Some(door) = self.public {
-            let settings = Settings { tls, ..Settings::default() };
+            let settings = DoorSettings { tls, ..DoorSettings::default() };
             tasks.spawn(door.serve(served.public.router(), settings, stop.clone()));
         }
         if let Some(door) = self.internal {
@@ -101,14 +103,14 @@ async fn bind(addr: Option<SocketAddr>) -> anyhow::Result<Option<Door>> {
 }
 
 /// Doors that are served, and answer 503 until they are opened.
-pub(crate) struct Served {
-    public: Opening,
-    internal: Opening,
+pub(crate) struct ServedDoors {
+    public: OpeningDoor,
+    internal: OpeningDoor,
     metrics: Router,
     serves_callers: bool,
 }
 
-impl Served {
+impl ServedDoors {
     /// Lets callers through to the service.
     pub(crate) fn open(self, service: &Service) {
         let internal = if self.serves_callers {
@@ -122,15 +124,15 @@ impl Served {
 }
 
 /// A batch of 8 MiB may take a minute to arrive: its request takes longer than that.
-fn internal() -> Settings {
-    let times = Times { request: Duration::from_secs(90), ..Times::default() };
-    Settings { times, ..Settings::default() }
+fn internal() -> DoorSettings {
+    let times = DoorTimeouts { request: Duration::from_secs(90), ..DoorTimeouts::default() };
+    DoorSettings { timeouts: times, ..DoorSettings::default() }
 }
 
 /// The socket's address, as the public door asks for it.
 async fn with_peer(mut request: Request) -> Request {
-    if let Some(door::Peer(address)) = request.extensions().get().copied() {
-        request.extensions_mut().insert(Peer(address));
+    if let Some(door::SocketPeer(address)) = request.extensions().get().copied() {
+        request.extensions_mut().insert(PeerAddress(address));
     }
     request
 }

@@ -8,37 +8,37 @@ use api::intake::CloudEvent;
 use domain::activity::{Activity, ResponseReport};
 use domain::email::EmailAddress;
 use domain::fact::Fact;
-use domain::firm::{FirmChange, MemberChange, Role};
+use domain::firm::{FirmChange, MemberChange, MemberRole};
 use domain::occurrence::occurrence_id;
-use domain::trigger::{Plan, Trigger};
+use domain::trigger::{FirmPlan, Trigger};
 use uuid::Uuid;
 
 /// What was reported so far, and what must have come of it.
 #[derive(Debug, Default)]
-pub struct Expected {
+pub struct ExpectedState {
     /// The firms that opened.
-    pub firms: BTreeMap<Uuid, Firm>,
+    pub firms: BTreeMap<Uuid, ExpectedFirm>,
     responses: HashSet<Uuid>,
     /// The responses of reports and calls.
     responses_of: HashMap<Uuid, Uuid>,
     /// By the id of their occurrence.
-    happened: HashMap<Uuid, Happened>,
+    happened: HashMap<Uuid, ExpectedOccurrence>,
 }
 
 /// A firm.
 #[derive(Debug, Default)]
-pub struct Firm {
+pub struct ExpectedFirm {
     /// Its name when it opened.
     pub name: String,
     /// Who owns it; nil before that is reported.
     pub owner: Uuid,
     /// What it pays for.
-    pub plan: Plan,
+    pub plan: FirmPlan,
 }
 
 /// Something that happened.
 #[derive(Debug, Clone, Copy)]
-pub struct Happened {
+pub struct ExpectedOccurrence {
     /// The firm it happened to.
     pub firm_id: Uuid,
     /// Whose subscribers hear of it.
@@ -55,13 +55,13 @@ pub const fn is_founding(activity: &Activity) -> bool {
     matches!(activity, Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. })
 }
 
-impl Expected {
+impl ExpectedState {
     /// Takes note of one more report.
     pub fn note(&mut self, event: &CloudEvent) {
         let firm_id = event.firm_id;
         match &event.activity {
             Activity::Firm { change, .. } => self.note_firm(firm_id, change),
-            Activity::Member { member_id, change: MemberChange::Joined(Role::Owner) } => {
+            Activity::Member { member_id, change: MemberChange::Joined(MemberRole::Owner) } => {
                 self.firms.entry(firm_id).or_default().owner = *member_id;
             }
             Activity::ResponseSaved(report) => _ = self.responses.insert(report.response_id),
@@ -85,7 +85,7 @@ impl Expected {
     }
 
     /// Each thing that happened once, as far as it is known to which response.
-    pub fn happened(&self) -> impl Iterator<Item = &Happened> {
+    pub fn happened(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
         self.happened.values().filter(|happened| {
             let subject_id = &happened.subject_id;
             self.responses.contains(self.responses_of.get(subject_id).unwrap_or(subject_id))
@@ -110,16 +110,21 @@ impl Expected {
         let (trigger, subject_id) = (Trigger::FormSubmitted, report.response_id);
         self.responses.insert(subject_id);
         let id = occurrence_id(firm_id, trigger, &subject_id.to_string());
-        self.happened.entry(id).or_insert(Happened { firm_id, trigger, silent: false, subject_id });
+        self.happened.entry(id).or_insert(ExpectedOccurrence {
+            firm_id,
+            trigger,
+            silent: false,
+            subject_id,
+        });
     }
 
     fn note_fact(&mut self, event: &CloudEvent) {
         let firm_id = event.firm_id;
-        let plan = self.firms.get(&firm_id).map_or_else(Plan::default, |firm| firm.plan);
+        let plan = self.firms.get(&firm_id).map_or_else(FirmPlan::default, |firm| firm.plan);
         let person = (plan, person_id(&event.activity));
         if let Some(fact) = Fact::of(&event.activity, event.time, person) {
             let Fact { trigger, silent, subject_id, .. } = fact;
-            let happened = Happened { firm_id, trigger, silent, subject_id };
+            let happened = ExpectedOccurrence { firm_id, trigger, silent, subject_id };
             self.happened.entry(fact.occurrence_id(firm_id)).or_insert(happened);
         }
     }
@@ -137,24 +142,27 @@ fn person_id(activity: &Activity) -> Uuid {
 
 #[cfg(test)]
 mod tests {
-    use api::intake::{Format, parse};
+    use api::intake::{EventFormat, parse};
 
     use super::*;
-    use crate::generate::{Line, MadeUp};
+    use crate::generate::{ActivityArgs, EventLine};
 
-    fn expected(lines: impl Iterator<Item = Line>) -> Expected {
-        let mut expected = Expected::default();
+    fn expected(lines: impl Iterator<Item = EventLine>) -> ExpectedState {
+        let mut expected = ExpectedState::default();
         for line in lines {
             let mut text = Vec::new();
             line.write(&mut text).unwrap();
-            parse(Format::Single, &text).unwrap().iter().for_each(|event| expected.note(event));
+            parse(EventFormat::Single, &text)
+                .unwrap()
+                .iter()
+                .for_each(|event| expected.note(event));
         }
         expected
     }
 
     #[test]
     fn what_is_reported_twice_happens_once() {
-        let activity = || MadeUp::new(2, 60, 1).activity();
+        let activity = || ActivityArgs::new(2, 60, 1).activity();
         let (once, twice) = (expected(activity()), expected(activity().chain(activity())));
         assert!(once.happened().count() > 60);
         assert_eq!(once.happened().count(), twice.happened().count());
@@ -162,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_firm_has_an_owner_and_only_leads_are_silent() {
-        let made_up = MadeUp::new(4, 400, 1);
+        let made_up = ActivityArgs::new(4, 400, 1);
         let expected = expected(made_up.founding().chain(made_up.responses()));
         assert_eq!(expected.firms.len(), 4);
         assert!(expected.firms.values().all(|firm| !firm.name.is_empty() && !firm.owner.is_nil()));
@@ -173,8 +181,8 @@ mod tests {
 
     #[test]
     fn what_is_of_no_known_response_has_not_happened() {
-        let made_up = MadeUp::new(2, 60, 1);
-        let parts = |line: &Line| !line.is_about("response.");
+        let made_up = ActivityArgs::new(2, 60, 1);
+        let parts = |line: &EventLine| !line.is_about("response.");
         assert_eq!(expected(made_up.activity().filter(parts)).happened().count(), 0);
     }
 }

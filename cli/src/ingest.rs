@@ -6,25 +6,25 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use api::Service;
-use api::intake::{Accepted, Format, IntakeError, accept, parse};
+use api::intake::{EventFormat, IntakeCounts, IntakeError, accept, parse};
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use domain::context::Actor;
 use indicatif::{ProgressBar, ProgressStyle};
 use uuid::Uuid;
 
-use crate::args::Ingest;
-use crate::wiring::{self, Place};
+use crate::args::IngestArgs;
+use crate::wiring::{self, StorageArgs};
 
-pub(crate) async fn run(place: &Place, ingest: &Ingest) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, ingest: &IngestArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let done = take_in(&system.service, &ingest.file).await;
     system.stop().await?;
-    let Accepted { accepted, duplicates } = done?;
+    let IntakeCounts { accepted, duplicates } = done?;
     println!("{accepted} accepted, {duplicates} duplicates");
     Ok(())
 }
 
-async fn take_in(service: &Service, file: &Path) -> anyhow::Result<Accepted> {
+async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts> {
     let bar = progress(file);
     let reader = bar.wrap_read(open(file).with_context(|| file.display().to_string())?);
     let done = lines(service, BufReader::new(reader)).await;
@@ -36,9 +36,9 @@ async fn take_in(service: &Service, file: &Path) -> anyhow::Result<Accepted> {
 ///
 /// # Errors
 /// Names the line that is refused, and the first that was not taken in with it.
-pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<Accepted> {
-    let mut done = Accepted { accepted: 0, duplicates: 0 };
-    let mut chunk = Chunk::default();
+pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<IntakeCounts> {
+    let mut done = IntakeCounts { accepted: 0, duplicates: 0 };
+    let mut chunk = LineBatch::default();
     for line in input.split(b'\n') {
         let line = line.context("reading the input")?;
         if chunk.is_full(&line) {
@@ -50,20 +50,20 @@ pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<Acc
     Ok(done)
 }
 
-const fn add(sum: &mut Accepted, part: Accepted) {
+const fn add(sum: &mut IntakeCounts, part: IntakeCounts) {
     sum.accepted += part.accepted;
     sum.duplicates += part.duplicates;
 }
 
 /// Lines that are taken in together.
 #[derive(Default)]
-struct Chunk {
+struct LineBatch {
     bytes: Vec<u8>,
     lines: usize,
     lines_before: usize,
 }
 
-impl Chunk {
+impl LineBatch {
     fn is_full(&self, line: &[u8]) -> bool {
         self.lines == BATCH_MAX_EVENTS
             || (self.lines > 0 && self.bytes.len() + line.len() + 1 > BATCH_MAX_BYTES)
@@ -75,7 +75,7 @@ impl Chunk {
         self.lines += 1;
     }
 
-    async fn take_in(&mut self, service: &Service) -> anyhow::Result<Accepted> {
+    async fn take_in(&mut self, service: &Service) -> anyhow::Result<IntakeCounts> {
         let taken = self.try_take_in(service).await;
         if let Err(IntakeError::BadEvent(bad)) = &taken {
             let line = self.lines_before + bad.line.unwrap_or(bad.index + 1);
@@ -91,8 +91,8 @@ impl Chunk {
         Ok(taken?)
     }
 
-    async fn try_take_in(&self, service: &Service) -> Result<Accepted, IntakeError> {
-        let events = parse(Format::Lines, &self.bytes)?;
+    async fn try_take_in(&self, service: &Service) -> Result<IntakeCounts, IntakeError> {
+        let events = parse(EventFormat::Lines, &self.bytes)?;
         accept(service, events, Actor::Product(Uuid::nil())).await
     }
 }

@@ -7,15 +7,15 @@ use clap::Subcommand;
 use serde_json::json;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use vault::SystemEntropy;
-use vault::rewrap::{Before, Rewrap};
+use vault::rewrap::{Rewrap, RewrapState};
 
-use crate::args::Json;
+use crate::args::OutputArgs;
 use crate::databases::key_of_file;
 use crate::operate::print;
-use crate::wiring::{Databases, Place, SERVICE};
+use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keyring {
+pub(crate) enum KeyringCommand {
     /// Seal all data keys, signing secrets and reply addresses under another wrapping key. Every process
     /// must be stopped; if this is cut off, run it again.
     Rewrap {
@@ -23,14 +23,14 @@ pub(crate) enum Keyring {
         #[arg(long)]
         new_key_file: PathBuf,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
 }
 
-pub(crate) async fn run(place: &Place, command: &Keyring) -> anyhow::Result<()> {
-    let Keyring::Rewrap { new_key_file, json } = command;
+pub(crate) async fn run(place: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
+    let KeyringCommand::Rewrap { new_key_file, json } = command;
     let (from, to) = (place.wrapping_key()?, key_of_file(new_key_file)?);
-    let databases = Databases::open(place, SERVICE).await?;
+    let databases = Databases::open(place, SERVICE_DATABASES).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;
@@ -45,7 +45,7 @@ pub(crate) async fn run(place: &Place, command: &Keyring) -> anyhow::Result<()> 
         eprintln!("damaged: {row} opens under neither key, and is as it was");
     }
     let done = json!({
-        "data_keys": done.data_keys, "of_firms": done.of_firms, "damaged": done.damaged.len(),
+        "data_keys": done.data_keys, "of_firms": done.firm_secrets, "damaged": done.damaged.len(),
         "damaged_rows": done.damaged,
     });
     print(*json, vec![done], &["data_keys", "of_firms", "damaged"]);
@@ -62,7 +62,7 @@ async fn begin(
 ) -> anyhow::Result<()> {
     let before = rewrap.begin(keyring).await.context("rewrapping")?;
     let alone = nobody_is_at_work(main, keyring).await;
-    if alone.is_err() && before == Before::Untouched {
+    if alone.is_err() && before == RewrapState::Untouched {
         rewrap.call_off(keyring).await?;
     }
     alone

@@ -1,26 +1,26 @@
 //! `lanes list`: what waits where, and why.
 
 use clap::{Args, Subcommand};
-use deliverer::lane_list::{self, LaneRow, Wanted};
-use domain::pause::{Held, Scope};
+use deliverer::lane_list::{self, LaneFilter, LaneRow};
+use domain::pause::{DeliveryRoute, PauseScope};
 use domain::time::Timestamp;
 use projector::pauses::{self, PauseRow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::Json;
+use crate::args::OutputArgs;
 use crate::operate::print;
-use crate::wiring::{self, Place};
+use crate::wiring::{self, StorageArgs};
 
 /// What is asked of lanes.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Lanes {
+pub(crate) enum LanesCommand {
     /// Those that have work, longest due first.
-    List(List),
+    List(LaneListArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct LaneListArgs {
     /// Only this firm's.
     #[arg(long)]
     firm: Option<Uuid>,
@@ -31,16 +31,19 @@ pub(crate) struct List {
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
-pub(crate) async fn run(place: &Place, Lanes::List(list): Lanes) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    place: &StorageArgs,
+    LanesCommand::List(list): LanesCommand,
+) -> anyhow::Result<()> {
     let host = list.host.as_deref().map(host).transpose()?;
     let system = wiring::open(place).await?;
-    let wanted = Wanted { firm_id: list.firm, host, limit: list.limit };
+    let wanted = LaneFilter { firm_id: list.firm, host, limit: list.limit };
     let rows = lane_list::list(system.pool(), &wanted).await?;
     let pauses = pauses::list(system.pool()).await?;
-    let items = rows.iter().map(|row| told(row, &pauses)).collect();
+    let items = rows.iter().map(|row| lane_json(row, &pauses)).collect();
     let fields =
         ["lane_id", "firm_id", "host", "due_at", "waiting", "in_flight", "state", "paused"];
     print(list.json, items, &fields);
@@ -48,15 +51,15 @@ pub(crate) async fn run(place: &Place, Lanes::List(list): Lanes) -> anyhow::Resu
 }
 
 fn host(name: &str) -> anyhow::Result<String> {
-    match Scope::host(name) {
-        Some(Scope::Host { host }) => Ok(host),
+    match PauseScope::host(name) {
+        Some(PauseScope::Host { host }) => Ok(host),
         _ => anyhow::bail!("--host: that is no host"),
     }
 }
 
-fn told(row: &LaneRow, pauses: &[PauseRow]) -> Value {
+fn lane_json(row: &LaneRow, pauses: &[PauseRow]) -> Value {
     let hook_id = (row.kind == "hook").then_some(row.lane_id);
-    let held = Held { firm_id: row.firm_id, hook_id, host: Some(&row.host) };
+    let held = DeliveryRoute { firm_id: row.firm_id, hook_id, host: Some(&row.host) };
     let pause = pauses.iter().find(|pause| pause.scope().holds(held));
     json!({
         "lane_id": row.lane_id, "firm_id": row.firm_id, "kind": row.kind, "host": row.host,

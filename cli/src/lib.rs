@@ -34,7 +34,7 @@ use clap::Parser;
 use clap::builder::{FalseyValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 
-use crate::args::{Arguments, Command};
+use crate::args::{CliArgs, CliCommand};
 
 /// Runs the command line.
 #[must_use]
@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
 /// service.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let arguments = match Arguments::try_parse_from(&arguments) {
+    let arguments = match CliArgs::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error, &arguments),
     };
@@ -65,33 +65,33 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ended.unwrap_or_else(|error| fail(&error, log_json))
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let (place, log_json) = (&arguments.place, arguments.log_json);
+async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
+    let (place, log_json) = (&arguments.storage, arguments.log_json);
     match arguments.command {
-        Command::Audit(command) => audit::run(place, command).await,
-        Command::Projections(command) => Ok(projections::run(place, command).await),
-        Command::Verify(command) => Ok(verify::run(place, command).await),
-        Command::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
+        CliCommand::Audit(command) => audit::run(place, command).await,
+        CliCommand::Projections(command) => Ok(projections::run(place, command).await),
+        CliCommand::Verify(command) => Ok(verify::run(place, command).await),
+        CliCommand::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
             fail(&error, log_json);
             ExitCode::from(2)
         })),
-        Command::Hooks(command) => done(audit::hooks(place, command)).await,
-        Command::Demo(demo) => done(demo::run(place, &demo)).await,
-        Command::Serve(serve) => done(serve::run(place, &serve)).await,
-        Command::Migrate(migrate) => done(roles::migrate(place, &migrate)).await,
-        Command::Ingest(ingest) => done(ingest::run(place, &ingest)).await,
-        Command::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
-        Command::Firms(command) => done(operate::firms(place, &command)).await,
-        Command::Keys(command) => done(operate::keys(place, command)).await,
-        Command::Tokens(command) => done(operate::tokens(place, command)).await,
-        Command::Secrets(command) => done(operate::secrets(place, command)).await,
-        Command::Keyring(command) => done(keyring::run(place, &command)).await,
-        Command::Deliveries(command) => done(operate::deliveries(place, command)).await,
-        Command::Replay(command) => done(replays::run(place, command)).await,
-        Command::Lanes(command) => done(lanes::run(place, command)).await,
-        Command::Workflows(command) => done(deliveries::workflows(place, command)).await,
-        Command::Reissue(asked) => done(reissue::run(place, asked)).await,
-        Command::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
+        CliCommand::Hooks(command) => done(audit::hooks(place, command)).await,
+        CliCommand::Demo(demo) => done(demo::run(place, &demo)).await,
+        CliCommand::Serve(serve) => done(serve::run(place, &serve)).await,
+        CliCommand::Migrate(migrate) => done(roles::migrate(place, &migrate)).await,
+        CliCommand::Ingest(ingest) => done(ingest::run(place, &ingest)).await,
+        CliCommand::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
+        CliCommand::Firms(command) => done(operate::firms(place, &command)).await,
+        CliCommand::Keys(command) => done(operate::keys(place, command)).await,
+        CliCommand::Tokens(command) => done(operate::tokens(place, command)).await,
+        CliCommand::Secrets(command) => done(operate::secrets(place, command)).await,
+        CliCommand::Keyring(command) => done(keyring::run(place, &command)).await,
+        CliCommand::Deliveries(command) => done(operate::deliveries(place, command)).await,
+        CliCommand::Replay(command) => done(replays::run(place, command)).await,
+        CliCommand::Lanes(command) => done(lanes::run(place, command)).await,
+        CliCommand::Workflows(command) => done(deliveries::workflows(place, command)).await,
+        CliCommand::Reissue(asked) => done(reissue::run(place, asked)).await,
+        CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
     }
 }
 

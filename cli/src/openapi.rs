@@ -5,9 +5,9 @@ use std::io::{Write, stdout};
 use anyhow::Context;
 use api::openapi::document;
 
-use crate::args::Openapi;
+use crate::args::OpenapiArgs;
 
-pub(crate) fn run(openapi: &Openapi) -> anyhow::Result<()> {
+pub(crate) fn run(openapi: &OpenapiArgs) -> anyhow::Result<()> {
     let document = document(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/')));
     writeln!(stdout(), "{document:#}").context("writing the description")
 }

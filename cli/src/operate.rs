@@ -9,21 +9,27 @@ use api::commands::{self, as_of, keys, readings, secrets, tokens};
 use domain::as_of::AsOf;
 use domain::context::Actor;
 use domain::delivery::Attempt;
-use domain::reading::{Look, Read, ReadAs};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::as_of::DeliveryThen;
 use projector::{deliveries, firms};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::{Deliveries, Firms, Json, Keys, Secrets, TokenRole, Tokens};
+use crate::args::{
+    DeliveriesCommand, FirmsCommand, KeysCommand, OutputArgs, SecretsCommand, TokenRole,
+    TokensCommand,
+};
 use crate::pauses;
-use crate::wiring::{self, Place, System};
+use crate::wiring::{self, StorageArgs, System};
 
 /// Who the command line acts as.
 pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
-pub(crate) async fn firms(place: &Place, Firms::List(how): &Firms) -> anyhow::Result<()> {
+pub(crate) async fn firms(
+    place: &StorageArgs,
+    FirmsCommand::List(how): &FirmsCommand,
+) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let firms = firms::list(system.pool()).await?;
     let items = firms
@@ -34,22 +40,22 @@ pub(crate) async fn firms(place: &Place, Firms::List(how): &Firms) -> anyhow::Re
     system.stop().await
 }
 
-pub(crate) async fn keys(place: &Place, command: Keys) -> anyhow::Result<()> {
+pub(crate) async fn keys(place: &StorageArgs, command: KeysCommand) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     run_keys(&system.service, command).await?;
     system.stop().await
 }
 
-async fn run_keys(service: &Service, command: Keys) -> anyhow::Result<()> {
+async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()> {
     match command {
-        Keys::Create { firm, member, name, json } => {
+        KeysCommand::Create { firm, member, name, json } => {
             let by = (member, OPERATOR);
-            let made = keys::create_by(service, firm, by, &name).await.map_err(refused)?;
+            let made = keys::create_by(service, firm, by, &name).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
             print(json, vec![shown], &["id", "key"]);
         }
-        Keys::List { firm, json } => {
-            let keys = keys::list(service, firm).await.map_err(refused)?;
+        KeysCommand::List { firm, json } => {
+            let keys = keys::list(service, firm).await.map_err(terminal_error)?;
             let items = keys
                 .into_iter()
                 .map(|key| {
@@ -60,34 +66,34 @@ async fn run_keys(service: &Service, command: Keys) -> anyhow::Result<()> {
                 .collect();
             print(json, items, &["id", "prefix", "created_at", "revoked_at", "name"]);
         }
-        Keys::Revoke { firm, key } => {
-            keys::revoke(service, firm, key, OPERATOR).await.map_err(refused)?;
+        KeysCommand::Revoke { firm, key } => {
+            keys::revoke(service, firm, key, OPERATOR).await.map_err(terminal_error)?;
             println!("revoked; its subscriptions are removed");
         }
     }
     Ok(())
 }
 
-pub(crate) async fn tokens(place: &Place, command: Tokens) -> anyhow::Result<()> {
+pub(crate) async fn tokens(place: &StorageArgs, command: TokensCommand) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     run_tokens(&system.service, command).await?;
     system.stop().await
 }
 
-async fn run_tokens(service: &Service, command: Tokens) -> anyhow::Result<()> {
+async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result<()> {
     match command {
-        Tokens::Create { role, name, json } => {
+        TokensCommand::Create { role, name, json } => {
             let role = match role {
-                TokenRole::Product => tokens::Role::Product,
-                TokenRole::Operator => tokens::Role::Operator,
-                TokenRole::Auditor => tokens::Role::Auditor,
+                TokenRole::Product => tokens::HolderRole::Product,
+                TokenRole::Operator => tokens::HolderRole::Operator,
+                TokenRole::Auditor => tokens::HolderRole::Auditor,
             };
-            let made = tokens::create(service, &name, role).await.map_err(refused)?;
+            let made = tokens::create(service, &name, role).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
             print(json, vec![shown], &["id", "token"]);
         }
-        Tokens::List(json) => {
-            let tokens = tokens::list(service).await.map_err(refused)?;
+        TokensCommand::List(json) => {
+            let tokens = tokens::list(service).await.map_err(terminal_error)?;
             let items = tokens
                 .into_iter()
                 .map(|token| {
@@ -98,42 +104,47 @@ async fn run_tokens(service: &Service, command: Tokens) -> anyhow::Result<()> {
                 .collect();
             print(json, items, &["id", "role", "created_at", "revoked_at", "name"]);
         }
-        Tokens::Revoke { token } => {
-            tokens::revoke(service, token).await.map_err(refused)?;
+        TokensCommand::Revoke { token } => {
+            tokens::revoke(service, token).await.map_err(terminal_error)?;
             println!("revoked");
         }
     }
     Ok(())
 }
 
-pub(crate) async fn secrets(place: &Place, command: Secrets) -> anyhow::Result<()> {
+pub(crate) async fn secrets(place: &StorageArgs, command: SecretsCommand) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let service = &system.service;
     let (shown, how) = match command {
-        Secrets::Reveal { firm, json } => (secrets::reveal(service, firm, OPERATOR).await, json),
-        Secrets::Rotate { firm, reason, json } => {
+        SecretsCommand::Reveal { firm, json } => {
+            (secrets::reveal(service, firm, OPERATOR).await, json)
+        }
+        SecretsCommand::Rotate { firm, reason, json } => {
             (secrets::rotate(service, firm, OPERATOR, reason.as_deref()).await, json)
         }
     };
-    let shown = shown.map_err(refused)?;
+    let shown = shown.map_err(terminal_error)?;
     let item = json!({"secret": shown.secret.as_str(), "rotated_at": shown.rotated_at});
     print(how, vec![item], &["secret", "rotated_at"]);
     system.stop().await
 }
 
-pub(crate) async fn deliveries(place: &Place, command: Deliveries) -> anyhow::Result<()> {
+pub(crate) async fn deliveries(
+    place: &StorageArgs,
+    command: DeliveriesCommand,
+) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     run_deliveries(&system, command).await?;
     system.stop().await
 }
 
-async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<()> {
+async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> {
     match command {
-        Deliveries::List(asked) => crate::deliveries::list(system, asked).await?,
-        Deliveries::Pause(asked) => pauses::pause(&system.service, asked).await?,
-        Deliveries::Resume(asked) => pauses::resume(&system.service, asked).await?,
-        Deliveries::Paused(json) => pauses::list(&system.service, json).await?,
-        Deliveries::Show { firm, delivery: id, as_of, json } => {
+        DeliveriesCommand::List(asked) => crate::deliveries::list(system, asked).await?,
+        DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
+        DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
+        DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
+        DeliveriesCommand::Show { firm, delivery: id, as_of, json } => {
             show(&system.service, (firm, id, as_of), json).await?;
         }
     }
@@ -144,20 +155,23 @@ async fn run_deliveries(system: &System, command: Deliveries) -> anyhow::Result<
 async fn show(
     service: &Service,
     (firm_id, delivery_id, as_of): (Uuid, Uuid, Option<AsOf>),
-    json: Json,
+    json: OutputArgs,
 ) -> anyhow::Result<()> {
     let until = match as_of {
-        Some(as_of) => as_of::check(service, as_of).await.map_err(refused)?,
+        Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
         None => AsOf::NOW,
     };
     let found = as_of::delivery(service, (firm_id, delivery_id), until).await;
-    let (DeliveryThen { row, attempts }, erased) = found.map_err(refused)?;
-    let look = Look { delivery_id: Some(delivery_id), ..Look::at(Read::Delivery, ReadAs::Page) };
-    readings::record(service, firm_id, OPERATOR, look).await.map_err(refused)?;
+    let (DeliveryThen { row, attempts }, erased) = found.map_err(terminal_error)?;
+    let look = ReadingDetails {
+        delivery_id: Some(delivery_id),
+        ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
+    };
+    readings::record(service, firm_id, OPERATOR, look).await.map_err(terminal_error)?;
     let mut shown = if as_of.is_some() {
-        then(&row, erased)
+        delivery_then(&row, erased)
     } else {
-        delivery(&row, &held(service, firm_id, std::slice::from_ref(&row)).await?)
+        delivery_json(&row, &pause_by_delivery(service, firm_id, std::slice::from_ref(&row)).await?)
     };
     let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
     if json.json {
@@ -171,22 +185,22 @@ async fn show(
 }
 
 /// As it was; what is erased by now is so whenever it is asked for.
-pub(crate) fn then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
-    let mut shown = delivery(row, &HashMap::new());
+pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
+    let mut shown = delivery_json(row, &HashMap::new());
     shown["erased"] = erased.into();
     shown
 }
 
 /// By which pause those of these are held that are.
-pub(crate) async fn held(
+pub(crate) async fn pause_by_delivery(
     service: &Service,
     firm_id: Uuid,
     rows: &[deliveries::DeliveryRow],
 ) -> anyhow::Result<HashMap<Uuid, Uuid>> {
-    commands::pauses::holding(service, firm_id, rows).await.map_err(refused)
+    commands::pauses::holding(service, firm_id, rows).await.map_err(terminal_error)
 }
 
-pub(crate) fn delivery(row: &deliveries::DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
+pub(crate) fn delivery_json(row: &deliveries::DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
     json!({
         "id": row.delivery_id, "hook_id": row.hook_id, "run_id": row.run_id,
         "step_id": row.step_id, "trigger": row.trigger,
@@ -207,9 +221,9 @@ fn attempt(one: &Attempt) -> Value {
 }
 
 /// One JSON array, or a line each with these fields.
-pub(crate) fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
+pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: &[&str]) {
     if json {
-        return say(&format!("{:#}", Value::Array(items)));
+        return print_line(&format!("{:#}", Value::Array(items)));
     }
     for item in items {
         let line: Vec<String> = fields
@@ -220,19 +234,19 @@ pub(crate) fn print(Json { json }: Json, items: Vec<Value>, fields: &[&str]) {
                 other => other.to_string(),
             })
             .collect();
-        say(&line.join("  "));
+        print_line(&line.join("  "));
     }
 }
 
 /// A line for whoever reads along; one who has read enough (`| head`) ends the command quietly.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
 }
 
 /// What the API would answer, as a line at the terminal; and what only its log would tell.
-pub(crate) fn refused(error: api::Error) -> anyhow::Error {
+pub(crate) fn terminal_error(error: api::Error) -> anyhow::Error {
     let said = error.to_string();
     match error {
         api::Error::Internal(detail) | api::Error::Unavailable(detail) => {

@@ -1,20 +1,20 @@
 //! `deliveries pause|resume|paused`: holding deliveries, and letting them go.
 
 use api::Service;
-use api::commands::pauses::{self, Which};
+use api::commands::pauses::{self, RequestedScope};
 use clap::Args;
 use domain::time::Timestamp;
 use projector::pauses::PauseRow;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::Json;
-use crate::operate::{OPERATOR, print, refused};
+use crate::args::OutputArgs;
+use crate::operate::{OPERATOR, print, terminal_error};
 
 /// What is held, or let go.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Scope {
+pub(crate) struct PauseScopeArgs {
     /// Everything, of all firms.
     #[arg(long)]
     all: bool,
@@ -30,64 +30,65 @@ pub(crate) struct Scope {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Pause {
+pub(crate) struct PauseArgs {
     #[command(flatten)]
-    scope: Scope,
+    scope: PauseScopeArgs,
     /// Why; kept in the log.
     #[arg(long)]
     reason: String,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeArgs {
     #[command(flatten)]
-    scope: Scope,
+    scope: PauseScopeArgs,
     /// Why; kept in the log.
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
-pub(crate) async fn pause(service: &Service, asked: Pause) -> anyhow::Result<()> {
+pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result<()> {
     let which = asked.scope.which();
-    let row = pauses::pause(service, &which, &asked.reason, OPERATOR).await.map_err(refused)?;
+    let row =
+        pauses::pause(service, &which, &asked.reason, OPERATOR).await.map_err(terminal_error)?;
     show(asked.json, &[row]);
     Ok(())
 }
 
-pub(crate) async fn resume(service: &Service, asked: Resume) -> anyhow::Result<()> {
+pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Result<()> {
     let Some(pause_id) = pauses::id_of(&asked.scope.which()) else {
         anyhow::bail!("that is no host");
     };
     let reason = asked.reason.as_deref();
-    let row = pauses::resume(service, pause_id, reason, OPERATOR).await.map_err(refused)?;
+    let row = pauses::resume(service, pause_id, reason, OPERATOR).await.map_err(terminal_error)?;
     show(asked.json, &[row]);
     Ok(())
 }
 
-pub(crate) async fn list(service: &Service, how: Json) -> anyhow::Result<()> {
-    show(how, &pauses::list(service).await.map_err(refused)?);
+pub(crate) async fn list(service: &Service, how: OutputArgs) -> anyhow::Result<()> {
+    show(how, &pauses::list(service).await.map_err(terminal_error)?);
     Ok(())
 }
 
-impl Scope {
-    fn which(&self) -> Which {
-        let firm = self.firm.map(Which::Firm);
-        let hook = self.hook.map(Which::Hook);
-        let host = self.host.clone().map(Which::Host);
-        firm.or(hook).or(host).unwrap_or(Which::All)
+impl PauseScopeArgs {
+    fn which(&self) -> RequestedScope {
+        let firm = self.firm.map(RequestedScope::Firm);
+        let hook = self.hook.map(RequestedScope::Hook);
+        let host = self.host.clone().map(RequestedScope::Host);
+        firm.or(hook).or(host).unwrap_or(RequestedScope::All)
     }
 }
 
-fn show(how: Json, rows: &[PauseRow]) {
+fn show(how: OutputArgs, rows: &[PauseRow]) {
     let fields = ["paused_at", "scope", "reason", "paused_by", "id"];
-    print(how, rows.iter().map(told).collect(), &fields);
+    print(how, rows.iter().map(pause_json).collect(), &fields);
 }
 
-fn told(row: &PauseRow) -> Value {
+fn pause_json(row: &PauseRow) -> Value {
     json!({
         "id": row.pause_id, "scope": row.scope().to_string(), "kind": row.kind,
         "firm_id": row.firm_id, "hook_id": row.hook_id, "host": row.host, "reason": row.reason,

@@ -6,48 +6,51 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use indicatif::ProgressBar;
-use projector::rebuild::{self, Act, Difference, Model, Order, Outcome, Report, Standing, TRIES};
+use projector::rebuild::{
+    self, ModelStatus, ReadModel, RebuildAct, RebuildOrder, RebuildOutcome, RebuildReport,
+    RowDifference, TRIES_MAX,
+};
 use serde_json::{Value, json};
 
-use crate::args::Json;
-use crate::operate::{print, say};
-use crate::wiring::{self, Place, System};
+use crate::args::OutputArgs;
+use crate::operate::{print, print_line};
+use crate::wiring::{self, StorageArgs, System};
 
 /// A read model is not what the log says, and stays so.
-const DIFFERS: u8 = 1;
+const EXIT_DIFFERS: u8 = 1;
 
 /// It could not be done.
-const COULD_NOT: u8 = 2;
+const EXIT_FAILED: u8 = 2;
 
 /// What is asked of read models.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Projections {
+pub(crate) enum ProjectionsCommand {
     /// Each read model: its rows, how far it follows the log, when it was last made anew.
-    Status(Json),
+    Status(OutputArgs),
     /// Make read models anew from the log beside live traffic, and put them in their place. Exit code
     /// 0: done; 1: refused, because an entry of the audit log or a seal would have changed; 2: it
     /// could not be done.
-    Rebuild(Which),
+    Rebuild(ModelArgs),
     /// The same without putting them in their place. Exit code 0: each is what the log says; 1: one is
     /// not, with the first row that differs; 2: it cannot be told.
-    Verify(Which),
+    Verify(ModelArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("which").required(true)))]
-pub(crate) struct Which {
+pub(crate) struct ModelArgs {
     /// The read model, by the name of its (first) table.
     #[arg(group = "which")]
-    name: Option<Model>,
+    name: Option<ReadModel>,
     /// All of them: the log is read once.
     #[arg(long, group = "which")]
     all: bool,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
 /// What could not be done is neither done nor undone.
-pub(crate) async fn run(place: &Place, command: Projections) -> ExitCode {
+pub(crate) async fn run(place: &StorageArgs, command: ProjectionsCommand) -> ExitCode {
     let done = async {
         let system = wiring::open(place).await?;
         let code = asked(&system, command).await;
@@ -56,27 +59,27 @@ pub(crate) async fn run(place: &Place, command: Projections) -> ExitCode {
     };
     done.await.unwrap_or_else(|error: anyhow::Error| {
         eprintln!("firmforms: {error:#}");
-        ExitCode::from(COULD_NOT)
+        ExitCode::from(EXIT_FAILED)
     })
 }
 
-async fn asked(system: &System, command: Projections) -> anyhow::Result<ExitCode> {
+async fn asked(system: &System, command: ProjectionsCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Projections::Status(how) => {
+        ProjectionsCommand::Status(how) => {
             let all = rebuild::status(system.pool()).await?;
             let fields = ["name", "written", "rows", "checkpoint", "lag", "rebuilt_at"];
             print(how, all.iter().map(standing).collect(), &fields);
             Ok(ExitCode::SUCCESS)
         }
-        Projections::Rebuild(which) => make(system, which, Act::Replace).await,
-        Projections::Verify(which) => make(system, which, Act::Verify).await,
+        ProjectionsCommand::Rebuild(which) => make(system, which, RebuildAct::Replace).await,
+        ProjectionsCommand::Verify(which) => make(system, which, RebuildAct::Verify).await,
     }
 }
 
-async fn make(system: &System, which: Which, act: Act) -> anyhow::Result<ExitCode> {
-    let models = which.name.map_or_else(|| Model::ALL.to_vec(), |model| vec![model]);
+async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Result<ExitCode> {
+    let models = which.name.map_or_else(|| ReadModel::ALL.to_vec(), |model| vec![model]);
     let now = system.service.clock.now().get();
-    let order = Order { models, act, now, tries: TRIES };
+    let order = RebuildOrder { models, act, now, tries: TRIES_MAX };
     let bar =
         if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
     let progress = |done: i64, all: i64| {
@@ -86,27 +89,31 @@ async fn make(system: &System, which: Which, act: Act) -> anyhow::Result<ExitCod
     let made = rebuild::run(system.pool(), &order, &progress).await;
     bar.finish_and_clear();
     match made {
-        Ok(reports) => Ok(told(which.json, &reports)),
+        Ok(reports) => Ok(print_reports(which.json, &reports)),
         Err(unfinished) => {
-            told(which.json, &unfinished.done);
+            print_reports(which.json, &unfinished.done);
             Err(unfinished.into())
         }
     }
 }
 
-fn told(how: Json, reports: &[Report]) -> ExitCode {
+fn print_reports(how: OutputArgs, reports: &[RebuildReport]) -> ExitCode {
     let fields = ["name", "outcome", "rows", "digest", "position", "seconds"];
     print(how, reports.iter().map(report).collect(), &fields);
     if !how.json {
-        for Report { difference, .. } in reports {
-            difference.iter().for_each(|difference| say(&line(difference)));
+        for RebuildReport { difference, .. } in reports {
+            difference.iter().for_each(|difference| print_line(&line(difference)));
         }
     }
-    if reports.iter().any(Report::differs) { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS }
+    if reports.iter().any(RebuildReport::differs) {
+        ExitCode::from(EXIT_DIFFERS)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
-fn standing(standing: &Standing) -> Value {
-    let Standing { model, rows, checkpoint, lag, rebuilt } = standing;
+fn standing(standing: &ModelStatus) -> Value {
+    let ModelStatus { model, rows, checkpoint, lag, rebuilt } = standing;
     json!({
         "name": model.name(),
         "written": if checkpoint.is_some() { "following" } else { "with the append" },
@@ -121,7 +128,7 @@ fn standing(standing: &Standing) -> Value {
     })
 }
 
-fn report(report: &Report) -> Value {
+fn report(report: &RebuildReport) -> Value {
     json!({
         "name": report.model.name(),
         "outcome": outcome(report),
@@ -138,19 +145,19 @@ fn report(report: &Report) -> Value {
     })
 }
 
-const fn outcome(report: &Report) -> &'static str {
+const fn outcome(report: &RebuildReport) -> &'static str {
     match (report.outcome, &report.difference) {
-        (Outcome::Compared, None) => "equal",
-        (Outcome::Compared, Some(_)) => "differs",
-        (Outcome::Replaced, None) => "rebuilt",
-        (Outcome::Replaced, Some(_)) => "repaired",
-        (Outcome::Refused, _) => "refused",
+        (RebuildOutcome::Compared, None) => "equal",
+        (RebuildOutcome::Compared, Some(_)) => "differs",
+        (RebuildOutcome::Replaced, None) => "rebuilt",
+        (RebuildOutcome::Replaced, Some(_)) => "repaired",
+        (RebuildOutcome::Refused, _) => "refused",
     }
 }
 
 /// The first difference in a line.
-fn line(difference: &Difference) -> String {
-    let Difference { table, key, column, log, live } = difference;
+fn line(difference: &RowDifference) -> String {
+    let RowDifference { table, key, column, log, live } = difference;
     match (column, log, live) {
         (Some(column), Some(log), Some(live)) => {
             format!("{table} {key}: {column} is {live}, and the log says {log}")

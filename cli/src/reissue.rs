@@ -5,13 +5,13 @@ use clap::Args;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::args::Json;
-use crate::operate::{OPERATOR, print, refused};
-use crate::wiring::{self, Place};
+use crate::args::OutputArgs;
+use crate::operate::{OPERATOR, print, terminal_error};
+use crate::wiring::{self, StorageArgs};
 
 /// What is made anew, and why.
 #[derive(Debug, Args)]
-pub(crate) struct Reissue {
+pub(crate) struct ReissueArgs {
     /// The firm.
     #[arg(long)]
     firm: Uuid,
@@ -24,16 +24,16 @@ pub(crate) struct Reissue {
     #[arg(long)]
     request_id: Option<Uuid>,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
-pub(crate) async fn run(place: &Place, asked: Reissue) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, asked: ReissueArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let service = &system.service;
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
     let (firm_id, delivery_id, reason) = (asked.firm, asked.delivery, asked.reason);
     let new = NewReissue { firm_id, delivery_id, request_id, reason };
-    let id = reissue::reissue(service, &new, OPERATOR).await.map_err(refused)?;
+    let id = reissue::reissue(service, &new, OPERATOR).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
     print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);
     system.stop().await

@@ -1,45 +1,45 @@
 //! `replay`: sends again what has ended, of one firm or of all (ruling 31).
 
 use api::Service;
-use api::commands::replays::{self, NewReplay, ReplayView, Selected};
+use api::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use clap::{Args, Subcommand};
 use domain::delivery::DeliveryState;
-use domain::replay::{RATE, ReplayCommand, Selection};
+use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use projector::firms;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::Json;
-use crate::operate::{OPERATOR, print, refused};
-use crate::wiring::{self, Place};
+use crate::args::OutputArgs;
+use crate::operate::{OPERATOR, print, terminal_error};
+use crate::wiring::{self, StorageArgs};
 
 /// What is asked of replays.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Replay {
+pub(crate) enum ReplaysCommand {
     /// Send again what failed, or what is selected: once, under the same ids and with the same bytes.
-    Start(Start),
+    Start(ReplayStartArgs),
     /// Where a replay stands.
-    Show(One),
+    Show(ReplayArgs),
     /// Hold a replay.
-    Pause(One),
+    Pause(ReplayArgs),
     /// Go on with a replay.
-    Resume(One),
+    Resume(ReplayArgs),
     /// End a replay by hand.
-    Stop(One),
+    Stop(ReplayArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct One {
+pub(crate) struct ReplayArgs {
     /// The replay.
     replay: Uuid,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Start {
+pub(crate) struct ReplayStartArgs {
     /// The firm.
     #[arg(long, required_unless_present = "all_firms")]
     firm: Option<Uuid>,
@@ -74,32 +74,32 @@ pub(crate) struct Start {
     #[arg(long)]
     force: bool,
     /// Deliveries a second.
-    #[arg(long, default_value_t = RATE)]
+    #[arg(long, default_value_t = RATE_PER_SECOND_DEFAULT)]
     rate: u32,
     /// Only say what would be sent.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
-pub(crate) async fn run(place: &Place, command: Replay) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, command: ReplaysCommand) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let service = &system.service;
     match command {
-        Replay::Start(start) => begin(service, start).await?,
-        Replay::Show(one) => {
-            let view = replays::show(service, one.replay).await.map_err(refused)?;
+        ReplaysCommand::Start(start) => begin(service, start).await?,
+        ReplaysCommand::Show(one) => {
+            let view = replays::show(service, one.replay).await.map_err(terminal_error)?;
             show(one.json, &view);
         }
-        Replay::Pause(one) => change(service, one, ReplayCommand::Pause).await?,
-        Replay::Resume(one) => change(service, one, ReplayCommand::Resume).await?,
-        Replay::Stop(one) => change(service, one, ReplayCommand::Stop).await?,
+        ReplaysCommand::Pause(one) => change(service, one, ReplayCommand::Pause).await?,
+        ReplaysCommand::Resume(one) => change(service, one, ReplayCommand::Resume).await?,
+        ReplaysCommand::Stop(one) => change(service, one, ReplayCommand::Stop).await?,
     }
     system.stop().await
 }
 
-async fn begin(service: &Service, start: Start) -> anyhow::Result<()> {
+async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> {
     let firm_ids = match start.firm {
         Some(firm_id) => vec![firm_id],
         None => firms::list(service.store.pool()).await?.iter().map(|row| row.firm_id).collect(),
@@ -107,7 +107,7 @@ async fn begin(service: &Service, start: Start) -> anyhow::Result<()> {
     let mut begun = Vec::new();
     for firm_id in firm_ids {
         let new = start.of(firm_id);
-        let selected = replays::select(service, &new).await.map_err(refused)?;
+        let selected = replays::select(service, &new).await.map_err(terminal_error)?;
         if start.all_firms && selected.delivery_ids.is_empty() {
             continue;
         }
@@ -115,19 +115,19 @@ async fn begin(service: &Service, start: Start) -> anyhow::Result<()> {
             None
         } else {
             let begun = replays::start(service, &new, &selected, OPERATOR).await;
-            Some(begun.map_err(refused)?)
+            Some(begun.map_err(terminal_error)?)
         };
-        begun.push(told(firm_id, id, &selected));
+        begun.push(begun_json(firm_id, id, &selected));
     }
     print(start.json, begun, &["id", "firm_id", "selected", "skipped"]);
     Ok(())
 }
 
-impl Start {
+impl ReplayStartArgs {
     fn of(&self, firm_id: Uuid) -> NewReplay {
         NewReplay {
             firm_id,
-            selection: Selection {
+            selection: ReplaySelection {
                 delivery_ids: self.delivery.clone(),
                 hook_id: self.hook,
                 trigger: self.trigger,
@@ -143,20 +143,21 @@ impl Start {
     }
 }
 
-fn told(firm_id: Uuid, id: Option<Uuid>, selected: &Selected) -> Value {
+fn begun_json(firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) -> Value {
     json!({
         "id": id, "firm_id": firm_id, "selected": selected.delivery_ids.len(),
         "skipped": selected.skipped.len(),
     })
 }
 
-async fn change(service: &Service, one: One, command: ReplayCommand) -> anyhow::Result<()> {
-    let view = replays::change(service, one.replay, command, OPERATOR).await.map_err(refused)?;
+async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
+    let view =
+        replays::change(service, one.replay, command, OPERATOR).await.map_err(terminal_error)?;
     show(one.json, &view);
     Ok(())
 }
 
-fn show(how: Json, view: &ReplayView) {
+fn show(how: OutputArgs, view: &ReplayView) {
     let shown = json!({
         "id": view.row.replay_id, "firm_id": view.row.firm_id, "state": view.row.state,
         "reason": view.row.reason, "selected": view.row.selected, "outcomes": view.outcomes,

@@ -5,46 +5,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::Sending;
+use api::SendingMode;
 use auditor::Checkpointer;
-use deliverer::cancel::Cancel;
-use deliverer::ended_leases::EndedLeases;
+use deliverer::cancel::CancelWorker;
+use deliverer::ended_leases::EndedLeaseWorker;
 use deliverer::engine::deliver;
-use deliverer::erase::{self, Erase};
-use deliverer::outbox::spread::Spread;
-use deliverer::purge::Purge;
-use deliverer::replay::Replay;
-use deliverer::{Dispatch, Membership};
-use door::Tls;
+use deliverer::erase::{self, EraseWorker};
+use deliverer::outbox::spread::SpreadWorker;
+use deliverer::purge::PurgeWorker;
+use deliverer::replay::ReplayWorker;
+use deliverer::{Dispatcher, SenderMembership};
+use door::TlsCertificate;
 use eventstore::worker::run as run_worker;
 use eventstore::{Nudge, crash, relay};
 use inviter::{Inviter, TakeOver};
 use projector::audit::AuditLog;
-use projector::deliveries::Deliveries;
+use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
-use projector::housekeeping::Housekeeping;
-use projector::partials::Partials;
+use projector::housekeeping::HousekeepingWorker;
+use projector::partials::PartialTimer;
 use projector::pauses;
-use projector::seals::Seals;
+use projector::seals::SealWorker;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
 
-use crate::doors::{Doors, Served};
+use crate::doors::{BoundDoors, ServedDoors};
 use crate::setup::{setup, tls};
-use crate::telemetry::Figures;
-use crate::wiring::{Databases, Place, Role, SERVICE, Serve, Setup, System, claim_in_appends};
+use crate::telemetry::ProcessMetrics;
+use crate::wiring::{
+    Databases, ProcessRole, SERVICE_DATABASES, ServeArgs, StorageArgs, System, SystemSetup,
+    claim_in_appends,
+};
 
 /// How long what is under way may take after a signal.
-const DRAIN: Duration = Duration::from_secs(25);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
-pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = setup(place, serve)?;
     let tls = tls(serve)?;
     warn_of_development(serve);
-    let figures = Arc::new(Figures::begin()?);
-    let doors = Doors::of(serve).await?;
-    let databases = Databases::open(place, SERVICE).await?;
+    let figures = Arc::new(ProcessMetrics::begin()?);
+    let doors = BoundDoors::of(serve).await?;
+    let databases = Databases::open(place, SERVICE_DATABASES).await?;
     let wrapping = place.wrapping_key()?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
@@ -79,24 +82,24 @@ pub(crate) async fn run(place: &Place, serve: &Serve) -> anyhow::Result<()> {
 async fn start(
     databases: Databases,
     wrapping: WrappingKey,
-    setup: Setup,
-    role: Role,
+    setup: SystemSetup,
+    role: ProcessRole,
 ) -> anyhow::Result<System> {
     databases.wait().await?;
     let system = System::start(databases, wrapping, setup).await?;
-    if matches!(role, Role::All | Role::Deliverer) {
-        erase::again(&system.courier).await.context("what was erased")?;
+    if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
+        erase::redo_erasures(&system.courier).await.context("what was erased")?;
     }
     Ok(system)
 }
 
 /// Serves the doors; they are closed, and answer so.
 fn listen(
-    doors: Doors,
-    (tls, figures): (Option<Tls>, &Arc<Figures>),
+    doors: BoundDoors,
+    (tls, figures): (Option<TlsCertificate>, &Arc<ProcessMetrics>),
     (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
-) -> Served {
-    doors.tell();
+) -> ServedDoors {
+    doors.log_addresses();
     if let Some(tls) = tls.clone() {
         tasks.spawn(reload(tls, stop.clone()));
     }
@@ -105,7 +108,7 @@ fn listen(
 
 /// Starts the workers of a role.
 #[must_use]
-pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> JoinSet<()> {
+pub fn start_workers(system: &System, role: ProcessRole, stop: &CancellationToken) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     spawn_workers(system, role, (stop, &mut tasks));
     tasks
@@ -113,7 +116,7 @@ pub fn start_workers(system: &System, role: Role, stop: &CancellationToken) -> J
 
 fn spawn_workers(
     system: &System,
-    role: Role,
+    role: ProcessRole,
     (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
 ) {
     let (store, pool) = (&system.courier.store, system.courier.store.pool());
@@ -126,64 +129,64 @@ fn spawn_workers(
     tasks.spawn(async move {
         tokio::select! { () = ended.cancelled() => {}, _ = background => {} }
     });
-    if matches!(role, Role::All | Role::Projector) {
-        let follower = Follower::new(store.clone(), system.fence.clone(), Deliveries)
-            .patient(system.service.clock.clone());
+    if matches!(role, ProcessRole::All | ProcessRole::Projector) {
+        let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
+            .holding_unfinished(system.service.clock.clone());
         tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
         let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
-        tasks.spawn(run_worker(follower, store.nudge().subscribe_to_all_else(), stop.clone()));
-        let seals = Seals::new(store.clone(), system.fence.clone());
+        tasks.spawn(run_worker(follower, store.nudge().subscribe_to_other_events(), stop.clone()));
+        let seals = SealWorker::new(store.clone(), system.fence.clone());
         tasks.spawn(run_worker(seals, Nudge::default().subscribe(), stop.clone()));
         if let Some(notary) = &system.notary {
             let (clock, entropy) = (system.service.clock.clone(), system.service.entropy.clone());
             let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
             tasks.spawn(run_worker(hourly, Nudge::default().subscribe(), stop.clone()));
         }
-        let partials = Partials::new(store.clone(), system.service.clock.clone());
+        let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(partials, Nudge::default().subscribe(), stop.clone()));
-        let housekeeping = Housekeeping::new(pool.clone(), system.service.clock.clone());
+        let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(housekeeping, Nudge::default().subscribe(), stop.clone()));
     }
     // Where invites are reserved: a process without doors is told of no mail server.
-    let sends = system.service.sending == Sending::On;
-    if sends && matches!(role, Role::All | Role::Api) {
+    let sends = system.service.sending == SendingMode::On;
+    if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
         let by_time_alone = Nudge::default().subscribe();
         tasks.spawn(run_worker(TakeOver::new(inviter), by_time_alone, stop.clone()));
     }
-    if matches!(role, Role::All | Role::Deliverer) {
+    if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
         let courier = &system.courier;
-        let mut spread = Spread::new(courier.clone());
+        let mut spread = SpreadWorker::new(courier.clone());
         if sends {
             let dispatch = spawn_sender(system, role, (stop, tasks));
             spread = spread.that_leases(dispatch);
         }
         tasks.spawn(run_worker(spread, store.nudge().subscribe_to_deliveries(), stop.clone()));
-        let ended = EndedLeases::new(courier.clone());
+        let ended = EndedLeaseWorker::new(courier.clone());
         tasks.spawn(run_worker(ended, Nudge::default().subscribe(), stop.clone()));
-        let purge = Purge::new(courier.clone());
+        let purge = PurgeWorker::new(courier.clone());
         tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
-        let erase = Erase::new(courier.clone(), system.fence.clone());
-        tasks.spawn(run_worker(erase, store.nudge().subscribe_to_all_else(), stop.clone()));
-        let cancel = Cancel::new(courier.clone());
-        tasks.spawn(run_worker(cancel, store.nudge().subscribe_to_all_else(), stop.clone()));
+        let erase = EraseWorker::new(courier.clone(), system.fence.clone());
+        tasks.spawn(run_worker(erase, store.nudge().subscribe_to_other_events(), stop.clone()));
+        let cancel = CancelWorker::new(courier.clone());
+        tasks.spawn(run_worker(cancel, store.nudge().subscribe_to_other_events(), stop.clone()));
     }
 }
 
 /// Starts what sends: a process that has doors, too, claims in its appends.
 fn spawn_sender(
     system: &System,
-    role: Role,
+    role: ProcessRole,
     (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
-) -> Arc<Dispatch> {
+) -> Arc<Dispatcher> {
     let (courier, store) = (&system.courier, &system.courier.store);
-    let replay = Replay::new(courier.clone());
-    tasks.spawn(run_worker(replay, store.nudge().subscribe_to_all_else(), stop.clone()));
+    let replay = ReplayWorker::new(courier.clone());
+    tasks.spawn(run_worker(replay, store.nudge().subscribe_to_other_events(), stop.clone()));
     let settings = courier.settings;
     let wait = settings.scale.wait(settings.join_wait);
-    let membership = Membership::new(store.pool().clone(), wait);
-    let (dispatch, answers) = Dispatch::new(courier.clone(), membership.senders(), stop.clone());
-    if role == Role::All {
+    let membership = SenderMembership::new(store.pool().clone(), wait);
+    let (dispatch, answers) = Dispatcher::new(courier.clone(), membership.senders(), stop.clone());
+    if role == ProcessRole::All {
         claim_in_appends(&system.service, &dispatch);
     }
     let (nudge, sending) = (store.nudge().clone(), Arc::clone(&dispatch));
@@ -215,7 +218,8 @@ async fn wait(
 async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> bool {
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
-    let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} });
+    let drained =
+        tokio::time::timeout(DRAIN_TIMEOUT, async { while tasks.join_next().await.is_some() {} });
     let is_drained = drained.await.is_ok();
     if !is_drained {
         tracing::warn!("gave up waiting; leases will end by themselves");
@@ -237,7 +241,7 @@ fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
 }
 
 /// Reads the certificate again at each SIGHUP; one that cannot be read leaves the old one.
-async fn reload(tls: Tls, stop: CancellationToken) {
+async fn reload(tls: TlsCertificate, stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
         tracing::error!("SIGHUP cannot be heard: a new certificate needs a restart");
@@ -256,7 +260,7 @@ async fn reload(tls: Tls, stop: CancellationToken) {
 
 /// Says what will not be sent: nobody should have to find out from receivers.
 async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
-    if system.service.sending == Sending::Held {
+    if system.service.sending == SendingMode::Held {
         tracing::warn!(
             "PAUSED: this process claims and sends nothing until it is started without --paused"
         );
@@ -270,7 +274,7 @@ async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn warn_of_development(serve: &Serve) {
+fn warn_of_development(serve: &ServeArgs) {
     if crash::COMPILED_IN {
         tracing::warn!("CRASH POINTS ARE COMPILED IN: this build is for tests only");
     }

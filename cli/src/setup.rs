@@ -4,21 +4,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::{Desks, Sending};
+use api::{CallBatchers, SendingMode};
 use deliverer::purge::Retention;
-use deliverer::{Settings, TimeScale};
+use deliverer::{DelivererSettings, TimeScale};
 use domain::address::AllowedTargets;
-use domain::pressure::Caps;
-use door::Tls;
-use inviter::Patience;
-use mailer::{Mailer, Sender, SmtpSettings};
+use domain::pressure::HostCaps;
+use door::TlsCertificate;
+use inviter::InviteWait;
+use mailer::{Mailer, SenderAddress, SmtpSettings};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::args::SENDER;
-use crate::wiring::{Place, Serve, Setup};
+use crate::args::DEFAULT_MAIL_FROM;
+use crate::wiring::{ServeArgs, StorageArgs, SystemSetup};
 
-pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
+pub(crate) fn setup(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     let allowed = AllowedTargets::new(serve.allow_targets.clone(), serve.allow_http_targets);
     if !scale.is_real() && serve.allow_targets.is_empty() {
@@ -27,32 +27,32 @@ pub(crate) fn setup(place: &Place, serve: &Serve) -> anyhow::Result<Setup> {
     let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
     let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
     require_links(serve, &base)?;
-    let roots = Roots::read(serve.extra_roots.as_deref())?;
-    Ok(Setup {
+    let roots = ExtraRoots::read(serve.extra_roots.as_deref())?;
+    Ok(SystemSetup {
         allowed,
         base_url: format!("{}/api/v1", base.trim_end_matches('/')),
-        settings: Settings {
+        settings: DelivererSettings {
             permits: serve.permits.max(1),
-            caps: Caps {
+            caps: HostCaps {
                 per_firm_and_host: serve.per_firm_and_host.max(1),
                 per_host: serve.per_host.max(1),
             },
             scale,
             retention: retention(serve),
-            ..Settings::default()
+            ..DelivererSettings::default()
         },
         mailer: mailer(place, serve, &roots)?,
         sender: sender(serve)?,
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
-        patience: Patience::default(),
+        patience: InviteWait::default(),
         notary: Some(place.notary()),
-        sending: if serve.paused { Sending::Held } else { Sending::On },
-        desks: Desks::default(),
+        sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
+        desks: CallBatchers::default(),
     })
 }
 
-fn retention(serve: &Serve) -> Retention {
+fn retention(serve: &ServeArgs) -> Retention {
     let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
     Retention {
         delivered: days(serve.keep_delivered_days),
@@ -62,7 +62,7 @@ fn retention(serve: &Serve) -> Retention {
 }
 
 /// Real mail has a link that people can follow: an https address of this service.
-fn require_links(serve: &Serve, base: &str) -> anyhow::Result<()> {
+fn require_links(serve: &ServeArgs, base: &str) -> anyhow::Result<()> {
     let leaves = serve.smtp_url.as_ref().is_some_and(|url| !url.is_this_machine());
     if leaves && !base.starts_with("https://") {
         bail!("--smtp-url needs --base-url with https: every mail links to the unsubscribe page");
@@ -72,12 +72,12 @@ fn require_links(serve: &Serve, base: &str) -> anyhow::Result<()> {
 
 /// Roots to trust beside the platform's, as they were written and as they are read.
 #[derive(Default)]
-struct Roots {
+struct ExtraRoots {
     pem: Option<Vec<u8>>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Roots {
+impl ExtraRoots {
     fn read(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
             return Ok(Self::default());
@@ -93,7 +93,7 @@ impl Roots {
     }
 }
 
-fn mailer(place: &Place, serve: &Serve, roots: &Roots) -> anyhow::Result<Mailer> {
+fn mailer(place: &StorageArgs, serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
     if serve.paused {
         return Ok(Mailer::held());
     }
@@ -106,17 +106,17 @@ fn mailer(place: &Place, serve: &Serve, roots: &Roots) -> anyhow::Result<Mailer>
     Mailer::smtp(url, &settings).context("--smtp-url")
 }
 
-fn sender(serve: &Serve) -> anyhow::Result<Sender> {
+fn sender(serve: &ServeArgs) -> anyhow::Result<SenderAddress> {
     match &serve.mail_from {
         Some(sender) => Ok(sender.clone()),
-        None => SENDER.parse().context("the sender of mails"),
+        None => DEFAULT_MAIL_FROM.parse().context("the sender of mails"),
     }
 }
 
 /// The public door's certificate, if it has one.
-pub(crate) fn tls(serve: &Serve) -> anyhow::Result<Option<Tls>> {
+pub(crate) fn tls(serve: &ServeArgs) -> anyhow::Result<Option<TlsCertificate>> {
     match (&serve.tls_cert, &serve.tls_key) {
-        (Some(certificate), Some(key)) => Ok(Some(Tls::load(certificate, key)?)),
+        (Some(certificate), Some(key)) => Ok(Some(TlsCertificate::load(certificate, key)?)),
         (_, _) => Ok(None),
     }
 }

@@ -4,33 +4,33 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use deliverer::proof::{self, Example, Part, Report, Scope};
-use deliverer::repair::{Order, repair};
-use domain::once::Kind;
-use domain::replay::REASON_MAX;
+use deliverer::proof::{self, LogFilter, ProofExample, ProofReport, ProofScope};
+use deliverer::repair::{RepairOrder, repair};
+use domain::once::DeliveryFaultKind;
+use domain::replay::REASON_MAX_CHARS;
 use domain::time::Timestamp;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::Json;
-use crate::databases::Looking;
-use crate::operate::{OPERATOR, say};
-use crate::wiring::{self, Place};
+use crate::args::OutputArgs;
+use crate::databases::MainDatabase;
+use crate::operate::{OPERATOR, print_line};
+use crate::wiring::{self, StorageArgs};
 
 /// It could not be looked at.
-const UNKNOWN: u8 = 2;
+const EXIT_UNKNOWN: u8 = 2;
 
 /// What can be verified.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verify {
+pub(crate) enum VerifyCommand {
     /// Prove that each occurrence lists the subscriptions that its match saw live, and that each
     /// delivery went as it may. Exit code 0: proven; 1: something is wrong; 2: it could not be looked at.
-    Deliveries(Deliveries),
+    Deliveries(VerifyDeliveriesArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Deliveries {
+pub(crate) struct VerifyDeliveriesArgs {
     /// Only this firm's.
     #[arg(long)]
     firm: Option<Uuid>,
@@ -56,22 +56,25 @@ pub(crate) struct Deliveries {
     #[arg(long, value_parser = reason)]
     reason: Option<String>,
     #[command(flatten)]
-    json: Json,
+    json: OutputArgs,
 }
 
 fn reason(text: &str) -> Result<String, String> {
     match text.trim().chars().count() {
-        1..=REASON_MAX => Ok(text.trim().to_owned()),
-        _ => Err(format!("1 to {REASON_MAX} characters")),
+        1..=REASON_MAX_CHARS => Ok(text.trim().to_owned()),
+        _ => Err(format!("1 to {REASON_MAX_CHARS} characters")),
     }
 }
 
 /// What cannot be looked at is not proven, and not wrong either.
-pub(crate) async fn run(place: &Place, Verify::Deliveries(asked): Verify) -> ExitCode {
+pub(crate) async fn run(
+    place: &StorageArgs,
+    VerifyCommand::Deliveries(asked): VerifyCommand,
+) -> ExitCode {
     let verified = async {
         let report = look(place, &asked).await?;
         let repaired = match &asked.reason {
-            Some(reason) if asked.repair => Some(queue(place, &report, reason).await?),
+            Some(reason) if asked.repair => Some(repair_missing(place, &report, reason).await?),
             _ => None,
         };
         anyhow::Ok((report, repaired))
@@ -83,20 +86,20 @@ pub(crate) async fn run(place: &Place, Verify::Deliveries(asked): Verify) -> Exi
         }
         Err(error) => {
             eprintln!("firmforms: {error:#}");
-            ExitCode::from(UNKNOWN)
+            ExitCode::from(EXIT_UNKNOWN)
         }
     }
 }
 
 /// What was repaired, all of it and nothing else being wrong, is wrong no more.
-fn code(report: &Report, repaired: Option<u64>) -> ExitCode {
+fn code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
     let wrong: u64 = report.wrong.values().sum();
     if wrong == repaired.unwrap_or_default() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The database as it is: nothing is migrated and nothing is written.
-async fn look(place: &Place, asked: &Deliveries) -> anyhow::Result<Report> {
-    let looking = Looking::at(place).await?;
+async fn look(place: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Result<ProofReport> {
+    let looking = MainDatabase::at(place).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         ProgressBar::new(0)
     } else {
@@ -112,39 +115,45 @@ async fn look(place: &Place, asked: &Deliveries) -> anyhow::Result<Report> {
     Ok(report?)
 }
 
-impl Deliveries {
-    fn scope(&self) -> Scope {
-        let part = Part {
+impl VerifyDeliveriesArgs {
+    fn scope(&self) -> ProofScope {
+        let part = LogFilter {
             firm_id: self.firm,
             since: self.since.map(Timestamp::get),
             until: self.until.map(Timestamp::get),
         };
-        Scope { from: self.from, to: self.to, part, examples: self.examples }
+        ProofScope { from: self.from, to: self.to, part, examples: self.examples }
     }
 }
 
-async fn queue(place: &Place, report: &Report, reason: &str) -> anyhow::Result<u64> {
+async fn repair_missing(
+    place: &StorageArgs,
+    report: &ProofReport,
+    reason: &str,
+) -> anyhow::Result<u64> {
     if report.missing.is_empty() {
         return Ok(0);
     }
     let system = wiring::open(place).await?;
-    let order = Order { actor: OPERATOR, reason: reason.to_owned() };
+    let order = RepairOrder { actor: OPERATOR, reason: reason.to_owned() };
     let repaired = repair(&system.courier, &report.missing, &order).await?;
     system.stop().await?;
     Ok(repaired)
 }
 
-fn tell(report: &Report, repaired: Option<u64>, how: Json) {
+fn tell(report: &ProofReport, repaired: Option<u64>, how: OutputArgs) {
     if how.json {
-        return say(&format!("{:#}", as_json(report, repaired)));
+        return print_line(&format!("{:#}", as_json(report, repaired)));
     }
-    lines(report, repaired).iter().for_each(|line| say(line));
+    lines(report, repaired).iter().for_each(|line| print_line(line));
 }
 
-fn as_json(report: &Report, repaired: Option<u64>) -> Value {
+fn as_json(report: &ProofReport, repaired: Option<u64>) -> Value {
     let count = |kind| report.wrong.get(&kind).copied().unwrap_or_default();
-    let counts: serde_json::Map<String, Value> =
-        Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), count(kind).into())).collect();
+    let counts: serde_json::Map<String, Value> = DeliveryFaultKind::ALL
+        .into_iter()
+        .map(|kind| (kind.name().to_owned(), count(kind).into()))
+        .collect();
     json!({
         "proven": report.is_proven(), "through": report.through,
         "occurrences": report.occurrences, "overlaps": report.overlaps,
@@ -155,7 +164,7 @@ fn as_json(report: &Report, repaired: Option<u64>) -> Value {
     })
 }
 
-fn example(one: &Example) -> Value {
+fn example(one: &ProofExample) -> Value {
     json!({
         "kind": one.wrong.kind().name(), "why": one.wrong.to_string(), "position": one.position,
         "delivery_id": one.delivery_id, "occurrence_id": one.occurrence_id,
@@ -163,9 +172,9 @@ fn example(one: &Example) -> Value {
     })
 }
 
-fn lines(report: &Report, repaired: Option<u64>) -> Vec<String> {
-    let Report { through, occurrences, overlaps, subscriptions, .. } = report;
-    let Report { listed, unspread, deliveries, .. } = report;
+fn lines(report: &ProofReport, repaired: Option<u64>) -> Vec<String> {
+    let ProofReport { through, occurrences, overlaps, subscriptions, .. } = report;
+    let ProofReport { listed, unspread, deliveries, .. } = report;
     let word = if report.is_proven() { "proven" } else { "WRONG" };
     let mut lines = vec![
         format!(

@@ -5,49 +5,51 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::public::Turnstiles;
-use api::{ClaimInAppend, ClaimedInAppend, Desks, Names, Sending, Service, Submission};
+use api::public::KeyBatchers;
+use api::{
+    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, SendingMode, Service, TargetDns,
+};
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
-use deliverer::outgoing::{Outgoing, OutgoingConfig};
-use deliverer::{Courier, Dispatch, LeasedInAppend, Settings};
+use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
+use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
 use domain::address::AllowedTargets;
 use domain::target::Target;
 use eventstore::{
     AppendError, Clock, Fence, RecordedEvent, Store, announce, connect, connect_guarded, migrate,
 };
 use futures::future::BoxFuture;
-use inviter::{Inviter, Patience};
+use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
-use mailer::{Mailer, Sender};
+use mailer::{Mailer, SenderAddress};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
-use vault::{Entropy, KEYRING, Keyring, SystemEntropy, WrappingKey};
+use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey};
 
-use crate::args::SENDER;
-pub use crate::args::{Place, Role, Serve};
+use crate::args::DEFAULT_MAIL_FROM;
+pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
 pub use crate::databases::Databases;
-pub(crate) use crate::databases::{DatabaseNames, SERVICE};
+pub(crate) use crate::databases::{DatabaseNames, SERVICE_DATABASES};
 
 /// Connections to the main database for callers.
-const CALLERS: u32 = 10;
+const CALLER_CONNECTIONS: u32 = 10;
 
 /// Connections to the main database for the product, which reports all day.
-const INTAKE: u32 = 6;
+const INTAKE_CONNECTIONS: u32 = 6;
 
 /// Connections to the main database that see one firm at a time, for callers with a key.
-const READERS: u32 = 12;
+const READER_CONNECTIONS: u32 = 12;
 
 /// Connections to the main database for workers: callers never take theirs.
-const WORKERS: u32 = 10;
+const WORKER_CONNECTIONS: u32 = 10;
 
 /// Connections to the main database for health and the clock: neither waits for the others.
-const HEALTH: u32 = 2;
+const HEALTH_CONNECTIONS: u32 = 2;
 
 /// How long an unfinished response is waited for (contract, section Triggers).
-const HOUR: Duration = Duration::from_secs(3_600);
+const PARTIAL_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Connections to the keyring.
 const KEYRING_CONNECTIONS: u32 = 8;
@@ -57,7 +59,7 @@ pub struct System {
     /// What the doors work with.
     pub service: Service,
     /// What the deliverer works with.
-    pub courier: Courier,
+    pub courier: DelivererContext,
     /// How far the log is settled.
     pub fence: Fence,
     /// Who takes checkpoints, if this process does.
@@ -66,13 +68,13 @@ pub struct System {
 }
 
 /// What a system is told beside its databases.
-pub struct Setup {
+pub struct SystemSetup {
     /// Private targets opened for development.
     pub allowed: AllowedTargets,
     /// Where integrators reach the public door, ending in `/api/v1`.
     pub base_url: String,
     /// What can be set of the deliverer.
-    pub settings: Settings,
+    pub settings: DelivererSettings,
     /// Roots to trust beside the platform's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Proxies whose word on a client's address is taken.
@@ -80,18 +82,18 @@ pub struct Setup {
     /// The way mail leaves by.
     pub mailer: Mailer,
     /// The address mail is sent from.
-    pub sender: Sender,
+    pub sender: SenderAddress,
     /// How long a call waits for another that sends the same invite.
-    pub patience: Patience,
+    pub patience: InviteWait,
     /// Who takes checkpoints, if this process does.
     pub notary: Option<Notary>,
     /// Whether anything leaves this process.
-    pub sending: Sending,
+    pub sending: SendingMode,
     /// Where callers who come at the same time are served together.
-    pub desks: Desks,
+    pub desks: CallBatchers,
 }
 
-impl Setup {
+impl SystemSetup {
     /// The setup of a command that opens no door and sends nothing; its mail, if there were any,
     /// would be a file.
     ///
@@ -101,15 +103,15 @@ impl Setup {
         Ok(Self {
             allowed: AllowedTargets::default(),
             base_url: base_url.to_owned(),
-            settings: Settings::default(),
+            settings: DelivererSettings::default(),
             extra_roots: Vec::new(),
             trusted_proxies: Vec::new(),
             mailer: Mailer::files(mails),
-            sender: SENDER.parse().context("the sender of mails")?,
-            patience: Patience::default(),
+            sender: DEFAULT_MAIL_FROM.parse().context("the sender of mails")?,
+            patience: InviteWait::default(),
             notary: None,
-            sending: Sending::On,
-            desks: Desks::default(),
+            sending: SendingMode::On,
+            desks: CallBatchers::default(),
         })
     }
 }
@@ -120,7 +122,7 @@ impl Setup {
 /// in the planner's eyes, and a table without an index is read whole only because nothing else is left. No
 /// setting keeps a join from it: what is joined to a list names the list's ids for the index, too. Nothing
 /// is worth being compiled for it.
-pub const PLANNED: [(&str, &str); 6] = [
+pub const WORKER_PLAN_SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -131,7 +133,7 @@ pub const PLANNED: [(&str, &str); 6] = [
 
 /// How statements of callers are planned: as in a full database, since plans are kept. What is counted row for
 /// row by an index seems dear: it is not compiled for that, which takes 50 ms.
-pub const LOOKED_UP: [(&str, &str); 3] =
+pub const CALLER_PLAN_SETTINGS: [(&str, &str); 3] =
     [("jit", "off"), ("enable_seqscan", "off"), ("enable_bitmapscan", "off")];
 
 impl System {
@@ -142,24 +144,31 @@ impl System {
     pub async fn start(
         databases: Databases,
         wrapping: WrappingKey,
-        setup: Setup,
+        setup: SystemSetup,
     ) -> anyhow::Result<Self> {
-        let pool = connect(databases.main.clone().options(LOOKED_UP), CALLERS);
-        let readers = connect_guarded(databases.main.clone().options(LOOKED_UP), READERS);
-        let intake = connect(databases.main.clone().options(PLANNED), INTAKE);
-        let workers = connect(databases.main.clone().options(PLANNED), WORKERS);
-        let health = connect(databases.main, HEALTH);
-        let keyring_pool = connect(databases.keyring.options(PLANNED), KEYRING_CONNECTIONS);
+        let pool =
+            connect(databases.main.clone().options(CALLER_PLAN_SETTINGS), CALLER_CONNECTIONS);
+        let readers = connect_guarded(
+            databases.main.clone().options(CALLER_PLAN_SETTINGS),
+            READER_CONNECTIONS,
+        );
+        let intake =
+            connect(databases.main.clone().options(WORKER_PLAN_SETTINGS), INTAKE_CONNECTIONS);
+        let workers =
+            connect(databases.main.clone().options(WORKER_PLAN_SETTINGS), WORKER_CONNECTIONS);
+        let health = connect(databases.main, HEALTH_CONNECTIONS);
+        let keyring_pool =
+            connect(databases.keyring.options(WORKER_PLAN_SETTINGS), KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool.clone(), wrapping);
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
         let keyring = keyring.beside(&pool).await.context("the main database")?;
         let clock = Clock::of_database(&health).await.context("the main database")?;
         let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
-        system.service.intake = system.service.store.by(intake);
+        system.service.intake = system.service.store.with_pool(intake);
         system.service.readers = readers;
         system.service.health = health;
-        system.courier.store = system.service.store.by(workers);
+        system.courier.store = system.service.store.with_pool(workers);
         system.fence = Fence::of(&system.courier.store);
         Ok(Self { cluster: databases.cluster, ..system })
     }
@@ -172,19 +181,22 @@ impl System {
         store: Store,
         keyring: Keyring,
         clock: Clock,
-        setup: Setup,
+        setup: SystemSetup,
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
         let fence = Fence::of(&store);
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
-        let courier = Courier {
+        let courier = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            outgoing: Outgoing::new(OutgoingConfig { extra_roots: setup.extra_roots, ..outgoing })?,
+            outgoing: OutgoingClient::new(OutgoingConfig {
+                extra_roots: setup.extra_roots,
+                ..outgoing
+            })?,
             targets: Arc::default(),
             settings: setup.settings,
         };
@@ -197,11 +209,11 @@ impl System {
             mailer: setup.mailer,
             sender: setup.sender,
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
-            patience: setup.patience,
+            wait: setup.patience,
         };
         let service = Service {
             readers: store.pool().clone(),
-            turnstiles: Turnstiles::default(),
+            key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
             intake: store.clone(),
             store,
@@ -210,11 +222,11 @@ impl System {
             entropy,
             inviter,
             allowed: Arc::new(setup.allowed),
-            names: Arc::new(Dns(courier.outgoing.clone())),
+            target_dns: Arc::new(DnsNames(courier.outgoing.clone())),
             trusted_proxies: setup.trusted_proxies.into(),
-            partial_after: TimeDelta::from_std(setup.settings.scale.wait(HOUR))?,
+            partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
-            desks: setup.desks,
+            batchers: setup.desks,
             base_url: setup.base_url.into(),
             sending: setup.sending,
             append_claims: Arc::default(),
@@ -259,7 +271,7 @@ pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
 
 async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
     migrate(main).await.map_err(|error| not_brought_up("the main database", error))?;
-    eventstore::bring_up(keyring, &KEYRING)
+    eventstore::bring_up(keyring, &KEYRING_MIGRATIONS)
         .await
         .map_err(|error| not_brought_up("the keyring", error))
 }
@@ -288,40 +300,40 @@ fn is_denied(error: &sqlx::Error) -> bool {
 #[must_use]
 pub fn store(pool: sqlx::PgPool) -> Store {
     let mut with_append = projector::guards();
-    with_append.push(Box::new(deliverer::Lanes));
+    with_append.push(Box::new(deliverer::LaneWriter));
     with_append.extend(projector::tables());
-    Store::new(pool, with_append).queueing_in(Arc::new(deliverer::Queue))
+    Store::new(pool, with_append).queueing_in(Arc::new(deliverer::AppendQueuer))
 }
 
 /// The claim in the append, of the sender of this process.
-struct AppendClaims(deliverer::ClaimInAppend);
+struct AppendClaims(deliverer::AppendLeaser);
 
-impl ClaimInAppend for AppendClaims {
+impl AppendClaimer for AppendClaims {
     fn queue<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
-        submissions: &'a [Submission<'a>],
+        submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {
         Box::pin(async move {
             let submissions: Vec<_> = submissions
                 .iter()
-                .map(|Submission { response, key, form }| deliverer::Submission {
+                .map(|NewSubmission { response, key, form }| deliverer::SubmissionParts {
                     response,
                     key,
                     form,
                 })
                 .collect();
             let leased = self.0.queue(connection, occurrences, &submissions).await?;
-            Ok(Box::new(Claimed(leased)) as Box<dyn ClaimedInAppend>)
+            Ok(Box::new(AppendLease(leased)) as Box<dyn ClaimedInAppend>)
         })
     }
 }
 
 /// What it has leased.
-struct Claimed(LeasedInAppend);
+struct AppendLease(LeasedInAppend);
 
-impl ClaimedInAppend for Claimed {
+impl ClaimedInAppend for AppendLease {
     fn waits(&self) -> bool {
         self.0.waits()
     }
@@ -332,27 +344,27 @@ impl ClaimedInAppend for Claimed {
 }
 
 /// Has the doors of this process claim for its sender what they record.
-pub fn claim_in_appends(service: &Service, dispatch: &Arc<Dispatch>) {
-    let claims = AppendClaims(deliverer::ClaimInAppend::new(dispatch));
+pub fn claim_in_appends(service: &Service, dispatch: &Arc<Dispatcher>) {
+    let claims = AppendClaims(deliverer::AppendLeaser::new(dispatch));
     // Set once: a process has one sender.
     let _ = service.append_claims.set(Box::new(claims));
 }
 
 /// What DNS says, by the client that would deliver.
-struct Dns(Outgoing);
+struct DnsNames(OutgoingClient);
 
-impl Names for Dns {
+impl TargetDns for DnsNames {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool> {
         Box::pin(self.0.is_proven_private(target))
     }
 }
 
 /// Opens the service's databases for one command.
-pub(crate) async fn open(place: &Place) -> anyhow::Result<System> {
-    let databases = Databases::open(place, SERVICE).await?;
+pub(crate) async fn open(place: &StorageArgs) -> anyhow::Result<System> {
+    let databases = Databases::open(place, SERVICE_DATABASES).await?;
     let wrapping = place.wrapping_key()?;
     databases.require().await?;
-    let setup = Setup::quiet("http://127.0.0.1:8080/api/v1", &place.mails())?;
+    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1", &place.mails())?;
     System::start(databases, wrapping, setup).await
 }
 

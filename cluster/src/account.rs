@@ -10,23 +10,23 @@ use std::process::Command;
 
 use nix::unistd::{Uid, User, geteuid};
 
-use crate::error::{At, ClusterError};
+use crate::error::{AtPath, ClusterError};
 
 /// Run as the account: prints the first of its arguments that it cannot enter.
-const FIRST_SHUT: &str =
+const FIRST_SHUT_SCRIPT: &str =
     r#"for folder in "$@"; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit; }; done"#;
 
 /// What programs need of the environment.
-const KEPT: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
+const KEPT_VARIABLES: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
 /// The user that runs the server.
 #[derive(Debug, Clone)]
-pub(crate) struct Account {
+pub(crate) struct ServerAccount {
     user: User,
     ours: bool,
 }
 
-impl Account {
+impl ServerAccount {
     /// The account for a cluster folder that may exist already.
     pub(crate) fn for_folder(folder: &Path) -> Result<Self, ClusterError> {
         let me = geteuid();
@@ -64,7 +64,9 @@ impl Account {
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").env_clear();
-        command.envs(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)));
+        command.envs(
+            env::vars_os().filter(|(name, _)| KEPT_VARIABLES.iter().any(|kept| name == kept)),
+        );
         if !self.ours {
             command.uid(self.user.uid.as_raw()).gid(self.user.gid.as_raw());
         }
@@ -89,7 +91,7 @@ impl Account {
         let mut way: Vec<&Path> = folder.ancestors().collect();
         way.reverse();
         let mut command = self.command("/bin/sh");
-        let output = command.args(["-c", FIRST_SHUT, "sh"]).args(way).output().at(folder)?;
+        let output = command.args(["-c", FIRST_SHUT_SCRIPT, "sh"]).args(way).output().at(folder)?;
         let shut = String::from_utf8_lossy(&output.stdout);
         if shut.is_empty() {
             return Ok(());

@@ -87,11 +87,11 @@ pub enum ClusterError {
 }
 
 /// Says on which path an operation failed.
-pub(crate) trait At<T> {
+pub(crate) trait AtPath<T> {
     fn at(self, path: &Path) -> Result<T, ClusterError>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> AtPath<T> for Result<T, E> {
     fn at(self, path: &Path) -> Result<T, ClusterError> {
         self.map_err(|source| ClusterError::Io { path: path.to_owned(), source: source.into() })
     }

@@ -47,17 +47,17 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 pub use crate::error::ClusterError;
-pub use crate::programs::{Programs, find_programs};
+pub use crate::programs::{PostgresPrograms, find_programs};
 
-use crate::error::At;
-use crate::place::{LOOK_EVERY, PORT, Place, Stay};
-use crate::server::Server;
+use crate::error::AtPath;
+use crate::place::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT};
+use crate::server::RunningServer;
 
-const USER: &str = "firmforms";
+const DATABASE_USER: &str = "firmforms";
 
 /// Where the cluster is, and how it runs.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct ClusterConfig {
     /// The data directory; made if it is missing.
     pub data_dir: PathBuf,
     /// What a crash of the machine may cost.
@@ -79,15 +79,15 @@ pub enum Durability {
 
 /// Our hold on the private cluster. Dropping it lets go without waiting.
 pub struct Cluster {
-    place: Place,
+    files: ClusterFiles,
     password: String,
-    server: Server,
+    server: RunningServer,
 }
 
 impl Cluster {
     /// Joins the server that runs in the data directory, or starts it, making it if need be.
-    pub async fn open(config: &Config) -> Result<Self, ClusterError> {
-        let place = Place::prepare(&config.data_dir, Stay::Kept)?;
+    pub async fn open(config: &ClusterConfig) -> Result<Self, ClusterError> {
+        let place = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Kept)?;
         Self::join_or_start(place, config).await
     }
 
@@ -100,32 +100,35 @@ impl Cluster {
         let template = env::temp_dir().join("firmforms-XXXXXX");
         let data_dir = mkdtemp(&template).at(&template)?;
         let settings = [("max_connections", "300")].iter().chain(settings);
-        let config = Config {
+        let config = ClusterConfig {
             data_dir,
             durability: Durability::ForTests,
             settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             pg_bin,
         };
-        let opened = match Place::prepare(&config.data_dir, Stay::Temporary) {
+        let opened = match ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Temporary) {
             Ok(place) => Self::join_or_start(place, &config).await,
             Err(error) => Err(error),
         };
         opened.inspect_err(|_| drop(std::fs::remove_dir_all(&config.data_dir)))
     }
 
-    async fn join_or_start(place: Place, config: &Config) -> Result<Self, ClusterError> {
-        let _turn = place.turn().await?;
+    async fn join_or_start(
+        place: ClusterFiles,
+        config: &ClusterConfig,
+    ) -> Result<Self, ClusterError> {
+        let _turn = place.lock().await?;
         let server = server::join_or_start(&place, config).await?;
         let password = place.password()?;
-        Ok(Self { place, password, server })
+        Ok(Self { files: place, password, server })
     }
 
     /// How to connect to one of its databases.
     pub fn connect(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
-            .socket(&self.server.sockets)
+            .socket(&self.server.socket_folder)
             .port(PORT)
-            .username(USER)
+            .username(DATABASE_USER)
             .password(&self.password)
             .database(database)
             .ssl_mode(PgSslMode::Disable)
@@ -133,7 +136,7 @@ impl Cluster {
 
     /// Where it is.
     pub fn data_dir(&self) -> &Path {
-        &self.place.data_dir
+        &self.files.data_dir
     }
 
     /// Creates a database if it is missing.
@@ -150,8 +153,8 @@ impl Cluster {
 
     /// Lets go, and waits until the server has ended, unless others still use it.
     pub async fn stop(self) -> Result<(), ClusterError> {
-        let Self { place, server, .. } = self;
-        let _turn = place.turn().await?;
+        let Self { files: place, server, .. } = self;
+        let _turn = place.lock().await?;
         drop(server.hold);
         if lifeline::is_held(&place.lifeline()) {
             return Ok(());
@@ -160,7 +163,7 @@ impl Cluster {
             return guard.wait().await.map(drop).at(&place.data_dir);
         }
         while place.free_log()?.is_none() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -168,7 +171,7 @@ impl Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Cluster").field("place", &self.place).finish_non_exhaustive()
+        formatter.debug_struct("Cluster").field("place", &self.files).finish_non_exhaustive()
     }
 }
 

@@ -12,20 +12,20 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::account::Account;
-use crate::error::{At, ClusterError};
+use crate::account::ServerAccount;
+use crate::error::{AtPath, ClusterError};
 use crate::place::remove_if_there;
 
 /// One user's end of the lifeline; the server lives at least as long.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct LifelineHold {
     _pipe: File,
 }
 
 /// What became of an attempt to take hold.
-pub(crate) enum Taken {
+pub(crate) enum LifelineState {
     /// The server has one user more.
-    Held(Hold),
+    Held(LifelineHold),
     /// There is no lifeline: no server, or one that is being stopped.
     Absent,
     /// There is one that nobody watches: its guard was killed.
@@ -33,34 +33,41 @@ pub(crate) enum Taken {
 }
 
 /// Takes hold of a running server's lifeline. Only in our turn (see [`crate::place`]).
-pub(crate) fn take(path: &Path) -> Result<Taken, ClusterError> {
-    let opened = options(OFlag::O_NONBLOCK).write(true).open(path);
+pub(crate) fn take_hold(path: &Path) -> Result<LifelineState, ClusterError> {
+    let opened = no_follow_options(OFlag::O_NONBLOCK).write(true).open(path);
     let written = opened.and_then(|mut pipe| pipe.write_all(b"\n").map(|()| pipe));
     match written {
-        Ok(pipe) => Ok(Taken::Held(Hold { _pipe: pipe })),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Taken::Absent),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Taken::Unwatched),
-        Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => Ok(Taken::Unwatched),
+        Ok(pipe) => Ok(LifelineState::Held(LifelineHold { _pipe: pipe })),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(LifelineState::Absent),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(LifelineState::Unwatched),
+        Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => {
+            Ok(LifelineState::Unwatched)
+        }
         Err(error) => Err(error).at(path),
     }
 }
 
 /// Makes a new lifeline: the first user's hold, and the end that the guard watches.
-pub(crate) fn make(path: &Path, account: &Account) -> Result<(Hold, File), ClusterError> {
+pub(crate) fn make(
+    path: &Path,
+    account: &ServerAccount,
+) -> Result<(LifelineHold, File), ClusterError> {
     remove_if_there(path)?;
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).at(path)?;
     // Opening one end of a pipe waits for the other; opening both at once does not.
-    let both = options(OFlag::empty()).read(true).write(true).open(path).at(path)?;
+    let both = no_follow_options(OFlag::empty()).read(true).write(true).open(path).at(path)?;
     account.give(&both, path)?;
-    let watched = options(OFlag::empty()).read(true).open(path).at(path)?;
-    let pipe = options(OFlag::empty()).write(true).open(path).at(path)?;
-    Ok((Hold { _pipe: pipe }, watched))
+    let watched = no_follow_options(OFlag::empty()).read(true).open(path).at(path)?;
+    let pipe = no_follow_options(OFlag::empty()).write(true).open(path).at(path)?;
+    Ok((LifelineHold { _pipe: pipe }, watched))
 }
 
 /// Whether anybody holds it. Only in our turn, so that nobody takes hold meanwhile.
 pub(crate) fn is_held(path: &Path) -> bool {
-    let read =
-        options(OFlag::O_NONBLOCK).read(true).open(path).and_then(|mut pipe| pipe.read(&mut [0]));
+    let read = no_follow_options(OFlag::O_NONBLOCK)
+        .read(true)
+        .open(path)
+        .and_then(|mut pipe| pipe.read(&mut [0]));
     match read {
         Ok(bytes) => bytes > 0,
         Err(error) => error.kind() == ErrorKind::WouldBlock,
@@ -68,7 +75,7 @@ pub(crate) fn is_held(path: &Path) -> bool {
 }
 
 /// The folder is the account's: what lies there must not lead root elsewhere.
-fn options(more: OFlag) -> OpenOptions {
+fn no_follow_options(more: OFlag) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags((OFlag::O_NOFOLLOW | more).bits());
     options

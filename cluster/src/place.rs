@@ -12,57 +12,57 @@ use nix::unistd::geteuid;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
-use crate::account::Account;
-use crate::error::{At, ClusterError};
+use crate::account::ServerAccount;
+use crate::error::{AtPath, ClusterError};
 
 /// The number in the socket's name.
 pub(crate) const PORT: u16 = 5432;
 
 /// The socket's name.
-pub(crate) const SOCKET: &str = ".s.PGSQL.5432";
+pub(crate) const SOCKET_NAME: &str = ".s.PGSQL.5432";
 
 /// How often to look again for something that another process does.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A log that is longer when the server starts begins anew.
-const LONGEST_LOG_BYTES: u64 = 4 << 20;
+const LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// A data directory, made ready for the account that runs the server.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ClusterFiles {
     pub(crate) data_dir: PathBuf,
-    pub(crate) account: Account,
-    pub(crate) stay: Stay,
+    pub(crate) account: ServerAccount,
+    pub(crate) lifetime: DirectoryLifetime,
 }
 
 /// Whether the data directory outlives the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stay {
+pub(crate) enum DirectoryLifetime {
     Kept,
     Temporary,
 }
 
 /// Our turn to join, start or leave: one process at a time, released when dropped.
-pub(crate) struct Turn {
+pub(crate) struct ClusterLock {
     _lock: File,
 }
 
-impl Place {
+impl ClusterFiles {
     /// Makes the folders that are missing, and checks that the account can enter them.
-    pub(crate) fn prepare(data_dir: &Path, stay: Stay) -> Result<Self, ClusterError> {
+    pub(crate) fn prepare(data_dir: &Path, stay: DirectoryLifetime) -> Result<Self, ClusterError> {
         let open_to_account = if geteuid().is_root() { 0o711 } else { 0o700 };
         make_folder(data_dir, open_to_account)?;
         let data_dir = data_dir.canonicalize().at(data_dir)?;
         let folder = data_dir.join("postgres");
-        let account = Account::for_folder(&folder)?;
+        let account = ServerAccount::for_folder(&folder)?;
         make_folder(&folder, 0o700)?;
         account.give_folder(&folder)?;
-        if stay == Stay::Temporary {
+        if stay == DirectoryLifetime::Temporary {
             // The guard removes it, as the account.
             account.give_folder(&data_dir)?;
         }
         account.can_enter(&folder)?;
-        Ok(Self { data_dir, account, stay })
+        Ok(Self { data_dir, account, lifetime: stay })
     }
 
     /// What the server's account owns.
@@ -84,13 +84,13 @@ impl Place {
     }
 
     /// Waits for our turn.
-    pub(crate) async fn turn(&self) -> Result<Turn, ClusterError> {
+    pub(crate) async fn lock(&self) -> Result<ClusterLock, ClusterError> {
         let path = self.data_dir.join("postgres.lock");
-        let lock = ours().truncate(false).write(true).open(&path).at(&path)?;
+        let lock = own_options().truncate(false).write(true).open(&path).at(&path)?;
         while !try_lock(&lock, &path)? {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        Ok(Turn { _lock: lock })
+        Ok(ClusterLock { _lock: lock })
     }
 
     /// The log, locked; `None` while any process of a former server is left.
@@ -99,11 +99,11 @@ impl Place {
     /// kernel releases it when the last of them has ended.
     pub(crate) fn free_log(&self) -> Result<Option<File>, ClusterError> {
         let path = self.log();
-        let log = ours().read(true).append(true).open(&path).at(&path)?;
+        let log = own_options().read(true).append(true).open(&path).at(&path)?;
         if !try_lock(&log, &path)? {
             return Ok(None);
         }
-        if log.metadata().at(&path)?.len() > LONGEST_LOG_BYTES {
+        if log.metadata().at(&path)?.len() > LOG_BYTES_MAX {
             log.set_len(0).at(&path)?;
         }
         Ok(Some(log))
@@ -134,7 +134,7 @@ impl Place {
 }
 
 /// Root may work in a user's data directory: what lies there must not lead elsewhere.
-fn ours() -> OpenOptions {
+fn own_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
     options
@@ -143,7 +143,7 @@ fn ours() -> OpenOptions {
 /// Writes a new file that nobody else can read, in place of an old one.
 fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
     remove_if_there(path)?;
-    let mut file = ours().create_new(true).write(true).open(path).at(path)?;
+    let mut file = own_options().create_new(true).write(true).open(path).at(path)?;
     file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).at(path)?;
     Ok(file)
 }

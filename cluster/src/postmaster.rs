@@ -9,21 +9,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::ClusterError;
-use crate::place::{Place, SOCKET, remove_if_there};
+use crate::place::{ClusterFiles, SOCKET_NAME, remove_if_there};
 
 /// A server that has run here, and may still.
 pub(crate) struct Postmaster {
     pid: i32,
     /// The folder of its socket.
-    pub(crate) sockets: PathBuf,
+    pub(crate) socket_folder: PathBuf,
     ready: bool,
 }
 
 impl Postmaster {
     /// The server, if it is ready and takes connections.
-    pub(crate) fn answering(place: &Place) -> Option<Self> {
+    pub(crate) fn answering(place: &ClusterFiles) -> Option<Self> {
         let ready = Self::read(&place.data()).filter(|postmaster| postmaster.ready)?;
-        UnixStream::connect(ready.sockets.join(SOCKET)).ok().map(|_| ready)
+        UnixStream::connect(ready.socket_folder.join(SOCKET_NAME)).ok().map(|_| ready)
     }
 
     fn read(data: &Path) -> Option<Self> {
@@ -31,7 +31,7 @@ impl Postmaster {
         let line = |number: usize| text.lines().nth(number - 1).map(str::trim);
         Some(Self {
             pid: line(1)?.parse().ok()?,
-            sockets: line(5).unwrap_or_default().into(),
+            socket_folder: line(5).unwrap_or_default().into(),
             ready: line(8) == Some("ready"),
         })
     }
@@ -54,18 +54,18 @@ impl Postmaster {
 /// itself, unless another process has the number by now, as is usual in a container.
 ///
 /// Only with the log locked: none of our servers is left.
-pub(crate) fn forget_former(place: &Place) -> Result<(), ClusterError> {
+pub(crate) fn remove_stale_locks(place: &ClusterFiles) -> Result<(), ClusterError> {
     let data = place.data();
     if Postmaster::read(&data).is_some_and(|former| former.is_running(&data)) {
         return Err(ClusterError::StartedByHand(data));
     }
-    let socket_lock = place.folder().join(format!("{SOCKET}.lock"));
+    let socket_lock = place.folder().join(format!("{SOCKET_NAME}.lock"));
     remove_if_there(&data.join("postmaster.pid"))?;
     remove_if_there(&socket_lock)
 }
 
 /// Asks a server to stop whose guard was killed and that has no users.
-pub(crate) fn stop_orphan(place: &Place) {
+pub(crate) fn stop_orphan(place: &ClusterFiles) {
     let data = place.data();
     let orphan = Postmaster::read(&data).filter(|orphan| orphan.is_running(&data));
     if let Some(orphan) = orphan {

@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::account::Account;
+use crate::account::ServerAccount;
 use crate::error::ClusterError;
 
 /// The oldest version that the service supports.
 pub(crate) const OLDEST_VERSION: u32 = 14;
 
 /// Where packages put the programs: a folder, how a name in it begins, and what follows the name.
-const PACKAGED: [(&str, &str, &str); 7] = [
+const PACKAGE_FOLDERS: [(&str, &str, &str); 7] = [
     ("/usr/lib/postgresql", "", "bin"),          // Debian
     ("/usr", "pgsql-", "bin"),                   // the PostgreSQL project's RPMs
     ("/usr/lib", "postgresql", "bin"),           // SUSE
@@ -25,14 +25,14 @@ const PACKAGED: [(&str, &str, &str); 7] = [
 
 /// PostgreSQL's programs: a folder that holds `initdb` and `postgres`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Programs {
+pub struct PostgresPrograms {
     /// The folder, free of symbolic links.
     pub folder: PathBuf,
     /// The major version.
     pub version: u32,
 }
 
-impl Programs {
+impl PostgresPrograms {
     /// The programs in a folder, if both are there and new enough.
     fn in_folder(folder: PathBuf) -> Option<Self> {
         let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
@@ -44,8 +44,8 @@ impl Programs {
 
 /// The newest programs, version 14 at least: in `pg_bin` if it is given, otherwise on the PATH and
 /// where packages put them (unless `FIRMFORMS_PG_SEARCH` is `none`).
-pub fn find_programs(pg_bin: Option<&Path>) -> Result<Programs, ClusterError> {
-    found(pg_bin)?
+pub fn find_programs(pg_bin: Option<&Path>) -> Result<PostgresPrograms, ClusterError> {
+    usable_programs(pg_bin)?
         .into_iter()
         .max_by_key(|programs| programs.version)
         .ok_or(ClusterError::NoPrograms)
@@ -53,29 +53,30 @@ pub fn find_programs(pg_bin: Option<&Path>) -> Result<Programs, ClusterError> {
 
 /// The programs that fit data made earlier, and that the account can reach.
 pub(crate) fn find_for(
-    account: &Account,
+    account: &ServerAccount,
     data: &Path,
     pg_bin: Option<&Path>,
-) -> Result<Programs, ClusterError> {
+) -> Result<PostgresPrograms, ClusterError> {
     let made_by = fs::read_to_string(data.join("PG_VERSION")).ok();
     let made_by = made_by.and_then(|version| version.trim().parse::<u32>().ok());
-    let rank = |programs: &Programs| {
+    let rank = |programs: &PostgresPrograms| {
         let fits = made_by.is_none_or(|made_by| made_by == programs.version);
         (fits, account.can_enter(&programs.folder).is_ok(), programs.version)
     };
-    let best = found(pg_bin)?.into_iter().max_by_key(rank).ok_or(ClusterError::NoPrograms)?;
+    let best =
+        usable_programs(pg_bin)?.into_iter().max_by_key(rank).ok_or(ClusterError::NoPrograms)?;
     match made_by.filter(|made_by| *made_by != best.version) {
         Some(made_by) => Err(ClusterError::WrongVersion { made_by, found: best.version }),
         None => account.can_enter(&best.folder).map(|()| best),
     }
 }
 
-fn found(pg_bin: Option<&Path>) -> Result<Vec<Programs>, ClusterError> {
+fn usable_programs(pg_bin: Option<&Path>) -> Result<Vec<PostgresPrograms>, ClusterError> {
     let Some(pg_bin) = pg_bin else {
-        return Ok(distinct(places()).filter_map(Programs::in_folder).collect());
+        return Ok(distinct(candidate_folders()).filter_map(PostgresPrograms::in_folder).collect());
     };
     let folder = pg_bin.canonicalize().ok();
-    let programs = folder.and_then(Programs::in_folder);
+    let programs = folder.and_then(PostgresPrograms::in_folder);
     programs.map(|programs| vec![programs]).ok_or_else(|| ClusterError::NoProgramsIn(pg_bin.into()))
 }
 
@@ -86,12 +87,12 @@ fn distinct(places: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
     folders.into_iter()
 }
 
-fn places() -> Vec<PathBuf> {
+fn candidate_folders() -> Vec<PathBuf> {
     if env::var_os("FIRMFORMS_PG_SEARCH").is_some_and(|search| search == "none") {
         return Vec::new();
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let packaged = PACKAGED.into_iter().flat_map(|(folder, prefix, then)| {
+    let packaged = PACKAGE_FOLDERS.into_iter().flat_map(|(folder, prefix, then)| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let fitting =
             entries.filter(move |entry| entry.file_name().to_string_lossy().starts_with(prefix));

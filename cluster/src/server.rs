@@ -9,41 +9,48 @@ use std::time::Duration;
 use nix::unistd::mkdtemp;
 use tokio::process::{Child, Command};
 
-use crate::error::{At, ClusterError};
-use crate::lifeline::{self, Hold, Taken};
-use crate::place::{LOOK_EVERY, PORT, Place, SOCKET, Stay};
+use crate::error::{AtPath, ClusterError};
+use crate::lifeline::{self, LifelineHold, LifelineState};
+use crate::place::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT, SOCKET_NAME};
 use crate::postmaster::{self, Postmaster};
-use crate::programs::{self, Programs};
-use crate::{Config, Durability};
+use crate::programs::{self, PostgresPrograms};
+use crate::{ClusterConfig, Durability};
 
 /// How long a former server may take to end: it writes everything out first.
-const LONGEST_END: Duration = Duration::from_secs(60);
+const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What a socket's path may have at most, on Linux.
-const LONGEST_SOCKET_BYTES: usize = 107;
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-const GUARD: &str = include_str!("lifeline.sh");
+const GUARD_SCRIPT: &str = include_str!("lifeline.sh");
 
 /// A running server, and our hold on it.
-pub(crate) struct Server {
-    pub(crate) hold: Hold,
+pub(crate) struct RunningServer {
+    pub(crate) hold: LifelineHold,
     /// If we started it.
     pub(crate) guard: Option<Child>,
-    pub(crate) sockets: PathBuf,
+    pub(crate) socket_folder: PathBuf,
 }
 
 /// Joins the server that runs, waits for one that is being stopped, or starts one. Only in our turn.
-pub(crate) async fn join_or_start(place: &Place, config: &Config) -> Result<Server, ClusterError> {
-    for _ in 0..LONGEST_END.as_millis() / LOOK_EVERY.as_millis() {
-        let unwatched = match lifeline::take(&place.lifeline())? {
-            Taken::Held(hold) => {
+pub(crate) async fn join_or_start(
+    place: &ClusterFiles,
+    config: &ClusterConfig,
+) -> Result<RunningServer, ClusterError> {
+    for _ in 0..SHUTDOWN_WAIT_MAX.as_millis() / POLL_INTERVAL.as_millis() {
+        let unwatched = match lifeline::take_hold(&place.lifeline())? {
+            LifelineState::Held(hold) => {
                 if let Some(postmaster) = Postmaster::answering(place) {
-                    return Ok(Server { hold, guard: None, sockets: postmaster.sockets });
+                    return Ok(RunningServer {
+                        hold,
+                        guard: None,
+                        socket_folder: postmaster.socket_folder,
+                    });
                 }
                 false
             }
-            Taken::Absent => false,
-            Taken::Unwatched => true,
+            LifelineState::Absent => false,
+            LifelineState::Unwatched => true,
         };
         if let Some(log) = place.free_log()? {
             return start(place, config, log).await;
@@ -51,41 +58,51 @@ pub(crate) async fn join_or_start(place: &Place, config: &Config) -> Result<Serv
         if unwatched {
             postmaster::stop_orphan(place);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Err(ClusterError::Stuck(place.data_dir.clone()))
 }
 
 /// Starts the server, making its data first if there are none, and waits until it is ready.
-async fn start(place: &Place, config: &Config, log: File) -> Result<Server, ClusterError> {
+async fn start(
+    place: &ClusterFiles,
+    config: &ClusterConfig,
+    log: File,
+) -> Result<RunningServer, ClusterError> {
     let programs = programs::find_for(&place.account, &place.data(), config.pg_bin.as_deref())?;
-    postmaster::forget_former(place)?;
+    postmaster::remove_stale_locks(place)?;
     let password = place.password()?;
     if !place.data().exists() {
         place.hand_over(&password)?;
     }
-    let sockets = sockets(place)?;
+    let sockets = socket_folder(place)?;
     let (hold, watched) = lifeline::make(&place.lifeline(), &place.account)?;
     let mut said = File::open(place.log()).at(&place.log())?;
     said.seek(SeekFrom::End(0)).at(&place.log())?;
-    let mut command = guard(place, &programs, &sockets);
-    command.env("INITDB_SYNC", sync_option(config.durability)).args(settings(config, &sockets));
+    let mut command = guard_command(place, &programs, &sockets);
+    command
+        .env("INITDB_SYNC", sync_option(config.durability))
+        .args(setting_arguments(config, &sockets));
     command.stdin(watched).stdout(log.try_clone().at(&place.log())?).stderr(log);
     let mut guard = Command::from(command).spawn().at(Path::new("/bin/sh"))?;
     while Postmaster::answering(place).is_none() {
         if guard.try_wait().at(Path::new("/bin/sh"))?.is_some() {
             return Err(ClusterError::DidNotStart { said: last_lines(said), log: place.log() });
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     tracing::info!(data_dir = %place.data_dir.display(), "started the private PostgreSQL cluster");
-    Ok(Server { hold, guard: Some(guard), sockets })
+    Ok(RunningServer { hold, guard: Some(guard), socket_folder: sockets })
 }
 
 /// The guard in a process group of its own, so that Ctrl-C reaches us first.
-fn guard(place: &Place, programs: &Programs, sockets: &Path) -> std::process::Command {
+fn guard_command(
+    place: &ClusterFiles,
+    programs: &PostgresPrograms,
+    sockets: &Path,
+) -> std::process::Command {
     let mut command = place.account.command("/bin/sh");
-    let kept = place.stay == Stay::Kept;
+    let kept = place.lifetime == DirectoryLifetime::Kept;
     let own_sockets = sockets == place.folder();
     command.env("LC_ALL", "C").env("TZ", "UTC");
     command.env("FOLDER", place.folder());
@@ -94,7 +111,7 @@ fn guard(place: &Place, programs: &Programs, sockets: &Path) -> std::process::Co
     command.env("STOP", if kept { "INT" } else { "QUIT" });
     command.env("SOCKETS", if own_sockets { Path::new("") } else { sockets });
     command.env("TEMPORARY", if kept { Path::new("") } else { &place.data_dir });
-    command.args(["-c", GUARD, "firmforms-postgres"]).process_group(0);
+    command.args(["-c", GUARD_SCRIPT, "firmforms-postgres"]).process_group(0);
     command
 }
 
@@ -106,7 +123,7 @@ fn sync_option(durability: Durability) -> &'static str {
 }
 
 /// The server's settings as its arguments; the caller's come last and win.
-fn settings(config: &Config, sockets: &Path) -> Vec<String> {
+fn setting_arguments(config: &ClusterConfig, sockets: &Path) -> Vec<String> {
     let quoted = sockets.to_string_lossy().replace('"', "\"\"");
     let mut settings = vec![
         "listen_addresses=".to_owned(),
@@ -124,10 +141,10 @@ fn settings(config: &Config, sockets: &Path) -> Vec<String> {
 
 /// Where the socket goes: the account's folder, or a short one when the socket's path would be too
 /// long; the guard removes that.
-fn sockets(place: &Place) -> Result<PathBuf, ClusterError> {
+fn socket_folder(place: &ClusterFiles) -> Result<PathBuf, ClusterError> {
     let folder = place.folder();
-    let socket = folder.join(SOCKET);
-    if socket.as_os_str().len() <= LONGEST_SOCKET_BYTES {
+    let socket = folder.join(SOCKET_NAME);
+    if socket.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return Ok(folder);
     }
     let template = Path::new("/tmp/firmforms-XXXXXX");

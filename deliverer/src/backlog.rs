@@ -6,14 +6,14 @@ use sqlx::{FromRow, PgConnection};
 use crate::due::not_held;
 
 /// Rows and lanes are counted so far: beyond, the number says less than the age does.
-pub const COUNTED: i64 = 100_000;
+pub const COUNTED_MAX: i64 = 100_000;
 
 /// Wakes that are looked at: the oldest. Where something sends, there are few.
-const WOKEN: i64 = 1_000;
+const WAKES_READ_MAX: i64 = 1_000;
 
 /// Deliveries that are not at their end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct Backlog {
+pub struct DeliveryCounts {
     /// Those that could be sent now, if there were room; what waits in paused lanes too.
     pub due: i64,
     /// Those whose next try has its time.
@@ -24,7 +24,7 @@ pub struct Backlog {
 
 /// Lanes with work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct Lanes {
+pub struct LaneCounts {
     /// Work that could be sent now.
     pub due: i64,
     /// Work whose time is yet to come.
@@ -37,7 +37,7 @@ pub struct Lanes {
     pub oldest_due_at: Option<DateTime<Utc>>,
 }
 
-/// Counts deliveries. Reads no more than [`COUNTED`] rows of the outbox, whichever come first: an index
+/// Counts deliveries. Reads no more than [`COUNTED_MAX`] rows of the outbox, whichever come first: an index
 /// on when they are due would cost every claim and every record.
 ///
 /// # Errors
@@ -45,7 +45,7 @@ pub struct Lanes {
 pub async fn deliveries(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-) -> Result<Backlog, sqlx::Error> {
+) -> Result<DeliveryCounts, sqlx::Error> {
     sqlx::query_as(
         "select count(*) filter (where due_at <= $1) as due,
                 count(*) filter (where due_at > $1 and leased_at is null) as waiting,
@@ -53,19 +53,19 @@ pub async fn deliveries(
            from (select due_at, leased_at from outbox limit $2) o",
     )
     .bind(now)
-    .bind(COUNTED)
+    .bind(COUNTED_MAX)
     .fetch_one(connection)
     .await
 }
 
-/// Counts lanes, each state up to [`COUNTED`]. A lane that was woken is due, though nobody has looked yet.
+/// Counts lanes, each state up to [`COUNTED_MAX`]. A lane that was woken is due, though nobody has looked yet.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-) -> Result<Lanes, sqlx::Error> {
+) -> Result<LaneCounts, sqlx::Error> {
     sqlx::query_as(concat!(
         "with woken as materialized (
              select distinct lane_id
@@ -104,19 +104,19 @@ pub async fn lanes(
         ") as oldest_due_at"
     ))
     .bind(now)
-    .bind(COUNTED)
-    .bind(WOKEN)
+    .bind(COUNTED_MAX)
+    .bind(WAKES_READ_MAX)
     .fetch_one(connection)
     .await
 }
 
-/// Counts occurrences whose deliveries are not in the outbox yet, up to [`COUNTED`].
+/// Counts occurrences whose deliveries are not in the outbox yet, up to [`COUNTED_MAX`].
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn unspread(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from (select from unspread limit $1) u")
-        .bind(COUNTED)
+        .bind(COUNTED_MAX)
         .fetch_one(connection)
         .await
 }

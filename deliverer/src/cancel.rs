@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{CancelCause, DeliveryEvent, SUSPENDED_WAIT, UnknownCause};
+use domain::delivery::{CancelCause, DeliveryEvent, SUSPENDED_WAIT_MAX, UnknownCause};
 use domain::time::Timestamp;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use eventstore::{AppendError, NewEvent};
 use projector::replays;
 use sqlx::{FromRow, PgConnection};
@@ -18,44 +18,44 @@ use uuid::Uuid;
 
 use crate::lanes;
 use crate::outbox::{OutboxRow, wakes};
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Lanes taken at a time.
-const LANES: i64 = 50;
+const LANES_PER_STEP: i64 = 50;
 
 /// From one look for what is late by hours to the next, by a clock that never goes back: a removal is
 /// looked for at every nudge.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const LATE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Deliveries cancelled at a time: a transaction stays well under 100 ms.
-const DELIVERIES: i64 = 1_000;
+const DELIVERIES_PER_STEP: i64 = 1_000;
 
 /// From one look to the next: nothing of a closed lane is claimed meanwhile.
-const PACE: Duration = Duration::from_millis(20);
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// The worker.
-pub struct Cancel {
-    courier: Courier,
+pub struct CancelWorker {
+    courier: DelivererContext,
     next_look: Option<Instant>,
 }
 
-impl Cancel {
+impl CancelWorker {
     /// A canceller of this outbox.
     #[must_use]
-    pub const fn new(courier: Courier) -> Self {
+    pub const fn new(courier: DelivererContext) -> Self {
         Self { courier, next_look: None }
     }
 }
 
-impl Worker for Cancel {
+impl Worker for CancelWorker {
     const NAME: &'static str = "cancel";
-    const PACE: Duration = PACE;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         // Nothing ends by a clock that cannot be trusted (case E19).
         if self.courier.clock.fault().is_some() {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let now = self.courier.clock.now();
         let mut appending = self.courier.store.begin().await?;
@@ -63,21 +63,21 @@ impl Worker for Cancel {
         let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
         if lane_ids.is_empty() {
             if self.next_look.is_some_and(|next| Instant::now() < next) {
-                appending.leave().await?;
-                return Ok(Step::IDLE);
+                appending.rollback().await?;
+                return Ok(NextStep::IDLE);
             }
-            self.next_look = Some(Instant::now() + BETWEEN_LOOKS);
+            self.next_look = Some(Instant::now() + LATE_LOOK_INTERVAL);
             // What came into a lane as it was closed has only a wake.
             wakes::absorb(connection, now.get()).await?;
             lane_ids = lock_closed_lanes(connection, now.get()).await?;
         }
         if lane_ids.is_empty() {
-            let waited = self.courier.settings.scale.wait(SUSPENDED_WAIT);
+            let waited = self.courier.settings.scale.wait(SUSPENDED_WAIT_MAX);
             lane_ids = lock_suspended_lanes(connection, now.get(), waited).await?;
         }
         if lane_ids.is_empty() {
             appending.commit().await?;
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let mut left = take_left(connection, &lane_ids).await?;
         // In the order of the log (ruling 26).
@@ -88,11 +88,13 @@ impl Worker for Cancel {
         appending.append(events?).await?;
         let dropped: Vec<_> = left
             .iter()
-            .filter_map(|Left { row, .. }| Some((row.replay_id?, row.delivery_id, "dropped")))
+            .filter_map(|LeftoverRow { row, .. }| {
+                Some((row.replay_id?, row.delivery_id, "dropped"))
+            })
             .collect();
         replays::conclude(appending.connection(), &dropped).await?;
         appending.commit().await?;
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
@@ -105,7 +107,7 @@ async fn lock_closed_lanes(
           order by due_at limit $2 for no key update skip locked",
     )
     .bind(now)
-    .bind(LANES)
+    .bind(LANES_PER_STEP)
     .fetch_all(connection)
     .await
 }
@@ -124,14 +126,14 @@ async fn lock_suspended_lanes(
           order by paused_at limit $2 for no key update skip locked",
     )
     .bind(now - waited)
-    .bind(LANES)
+    .bind(LANES_PER_STEP)
     .fetch_all(connection)
     .await
 }
 
 /// A delivery that waited in a closed lane, and why that was closed.
 #[derive(FromRow)]
-struct Left {
+struct LeftoverRow {
     #[sqlx(flatten)]
     row: OutboxRow,
     cancel_cause: String,
@@ -142,7 +144,7 @@ struct Left {
 async fn take_left(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
-) -> Result<Vec<Left>, sqlx::Error> {
+) -> Result<Vec<LeftoverRow>, sqlx::Error> {
     sqlx::query_as(
         "with over as materialized (
              select o.delivery_id, coalesce(l.cancel_cause, $3) as cancel_cause
@@ -160,13 +162,13 @@ async fn take_left(
                    over.cancel_cause",
     )
     .bind(lane_ids)
-    .bind(DELIVERIES)
+    .bind(DELIVERIES_PER_STEP)
     .bind(CancelCause::FirmSuspended.name())
     .fetch_all(connection)
     .await
 }
 
-impl Left {
+impl LeftoverRow {
     /// What its end looks like; nothing for what was to be sent once more: it had ended before.
     fn ended(&self, now: Timestamp) -> Result<Option<NewEvent>, AppendError> {
         let cause: CancelCause = self

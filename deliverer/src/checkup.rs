@@ -5,7 +5,7 @@ use sqlx::{FromRow, PgPool};
 
 /// The queue in numbers.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct Queue {
+pub struct QueueCheckup {
     /// Deliveries that are queued or leased.
     pub queued: i64,
     /// Occurrences whose deliveries are not in the outbox yet.
@@ -28,7 +28,7 @@ pub async fn queue(
     pool: &PgPool,
     now: DateTime<Utc>,
     ended_before: DateTime<Utc>,
-) -> Result<Queue, sqlx::Error> {
+) -> Result<QueueCheckup, sqlx::Error> {
     sqlx::query_as(
         "with open as (
              select lane_id, due_at from lanes l

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::delivery::{CancelCause, DeliveryOf};
-use domain::retry::Schedule;
+use domain::retry::RetrySchedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
 use domain::trace::Traceparent;
@@ -22,20 +22,20 @@ use telemetry::figures::CLAIM_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::step_headers::Headers;
-use vault::{DataKey, Subject};
+use vault::{DataKey, KeySubject};
 
-pub(crate) use self::taken::{Leased, Taken};
-use crate::compose::{Composed, compose};
+pub(crate) use self::taken::{CommittedClaim, LeasedRow};
+use crate::compose::{ComposedDeliveries, compose};
 use crate::due;
 use crate::lanes;
-use crate::limits::{Limits, Reserved};
+use crate::limits::{SendLimits, SendReservation};
 use crate::outbox::{OutboxRow, new_lease, wakes};
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 use crate::withdrawn;
 
 /// A try that was claimed and must be sent now. Not `Debug`: it holds what people answered.
 #[derive(Clone)]
-pub struct Claimed {
+pub struct ClaimedAttempt {
     /// The delivery.
     pub delivery_id: Uuid,
     /// Its lane; a subscription's has the subscription's id.
@@ -47,7 +47,7 @@ pub struct Claimed {
     /// The trigger.
     pub trigger: Trigger,
     /// Whose data it carries.
-    pub subject: Subject,
+    pub subject: KeySubject,
     /// That subject's key, while there is one.
     pub key: Option<DataKey>,
     /// 1 for the first try.
@@ -55,17 +55,17 @@ pub struct Claimed {
     /// 1 for the first try since it was queued, or retried.
     pub nth: u32,
     /// Who sends it.
-    pub sender: Sender,
+    pub origin: DeliveryOrigin,
     /// The replay it is part of, if it is sent once more.
     pub replay_id: Option<Uuid>,
     /// Its place in a trace, if it has one.
-    pub place: Option<Traceparent>,
+    pub traceparent: Option<Traceparent>,
     /// The fencing token.
     pub lease: i64,
     /// When it began: it was claimed, and had its place at its host.
     pub started_at: Timestamp,
     /// When it was claimed, on this machine's steady clock.
-    pub claimed: Instant,
+    pub claimed_instant: Instant,
     /// Where it goes.
     pub target: Arc<str>,
     /// That host, as it is counted.
@@ -75,36 +75,36 @@ pub struct Claimed {
     /// What is sent; none if it could not be built.
     pub body: Option<FrozenBody>,
     /// The room it takes until it is answered.
-    pub(crate) reserved: Option<Arc<Reserved>>,
+    pub(crate) reservation: Option<Arc<SendReservation>>,
 }
 
 /// Who sends a delivery, and how that shows.
 #[derive(Clone)]
-pub enum Sender {
+pub enum DeliveryOrigin {
     /// A subscription.
     Hook,
     /// A workflow's step.
     Step(Box<StepOrder>, Headers),
 }
 
-impl Claimed {
+impl ClaimedAttempt {
     /// Its occurrence and subscription; none if a workflow step sends it.
     pub(crate) const fn delivery_of(&self) -> Option<DeliveryOf> {
-        match self.sender {
-            Sender::Hook => {
+        match self.origin {
+            DeliveryOrigin::Hook => {
                 Some(DeliveryOf { hook_id: self.lane_id, occurrence_id: self.occurrence_id })
             }
-            Sender::Step(..) => None,
+            DeliveryOrigin::Step(..) => None,
         }
     }
 
     /// How it is tried again (contract, section Retries; ruling 31).
     #[must_use]
-    pub const fn schedule(&self) -> Schedule {
-        match (&self.sender, self.replay_id) {
-            (_, Some(_)) => Schedule::Replay,
-            (Sender::Hook, None) => Schedule::RestHook,
-            (Sender::Step(..), None) => Schedule::WorkflowStep,
+    pub const fn schedule(&self) -> RetrySchedule {
+        match (&self.origin, self.replay_id) {
+            (_, Some(_)) => RetrySchedule::Replay,
+            (DeliveryOrigin::Hook, None) => RetrySchedule::RestHook,
+            (DeliveryOrigin::Step(..), None) => RetrySchedule::WorkflowStep,
         }
     }
 }
@@ -127,43 +127,46 @@ pub struct FrozenBody {
 ///
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. What was claimed, if it was, is again when its lease ends.
-pub async fn claim(courier: &Courier, limits: &Limits) -> Result<Vec<Claimed>, DeliveryError> {
-    claim_from(courier, limits, &mut Lanes::at_most(limits.room().free)).await
+pub async fn claim(
+    courier: &DelivererContext,
+    limits: &SendLimits,
+) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
+    claim_from(courier, limits, &mut LaneSelection::at_most(limits.room().free)).await
 }
 
 /// Where a claim takes from.
-pub(crate) struct Lanes {
+pub(crate) struct LaneSelection {
     /// So many lanes, at most.
     most: usize,
     /// Those it has locked, also when it fails.
     pub(crate) locked: Vec<Uuid>,
     /// Whether the claim left wakes of lanes that somebody else has locked.
-    pub(crate) left: bool,
+    pub(crate) left_wakes: bool,
 }
 
-impl Lanes {
+impl LaneSelection {
     pub(crate) const fn at_most(most: usize) -> Self {
-        Self { most, locked: Vec::new(), left: false }
+        Self { most, locked: Vec::new(), left_wakes: false }
     }
 }
 
 /// The same, from no more lanes than that.
 pub(crate) async fn claim_from(
-    courier: &Courier,
-    limits: &Limits,
-    lanes: &mut Lanes,
-) -> Result<Vec<Claimed>, DeliveryError> {
+    courier: &DelivererContext,
+    limits: &SendLimits,
+    lanes: &mut LaneSelection,
+) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
     let (now, began) = (courier.clock.now(), Instant::now());
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
-    lanes.left = wakes::absorb(connection, now.get()).await?;
+    lanes.left_wakes = wakes::absorb(connection, now.get()).await?;
     let lane_ids = due::lock_lanes(connection, now.get(), &limits.full(), lanes.most).await?;
     if lane_ids.is_empty() {
         appending.commit().await?;
         return Ok(Vec::new());
     }
     lanes.locked.clone_from(&lane_ids);
-    let chosen = due::chosen(connection, &lane_ids, now.get(), limits).await?;
+    let chosen = due::choose_rows(connection, &lane_ids, now.get(), limits).await?;
     let chosen = due::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
     let (chosen, erased) = withdrawn::erased(connection, chosen).await?;
     let (chosen, stopped) = withdrawn::stopped(connection, chosen).await?;
@@ -172,7 +175,7 @@ pub(crate) async fn claim_from(
     rows.iter_mut().for_each(|row| row.tries += 1);
     let composed = compose(courier, connection, &rows, now).await?;
     let leases: Vec<i64> = rows.iter().map(|_| new_lease(&*courier.entropy)).collect();
-    let terms = Terms { now: now.get(), end: now.get() + courier.settings.scale.lease() };
+    let terms = LeaseTerms { now: now.get(), end: now.get() + courier.settings.scale.lease() };
     lease(connection, (&rows, &leases), &composed, terms).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
     let dropped: Vec<_> = erased
@@ -185,16 +188,17 @@ pub(crate) async fn claim_from(
     withdrawn.extend(withdrawn::cancelled(&erased, CancelCause::SourceErased, now));
     appending.append(withdrawn).await?;
     let leased = rows.into_iter().zip(leases).zip(rooms);
-    let leased = leased.map(|((row, lease), room)| Leased { row, lease, room }).collect();
-    let taken = Taken { leased, composed, at: (now, Instant::now()) };
+    let leased =
+        leased.map(|((row, lease), room)| LeasedRow { row, lease, reservation: room }).collect();
+    let taken = CommittedClaim { leased, composed, claimed_at: (now, Instant::now()) };
     appending.commit().await?;
-    CLAIM_SECONDS.took(&[], began.elapsed());
+    CLAIM_SECONDS.observe(&[], began.elapsed());
     taken.hand_over(courier).await
 }
 
 /// From when to when a lease lasts.
 #[derive(Clone, Copy)]
-struct Terms {
+struct LeaseTerms {
     now: DateTime<Utc>,
     end: DateTime<Utc>,
 }
@@ -204,8 +208,8 @@ struct Terms {
 async fn lease(
     connection: &mut PgConnection,
     (rows, leases): (&[OutboxRow], &[i64]),
-    composed: &Composed,
-    terms: Terms,
+    composed: &ComposedDeliveries,
+    terms: LeaseTerms,
 ) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
         return Ok(());
@@ -235,8 +239,12 @@ async fn lease(
 }
 
 /// The context of what the deliverer itself does with a delivery.
-pub(crate) const fn system(firm_id: Uuid, delivery_id: Uuid, now: Timestamp) -> Context {
-    Context {
+pub(crate) const fn system_context(
+    firm_id: Uuid,
+    delivery_id: Uuid,
+    now: Timestamp,
+) -> EventContext {
+    EventContext {
         firm_id,
         recorded_at: now,
         actor: Actor::System,
@@ -251,8 +259,8 @@ pub(crate) const fn system(firm_id: Uuid, delivery_id: Uuid, now: Timestamp) -> 
 /// # Errors
 /// If the database does not answer.
 pub async fn next_due(
-    courier: &Courier,
-    limits: &Limits,
+    courier: &DelivererContext,
+    limits: &SendLimits,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let connections = courier.store.connections();
     let mut connection = connections.take().await?;

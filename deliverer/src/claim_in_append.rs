@@ -11,11 +11,11 @@ use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
 use telemetry::figures::CLAIM_SECONDS;
 
-use crate::claim::{SEND_WITHIN, Taken};
-use crate::dispatch::Dispatch;
-use crate::leasing::{Leasing, Source, Submission, Submissions};
-use crate::outbox::queue::{Listed, due_at, leave_unspread, listed, occurrences_of};
-use crate::outbox::{NewRow, OutboxRow, insert};
+use crate::claim::{CommittedClaim, SEND_WITHIN};
+use crate::dispatch::Dispatcher;
+use crate::leasing::{BodySource, RowLeasing, SubmissionParts, SubmissionsBySubject};
+use crate::outbox::queue::{ListedRows, due_at, leave_unspread, list_rows, occurrences_of};
+use crate::outbox::{NewOutboxRow, OutboxRow, insert};
 use crate::settings::DeliveryError;
 
 /// Rows that wait for a claim and that an append inserts, at most. Of more, occurrences with no leased
@@ -24,12 +24,12 @@ const INSERTED_MAX: usize = 16;
 
 /// Leases and sends what an append records, as long as its sender is there.
 #[derive(Clone)]
-pub struct ClaimInAppend(Weak<Dispatch>);
+pub struct AppendLeaser(Weak<Dispatcher>);
 
-impl ClaimInAppend {
+impl AppendLeaser {
     /// Leases for this process's sender.
     #[must_use]
-    pub fn new(dispatch: &Arc<Dispatch>) -> Self {
+    pub fn new(dispatch: &Arc<Dispatcher>) -> Self {
         Self(Arc::downgrade(dispatch))
     }
 
@@ -42,10 +42,10 @@ impl ClaimInAppend {
         &self,
         connection: &mut PgConnection,
         occurrences: &[RecordedEvent],
-        submissions: &[Submission<'_>],
+        submissions: &[SubmissionParts<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {
-        let Listed { rows, mut unspread } = listed(occurrences);
-        let submissions: Submissions<'_, '_> =
+        let ListedRows { rows, mut unspread } = list_rows(occurrences);
+        let submissions: SubmissionsBySubject<'_, '_> =
             submissions.iter().map(|one| (one.response.subject(), one)).collect();
         let (mine, mut rest): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| may_be_leased(row, &submissions));
@@ -53,7 +53,8 @@ impl ClaimInAppend {
         let mut new = Vec::with_capacity(mine.len() + rest.len());
         let leasing = match self.0.upgrade().filter(|dispatch| dispatch.may_send()) {
             Some(dispatch) => {
-                let (leasing, source) = (Leasing { dispatch, now }, Source::AtHand(&submissions));
+                let (leasing, source) =
+                    (RowLeasing { dispatch, now }, BodySource::AtHand(&submissions));
                 let (leased, more) = leasing.lease(connection, mine, source).await?;
                 rest.extend(more);
                 new.extend(leasing.rows(&leased));
@@ -71,7 +72,7 @@ impl ClaimInAppend {
             unspread.extend(occurrences_of(&rest.extract_if(.., whole).collect::<Vec<_>>()));
         }
         leave_unspread(connection, &unspread).await?;
-        new.extend(rest.into_iter().map(|row| NewRow { row, due_at: now, lease: None }));
+        new.extend(rest.into_iter().map(|row| NewOutboxRow { row, due_at: now, lease: None }));
         insert(connection, &new).await?;
         crash::point("leasing");
         Ok(LeasedInAppend { leased: leasing, waits })
@@ -80,7 +81,7 @@ impl ClaimInAppend {
 
 /// Deliveries that an append has leased. Dropped before the commit, nothing of them is there.
 pub struct LeasedInAppend {
-    leased: Option<(Arc<Dispatch>, Taken)>,
+    leased: Option<(Arc<Dispatcher>, CommittedClaim)>,
     waits: bool,
 }
 
@@ -98,14 +99,14 @@ impl LeasedInAppend {
             return;
         };
         crash::point("claimed");
-        let took = taken.at.1.elapsed();
-        CLAIM_SECONDS.took(&[], took);
+        let took = taken.claimed_at.1.elapsed();
+        CLAIM_SECONDS.observe(&[], took);
         let is_late = took > SEND_WITHIN;
         dispatch.start_all(taken.claimed(), is_late);
     }
 }
 
 /// Only new submissions: all else is composed from what the vault holds.
-fn may_be_leased(row: &OutboxRow, submissions: &Submissions<'_, '_>) -> bool {
+fn may_be_leased(row: &OutboxRow, submissions: &SubmissionsBySubject<'_, '_>) -> bool {
     row.trigger == Trigger::FormSubmitted.key() && submissions.contains_key(&row.subject())
 }

@@ -14,18 +14,18 @@ use projector::forms::{self, FormRow};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::bodies::{self, Body};
-use vault::responses::{self, Parts, Response};
+use vault::bodies::{self, StoredBody};
+use vault::responses::{self, ResponseParts, StoredResponse};
 use vault::step_headers::{self, Headers};
-use vault::{DataKeys, Subject, bookings, reports, secrets};
+use vault::{DataKeys, KeySubject, bookings, reports, secrets};
 
 use crate::claim::FrozenBody;
 use crate::outbox::OutboxRow;
-use crate::settings::{Courier, DeliveryError};
-use crate::targets::Targets;
+use crate::settings::{DelivererContext, DeliveryError};
+use crate::targets::TargetsByHook;
 
 /// What the claimed deliveries need.
-pub(crate) struct Composed {
+pub(crate) struct ComposedDeliveries {
     /// By subject.
     pub(crate) keys: DataKeys,
     /// By delivery.
@@ -33,38 +33,38 @@ pub(crate) struct Composed {
     /// By firm.
     pub(crate) secrets: HashMap<Uuid, WebhookSecret>,
     /// By subscription.
-    pub(crate) targets: Targets,
+    pub(crate) targets: TargetsByHook,
     /// By delivery of a workflow step.
     pub(crate) step_headers: HashMap<Uuid, Headers>,
 }
 
 /// What deliveries are composed from. None of it needs a lock.
-struct Ingredients {
+struct ComposeInputs {
     keys: DataKeys,
     secrets: HashMap<Uuid, WebhookSecret>,
-    sources: Sources,
+    sources: PayloadParts,
     /// By firm and form.
     forms: HashMap<(Uuid, Uuid), FormRow>,
 }
 
 pub(crate) async fn compose(
-    courier: &Courier,
+    courier: &DelivererContext,
     connection: &mut PgConnection,
     rows: &[OutboxRow],
     now: Timestamp,
-) -> Result<Composed, DeliveryError> {
-    let ingredients = Ingredients::read(courier, connection, rows).await?;
+) -> Result<ComposedDeliveries, DeliveryError> {
+    let ingredients = ComposeInputs::read(courier, connection, rows).await?;
     ingredients.compose((courier, connection), rows, now).await
 }
 
-impl Ingredients {
+impl ComposeInputs {
     async fn read(
-        courier: &Courier,
+        courier: &DelivererContext,
         connection: &mut PgConnection,
         rows: &[OutboxRow],
     ) -> Result<Self, DeliveryError> {
         let firm_ids: HashSet<Uuid> = rows.iter().map(|row| row.firm_id).collect();
-        let subjects: HashSet<Subject> = rows.iter().map(OutboxRow::subject).collect();
+        let subjects: HashSet<KeySubject> = rows.iter().map(OutboxRow::subject).collect();
         let (firm_ids, subjects) = (listed(&firm_ids), listed(&subjects));
         // The keyring is another database: it is asked meanwhile.
         let (keys, secrets) = tokio::join!(
@@ -73,8 +73,8 @@ impl Ingredients {
         );
         let (keys, secrets) = (keys?, secrets?);
         let fresh = || rows.iter().filter(|row| row.body_id.is_none());
-        let of_fresh: HashSet<Subject> = fresh().map(OutboxRow::subject).collect();
-        let sources = Sources::read(connection, &keys, &of_fresh).await?;
+        let of_fresh: HashSet<KeySubject> = fresh().map(OutboxRow::subject).collect();
+        let sources = PayloadParts::read(connection, &keys, &of_fresh).await?;
         let form_ids: HashSet<(Uuid, Uuid)> =
             fresh().map(|row| (row.firm_id, row.form_id)).collect();
         let forms = if form_ids.is_empty() {
@@ -90,10 +90,10 @@ impl Ingredients {
     /// Composes what was leased; freezes the bodies of first tries.
     async fn compose(
         self,
-        (courier, connection): (&Courier, &mut PgConnection),
+        (courier, connection): (&DelivererContext, &mut PgConnection),
         rows: &[OutboxRow],
         now: Timestamp,
-    ) -> Result<Composed, DeliveryError> {
+    ) -> Result<ComposedDeliveries, DeliveryError> {
         let keys = &self.keys;
         let with_headers =
             |row: &&OutboxRow| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
@@ -101,16 +101,16 @@ impl Ingredients {
             rows.iter().filter(with_headers).map(|row| row.delivery_id).collect();
         let step_headers = step_headers::read(connection, keys, &step_ids).await?;
         let mut bodies = thaw(connection, keys, rows).await?;
-        let built = built(rows, |row| self.build(row), (courier, now));
+        let built = build_bodies(rows, |row| self.build(row), (courier, now));
         bodies.extend(freeze(connection, courier, (keys, rows), (built, now)).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = courier.targets.of(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
-        Ok(Composed { keys, bodies, secrets, targets, step_headers })
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers })
     }
 
     fn build(&self, row: &OutboxRow) -> Option<Vec<u8>> {
-        let Sources { responses, reports, bookings } = &self.sources;
+        let PayloadParts { responses, reports, bookings } = &self.sources;
         let response = responses.get(&row.subject())?;
         let form = self.forms.get(&(row.firm_id, row.form_id))?;
         let form =
@@ -125,7 +125,7 @@ impl Ingredients {
 pub(crate) fn payload(
     trigger: Trigger,
     form: FormPart,
-    response: &Response,
+    response: &StoredResponse,
     (report, booking): (Option<&ReportDocument>, Option<&Booking>),
 ) -> Option<Vec<u8>> {
     let payload = EventPayload::of(PayloadSource {
@@ -161,11 +161,11 @@ async fn thaw(
 
 /// The bodies of first tries, by occurrence: one is shared by all its deliveries. One that cannot be
 /// built, or panics, costs its own delivery a try and no other anything (case E10).
-pub(crate) fn built(
+pub(crate) fn build_bodies(
     rows: &[OutboxRow],
     build: impl Fn(&OutboxRow) -> Option<Vec<u8>>,
-    (courier, now): (&Courier, Timestamp),
-) -> HashMap<Uuid, Body> {
+    (courier, now): (&DelivererContext, Timestamp),
+) -> HashMap<Uuid, StoredBody> {
     let mut built = HashMap::new();
     for row in rows.iter().filter(|row| row.body_id.is_none()) {
         if built.contains_key(&row.occurrence_id) {
@@ -184,14 +184,14 @@ pub(crate) fn built(
 /// Freezes these bodies; answers with them by delivery.
 pub(crate) async fn freeze(
     connection: &mut PgConnection,
-    courier: &Courier,
+    courier: &DelivererContext,
     (keys, rows): (&DataKeys, &[OutboxRow]),
-    (built, now): (HashMap<Uuid, Body>, Timestamp),
+    (built, now): (HashMap<Uuid, StoredBody>, Timestamp),
 ) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
     if built.is_empty() {
         return Ok(HashMap::new());
     }
-    let bodies: Vec<Body> = built.values().cloned().collect();
+    let bodies: Vec<StoredBody> = built.values().cloned().collect();
     bodies::put(connection, keys, &bodies, now.get(), &*courier.entropy).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         built.into_iter().map(|(occurrence_id, body)| (occurrence_id, to_frozen(body))).collect();
@@ -202,19 +202,19 @@ pub(crate) async fn freeze(
 
 /// What payloads are built from.
 #[derive(Default)]
-struct Sources {
-    responses: HashMap<Subject, Response>,
+struct PayloadParts {
+    responses: HashMap<KeySubject, StoredResponse>,
     /// The newest last.
-    reports: HashMap<Subject, Vec<ReportDocument>>,
+    reports: HashMap<KeySubject, Vec<ReportDocument>>,
     /// The newest last.
-    bookings: HashMap<Subject, Vec<Booking>>,
+    bookings: HashMap<KeySubject, Vec<Booking>>,
 }
 
-impl Sources {
+impl PayloadParts {
     async fn read(
         connection: &mut PgConnection,
         keys: &DataKeys,
-        fresh: &HashSet<Subject>,
+        fresh: &HashSet<KeySubject>,
     ) -> Result<Self, DeliveryError> {
         if fresh.is_empty() {
             return Ok(Self::default());
@@ -225,16 +225,16 @@ impl Sources {
             .map(|(subject, key)| (*subject, key.clone()))
             .collect();
         let whole = responses::read_with_parts(connection, &keys).await?;
-        let with = |has: fn(&Parts) -> bool| -> Vec<Subject> {
+        let with = |has: fn(&ResponseParts) -> bool| -> Vec<KeySubject> {
             let some = whole.iter().filter(|(_, parts)| has(parts));
             some.map(|(response, _)| response.subject()).collect()
         };
         let (reported_on, booked) = (with(|parts| parts.reports), with(|parts| parts.bookings));
-        let mut documents: HashMap<Subject, Vec<ReportDocument>> = HashMap::new();
+        let mut documents: HashMap<KeySubject, Vec<ReportDocument>> = HashMap::new();
         for report in reports::read(connection, &keys, &reported_on).await? {
             documents.entry(report.subject).or_default().push(report.document);
         }
-        let mut calls: HashMap<Subject, Vec<Booking>> = HashMap::new();
+        let mut calls: HashMap<KeySubject, Vec<Booking>> = HashMap::new();
         for booking in bookings::read(connection, &keys, &booked).await? {
             calls.entry(booking.subject).or_default().push(booking.document);
         }
@@ -247,34 +247,34 @@ impl Sources {
 }
 
 /// Of several reports or calls the occurrence's own, otherwise the newest (ruling 14a).
-fn own_or_newest<T: Identified>(parts: Option<&Vec<T>>, own: Option<Uuid>) -> Option<&T> {
+fn own_or_newest<T: HasId>(parts: Option<&Vec<T>>, own: Option<Uuid>) -> Option<&T> {
     let parts = parts?;
     let of_occurrence = own.and_then(|own| parts.iter().find(|part| part.id() == own));
     of_occurrence.or_else(|| parts.last())
 }
 
 /// A part of a response with an id of its own.
-trait Identified {
+trait HasId {
     fn id(&self) -> Uuid;
 }
 
-impl Identified for ReportDocument {
+impl HasId for ReportDocument {
     fn id(&self) -> Uuid {
         self.id.into()
     }
 }
 
-impl Identified for Booking {
+impl HasId for Booking {
     fn id(&self) -> Uuid {
         self.id.into()
     }
 }
 
-fn body(body_id: Uuid, subject: Subject, bytes: Vec<u8>) -> Body {
-    Body { body_id, subject, sha256: Sha256::digest(&bytes).into(), bytes }
+fn body(body_id: Uuid, subject: KeySubject, bytes: Vec<u8>) -> StoredBody {
+    StoredBody { body_id, subject, sha256: Sha256::digest(&bytes).into(), bytes }
 }
 
-fn to_frozen(body: Body) -> FrozenBody {
+fn to_frozen(body: StoredBody) -> FrozenBody {
     FrozenBody { body_id: body.body_id, sha256: body.sha256, bytes: Bytes::from(body.bytes) }
 }
 

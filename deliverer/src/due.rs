@@ -5,17 +5,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use domain::pressure::{always_within, within};
+use domain::pressure::{always_within, count_within};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
-use vault::{Subject, bodies, responses};
+use vault::{KeySubject, bodies, responses};
 
-use crate::limits::{Full, Limits, Reserved};
+use crate::limits::{FullLimits, SendLimits, SendReservation};
 use crate::outbox::OutboxRow;
 
 /// Candidates read of a lane, at least: the limits of another lane may leave more places than it
 /// expects.
-const OF_A_LANE: usize = 2;
+const CANDIDATES_PER_LANE_MIN: usize = 2;
 
 /// Whether no operator holds a lane.
 macro_rules! not_held {
@@ -49,7 +49,7 @@ macro_rules! open_lanes {
 pub(crate) async fn lock_lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-    full: &Full,
+    full: &FullLimits,
     most: usize,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     let (firm_ids, hosts) = columns(full);
@@ -70,7 +70,7 @@ pub(crate) async fn lock_lanes(
 /// When the next lane with room is due, if any is.
 pub(crate) async fn next(
     connection: &mut PgConnection,
-    full: &Full,
+    full: &FullLimits,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let (firm_ids, hosts) = columns(full);
     sqlx::query_scalar(open_lanes!("order by due_at limit 1) select due_at from open"))
@@ -82,22 +82,23 @@ pub(crate) async fn next(
         .await
 }
 
-fn columns(full: &Full) -> (Vec<Uuid>, Vec<&str>) {
+fn columns(full: &FullLimits) -> (Vec<Uuid>, Vec<&str>) {
     full.pairs.iter().map(|(firm_id, host)| (*firm_id, host.as_str())).unzip()
 }
 
 /// A delivery that is sent now, and its room.
-pub(crate) type Chosen = (OutboxRow, Arc<Reserved>);
+pub(crate) type ReservedRow = (OutboxRow, Arc<SendReservation>);
 
 /// What of these locked lanes is sent now.
-pub(crate) async fn chosen(
+pub(crate) async fn choose_rows(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
-    limits: &Limits,
-) -> Result<Vec<Chosen>, sqlx::Error> {
-    let most = limits.of_a_pair().max(OF_A_LANE);
-    let per_lane = (limits.room().free * 2 / lane_ids.len().max(1)).clamp(OF_A_LANE, most);
+    limits: &SendLimits,
+) -> Result<Vec<ReservedRow>, sqlx::Error> {
+    let most = limits.per_firm_and_host().max(CANDIDATES_PER_LANE_MIN);
+    let per_lane =
+        (limits.room().free * 2 / lane_ids.len().max(1)).clamp(CANDIDATES_PER_LANE_MIN, most);
     let due = due(connection, lane_ids, now, per_lane).await?;
     let reserved =
         limits.reserve(due.iter().map(|due| due.row.candidate(due.host.clone())).collect());
@@ -110,13 +111,13 @@ pub(crate) async fn chosen(
 /// As many of what was chosen as a claim can hold in memory (case F9).
 pub(crate) async fn within_memory(
     connection: &mut PgConnection,
-    mut chosen: Vec<Chosen>,
+    mut chosen: Vec<ReservedRow>,
     max_bytes: usize,
-) -> Result<Vec<Chosen>, sqlx::Error> {
+) -> Result<Vec<ReservedRow>, sqlx::Error> {
     if chosen.len() > always_within(max_bytes) {
         let rows: Vec<&OutboxRow> = chosen.iter().map(|(row, _)| row).collect();
         let sources = sources(connection, &rows).await?;
-        chosen.truncate(within(max_bytes, sources));
+        chosen.truncate(count_within(max_bytes, sources));
     }
     Ok(chosen)
 }
@@ -127,7 +128,7 @@ async fn sources(
     chosen: &[&OutboxRow],
 ) -> Result<Vec<(Uuid, usize)>, sqlx::Error> {
     let frozen: Vec<Uuid> = chosen.iter().filter_map(|row| row.body_id).collect();
-    let fresh: HashSet<Subject> =
+    let fresh: HashSet<KeySubject> =
         chosen.iter().filter(|row| row.body_id.is_none()).map(|row| row.subject()).collect();
     let bodies = bodies::sizes(connection, &frozen).await?;
     let responses = responses::sizes(connection, &fresh).await?;
@@ -143,7 +144,7 @@ async fn sources(
 
 /// A delivery that is due, and where it goes.
 #[derive(FromRow)]
-struct Due {
+struct DueRow {
     #[sqlx(flatten)]
     row: OutboxRow,
     host: String,
@@ -155,7 +156,7 @@ async fn due(
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
     per_lane: usize,
-) -> Result<Vec<Due>, sqlx::Error> {
+) -> Result<Vec<DueRow>, sqlx::Error> {
     sqlx::query_as(
         "select o.*, l.host
            from lanes l

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use domain::clock::CLOCK_SKEW_MAX;
 use domain::delivery::{Attempt, CancelCause, record};
 use domain::time::Timestamp;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use eventstore::{AppendError, NewEvent, crash};
 use projector::replays;
 use sqlx::{FromRow, PgConnection};
@@ -17,33 +17,33 @@ use uuid::Uuid;
 
 use crate::lanes;
 use crate::outbox::{OutboxRow, drop_rows};
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 use crate::tally;
 
 /// Leases ended at a time: a transaction stays well under 100 ms.
-const LEASES: i64 = 500;
+const LEASES_PER_STEP: i64 = 500;
 
 /// The worker.
-pub struct EndedLeases {
-    courier: Courier,
+pub struct EndedLeaseWorker {
+    courier: DelivererContext,
 }
 
-impl EndedLeases {
+impl EndedLeaseWorker {
     /// A worker of this outbox.
     #[must_use]
-    pub const fn new(courier: Courier) -> Self {
+    pub const fn new(courier: DelivererContext) -> Self {
         Self { courier }
     }
 }
 
-impl Worker for EndedLeases {
+impl Worker for EndedLeaseWorker {
     const NAME: &'static str = "ended_leases";
     type Error = DeliveryError;
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         // No lease ends by a clock that cannot be trusted (case E19).
         if self.courier.clock.fault().is_some() {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let now = self.courier.clock.now();
         let mut appending = self.courier.store.begin().await?;
@@ -52,11 +52,11 @@ impl Worker for EndedLeases {
         if lane_ids.is_empty() {
             let restarted = restart_overlong(&self.courier, connection, now.get()).await?;
             appending.commit().await?;
-            return Ok(if restarted { Step::Busy } else { Step::IDLE });
+            return Ok(if restarted { NextStep::Busy } else { NextStep::IDLE });
         }
         let causes = lock_lanes(connection, &lane_ids).await?;
         let ended = ended(connection, &lane_ids, now.get()).await?;
-        let outcome = Outcome::of(&ended, &causes, now);
+        let outcome = EndedLeaseOutcome::of(&ended, &causes, now);
         drop_rows(connection, &outcome.over).await?;
         put_due_again(connection, &outcome.again, now.get()).await?;
         lanes::due_by(connection, &outcome.due).await?;
@@ -66,7 +66,7 @@ impl Worker for EndedLeases {
         crash::point("interrupting");
         appending.commit().await?;
         tally::interrupted(ended.len());
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
@@ -81,7 +81,7 @@ async fn lanes_of_ended(
               order by due_at limit $2) ended",
     )
     .bind(now)
-    .bind(LEASES)
+    .bind(LEASES_PER_STEP)
     .fetch_all(connection)
     .await
 }
@@ -110,7 +110,7 @@ async fn lock_lanes(
 
 /// A row whose lease has ended.
 #[derive(FromRow)]
-struct Ended {
+struct EndedLeaseRow {
     #[sqlx(flatten)]
     row: OutboxRow,
     leased_at: DateTime<Utc>,
@@ -122,7 +122,7 @@ async fn ended(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
-) -> Result<Vec<Ended>, sqlx::Error> {
+) -> Result<Vec<EndedLeaseRow>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
                 report_id, booking_id, position, sequence, tries, tries_max, step, replay_id,
@@ -133,14 +133,14 @@ async fn ended(
     )
     .bind(lane_ids)
     .bind(now)
-    .bind(LEASES)
+    .bind(LEASES_PER_STEP)
     .fetch_all(connection)
     .await
 }
 
 /// What ended leases lead to.
 #[derive(Default)]
-struct Outcome {
+struct EndedLeaseOutcome {
     events: Vec<NewEvent>,
     /// Deliveries that have ended.
     over: Vec<Uuid>,
@@ -151,10 +151,10 @@ struct Outcome {
     replayed: Vec<(Uuid, Uuid, &'static str)>,
 }
 
-impl Outcome {
-    fn of(ended: &[Ended], causes: &HashMap<Uuid, CancelCause>, now: Timestamp) -> Self {
+impl EndedLeaseOutcome {
+    fn of(ended: &[EndedLeaseRow], causes: &HashMap<Uuid, CancelCause>, now: Timestamp) -> Self {
         let mut outcome = Self::default();
-        for Ended { row, leased_at } in ended {
+        for EndedLeaseRow { row, leased_at } in ended {
             let cause = causes.get(&row.lane_id).copied().filter(|_| row.replay_id.is_none());
             let tries_remain = row.tries < row.tries_max;
             let again = tries_remain && cause.is_none();
@@ -206,7 +206,7 @@ async fn put_due_again(
 /// begins anew, or nobody would try again for as long as the clock went back (case E19). Says whether
 /// there was one.
 async fn restart_overlong(
-    courier: &Courier,
+    courier: &DelivererContext,
     connection: &mut PgConnection,
     now: DateTime<Utc>,
 ) -> Result<bool, sqlx::Error> {

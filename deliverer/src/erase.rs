@@ -8,53 +8,54 @@ use std::time::Duration;
 use domain::delivery::CancelCause;
 use domain::event::Event;
 use domain::response::ResponseEvent;
-use eventstore::tail::{self, Stretch};
-use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, Done, Fence, RecordedEvent};
+use eventstore::tail::{self, LogRange};
+use eventstore::worker::{NextStep, Worker};
+use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent};
 use projector::replays;
 use projector::{partials, subjects};
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::{Subject, erasure};
+use vault::{KeySubject, erasure};
 
 use crate::lanes;
 use crate::outbox::OutboxRow;
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 use crate::withdrawn;
 
 /// Events read at a time.
-const READ: i64 = 1_000;
+const EVENTS_PER_STEP: i64 = 1_000;
 
 /// The wait for appends that are under way.
-const UNSETTLED: Duration = Duration::from_millis(5);
+const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
 
 /// From one look to the next: what is erased is sent by nobody meanwhile.
-const PACE: Duration = Duration::from_millis(50);
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// The worker.
-pub struct Erase {
-    courier: Courier,
+pub struct EraseWorker {
+    courier: DelivererContext,
     fence: Fence,
-    done: Done,
+    done: CaughtUp,
 }
 
-impl Erase {
+impl EraseWorker {
     /// An eraser by this log.
     #[must_use]
-    pub fn new(courier: Courier, fence: Fence) -> Self {
-        Self { courier, fence, done: Done::default() }
+    pub fn new(courier: DelivererContext, fence: Fence) -> Self {
+        Self { courier, fence, done: CaughtUp::default() }
     }
 }
 
-impl Worker for Erase {
+impl Worker for EraseWorker {
     const NAME: &'static str = "erase";
-    const PACE: Duration = PACE;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         let look = self.fence.look().await?;
-        let idle = if look.more { Step::IdleFor(UNSETTLED) } else { Step::IDLE };
-        if self.done.is_all(look) {
+        let idle =
+            if look.more { NextStep::IdleFor(UNSETTLED_RETRY_AFTER) } else { NextStep::IDLE };
+        if self.done.covers(look) {
             return Ok(idle);
         }
         let (erased, last) = self.read(look.settled).await?;
@@ -66,18 +67,18 @@ impl Worker for Erase {
         self.courier.keyring.forget(&erased).await?;
         let mut appending = self.courier.store.begin().await?;
         if tail::take_checkpoint(appending.connection(), Self::NAME).await?.is_none() {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         erase(&self.courier, &mut appending, &erased).await?;
         tail::move_checkpoint(appending.connection(), Self::NAME, last).await?;
         appending.commit().await?;
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
-impl Erase {
+impl EraseWorker {
     /// What is to be erased next, and how far the log is read then.
-    async fn read(&self, settled: i64) -> Result<(Vec<Subject>, Option<i64>), DeliveryError> {
+    async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
         let connections = self.courier.store.connections();
         let mut connection = connections.take().await?;
         let after = tail::checkpoint(&mut connection, Self::NAME).await?;
@@ -85,10 +86,11 @@ impl Erase {
             tail::make_checkpoint(&mut connection, Self::NAME).await?;
         }
         let upcasters = self.courier.store.upcasters();
-        let stretch = Stretch { after: after.unwrap_or_default(), settled, limit: READ };
+        let stretch =
+            LogRange { after: after.unwrap_or_default(), settled, limit: EVENTS_PER_STEP };
         let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
         connections.give_back(connection);
-        let erased: HashSet<Subject> = events.iter().filter_map(subject).collect();
+        let erased: HashSet<KeySubject> = events.iter().filter_map(subject).collect();
         Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))
     }
 }
@@ -98,7 +100,7 @@ impl Erase {
 ///
 /// # Errors
 /// [`DeliveryError`].
-pub async fn again(courier: &Courier) -> Result<u64, DeliveryError> {
+pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryError> {
     let (mut after, mut erased) = (0, 0);
     loop {
         let (gone, last) = read_all(courier, after).await?;
@@ -115,12 +117,12 @@ pub async fn again(courier: &Courier) -> Result<u64, DeliveryError> {
 
 /// The log's next erasures, settled or not: what has come to it is true.
 async fn read_all(
-    courier: &Courier,
+    courier: &DelivererContext,
     after: i64,
-) -> Result<(Vec<Subject>, Option<i64>), DeliveryError> {
+) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
     let mut connection = courier.store.pool().acquire().await?;
     let upcasters = courier.store.upcasters();
-    let stretch = Stretch { after, settled: i64::MAX, limit: READ };
+    let stretch = LogRange { after, settled: i64::MAX, limit: EVENTS_PER_STEP };
     let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
     let gone = events.iter().filter_map(subject).collect();
     Ok((gone, events.last().map(|event| event.position)))
@@ -129,9 +131,9 @@ async fn read_all(
 /// Cancels what is queued of these responses and drops what is kept of them. Claim and record lock
 /// the lanes too: what they wrote before is seen here, and goes.
 async fn erase(
-    courier: &Courier,
-    appending: &mut Appending<'_>,
-    erased: &[Subject],
+    courier: &DelivererContext,
+    appending: &mut AppendTransaction<'_>,
+    erased: &[KeySubject],
 ) -> Result<(), DeliveryError> {
     let now = courier.clock.now();
     let connection = appending.connection();
@@ -150,7 +152,10 @@ async fn erase(
 }
 
 /// Everything kept of these responses, and what waited for them.
-async fn drop_rows(connection: &mut PgConnection, erased: &[Subject]) -> Result<(), sqlx::Error> {
+async fn drop_rows(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<(), sqlx::Error> {
     let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
     let parts = subjects::parts_of(connection, &responses).await?;
     subjects::drop_waiting(connection, &[responses.as_slice(), &parts].concat()).await?;
@@ -159,10 +164,10 @@ async fn drop_rows(connection: &mut PgConnection, erased: &[Subject]) -> Result<
     partials::drop_of(connection, &responses).await
 }
 
-fn subject(recorded: &RecordedEvent) -> Option<Subject> {
+fn subject(recorded: &RecordedEvent) -> Option<KeySubject> {
     match recorded.event {
         Event::Response(ResponseEvent::ResponseErased { response_id }) => {
-            Some(Subject { firm_id: recorded.context.firm_id, subject_id: response_id })
+            Some(KeySubject { firm_id: recorded.context.firm_id, subject_id: response_id })
         }
         _ => None,
     }
@@ -171,7 +176,7 @@ fn subject(recorded: &RecordedEvent) -> Option<Subject> {
 /// The lanes of what is queued of these responses, in order.
 async fn lock_lanes(
     connection: &mut PgConnection,
-    erased: &[Subject],
+    erased: &[KeySubject],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     let (firm_ids, response_ids) = columns(erased);
     sqlx::query_scalar(
@@ -192,7 +197,7 @@ async fn lock_lanes(
 /// source erased.
 async fn take_queued(
     connection: &mut PgConnection,
-    erased: &[Subject],
+    erased: &[KeySubject],
 ) -> Result<Vec<OutboxRow>, sqlx::Error> {
     let (firm_ids, response_ids) = columns(erased);
     sqlx::query_as(
@@ -209,6 +214,6 @@ async fn take_queued(
     .await
 }
 
-fn columns(erased: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
+fn columns(erased: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
     erased.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
 }

@@ -4,15 +4,18 @@
 use eventstore::AppendError;
 use sqlx::PgConnection;
 
-use crate::claim::Claimed;
+use crate::claim::ClaimedAttempt;
 use crate::outbox::wakes;
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Gives claimed tries back, as if they had never been claimed.
 ///
 /// # Errors
 /// [`DeliveryError`]; their leases end by themselves then.
-pub async fn give_back(courier: &Courier, claimed: &[Claimed]) -> Result<(), DeliveryError> {
+pub async fn give_back(
+    courier: &DelivererContext,
+    claimed: &[ClaimedAttempt],
+) -> Result<(), DeliveryError> {
     if claimed.is_empty() {
         return Ok(());
     }
@@ -28,7 +31,7 @@ pub async fn give_back(courier: &Courier, claimed: &[Claimed]) -> Result<(), Del
 
 async fn release(
     connection: &mut PgConnection,
-    claimed: &[Claimed],
+    claimed: &[ClaimedAttempt],
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<(), AppendError> {
     sqlx::query(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{CancelCause, DeliveryEvent, Reissued, Retried};
+use domain::delivery::{CancelCause, DeliveryEvent, ReissuedDelivery, RetriedStep};
 use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::subscription::{GoneAnswer, SubscriptionEvent};
@@ -18,9 +18,9 @@ use uuid::Uuid;
 use crate::{reissue, steps};
 
 /// The lanes, kept in step with the life of their subscriptions.
-pub struct Lanes;
+pub struct LaneWriter;
 
-impl WithAppend for Lanes {
+impl WithAppend for LaneWriter {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -54,7 +54,7 @@ impl WithAppend for Lanes {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let changes = Changes::of(events)?;
+            let changes = LaneEffects::of(events)?;
             for (lane_id, firm_id, target) in changes.made {
                 make(connection, lane_id, firm_id, target).await?;
             }
@@ -80,36 +80,36 @@ impl WithAppend for Lanes {
 
 /// What events, in order, come to.
 #[derive(Debug, Default)]
-struct Changes<'a> {
+struct LaneEffects<'a> {
     /// With their firms and targets. A command makes one, and no batch does.
     made: Vec<(Uuid, Uuid, &'a str)>,
     /// Since when the lanes of firms sleep: a suspended firm's do until it is back (ruling 28).
     paused: BTreeMap<Uuid, Option<DateTime<Utc>>>,
     /// Firms, and when they were closed.
     closed: BTreeMap<Uuid, DateTime<Utc>>,
-    lanes: BTreeMap<Uuid, Change<'a>>,
+    lanes: BTreeMap<Uuid, LaneChange<'a>>,
     /// A command queues one, and no batch does.
-    steps: Vec<(&'a RecordedEvent, Cow<'a, Retried>)>,
+    steps: Vec<(&'a RecordedEvent, Cow<'a, RetriedStep>)>,
     /// A command makes one, and no batch does.
-    reissued: Vec<(&'a RecordedEvent, &'a Reissued)>,
+    reissued: Vec<(&'a RecordedEvent, &'a ReissuedDelivery)>,
 }
 
 /// What is new of a lane; what is none stays.
 #[derive(Debug, Default, Clone, Copy)]
-struct Change<'a> {
+struct LaneChange<'a> {
     cancel_cause: Option<CancelCause>,
     removed_at: Option<DateTime<Utc>>,
-    gone: Option<Gone<'a>>,
+    gone: Option<GoneChange<'a>>,
 }
 
 /// What the last delivery at its end says of the target.
 #[derive(Debug, Clone, Copy)]
-enum Gone<'a> {
+enum GoneChange<'a> {
     Answered,
     Said(&'a GoneAnswer),
 }
 
-impl<'a> Changes<'a> {
+impl<'a> LaneEffects<'a> {
     fn of(events: &'a [RecordedEvent]) -> Result<Self, AppendError> {
         let mut changes = Self::default();
         for recorded in events {
@@ -126,7 +126,7 @@ impl<'a> Changes<'a> {
                     changes.closed.insert(firm_id, recorded.context.recorded_at.get());
                 }
                 Event::Delivery(DeliveryEvent::StepQueued(order)) => {
-                    let first = Retried { order: order.clone(), tries: 0, body: None };
+                    let first = RetriedStep { order: order.clone(), tries: 0, body: None };
                     changes.steps.push((recorded, Cow::Owned(first)));
                 }
                 Event::Delivery(DeliveryEvent::StepRetried(retried)) => {
@@ -171,25 +171,25 @@ impl<'a> Changes<'a> {
                 lane.removed_at = Some(recorded.context.recorded_at.get());
             }
             SubscriptionEvent::TargetGone(answer) => {
-                self.lane(lane_id).gone = Some(Gone::Said(answer));
+                self.lane(lane_id).gone = Some(GoneChange::Said(answer));
             }
             SubscriptionEvent::TargetAnswered { .. } => {
-                self.lane(lane_id).gone = Some(Gone::Answered);
+                self.lane(lane_id).gone = Some(GoneChange::Answered);
             }
         }
         Ok(())
     }
 
-    fn lane(&mut self, lane_id: Uuid) -> &mut Change<'a> {
+    fn lane(&mut self, lane_id: Uuid) -> &mut LaneChange<'a> {
         self.lanes.entry(lane_id).or_default()
     }
 }
 
-impl<'a> Change<'a> {
+impl<'a> LaneChange<'a> {
     fn says_gone(&self) -> Option<&'a GoneAnswer> {
         match self.gone {
-            Some(Gone::Said(answer)) => Some(answer),
-            Some(Gone::Answered) | None => None,
+            Some(GoneChange::Said(answer)) => Some(answer),
+            Some(GoneChange::Answered) | None => None,
         }
     }
 }
@@ -248,7 +248,7 @@ async fn pause(
 
 async fn write(
     connection: &mut PgConnection,
-    changes: &BTreeMap<Uuid, Change<'_>>,
+    changes: &BTreeMap<Uuid, LaneChange<'_>>,
 ) -> Result<(), sqlx::Error> {
     let of = || changes.values();
     sqlx::query(

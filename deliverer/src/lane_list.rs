@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 /// Which lanes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LaneFilter {
     /// Only this firm's.
     pub firm_id: Option<Uuid>,
     /// Only those to this host.
@@ -41,13 +41,13 @@ pub struct LaneRow {
 }
 
 /// Deliveries of a lane that are counted; there may be more.
-const COUNTED: i64 = 10_000;
+const COUNTED_PER_LANE_MAX: i64 = 10_000;
 
 /// The lanes that have work, longest due first.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list(pool: &PgPool, wanted: &Wanted) -> Result<Vec<LaneRow>, sqlx::Error> {
+pub async fn list(pool: &PgPool, wanted: &LaneFilter) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as(
         "with leased as materialized (
              select lane_id, count(*) as in_flight from outbox
@@ -72,7 +72,7 @@ pub async fn list(pool: &PgPool, wanted: &Wanted) -> Result<Vec<LaneRow>, sqlx::
     .bind(wanted.firm_id)
     .bind(&wanted.host)
     .bind(wanted.limit)
-    .bind(COUNTED)
+    .bind(COUNTED_PER_LANE_MAX)
     .fetch_all(pool)
     .await
 }

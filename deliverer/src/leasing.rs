@@ -15,21 +15,21 @@ use domain::trigger::Trigger;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::responses::Response;
-use vault::{DataKey, DataKeys, Subject, secrets};
+use vault::responses::StoredResponse;
+use vault::{DataKey, DataKeys, KeySubject, secrets};
 
-use crate::claim::{Leased, Taken};
-use crate::compose::{Composed, built, compose, freeze, payload};
-use crate::dispatch::Dispatch;
+use crate::claim::{CommittedClaim, LeasedRow};
+use crate::compose::{ComposedDeliveries, build_bodies, compose, freeze, payload};
+use crate::dispatch::Dispatcher;
 use crate::due::not_held;
-use crate::limits::Reserved;
-use crate::outbox::{NewLease, NewRow, OutboxRow, new_lease};
+use crate::limits::SendReservation;
+use crate::outbox::{NewLease, NewOutboxRow, OutboxRow, new_lease};
 use crate::settings::DeliveryError;
 
 /// A new submission, and what its deliveries are composed from.
-pub struct Submission<'a> {
+pub struct SubmissionParts<'a> {
     /// What was answered.
-    pub response: &'a Response,
+    pub response: &'a StoredResponse,
     /// What seals it.
     pub key: &'a DataKey,
     /// Its form.
@@ -37,46 +37,52 @@ pub struct Submission<'a> {
 }
 
 /// Submissions by whose data they are.
-pub(crate) type Submissions<'a, 'b> = HashMap<Subject, &'a Submission<'b>>;
+pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a SubmissionParts<'b>>;
 
 /// Where bodies are composed from.
-pub(crate) enum Source<'a, 'b> {
+pub(crate) enum BodySource<'a, 'b> {
     /// From submissions that are at hand: nothing is read.
-    AtHand(&'a Submissions<'a, 'b>),
+    AtHand(&'a SubmissionsBySubject<'a, 'b>),
     /// From the vault, as in a claim.
     Vault,
 }
 
 /// What is leased in one transaction.
-pub(crate) struct Leasing {
-    pub(crate) dispatch: Arc<Dispatch>,
+pub(crate) struct RowLeasing {
+    pub(crate) dispatch: Arc<Dispatcher>,
     pub(crate) now: DateTime<Utc>,
 }
 
-impl Leasing {
+impl RowLeasing {
     /// Leases what of these can be sent now; the rest waits.
     pub(crate) async fn lease(
         &self,
         connection: &mut PgConnection,
         rows: Vec<OutboxRow>,
-        source: Source<'_, '_>,
-    ) -> Result<(Taken, Vec<OutboxRow>), DeliveryError> {
+        source: BodySource<'_, '_>,
+    ) -> Result<(CommittedClaim, Vec<OutboxRow>), DeliveryError> {
         let lanes = open_lanes(connection, &rows, self.now, &source).await?;
         let (leased, rest) = self.reserve(rows, &lanes);
         let rows: Vec<OutboxRow> = leased.iter().map(|one| one.row.clone()).collect();
         let composed = match source {
-            Source::AtHand(submissions) => {
+            BodySource::AtHand(submissions) => {
                 self.compose(connection, &rows, (submissions, &lanes)).await?
             }
-            Source::Vault => {
+            BodySource::Vault => {
                 compose(&self.dispatch.courier, connection, &rows, self.now.into()).await?
             }
         };
-        Ok((Taken { leased, composed, at: (self.now.into(), Instant::now()) }, rest))
+        Ok((
+            CommittedClaim { leased, composed, claimed_at: (self.now.into(), Instant::now()) },
+            rest,
+        ))
     }
 
     /// The rows of what is leased, each with its body.
-    pub(crate) fn rows<'a>(&'a self, taken: &'a Taken) -> impl Iterator<Item = NewRow> + 'a {
+    pub(crate) fn rows<'a>(
+        &'a self,
+        taken: &'a CommittedClaim,
+    ) -> impl Iterator<Item = NewOutboxRow> + 'a {
         let end = self.now + self.dispatch.courier.settings.scale.lease();
         taken.leased.iter().map(move |one| {
             let body = taken.composed.bodies.get(&one.row.delivery_id);
@@ -86,7 +92,7 @@ impl Leasing {
                 ..one.row.clone()
             };
             let lease = Some(NewLease { token: one.lease, leased_at: self.now });
-            NewRow { row, due_at: end, lease }
+            NewOutboxRow { row, due_at: end, lease }
         })
     }
 
@@ -95,12 +101,12 @@ impl Leasing {
         &self,
         rows: Vec<OutboxRow>,
         lanes: &HashMap<Uuid, OpenLane>,
-    ) -> (Vec<Leased>, Vec<OutboxRow>) {
+    ) -> (Vec<LeasedRow>, Vec<OutboxRow>) {
         let candidates = rows
             .iter()
             .filter_map(|row| Some(row.candidate(lanes.get(&row.lane_id)?.host.clone())))
             .collect();
-        let mut rooms: HashMap<Uuid, Arc<Reserved>> =
+        let mut rooms: HashMap<Uuid, Arc<SendReservation>> =
             self.dispatch.limits.reserve(candidates).into_iter().collect();
         let (mut leased, mut rest) = (Vec::new(), Vec::new());
         for mut row in rows {
@@ -108,7 +114,7 @@ impl Leasing {
                 Some(room) => {
                     row.tries = 1;
                     let lease = new_lease(&*self.dispatch.courier.entropy);
-                    leased.push(Leased { row, lease, room });
+                    leased.push(LeasedRow { row, lease, reservation: room });
                 }
                 None => rest.push(row),
             }
@@ -121,20 +127,20 @@ impl Leasing {
         &self,
         connection: &mut PgConnection,
         rows: &[OutboxRow],
-        (submissions, lanes): (&Submissions<'_, '_>, &HashMap<Uuid, OpenLane>),
-    ) -> Result<Composed, DeliveryError> {
+        (submissions, lanes): (&SubmissionsBySubject<'_, '_>, &HashMap<Uuid, OpenLane>),
+    ) -> Result<ComposedDeliveries, DeliveryError> {
         let courier = &self.dispatch.courier;
         let now = Timestamp::from(self.now);
-        let subjects: HashSet<Subject> = rows.iter().map(OutboxRow::subject).collect();
+        let subjects: HashSet<KeySubject> = rows.iter().map(OutboxRow::subject).collect();
         let keys: DataKeys = subjects
             .into_iter()
             .filter_map(|subject| Some((subject, submissions.get(&subject)?.key.clone())))
             .collect();
         let build = |row: &OutboxRow| {
-            let Submission { response, form, .. } = submissions.get(&row.subject())?;
+            let SubmissionParts { response, form, .. } = submissions.get(&row.subject())?;
             payload(Trigger::FormSubmitted, (*form).clone(), response, (None, None))
         };
-        let built = built(rows, build, (courier, now));
+        let built = build_bodies(rows, build, (courier, now));
         let bodies = freeze(connection, courier, (&keys, rows), (built, now)).await?;
         let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
         let mut targets = HashMap::new();
@@ -148,7 +154,7 @@ impl Leasing {
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));
             }
         }
-        Ok(Composed { keys, bodies, secrets, targets, step_headers: HashMap::new() })
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers: HashMap::new() })
     }
 }
 
@@ -169,7 +175,7 @@ async fn open_lanes(
     connection: &mut PgConnection,
     rows: &[OutboxRow],
     now: DateTime<Utc>,
-    source: &Source<'_, '_>,
+    source: &BodySource<'_, '_>,
 ) -> Result<HashMap<Uuid, OpenLane>, sqlx::Error> {
     if rows.is_empty() {
         return Ok(HashMap::new());
@@ -191,7 +197,7 @@ async fn open_lanes(
     ))
     .bind(lanes.into_iter().collect::<Vec<_>>())
     .bind(now)
-    .bind(matches!(source, Source::AtHand(_)))
+    .bind(matches!(source, BodySource::AtHand(_)))
     .fetch_all(connection)
     .await?;
     Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())

@@ -2,14 +2,14 @@
 //!
 //! The cast, in the order a delivery meets them:
 //!
-//! - [`Queue`] puts a row for each subscription that an occurrence lists into the outbox, in the
+//! - [`AppendQueuer`] puts a row for each subscription that an occurrence lists into the outbox, in the
 //!   transaction that records the occurrence. [`outbox::spread`] puts in later what was too much for it.
-//! - [`ClaimInAppend`] leases rows as they are put there, where this process can send them at once.
+//! - [`AppendLeaser`] leases rows as they are put there, where this process can send them at once.
 //! - [`claim`] leases rows that wait, lane by lane, and freezes the bodies of first tries.
-//! - [`Limits`] say how much of that is sent at once: to a host, for a firm, in all.
-//! - [`Dispatch`] sends each try in a task, by [`outgoing`], and [`record`] writes down what came of it.
+//! - [`SendLimits`] say how much of that is sent at once: to a host, for a firm, in all.
+//! - [`Dispatcher`] sends each try in a task, by [`outgoing`], and [`record`] writes down what came of it.
 //! - [`ended_leases`] takes back the tries of a process that is gone.
-//! - [`Lanes`] follow the life of subscriptions and firms, and [`cancel`] takes back what waits in a
+//! - [`LaneWriter`] follow the life of subscriptions and firms, and [`cancel`] takes back what waits in a
 //!   closed one. A claim and a removal lock the same lane, so the order of their commits decides.
 //!
 //! [`engine`] runs the claim and the recorder. This crate is the only writer of the outbox and its lanes,
@@ -48,11 +48,11 @@ mod tally;
 mod targets;
 mod withdrawn;
 
-pub use claim_in_append::{ClaimInAppend, LeasedInAppend};
-pub use dispatch::{Answers, Dispatch};
-pub use lane_life::Lanes;
-pub use leasing::Submission;
-pub use limits::{Limits, Membership, Senders};
-pub use outbox::queue::Queue;
-pub use settings::{Courier, DeliveryError, Settings, TimeScale};
+pub use claim_in_append::{AppendLeaser, LeasedInAppend};
+pub use dispatch::{AnswerInbox, Dispatcher};
+pub use lane_life::LaneWriter;
+pub use leasing::SubmissionParts;
+pub use limits::{SendLimits, SenderCount, SenderMembership};
+pub use outbox::queue::AppendQueuer;
+pub use settings::{DelivererContext, DelivererSettings, DeliveryError, TimeScale};
 pub use targets::KnownTargets;

@@ -12,7 +12,10 @@ use std::collections::{HashMap, HashSet};
 
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::event::Event;
-use domain::once::{Beginning, Change, Happened, Lives, Overlap, Queued, Wrong, judge};
+use domain::once::{
+    DeliveryBeginning, DeliveryFault, MatchOverlap, QueuedFor, RecordedChange, RecordedOccurrence,
+    SubscriptionLives, judge,
+};
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof};
 use projector::replays::{self, QueuedItem};
 use sqlx::{PgConnection, PgPool};
@@ -21,14 +24,14 @@ use uuid::Uuid;
 use self::queued::{outbox_after, queued, unspread};
 use crate::settings::DeliveryError;
 
-pub use self::report::{Example, Report, Scope};
-pub use eventstore::proof::Part;
+pub use self::report::{ProofExample, ProofReport, ProofScope};
+pub use eventstore::proof::LogFilter;
 
 /// Positions looked at at a time.
-const WINDOW: i64 = 4_096;
+const POSITIONS_PER_WINDOW: i64 = 4_096;
 
 /// Rows read at a time.
-const ROWS: i64 = 10_000;
+const ROWS_PER_READ: i64 = 10_000;
 
 /// Looks at a database as it is at one moment. Progress is told as (positions done, of how many).
 ///
@@ -36,20 +39,20 @@ const ROWS: i64 = 10_000;
 /// If the database does not answer, or an event cannot be read.
 pub async fn verify(
     pool: &PgPool,
-    scope: Scope,
+    scope: ProofScope,
     progress: impl Fn(i64, i64) + Send,
-) -> Result<Report, DeliveryError> {
+) -> Result<ProofReport, DeliveryError> {
     let mut transaction = proof::snapshot(pool).await?;
     let connection = &mut *transaction;
     let through = proof::height(connection).await?.min(scope.to);
     let lives = lives(connection, scope.part.firm_id).await?;
     let subscriptions = lives.count() as u64;
-    let report = Report { through, subscriptions, ..Report::default() };
-    let mut walk = Walk { scope, lives, report };
+    let report = ProofReport { through, subscriptions, ..ProofReport::default() };
+    let mut walk = ProofWalk { scope, lives, report };
     let before = scope.from.saturating_sub(1).max(0);
     let mut after = before;
     while after < through {
-        let until = (after + WINDOW).min(through);
+        let until = (after + POSITIONS_PER_WINDOW).min(through);
         walk.window(connection, (after, until)).await?;
         progress(until - before, through - before);
         after = until;
@@ -63,17 +66,17 @@ pub async fn verify(
 async fn lives(
     connection: &mut PgConnection,
     firm_id: Option<Uuid>,
-) -> Result<Lives, DeliveryError> {
-    let mut lives = Lives::default();
+) -> Result<SubscriptionLives, DeliveryError> {
+    let mut lives = SubscriptionLives::default();
     let mut after = (String::new(), 0);
     loop {
         let at = (after.0.as_str(), after.1);
-        let events = proof::lives(connection, at, firm_id, ROWS).await?;
+        let events = proof::lives(connection, at, firm_id, ROWS_PER_READ).await?;
         for recorded in &events {
             if let (Event::Subscription(event), Ok(hook_id)) =
                 (&recorded.event, recorded.aggregate_id.parse::<Uuid>())
             {
-                lives.take(Change {
+                lives.take(RecordedChange {
                     hook_id,
                     firm_id: recorded.context.firm_id,
                     position: recorded.position,
@@ -89,21 +92,21 @@ async fn lives(
     }
 }
 
-struct Walk {
-    scope: Scope,
-    lives: Lives,
-    report: Report,
+struct ProofWalk {
+    scope: ProofScope,
+    lives: SubscriptionLives,
+    report: ProofReport,
 }
 
-impl Walk {
+impl ProofWalk {
     async fn window(
         &mut self,
         connection: &mut PgConnection,
         window: (i64, i64),
     ) -> Result<(), DeliveryError> {
         let events = proof::beginnings(connection, window, self.scope.part).await?;
-        let happened: Vec<Happened<'_>> = events.iter().filter_map(happened).collect();
-        let begun: Vec<Begun<'_>> = events.iter().filter_map(Begun::of).collect();
+        let happened: Vec<RecordedOccurrence<'_>> = events.iter().filter_map(happened).collect();
+        let begun: Vec<DeliveryStart<'_>> = events.iter().filter_map(DeliveryStart::of).collect();
         self.listed(connection, &happened).await?;
         self.begun(connection, &begun, &happened).await?;
         self.courses(connection, &begun).await
@@ -113,22 +116,24 @@ impl Walk {
     async fn listed(
         &mut self,
         connection: &mut PgConnection,
-        happened: &[Happened<'_>],
+        happened: &[RecordedOccurrence<'_>],
     ) -> Result<(), DeliveryError> {
         self.report.occurrences += happened.len() as u64;
         let (mut expected, mut wrong) = (Vec::new(), Vec::new());
         for one in happened {
             let listed = one.happening.hooks.iter().copied();
-            expected.extend(listed.map(|hook_id| (one, hook_id, Wrong::Lost)));
-            let missing = self.lives.missing_of(one);
-            expected.extend(missing.map(|hook_id| (one, hook_id, Wrong::Missing)));
-            let strangers = self.lives.strangers_of(one);
-            wrong.extend(strangers.map(|hook_id| example(one, hook_id, Wrong::ToNobody)));
+            expected.extend(listed.map(|hook_id| (one, hook_id, DeliveryFault::Lost)));
+            let missing = self.lives.missing_hooks(one);
+            expected.extend(missing.map(|hook_id| (one, hook_id, DeliveryFault::Missing)));
+            let strangers = self.lives.unexpected_hooks(one);
+            wrong.extend(strangers.map(|hook_id| example(one, hook_id, DeliveryFault::ToNobody)));
             self.report.listed += one.happening.hooks.len() as u64;
             match self.lives.overlap(one) {
-                Overlap::None => {}
-                Overlap::Some => self.report.overlaps += 1,
-                Overlap::TooOld => wrong.push(example(one, Uuid::nil(), Wrong::Unseen)),
+                MatchOverlap::None => {}
+                MatchOverlap::Some => self.report.overlaps += 1,
+                MatchOverlap::TooOld => {
+                    wrong.push(example(one, Uuid::nil(), DeliveryFault::Unseen));
+                }
             }
         }
         wrong.into_iter().for_each(|example| self.found(example));
@@ -140,7 +145,7 @@ impl Walk {
     async fn somewhere(
         &mut self,
         connection: &mut PgConnection,
-        expected: &[(&Happened<'_>, Uuid, Wrong)],
+        expected: &[(&RecordedOccurrence<'_>, Uuid, DeliveryFault)],
     ) -> Result<(), DeliveryError> {
         let ids: Vec<Uuid> =
             expected.iter().map(|(one, hook_id, _)| one.delivery_id(*hook_id)).collect();
@@ -159,7 +164,7 @@ impl Walk {
         let occurrences: Vec<Uuid> = rest.iter().map(|((one, ..), _)| one.occurrence_id).collect();
         let unspread = unspread(connection, &occurrences).await?;
         for ((one, hook_id, wrong), delivery_id) in rest {
-            if unspread.contains(&one.occurrence_id) && *wrong == Wrong::Lost {
+            if unspread.contains(&one.occurrence_id) && *wrong == DeliveryFault::Lost {
                 self.report.unspread += 1;
                 continue;
             }
@@ -175,10 +180,10 @@ impl Walk {
     async fn begun(
         &mut self,
         connection: &mut PgConnection,
-        begun: &[Begun<'_>],
-        near: &[Happened<'_>],
+        begun: &[DeliveryStart<'_>],
+        near: &[RecordedOccurrence<'_>],
     ) -> Result<(), DeliveryError> {
-        let mut known: HashMap<Uuid, Happened<'_>> =
+        let mut known: HashMap<Uuid, RecordedOccurrence<'_>> =
             near.iter().map(|one| (one.occurrence_id, *one)).collect();
         let to_hooks = || begun.iter().filter_map(|one| Some((one, one.beginning?)));
         let far: HashSet<String> = to_hooks()
@@ -192,7 +197,8 @@ impl Walk {
         known.extend(loaded.iter().filter_map(happened).map(|one| (one.occurrence_id, one)));
         for (one, beginning) in to_hooks() {
             let happened = beginning.delivery_of().and_then(|of| known.get(&of.occurrence_id));
-            if let Some(wrong) = self.lives.beginning(one.delivery_id, beginning, happened) {
+            if let Some(wrong) = self.lives.fault_of_beginning(one.delivery_id, beginning, happened)
+            {
                 self.found(one.example(wrong));
             }
         }
@@ -203,10 +209,10 @@ impl Walk {
     async fn courses(
         &mut self,
         connection: &mut PgConnection,
-        begun: &[Begun<'_>],
+        begun: &[DeliveryStart<'_>],
     ) -> Result<(), DeliveryError> {
         self.report.deliveries += begun.len() as u64;
-        let name = |one: &Begun<'_>| StreamName {
+        let name = |one: &DeliveryStart<'_>| StreamName {
             aggregate_type: "Delivery",
             aggregate_id: one.delivery_id.to_string(),
         };
@@ -222,10 +228,10 @@ impl Walk {
         let queued = queued(connection, &ids).await?;
         for (one, name) in begun.iter().zip(&names) {
             let stream = streams.get(name.aggregate_id.as_str()).map_or(&[][..], Vec::as_slice);
-            let is_queued = queued.get(&one.delivery_id).copied().unwrap_or(Queued::No);
+            let is_queued = queued.get(&one.delivery_id).copied().unwrap_or(QueuedFor::No);
             if let Some(wrong) = judge(stream.iter().copied(), is_queued) {
-                let of = one.beginning.and_then(Beginning::delivery_of);
-                self.report.missing.extend(of.filter(|_| wrong == Wrong::Lost));
+                let of = one.beginning.and_then(DeliveryBeginning::delivery_of);
+                self.report.missing.extend(of.filter(|_| wrong == DeliveryFault::Lost));
                 self.found(one.example(wrong));
             }
         }
@@ -269,7 +275,8 @@ impl Walk {
     async fn replays(&mut self, connection: &mut PgConnection) -> Result<(), DeliveryError> {
         let mut after = (Uuid::nil(), 0);
         loop {
-            let rows = replays::queued_after(connection, after, self.scope.part.firm_id, ROWS);
+            let rows =
+                replays::queued_after(connection, after, self.scope.part.firm_id, ROWS_PER_READ);
             let rows = rows.await?;
             let Some(last) = rows.last() else {
                 return Ok(());
@@ -278,11 +285,11 @@ impl Walk {
             let ids: Vec<Uuid> = rows.iter().map(|row| row.delivery_id).collect();
             let queued = queued(connection, &ids).await?;
             let is_queued = |row: &QueuedItem| {
-                queued.get(&row.delivery_id) == Some(&Queued::ForReplay(row.replay_id))
+                queued.get(&row.delivery_id) == Some(&QueuedFor::ForReplay(row.replay_id))
             };
             for row in rows.iter().filter(|row| !is_queued(row)) {
-                self.found(Example {
-                    wrong: Wrong::ReplayLost(row.replay_id),
+                self.found(ProofExample {
+                    wrong: DeliveryFault::ReplayLost(row.replay_id),
                     position: None,
                     delivery_id: row.delivery_id,
                     occurrence_id: None,
@@ -292,7 +299,7 @@ impl Walk {
         }
     }
 
-    fn found(&mut self, example: Example) {
+    fn found(&mut self, example: ProofExample) {
         let count = self.report.wrong.entry(example.wrong.kind()).or_default();
         *count += 1;
         if *count <= self.scope.examples as u64 {
@@ -301,8 +308,8 @@ impl Walk {
     }
 }
 
-fn example(one: &Happened<'_>, hook_id: Uuid, wrong: Wrong) -> Example {
-    Example {
+fn example(one: &RecordedOccurrence<'_>, hook_id: Uuid, wrong: DeliveryFault) -> ProofExample {
+    ProofExample {
         wrong,
         position: Some(one.position),
         delivery_id: one.delivery_id(hook_id),
@@ -311,31 +318,32 @@ fn example(one: &Happened<'_>, hook_id: Uuid, wrong: Wrong) -> Example {
     }
 }
 
-fn happened(recorded: &RecordedEvent) -> Option<Happened<'_>> {
+fn happened(recorded: &RecordedEvent) -> Option<RecordedOccurrence<'_>> {
     let happening = recorded.event.happening()?;
     let place = (recorded.aggregate_id.parse().ok()?, recorded.position);
-    Some(Happened::at(place, &recorded.context, happening))
+    Some(RecordedOccurrence::at(place, &recorded.context, happening))
 }
 
 /// The first event of a delivery.
-struct Begun<'a> {
+struct DeliveryStart<'a> {
     delivery_id: Uuid,
     position: i64,
-    beginning: Option<Beginning<'a>>,
+    beginning: Option<DeliveryBeginning<'a>>,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> DeliveryStart<'a> {
     fn of(recorded: &'a RecordedEvent) -> Option<Self> {
         let Event::Delivery(event) = &recorded.event else {
             return None;
         };
-        let (delivery_id, beginning) = (recorded.aggregate_id.parse().ok()?, Beginning::of(event));
+        let (delivery_id, beginning) =
+            (recorded.aggregate_id.parse().ok()?, DeliveryBeginning::of(event));
         Some(Self { delivery_id, position: recorded.position, beginning })
     }
 
-    fn example(&self, wrong: Wrong) -> Example {
-        let of = self.beginning.and_then(Beginning::delivery_of);
-        Example {
+    fn example(&self, wrong: DeliveryFault) -> ProofExample {
+        let of = self.beginning.and_then(DeliveryBeginning::delivery_of);
+        ProofExample {
             wrong,
             position: Some(self.position),
             delivery_id: self.delivery_id,

@@ -4,22 +4,22 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use projector::deliveries;
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::{answers, bodies, step_headers};
 
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Rows that go at a time: a transaction stays well under 100 ms.
-const BATCH: u32 = 1_000;
+const ROWS_PER_STEP: u32 = 1_000;
 
 /// From the first try of a delivery to its end at most, suspensions of its firm included.
-const NEVER_SENT: Duration = Duration::from_secs(30 * 86_400);
+const UNSENT_FOR_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// From the end of a sweep to the next: what goes is days old, an hour more is nothing.
-const BETWEEN_SWEEPS: TimeDelta = TimeDelta::hours(1);
+const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
 
 /// How long what is personal about deliveries is kept after they have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,54 +78,54 @@ async fn not_under_way(
 }
 
 /// The worker. One process sweeps at a time.
-pub struct Purge {
-    courier: Courier,
+pub struct PurgeWorker {
+    courier: DelivererContext,
     next_sweep: Option<DateTime<Utc>>,
 }
 
-impl Purge {
+impl PurgeWorker {
     /// A purger of this vault, first as soon as it is stepped.
     #[must_use]
-    pub const fn new(courier: Courier) -> Self {
+    pub const fn new(courier: DelivererContext) -> Self {
         Self { courier, next_sweep: None }
     }
 }
 
-impl Worker for Purge {
+impl Worker for PurgeWorker {
     const NAME: &'static str = "purge";
     type Error = DeliveryError;
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         if self.courier.clock.fault().is_some() {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let now = self.courier.clock.now().get();
         if self.next_sweep.is_some_and(|next| now < next) {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let kept = self.courier.settings.retention;
         let mut transaction = self.courier.store.pool().begin().await?;
         if !deliveries::is_only_purger(&mut transaction).await? {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let over = (now - kept.delivered, now - kept.failed);
-        let purged = deliveries::purge(&mut transaction, over, BATCH.into()).await?;
+        let purged = deliveries::purge(&mut transaction, over, ROWS_PER_STEP.into()).await?;
         let unused = not_queued(&mut transaction, &purged.body_ids).await?;
         bodies::drop_all(&mut transaction, &unused).await?;
         let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;
         step_headers::drop_all(&mut transaction, &gone).await?;
         // One that was frozen and never sent is in no history.
-        let before = now - kept.failed.max(kept.delivered) - NEVER_SENT;
-        let old = bodies::older_than(&mut transaction, before, BATCH.into()).await?;
+        let before = now - kept.failed.max(kept.delivered) - UNSENT_FOR_MAX;
+        let old = bodies::older_than(&mut transaction, before, ROWS_PER_STEP.into()).await?;
         let old = not_queued(&mut transaction, &old).await?;
         bodies::drop_all(&mut transaction, &old).await?;
         let before = now - kept.answers;
-        let answered = answers::forget(&mut transaction, before, BATCH.into()).await?;
+        let answered = answers::forget(&mut transaction, before, ROWS_PER_STEP.into()).await?;
         transaction.commit().await?;
-        if (purged.delivery_ids.len() as u64).max(answered) == u64::from(BATCH) {
-            return Ok(Step::Busy);
+        if (purged.delivery_ids.len() as u64).max(answered) == u64::from(ROWS_PER_STEP) {
+            return Ok(NextStep::Busy);
         }
-        self.next_sweep = Some(now + BETWEEN_SWEEPS);
-        Ok(Step::IDLE)
+        self.next_sweep = Some(now + SWEEP_INTERVAL);
+        Ok(NextStep::IDLE)
     }
 }

@@ -9,39 +9,41 @@ mod rows;
 use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::answer::Verdict;
-use domain::context::{Actor, Context};
-use domain::delivery::{CancelCause, Delivery, DeliveryEvent, Late, Outcome, record as after_try};
+use domain::answer::AnswerVerdict;
+use domain::context::{Actor, EventContext};
+use domain::delivery::{
+    CancelCause, Delivery, DeliveryEvent, LateEffect, Outcome, record as after_try,
+};
 use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
-use eventstore::{Appending, NewEvent, crash, load};
+use eventstore::{AppendTransaction, NewEvent, crash, load};
 use projector::replays;
 use sqlx::PgConnection;
 use telemetry::figures::RECORD_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::Subject;
-use vault::answers::{self, Answer};
+use vault::KeySubject;
+use vault::answers::{self, ReceiverAnswer};
 
 use self::after::{answer_later_warnings, drop_what_was_erased};
 use self::attempt::{attempt, context, kept_answer};
-use self::lane::{GONE, Lane, lanes_of, lock_lanes};
+use self::lane::{GONE_STATUS, LaneState, lanes_of, lock_lanes};
 use self::rows::may_come_again;
-use crate::claim::Claimed;
+use crate::claim::ClaimedAttempt;
 use crate::lanes;
 use crate::outbox::drop_rows;
-use crate::outgoing::Exchange;
-use crate::settings::{Courier, DeliveryError};
-use crate::tally::Tally;
+use crate::outgoing::OutgoingExchange;
+use crate::settings::{DelivererContext, DeliveryError};
+use crate::tally::AttemptTally;
 use crate::withdrawn;
 
 /// A try that was sent.
 #[derive(Clone)]
-pub struct Finished {
+pub struct FinishedAttempt {
     /// The try.
-    pub claimed: Claimed,
+    pub claimed: ClaimedAttempt,
     /// What came back.
-    pub exchange: Exchange,
+    pub exchange: OutgoingExchange,
     /// When.
     pub finished_at: Timestamp,
 }
@@ -50,31 +52,34 @@ pub struct Finished {
 ///
 /// # Errors
 /// [`DeliveryError`]; the batch can be given again then: what was written already is found.
-pub async fn record(courier: &Courier, batch: &[Finished]) -> Result<(), DeliveryError> {
+pub async fn record(
+    courier: &DelivererContext,
+    batch: &[FinishedAttempt],
+) -> Result<(), DeliveryError> {
     let began = Instant::now();
-    let mut batch: Vec<&Finished> = batch.iter().collect();
+    let mut batch: Vec<&FinishedAttempt> = batch.iter().collect();
     batch.sort_by_key(|finished| finished.finished_at);
     for late in record_in_time(courier, &batch).await? {
         record_late(courier, late).await?;
     }
-    RECORD_SECONDS.took(&[], began.elapsed());
+    RECORD_SECONDS.observe(&[], began.elapsed());
     Ok(())
 }
 
 /// Writes down the tries that hold their leases, and answers the others.
 async fn record_in_time<'a>(
-    courier: &Courier,
-    batch: &[&'a Finished],
-) -> Result<Vec<&'a Finished>, DeliveryError> {
+    courier: &DelivererContext,
+    batch: &[&'a FinishedAttempt],
+) -> Result<Vec<&'a FinishedAttempt>, DeliveryError> {
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
     lock_quotas(connection, batch).await?;
     let mut lanes = lanes_of(connection, batch).await?;
-    let known: Vec<&Finished> =
+    let known: Vec<&FinishedAttempt> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
     let held = rows::held(connection, &known).await?;
     let erased = erased(connection, &known).await?;
-    let (mut ledger, mut late) = (Ledger { erased, ..Ledger::default() }, Vec::new());
+    let (mut ledger, mut late) = (RecordEffects { erased, ..RecordEffects::default() }, Vec::new());
     for finished in known {
         let claimed = &finished.claimed;
         let held = held.get(&(claimed.delivery_id, claimed.lease));
@@ -97,7 +102,10 @@ async fn record_in_time<'a>(
 /// Writes down a try whose lease was taken over, or whose delivery has ended: a success may still
 /// count, the rest is kept in history (case E21). What was recorded already is left out (case E14), and
 /// so is an answer whose delivery is neither queued nor in the log: the database lost it.
-async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), DeliveryError> {
+async fn record_late(
+    courier: &DelivererContext,
+    finished: &FinishedAttempt,
+) -> Result<(), DeliveryError> {
     let claimed = &finished.claimed;
     let mut appending = courier.store.begin().await?;
     let connection = appending.connection();
@@ -106,15 +114,15 @@ async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), Deliv
     let (delivery, last) = load::<Delivery>(connection, &upcasters, &stream).await?;
     let is_queued = rows::is_queued(connection, claimed.delivery_id).await?;
     if last == 0 && !is_queued {
-        appending.leave().await?;
+        appending.rollback().await?;
         let delivery_id = claimed.delivery_id;
         tracing::error!(%delivery_id, "an answer was dropped: its delivery is not in the database");
         return Ok(());
     }
     let erased = erased(connection, &[finished]).await?;
-    let mut ledger = Ledger { erased, ..Ledger::default() };
+    let mut ledger = RecordEffects { erased, ..RecordEffects::default() };
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
-        let told = Told { delivery: &delivery, last, is_queued };
+        let told = LateDelivery { delivery: &delivery, last, is_queued };
         ledger.enter_late(courier, finished, &told, lane);
     }
     let tally = std::mem::take(&mut ledger.tally);
@@ -125,7 +133,7 @@ async fn record_late(courier: &Courier, finished: &Finished) -> Result<(), Deliv
 }
 
 /// What is known of a delivery whose answer comes late.
-struct Told<'a> {
+struct LateDelivery<'a> {
     delivery: &'a Delivery,
     /// The last event of its stream.
     last: i64,
@@ -137,11 +145,11 @@ struct Told<'a> {
 /// nothing is kept.
 async fn erased(
     connection: &mut PgConnection,
-    batch: &[&Finished],
-) -> Result<HashSet<Subject>, sqlx::Error> {
-    let matters = |one: &&&Finished| {
-        let Exchange { answer, snippet, .. } = &one.exchange;
-        answer.verdict() != Verdict::Delivered || !snippet.is_empty()
+    batch: &[&FinishedAttempt],
+) -> Result<HashSet<KeySubject>, sqlx::Error> {
+    let matters = |one: &&&FinishedAttempt| {
+        let OutgoingExchange { answer, snippet, .. } = &one.exchange;
+        answer.verdict() != AnswerVerdict::Delivered || !snippet.is_empty()
     };
     let subjects = batch.iter().filter(matters).map(|one| one.claimed.subject);
     withdrawn::erased_of(connection, subjects).await
@@ -151,11 +159,11 @@ async fn erased(
 /// a removal may come.
 async fn lock_quotas(
     connection: &mut PgConnection,
-    batch: &[&Finished],
+    batch: &[&FinishedAttempt],
 ) -> Result<(), sqlx::Error> {
     let firm_ids: Vec<Uuid> = batch
         .iter()
-        .filter(|finished| finished.exchange.answer.status() == Some(GONE))
+        .filter(|finished| finished.exchange.answer.status() == Some(GONE_STATUS))
         .map(|finished| finished.claimed.firm_id)
         .collect();
     if firm_ids.is_empty() {
@@ -166,10 +174,10 @@ async fn lock_quotas(
 
 /// What a batch leads to.
 #[derive(Default)]
-struct Ledger<'a> {
+struct RecordEffects<'a> {
     /// Responses of the batch that were erased while the tries were under way: what was said to them
     /// is not kept, and they are not tried again.
-    erased: HashSet<Subject>,
+    erased: HashSet<KeySubject>,
     events: Vec<NewEvent>,
     /// Those that might have come again, and do not.
     ended: Vec<Uuid>,
@@ -178,14 +186,20 @@ struct Ledger<'a> {
     due: BTreeMap<Uuid, DateTime<Utc>>,
     /// Those whose stream goes on though nothing else changes.
     noted: Vec<(Uuid, i64)>,
-    tally: Tally,
+    tally: AttemptTally,
     /// What came of what was sent once more.
     replayed: Vec<(Uuid, Uuid, &'static str)>,
-    answers: Vec<Answer<'a>>,
+    answers: Vec<ReceiverAnswer<'a>>,
 }
 
-impl<'a> Ledger<'a> {
-    fn enter(&mut self, courier: &Courier, finished: &'a Finished, sequence: i64, lane: &mut Lane) {
+impl<'a> RecordEffects<'a> {
+    fn enter(
+        &mut self,
+        courier: &DelivererContext,
+        finished: &'a FinishedAttempt,
+        sequence: i64,
+        lane: &mut LaneState,
+    ) {
         let claimed = &finished.claimed;
         let erased = self.erased.contains(&claimed.subject);
         let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
@@ -216,10 +230,10 @@ impl<'a> Ledger<'a> {
 
     fn enter_late(
         &mut self,
-        courier: &Courier,
-        finished: &'a Finished,
-        Told { delivery, last, is_queued }: &Told<'_>,
-        lane: &mut Lane,
+        courier: &DelivererContext,
+        finished: &'a FinishedAttempt,
+        LateDelivery { delivery, last, is_queued }: &LateDelivery<'_>,
+        lane: &mut LaneState,
     ) {
         let delivery_id = finished.claimed.delivery_id;
         let erased = self.erased.contains(&finished.claimed.subject);
@@ -232,18 +246,18 @@ impl<'a> Ledger<'a> {
         };
         self.tally.note(finished, outcome);
         match late {
-            Late::Arrived => {
+            LateEffect::Arrived => {
                 self.ended.push(delivery_id);
                 self.count_gone(finished, Outcome::Delivered, lane);
             }
-            Late::Noted => self.noted.push((delivery_id, last + 1)),
+            LateEffect::Noted => self.noted.push((delivery_id, last + 1)),
         }
         self.put(finished, last + 1, event, answer);
     }
 
     fn put(
         &mut self,
-        finished: &'a Finished,
+        finished: &'a FinishedAttempt,
         sequence: i64,
         event: DeliveryEvent,
         answer: Option<String>,
@@ -252,7 +266,7 @@ impl<'a> Ledger<'a> {
         if let (Some(text), Some(key)) = (answer, &claimed.key) {
             let number = i32::try_from(claimed.number).unwrap_or(i32::MAX);
             let (delivery_id, subject) = (claimed.delivery_id, claimed.subject);
-            self.answers.push(Answer { delivery_id, number, subject, key, text });
+            self.answers.push(ReceiverAnswer { delivery_id, number, subject, key, text });
         }
         self.events.push(NewEvent {
             aggregate_id: claimed.delivery_id.to_string(),
@@ -264,16 +278,16 @@ impl<'a> Ledger<'a> {
 
     /// Two deliveries in a row that end with 410 remove the subscription; a success in between
     /// resets the count (contract, section Retries; ruling 26).
-    fn count_gone(&mut self, finished: &Finished, outcome: Outcome, lane: &mut Lane) {
+    fn count_gone(&mut self, finished: &FinishedAttempt, outcome: Outcome, lane: &mut LaneState) {
         let claimed = &finished.claimed;
         let command = match (outcome, finished.exchange.answer.status()) {
             (Outcome::Delivered, _) => {
                 SubscriptionCommand::RecordAnswered { delivery_id: claimed.delivery_id }
             }
-            (Outcome::Failed, Some(GONE)) if claimed.replay_id.is_none() => {
+            (Outcome::Failed, Some(GONE_STATUS)) if claimed.replay_id.is_none() => {
                 SubscriptionCommand::RecordGone(GoneAnswer {
                     delivery_id: claimed.delivery_id,
-                    status: GONE,
+                    status: GONE_STATUS,
                     finished_at: finished.finished_at,
                 })
             }
@@ -292,7 +306,10 @@ impl<'a> Ledger<'a> {
                 aggregate_id: claimed.lane_id.to_string(),
                 sequence: lane.sequence,
                 event: event.into(),
-                context: Context { actor: Actor::Receiver(claimed.lane_id), ..context(finished) },
+                context: EventContext {
+                    actor: Actor::Receiver(claimed.lane_id),
+                    ..context(finished)
+                },
             });
         }
         if lane.withdrawn.is_some() {
@@ -302,8 +319,8 @@ impl<'a> Ledger<'a> {
 
     async fn write(
         self,
-        courier: &Courier,
-        appending: &mut Appending<'_>,
+        courier: &DelivererContext,
+        appending: &mut AppendTransaction<'_>,
     ) -> Result<(), DeliveryError> {
         appending.append(self.events).await?;
         let connection = appending.connection();

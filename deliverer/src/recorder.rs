@@ -9,60 +9,61 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
-use crate::dispatch::Answers;
-use crate::record::{Finished, record};
-use crate::settings::{Courier, DeliveryError};
+use crate::dispatch::AnswerInbox;
+use crate::record::{FinishedAttempt, record};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Answers recorded at a time.
-const RECORD: usize = 256;
+const ANSWERS_PER_RECORD_MAX: usize = 256;
 
 /// From one batch of answers to the next, unless enough have come: what comes by itself is recorded at
 /// once, and what comes all the time costs a transaction for several. A crash in between repeats what was
 /// answered, as it does while a record is under way.
-const RECORD_PACE: Duration = Duration::from_millis(50);
+const RECORD_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// So many answers are worth a transaction. An answer that waits takes no room.
-const ENOUGH: usize = 128;
+const ENOUGH_ANSWERS: usize = 128;
 
 /// How long one try to record a batch may take; see [`eventstore::worker`].
 const RECORD_WITHIN: Duration = Duration::from_secs(60);
 
 /// The wait until a batch that could not be recorded is tried again.
-const RECORD_AGAIN: Duration = Duration::from_millis(500);
+const RECORD_RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Records until all senders are gone; and what is put aside meanwhile, until that has ended.
 pub(crate) fn recorders(
-    courier: &Courier,
-    answers: Answers,
+    courier: &DelivererContext,
+    answers: AnswerInbox,
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
     let (put, stuck) = mpsc::channel(courier.settings.permits.max(1));
-    let aside = Aside { put, lanes: Arc::default() };
+    let aside = StuckAnswers { put, lanes: Arc::default() };
     let patient = record_stuck(courier.clone(), stuck, Arc::clone(&aside.lanes));
     (record_all(courier.clone(), answers, aside), patient)
 }
 
 /// Where answers go that the database does not take with others.
-struct Aside {
-    put: mpsc::Sender<Vec<Finished>>,
+struct StuckAnswers {
+    put: mpsc::Sender<Vec<FinishedAttempt>>,
     /// The lanes that have some there, by how many batches: what comes of them later goes there at once.
     lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
 }
 
-impl Aside {
+impl StuckAnswers {
     /// Takes what is of these lanes out of a batch.
-    fn take_from(&self, batch: &mut Vec<Finished>) {
+    fn take_from(&self, batch: &mut Vec<FinishedAttempt>) {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if lanes.is_empty() {
             return;
         }
-        let (theirs, others) =
-            batch.drain(..).partition(|one: &Finished| lanes.contains_key(&one.claimed.lane_id));
+        let (theirs, others) = batch
+            .drain(..)
+            .partition(|one: &FinishedAttempt| lanes.contains_key(&one.claimed.lane_id));
         *batch = others;
         by_lane(theirs).into_iter().for_each(|of_lane| self.put(of_lane));
     }
 
     /// Puts answers of one lane there.
-    fn put(&self, of_lane: Vec<Finished>) {
+    fn put(&self, of_lane: Vec<FinishedAttempt>) {
         let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if self.put.try_send(of_lane).is_ok() {
@@ -74,8 +75,8 @@ impl Aside {
 }
 
 /// These by their lanes.
-fn by_lane(answers: Vec<Finished>) -> Vec<Vec<Finished>> {
-    let mut lanes: HashMap<Uuid, Vec<Finished>> = HashMap::new();
+fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
+    let mut lanes: HashMap<Uuid, Vec<FinishedAttempt>> = HashMap::new();
     for one in answers {
         lanes.entry(one.claimed.lane_id).or_default().push(one);
     }
@@ -83,20 +84,20 @@ fn by_lane(answers: Vec<Finished>) -> Vec<Vec<Finished>> {
 }
 
 /// Records until all senders are gone.
-async fn record_all(courier: Courier, mut answers: Answers, aside: Aside) {
-    let (mut batch, mut next) = (Vec::with_capacity(RECORD), Instant::now());
-    while answers.inbox.recv_many(&mut batch, RECORD).await > 0 {
+async fn record_all(courier: DelivererContext, mut answers: AnswerInbox, aside: StuckAnswers) {
+    let (mut batch, mut next) = (Vec::with_capacity(ANSWERS_PER_RECORD_MAX), Instant::now());
+    while answers.inbox.recv_many(&mut batch, ANSWERS_PER_RECORD_MAX).await > 0 {
         gather(&mut answers, &mut batch, next).await;
-        next = Instant::now() + RECORD_PACE;
+        next = Instant::now() + RECORD_INTERVAL_MIN;
         aside.take_from(&mut batch);
         record_or_put_aside(&courier, std::mem::take(&mut batch), &aside).await;
     }
 }
 
 /// Waits for more answers until then, or until there are enough.
-async fn gather(answers: &mut Answers, batch: &mut Vec<Finished>, until: Instant) {
-    while batch.len() < ENOUGH {
-        let more = answers.inbox.recv_many(batch, RECORD - batch.len());
+async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, until: Instant) {
+    while batch.len() < ENOUGH_ANSWERS {
+        let more = answers.inbox.recv_many(batch, ANSWERS_PER_RECORD_MAX - batch.len());
         if !matches!(timeout_at(until, more).await, Ok(1..)) {
             return;
         }
@@ -105,7 +106,11 @@ async fn gather(answers: &mut Answers, batch: &mut Vec<Finished>, until: Instant
 
 /// Records a batch. While the database is away, the batch waits; if it does not take the batch, what it does not
 /// take of some lane is put aside: it holds up no other lane's.
-async fn record_or_put_aside(courier: &Courier, batch: Vec<Finished>, aside: &Aside) {
+async fn record_or_put_aside(
+    courier: &DelivererContext,
+    batch: Vec<FinishedAttempt>,
+    aside: &StuckAnswers,
+) {
     if batch.is_empty() || record_patiently(courier, &batch, DeliveryError::is_away).await.is_ok() {
         return;
     }
@@ -119,8 +124,8 @@ async fn record_or_put_aside(courier: &Courier, batch: Vec<Finished>, aside: &As
 
 /// Records what was put aside until nobody puts more.
 async fn record_stuck(
-    courier: Courier,
-    mut stuck: mpsc::Receiver<Vec<Finished>>,
+    courier: DelivererContext,
+    mut stuck: mpsc::Receiver<Vec<FinishedAttempt>>,
     lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
 ) {
     while let Some(batch) = stuck.recv().await {
@@ -138,7 +143,7 @@ async fn record_stuck(
 
 /// Records a batch as soon as it can be; one answer that is refused for good is found by halving, and given up
 /// alone.
-async fn record_surely(courier: &Courier, finished: &[Finished]) {
+async fn record_surely(courier: &DelivererContext, finished: &[FinishedAttempt]) {
     let may_pass = |error: &DeliveryError| error.is_away() || error.may_pass();
     let mut halves = vec![finished];
     while let Some(batch) = halves.pop() {
@@ -158,19 +163,19 @@ async fn record_surely(courier: &Courier, finished: &[Finished]) {
 /// Tries again what may pass while a lease of the batch runs: after that its tries are made anew, and what they
 /// came to is history only; that, too, is tried for as long as a record may take.
 async fn record_patiently(
-    courier: &Courier,
-    batch: &[Finished],
+    courier: &DelivererContext,
+    batch: &[FinishedAttempt],
     passes: impl Fn(&DeliveryError) -> bool,
 ) -> Result<(), DeliveryError> {
     let lease = courier.settings.scale.lease();
-    let leased = batch.iter().map(|one| one.claimed.claimed + lease);
+    let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
     let ends = leased.chain([Instant::now() + RECORD_WITHIN]).max();
     loop {
         let recorded = timeout(RECORD_WITHIN, record(courier, batch)).await;
         match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
             Err(error) if passes(&error) && ends.is_some_and(|end| Instant::now() < end) => {
                 tracing::warn!(%error, "could not record answers; will try again");
-                tokio::time::sleep(RECORD_AGAIN).await;
+                tokio::time::sleep(RECORD_RETRY_AFTER).await;
             }
             recorded => return recorded,
         }
@@ -180,13 +185,13 @@ async fn record_patiently(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outgoing::Budget;
+    use crate::outgoing::AttemptBudget;
     use crate::send::CONNECT_WITHIN;
 
     /// E13: a claim may connect late, then send, then wait for one record that takes all its time.
     #[test]
     fn e13_a_lease_outlasts_a_send_and_its_record() {
-        let Budget { headers, body, .. } = Budget::default();
-        assert!(CONNECT_WITHIN + headers + body + RECORD_WITHIN < domain::delivery::LEASE);
+        let AttemptBudget { headers, body, .. } = AttemptBudget::default();
+        assert!(CONNECT_WITHIN + headers + body + RECORD_WITHIN < domain::delivery::LEASE_TIME);
     }
 }

@@ -1,8 +1,8 @@
 //! What is made anew by hand: queued in the transaction of the command, in its subscription's lane
 //! (ruling 31). Its body is read when its first try is claimed, like any other's.
 
-use domain::delivery::Reissued;
-use domain::retry::Schedule;
+use domain::delivery::ReissuedDelivery;
+use domain::retry::RetrySchedule;
 use eventstore::{AppendError, RecordedEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use crate::outbox::wakes;
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
-    Reissued { consignment, report_id, booking_id, .. }: &Reissued,
+    ReissuedDelivery { consignment, report_id, booking_id, .. }: &ReissuedDelivery,
 ) -> Result<(), AppendError> {
     let now = recorded.context.recorded_at.get();
     sqlx::query(
@@ -34,7 +34,7 @@ pub(crate) async fn queue(
     .bind(recorded.position)
     .bind(now)
     .bind(recorded.sequence)
-    .bind(Schedule::RestHook.tries().cast_signed())
+    .bind(RetrySchedule::RestHook.tries().cast_signed())
     .bind(recorded.context.traceparent.map(|place| place.to_string()))
     .execute(&mut *connection)
     .await?;

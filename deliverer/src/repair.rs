@@ -4,25 +4,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::delivery::{Consignment, Delivery, DeliveryEvent, DeliveryOf, DeliveryState};
 use domain::event::Event;
 use domain::occurrence::{OccurrenceEvent, delivery_id};
-use domain::repair::{RepairEvent, Repaired};
+use domain::repair::{RepairEvent, RepairedDeliveries};
 use domain::time::Timestamp;
-use eventstore::{Appending, NewEvent, RecordedEvent, Upcasters, load_all, load_first};
+use eventstore::{AppendTransaction, NewEvent, RecordedEvent, Upcasters, load_all, load_first};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::outbox::{NewRow, OutboxRow, insert};
-use crate::settings::{Courier, DeliveryError};
+use crate::outbox::{NewOutboxRow, OutboxRow, insert};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Occurrences repaired in one transaction.
-const OCCURRENCES: usize = 100;
+const OCCURRENCES_PER_TRANSACTION: usize = 100;
 
 /// Who repairs, and why.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct RepairOrder {
     /// Who.
     pub actor: Actor,
     /// Why; kept in the log.
@@ -34,9 +34,9 @@ pub struct Order {
 /// # Errors
 /// [`DeliveryError`]; what was queued until then stays so, and the rest is still missing.
 pub async fn repair(
-    courier: &Courier,
+    courier: &DelivererContext,
     missing: &[DeliveryOf],
-    order: &Order,
+    order: &RepairOrder,
 ) -> Result<u64, DeliveryError> {
     let mut wanted: BTreeMap<Uuid, BTreeSet<Uuid>> = BTreeMap::new();
     for of in missing {
@@ -44,16 +44,16 @@ pub async fn repair(
     }
     let wanted: Vec<(Uuid, BTreeSet<Uuid>)> = wanted.into_iter().collect();
     let mut repaired = 0;
-    for some in wanted.chunks(OCCURRENCES) {
+    for some in wanted.chunks(OCCURRENCES_PER_TRANSACTION) {
         repaired += repair_some(courier, some, order).await?;
     }
     Ok(repaired)
 }
 
 async fn repair_some(
-    courier: &Courier,
+    courier: &DelivererContext,
     wanted: &[(Uuid, BTreeSet<Uuid>)],
-    order: &Order,
+    order: &RepairOrder,
 ) -> Result<u64, DeliveryError> {
     let mut appending = courier.store.begin().await?;
     let (connection, upcasters) = (appending.connection(), courier.store.upcasters());
@@ -63,26 +63,26 @@ async fn repair_some(
     let of = |event: &RecordedEvent| {
         wanted.iter().find(|(id, _)| event.aggregate_id == id.to_string()).map(|(_, hooks)| hooks)
     };
-    let mut lost: Vec<Lost<'_>> = events
+    let mut lost: Vec<LostDelivery<'_>> = events
         .iter()
         .flat_map(|event| {
-            of(event).into_iter().flatten().filter_map(|hook_id| Lost::of(event, *hook_id))
+            of(event).into_iter().flatten().filter_map(|hook_id| LostDelivery::of(event, *hook_id))
         })
         .collect();
     let now = courier.clock.now();
     still_lost(connection, &upcasters, &mut lost).await?;
-    let repair = Repair::of(courier, &lost, order);
+    let repair = RepairBatch::of(courier, &lost, order);
     // What is listed or recorded says by itself that it is to be there.
     let unsaid = lost.iter().filter(|one| one.is_unsaid());
     let queued = unsaid.map(|one| one.queued(repair.context(one.recorded))).collect();
     appending.append(queued).await?;
     repair.record(&mut appending, &lost).await?;
     let count = lost.len() as u64;
-    let row = |one: Lost<'_>| {
+    let row = |one: LostDelivery<'_>| {
         let sequence = one.row.sequence.max(i64::from(one.is_unsaid()));
-        NewRow { row: OutboxRow { sequence, ..one.row }, due_at: now.get(), lease: None }
+        NewOutboxRow { row: OutboxRow { sequence, ..one.row }, due_at: now.get(), lease: None }
     };
-    let rows: Vec<NewRow> = lost.into_iter().map(row).collect();
+    let rows: Vec<NewOutboxRow> = lost.into_iter().map(row).collect();
     insert(appending.connection(), &rows).await?;
     appending.deliveries_wait();
     appending.commit().await?;
@@ -94,7 +94,7 @@ async fn repair_some(
 async fn still_lost(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    lost: &mut Vec<Lost<'_>>,
+    lost: &mut Vec<LostDelivery<'_>>,
 ) -> Result<(), DeliveryError> {
     let ids: Vec<Uuid> = lost.iter().map(|one| one.row.delivery_id).collect();
     let queued: Vec<Uuid> =
@@ -117,13 +117,13 @@ async fn still_lost(
 }
 
 /// A delivery that nobody would send.
-struct Lost<'a> {
+struct LostDelivery<'a> {
     recorded: &'a RecordedEvent,
     row: OutboxRow,
     is_listed: bool,
 }
 
-impl<'a> Lost<'a> {
+impl<'a> LostDelivery<'a> {
     /// Whether neither its occurrence nor its own stream says that it is to be there.
     const fn is_unsaid(&self) -> bool {
         !self.is_listed && self.row.sequence == 0
@@ -137,7 +137,7 @@ impl<'a> Lost<'a> {
         Some(Self { recorded, row, is_listed: happening.hooks.contains(&hook_id) })
     }
 
-    fn queued(&self, context: Context) -> NewEvent {
+    fn queued(&self, context: EventContext) -> NewEvent {
         let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) =
             &self.recorded.event
         else {
@@ -160,14 +160,14 @@ impl<'a> Lost<'a> {
 }
 
 /// One transaction's repair: a stream of its own for each firm.
-struct Repair<'a> {
-    order: &'a Order,
+struct RepairBatch<'a> {
+    order: &'a RepairOrder,
     at: Timestamp,
     streams: BTreeMap<Uuid, Uuid>,
 }
 
-impl<'a> Repair<'a> {
-    fn of(courier: &Courier, lost: &[Lost<'_>], order: &'a Order) -> Self {
+impl<'a> RepairBatch<'a> {
+    fn of(courier: &DelivererContext, lost: &[LostDelivery<'_>], order: &'a RepairOrder) -> Self {
         let mut streams = BTreeMap::new();
         for one in lost {
             streams.entry(one.row.firm_id).or_insert_with(|| courier.entropy.id());
@@ -176,10 +176,10 @@ impl<'a> Repair<'a> {
     }
 
     /// A delivery is caused by its occurrence, and belongs to the repair.
-    fn context(&self, occurrence: &RecordedEvent) -> Context {
+    fn context(&self, occurrence: &RecordedEvent) -> EventContext {
         let caused = occurrence.context.caused_by(occurrence.id());
         let repair = self.streams.get(&occurrence.context.firm_id).copied();
-        Context {
+        EventContext {
             recorded_at: self.at,
             actor: self.order.actor,
             correlation_id: repair.unwrap_or(caused.correlation_id),
@@ -189,8 +189,8 @@ impl<'a> Repair<'a> {
 
     async fn record(
         &self,
-        appending: &mut Appending<'_>,
-        lost: &[Lost<'_>],
+        appending: &mut AppendTransaction<'_>,
+        lost: &[LostDelivery<'_>],
     ) -> Result<(), DeliveryError> {
         let mut events = Vec::new();
         for (firm_id, repair) in &self.streams {
@@ -198,7 +198,7 @@ impl<'a> Repair<'a> {
             if deliveries == 0 {
                 continue;
             }
-            let context = Context {
+            let context = EventContext {
                 firm_id: *firm_id,
                 recorded_at: self.at,
                 actor: self.order.actor,
@@ -206,7 +206,7 @@ impl<'a> Repair<'a> {
                 causation_id: None,
                 traceparent: None,
             };
-            let repaired = Repaired { reason: self.order.reason.clone(), deliveries };
+            let repaired = RepairedDeliveries { reason: self.order.reason.clone(), deliveries };
             let event = RepairEvent::DeliveriesRepaired(repaired);
             events.extend(NewEvent::after(0, &repair.to_string(), &context, [event]));
         }

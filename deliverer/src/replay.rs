@@ -5,49 +5,49 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, Replayed, SentBody};
-use domain::replay::{ReplayEvent, Skip, Standing, skip};
-use domain::retry::Schedule;
+use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, ReplayedDelivery, SentBody};
+use domain::replay::{ReplayConditions, ReplayEvent, ReplaySkip, skip_reason};
+use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
-use eventstore::worker::{Step, Worker};
-use eventstore::{Appending, NewEvent, Upcasters, load_all};
-use projector::replays::{self, Replayable, Turn};
+use eventstore::worker::{NextStep, Worker};
+use eventstore::{AppendTransaction, NewEvent, Upcasters, load_all};
+use projector::replays::{self, ReplayTurn, ReplayableRow};
 use projector::subjects;
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::claim::system;
+use crate::claim::system_context;
 use crate::lanes;
-use crate::outbox::{NewRow, OutboxRow, drop_rows, insert};
-use crate::settings::{Courier, DeliveryError};
+use crate::outbox::{NewOutboxRow, OutboxRow, drop_rows, insert};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Queued at a time: a transaction stays well under 100 ms.
-const BATCH: i32 = 500;
+const DELIVERIES_PER_STEP: i32 = 500;
 
 /// The most that a replay catches up with at once, when it could not be fed in time.
-const CATCH_UP: TimeDelta = TimeDelta::seconds(1);
+const CATCH_UP_MAX: TimeDelta = TimeDelta::seconds(1);
 
 /// Of one replay queued in a lane at a time, at most, or what it may send in a second, if that is less.
-const OUT: i64 = 1_000;
+const QUEUED_PER_LANE_MAX: i64 = 1_000;
 
 /// From a look that finds no room to the next; meanwhile other replays have their turn.
-const NO_ROOM: Duration = Duration::from_millis(250);
+const HELD_UP_FOR: Duration = Duration::from_millis(250);
 
 /// From one look to the next.
-const PACE: Duration = Duration::from_millis(20);
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// The worker.
-pub struct Replay {
-    courier: Courier,
+pub struct ReplayWorker {
+    courier: DelivererContext,
     /// Replays that had no room, and until when others have their turn.
     held_up: HashMap<Uuid, Instant>,
 }
 
-impl Replay {
+impl ReplayWorker {
     /// A feeder of this outbox.
     #[must_use]
-    pub fn new(courier: Courier) -> Self {
+    pub fn new(courier: DelivererContext) -> Self {
         Self { courier, held_up: HashMap::new() }
     }
 
@@ -58,41 +58,45 @@ impl Replay {
     }
 }
 
-impl Worker for Replay {
+impl Worker for ReplayWorker {
     const NAME: &'static str = "replay";
-    const PACE: Duration = PACE;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         let (now, held_up) = (self.courier.clock.now(), self.held_up());
         let mut appending = self.courier.store.begin().await?;
         let Some(turn) = replays::take_turn(appending.connection(), &held_up).await? else {
-            appending.leave().await?;
-            return Ok(if held_up.is_empty() { Step::IDLE } else { Step::IdleFor(NO_ROOM) });
+            appending.rollback().await?;
+            return Ok(if held_up.is_empty() {
+                NextStep::IDLE
+            } else {
+                NextStep::IdleFor(HELD_UP_FOR)
+            });
         };
         let (count, until) = allowance(&turn, now.get());
         if count == 0 {
-            appending.leave().await?;
+            appending.rollback().await?;
             let wait = until.signed_duration_since(now.get()).to_std().unwrap_or_default();
-            return Ok(Step::IdleFor(wait.max(Duration::from_millis(10))));
+            return Ok(NextStep::IdleFor(wait.max(Duration::from_millis(10))));
         }
         let connection = appending.connection();
         let queued = queued_of(connection, turn.replay_id).await?;
-        let limits = (i64::from(turn.rate_per_second).min(OUT), count.into());
+        let limits = (i64::from(turn.rate_per_second).min(QUEUED_PER_LANE_MAX), count.into());
         let items = replays::next_items(connection, &turn, &queued, limits).await?;
         if items.is_empty() && replays::has_waiting(connection, turn.replay_id).await? {
-            appending.leave().await?;
-            self.held_up.insert(turn.replay_id, Instant::now() + NO_ROOM);
-            return Ok(Step::Busy);
+            appending.rollback().await?;
+            self.held_up.insert(turn.replay_id, Instant::now() + HELD_UP_FOR);
+            return Ok(NextStep::Busy);
         }
         if items.is_empty() {
             finish(&mut appending, &turn, now).await?;
         } else {
-            replays::feed(appending.connection(), turn.replay_id, until).await?;
+            replays::set_fed_until(appending.connection(), turn.replay_id, until).await?;
             queue(&mut appending, &turn, &items, now).await?;
         }
         appending.commit().await?;
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
@@ -109,18 +113,20 @@ async fn queued_of(
 }
 
 /// How many of a replay may be queued now, and until when its rate is used up then.
-fn allowance(turn: &Turn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
-    let from = turn.fed_until.unwrap_or(now - CATCH_UP).max(now - CATCH_UP);
+fn allowance(turn: &ReplayTurn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
+    let from = turn.fed_until.unwrap_or(now - CATCH_UP_MAX).max(now - CATCH_UP_MAX);
     let micros = (now - from).num_microseconds().unwrap_or_default().max(0);
     let rate = i64::from(turn.rate_per_second);
-    let allowed = i32::try_from(micros * rate / 1_000_000).unwrap_or(BATCH).min(BATCH);
+    let allowed = i32::try_from(micros * rate / 1_000_000)
+        .unwrap_or(DELIVERIES_PER_STEP)
+        .min(DELIVERIES_PER_STEP);
     let used = i64::from(allowed.max(1)) * 1_000_000 / rate;
     (allowed, from + TimeDelta::microseconds(used))
 }
 
 async fn finish(
-    appending: &mut Appending<'_>,
-    turn: &Turn,
+    appending: &mut AppendTransaction<'_>,
+    turn: &ReplayTurn,
     now: Timestamp,
 ) -> Result<(), DeliveryError> {
     let (queued, skipped) = replays::totals(appending.connection(), turn.replay_id).await?;
@@ -128,7 +134,7 @@ async fn finish(
         queued: queued.cast_unsigned(),
         skipped: skipped.cast_unsigned(),
     };
-    let context = system(turn.firm_id, turn.replay_id, now);
+    let context = system_context(turn.firm_id, turn.replay_id, now);
     let stream = turn.replay_id.to_string();
     appending.append(NewEvent::after(turn.sequence, &stream, &context, [finished])).await?;
     Ok(())
@@ -137,8 +143,8 @@ async fn finish(
 /// Queues what can be sent again, and says why of the rest. What is asked is asked under the locks of
 /// the lanes: nothing of it can change before the commit.
 async fn queue(
-    appending: &mut Appending<'_>,
-    turn: &Turn,
+    appending: &mut AppendTransaction<'_>,
+    turn: &ReplayTurn,
     items: &[Uuid],
     now: Timestamp,
 ) -> Result<(), DeliveryError> {
@@ -146,7 +152,7 @@ async fn queue(
     let found = replays::replayable(connection, items).await?;
     let lane_ids: Vec<Uuid> = found.iter().map(|one| one.hook_id).collect();
     let open = lanes::lock_open(connection, &lane_ids).await?;
-    let mut batch = Batch::default();
+    let mut batch = ReplayBatch::default();
     let under_way = under_way(connection, items, &mut batch).await?;
     let erased = erased(connection, turn.firm_id, &found).await?;
     let mut streams = load_all::<Delivery>(connection, &Upcasters::current(), items).await?;
@@ -154,16 +160,16 @@ async fn queue(
         let Some((delivery, last)) = streams.remove(&one.delivery_id) else {
             continue;
         };
-        let standing = Standing {
+        let standing = ReplayConditions {
             state: delivery.state().unwrap_or(DeliveryState::Pending),
             under_way: under_way.contains(&one.delivery_id),
             hook_lives: open.contains(&one.hook_id),
             erased: erased.contains(&one.response_id),
             ..one.standing()
         };
-        match (skip(standing, turn.force), delivery.body()) {
+        match (skip_reason(standing, turn.force), delivery.body()) {
             (None, Some(body)) => batch.queue(turn, one, (&delivery, body, last), now),
-            (why, _) => batch.skip(turn, &one, why.unwrap_or(Skip::BodyPurged)),
+            (why, _) => batch.skip(turn, &one, why.unwrap_or(ReplaySkip::BodyPurged)),
         }
     }
     batch.write(appending, turn, now).await
@@ -173,7 +179,7 @@ async fn queue(
 async fn under_way(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
-    batch: &mut Batch,
+    batch: &mut ReplayBatch,
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
     let rows: Vec<(Uuid, Option<Uuid>, bool)> = sqlx::query_as(
         "select delivery_id, replay_id, leased_at is null from outbox where delivery_id = any($1)",
@@ -199,7 +205,7 @@ async fn under_way(
 async fn erased(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    found: &[Replayable],
+    found: &[ReplayableRow],
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
     let responses: Vec<(Uuid, Uuid)> = found.iter().map(|one| (firm_id, one.response_id)).collect();
     let erased = subjects::erased(connection, &responses).await?;
@@ -208,23 +214,23 @@ async fn erased(
 
 /// What one step queues.
 #[derive(Default)]
-struct Batch {
+struct ReplayBatch {
     events: Vec<NewEvent>,
-    rows: Vec<(Replayable, SentBody, i64, u32)>,
+    rows: Vec<(ReplayableRow, SentBody, i64, u32)>,
     outcomes: Vec<(Uuid, Uuid, &'static str)>,
 }
 
-impl Batch {
+impl ReplayBatch {
     fn queue(
         &mut self,
-        turn: &Turn,
-        one: Replayable,
+        turn: &ReplayTurn,
+        one: ReplayableRow,
         (delivery, body, last): (&Delivery, &SentBody, i64),
         now: Timestamp,
     ) {
         let tries = delivery.tries();
-        let replayed = Replayed { replay_id: turn.replay_id, tries, body: body.clone() };
-        let context = system(one.firm_id, turn.replay_id, now);
+        let replayed = ReplayedDelivery { replay_id: turn.replay_id, tries, body: body.clone() };
+        let context = system_context(one.firm_id, turn.replay_id, now);
         let event = DeliveryEvent::DeliveryReplayed(replayed);
         let stream = one.delivery_id.to_string();
         self.events.extend(NewEvent::after(last, &stream, &context, [event]));
@@ -232,44 +238,46 @@ impl Batch {
         self.rows.push((one, body.clone(), last + 1, tries));
     }
 
-    fn skip(&mut self, turn: &Turn, one: &Replayable, why: Skip) {
+    fn skip(&mut self, turn: &ReplayTurn, one: &ReplayableRow, why: ReplaySkip) {
         self.outcomes.push((turn.replay_id, one.delivery_id, why.name()));
     }
 
     async fn write(
         self,
-        appending: &mut Appending<'_>,
-        turn: &Turn,
+        appending: &mut AppendTransaction<'_>,
+        turn: &ReplayTurn,
         now: Timestamp,
     ) -> Result<(), DeliveryError> {
         let positions: Vec<i64> =
             appending.append(self.events).await?.iter().map(|event| event.position).collect();
-        let once = Schedule::Replay.tries();
-        let row =
-            |((one, body, sequence, tries), position): ((Replayable, SentBody, i64, u32), i64)| {
-                let row = OutboxRow {
-                    delivery_id: one.delivery_id,
-                    lane_id: one.hook_id,
-                    firm_id: one.firm_id,
-                    occurrence_id: one.occurrence_id,
-                    trigger: one.trigger,
-                    form_id: one.form_id,
-                    response_id: one.response_id,
-                    report_id: None,
-                    booking_id: None,
-                    position,
-                    sequence,
-                    tries: tries.cast_signed(),
-                    tries_max: (tries + once).cast_signed(),
-                    step: None,
-                    replay_id: Some(turn.replay_id),
-                    traceparent: None,
-                    body_sha256: hex::decode(&body.sha256).ok(),
-                    body_id: Some(body.id),
-                };
-                NewRow { row, due_at: now.get(), lease: None }
+        let once = RetrySchedule::Replay.tries();
+        let row = |((one, body, sequence, tries), position): (
+            (ReplayableRow, SentBody, i64, u32),
+            i64,
+        )| {
+            let row = OutboxRow {
+                delivery_id: one.delivery_id,
+                lane_id: one.hook_id,
+                firm_id: one.firm_id,
+                occurrence_id: one.occurrence_id,
+                trigger: one.trigger,
+                form_id: one.form_id,
+                response_id: one.response_id,
+                report_id: None,
+                booking_id: None,
+                position,
+                sequence,
+                tries: tries.cast_signed(),
+                tries_max: (tries + once).cast_signed(),
+                step: None,
+                replay_id: Some(turn.replay_id),
+                traceparent: None,
+                body_sha256: hex::decode(&body.sha256).ok(),
+                body_id: Some(body.id),
             };
-        let rows: Vec<NewRow> = self.rows.into_iter().zip(positions).map(row).collect();
+            NewOutboxRow { row, due_at: now.get(), lease: None }
+        };
+        let rows: Vec<NewOutboxRow> = self.rows.into_iter().zip(positions).map(row).collect();
         let connection = appending.connection();
         insert(connection, &rows).await?;
         Ok(replays::conclude(connection, &self.outcomes).await?)
@@ -280,8 +288,8 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn turn(rate_per_second: i32, fed_until: Option<DateTime<Utc>>) -> Turn {
-        Turn {
+    fn turn(rate_per_second: i32, fed_until: Option<DateTime<Utc>>) -> ReplayTurn {
+        ReplayTurn {
             replay_id: Uuid::nil(),
             firm_id: Uuid::nil(),
             force: false,
@@ -305,7 +313,10 @@ mod tests {
             }
             let most = rate * 21;
             assert!(queued <= most, "{rate}: {queued} in 20 s");
-            assert!(queued >= (rate * 19).min(BATCH * 900), "{rate}: {queued} in 20 s");
+            assert!(
+                queued >= (rate * 19).min(DELIVERIES_PER_STEP * 900),
+                "{rate}: {queued} in 20 s"
+            );
         }
     }
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use domain::answer::Answer;
+use domain::answer::AttemptAnswer;
 use domain::signature::{WebhookSecret, sign};
 use domain::time::Timestamp;
 use domain::workflow::StepMethod;
 use eventstore::crash;
 
-use crate::claim::{Claimed, FrozenBody, Sender};
+use crate::claim::{ClaimedAttempt, DeliveryOrigin, FrozenBody};
 use crate::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use crate::outgoing::{Exchange, Method, Request};
-use crate::settings::Courier;
+use crate::outgoing::{Method, OutgoingExchange, OutgoingRequest};
+use crate::settings::DelivererContext;
 
 /// A claim that is not connected by then is dropped unsent (ruling 29).
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const TEST: HeaderName = HeaderName::from_static("x-service-test");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
 
 /// Sends a claimed try; what came of it, whatever that is.
-pub(crate) async fn send(courier: &Courier, claimed: &Claimed) -> Exchange {
+pub(crate) async fn send(courier: &DelivererContext, claimed: &ClaimedAttempt) -> OutgoingExchange {
     let (Some(body), Some(secret)) = (&claimed.body, &claimed.secret) else {
         return never_sent();
     };
@@ -32,20 +32,20 @@ pub(crate) async fn send(courier: &Courier, claimed: &Claimed) -> Exchange {
         return never_sent();
     };
     crash::point("signed");
-    let request = Request {
+    let request = OutgoingRequest {
         target: claimed.target.to_string(),
-        method: method(&claimed.sender),
+        method: method(&claimed.origin),
         headers,
         body: body.bytes.clone(),
-        connect_by: Some(claimed.claimed + CONNECT_WITHIN),
+        connect_by: Some(claimed.claimed_instant + CONNECT_WITHIN),
     };
     courier.outgoing.send(request).await
 }
 
-const fn method(sender: &Sender) -> Method {
+const fn method(sender: &DeliveryOrigin) -> Method {
     match sender {
-        Sender::Hook => Method::POST,
-        Sender::Step(order, _) => match order.method {
+        DeliveryOrigin::Hook => Method::POST,
+        DeliveryOrigin::Step(order, _) => match order.method {
             StepMethod::Post => Method::POST,
             StepMethod::Put => Method::PUT,
             StepMethod::Patch => Method::PATCH,
@@ -55,7 +55,7 @@ const fn method(sender: &Sender) -> Method {
 
 /// The contract's headers (section Events, Request sent to the target).
 fn headers(
-    claimed: &Claimed,
+    claimed: &ClaimedAttempt,
     body: &FrozenBody,
     secret: &WebhookSecret,
     now: Timestamp,
@@ -68,12 +68,12 @@ fn headers(
         (DELIVERY, delivery_id.clone()),
         (SIGNATURE, HeaderValue::try_from(signature).ok()?),
     ]);
-    match &claimed.sender {
-        Sender::Hook => {
+    match &claimed.origin {
+        DeliveryOrigin::Hook => {
             headers.insert(HOOK, HeaderValue::try_from(claimed.lane_id.to_string()).ok()?);
             headers.insert(IDEMPOTENCY_KEY, delivery_id);
         }
-        Sender::Step(order, extra) => {
+        DeliveryOrigin::Step(order, extra) => {
             let key = HeaderValue::try_from(order.step.idempotency_key()).ok()?;
             headers.insert(IDEMPOTENCY_KEY, key);
             if order.test {
@@ -88,9 +88,9 @@ fn headers(
     Some(headers)
 }
 
-fn never_sent() -> Exchange {
-    Exchange {
-        answer: Answer::NeverSent,
+fn never_sent() -> OutgoingExchange {
+    OutgoingExchange {
+        answer: AttemptAnswer::NeverSent,
         retry_after: None,
         hops: Vec::new(),
         snippet: Vec::new(),

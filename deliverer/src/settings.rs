@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::LEASE;
-use domain::pressure::{AHEAD, CLAIM_MAX_BYTES, Caps};
+use domain::delivery::LEASE_TIME;
+use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
 use eventstore::{AppendError, Clock, Store};
 use vault::responses::VaultError;
 use vault::{Entropy, Keyring};
 
-use crate::outgoing::Outgoing;
+use crate::outgoing::OutgoingClient;
 use crate::purge::Retention;
 use crate::targets::KnownTargets;
 
 /// Everything a step of the deliverer needs. Clones share it.
 #[derive(Clone)]
-pub struct Courier {
+pub struct DelivererContext {
     /// The log, and the pool of the main database.
     pub store: Store,
     /// The data keys.
@@ -25,27 +25,27 @@ pub struct Courier {
     /// Where random bytes come from.
     pub entropy: Arc<dyn Entropy>,
     /// The outgoing client.
-    pub outgoing: Outgoing,
+    pub outgoing: OutgoingClient,
     /// What can be set.
-    pub settings: Settings,
+    pub settings: DelivererSettings,
     /// Where subscriptions' deliveries go.
     pub targets: Arc<KnownTargets>,
 }
 
 /// What can be set.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct DelivererSettings {
     /// Deliveries in flight per process.
     pub permits: usize,
     /// Bytes of answers that one claim holds (case F9).
     pub claim_bytes: usize,
     /// Deliveries in flight over all processes (ruling 34).
-    pub caps: Caps,
+    pub caps: HostCaps,
     /// How long what is claimed ahead may have to wait for its place.
     pub ahead: Duration,
     /// How long what was claimed ahead waits for its place: it is given back then, since its host is not quick any
     /// more, and since what is withdrawn meanwhile is sent all the same (ruling 29).
-    pub place_within: Duration,
+    pub slot_wait_max: Duration,
     /// How long a process that joins others waits before it sends: until what they have in flight has
     /// come down to their shares. A send ends within 11 s.
     pub join_wait: Duration,
@@ -55,14 +55,14 @@ pub struct Settings {
     pub retention: Retention,
 }
 
-impl Default for Settings {
+impl Default for DelivererSettings {
     fn default() -> Self {
         Self {
             permits: 256,
             claim_bytes: CLAIM_MAX_BYTES,
-            caps: Caps::default(),
-            ahead: AHEAD,
-            place_within: Duration::from_secs(1),
+            caps: HostCaps::default(),
+            ahead: CLAIM_AHEAD_WINDOW,
+            slot_wait_max: Duration::from_secs(1),
             join_wait: Duration::from_secs(12),
             scale: TimeScale::REAL,
             retention: Retention::default(),
@@ -102,7 +102,7 @@ impl TimeScale {
     /// The lease of a try, as it passes.
     #[must_use]
     pub fn lease(self) -> Duration {
-        self.wait(LEASE).max(Self::LEASE_MIN)
+        self.wait(LEASE_TIME).max(Self::LEASE_MIN)
     }
 }
 
@@ -139,7 +139,7 @@ impl DeliveryError {
 
     /// Whether it says nothing of what was asked: another came first, or the database is away or says "not now".
     #[must_use]
-    pub fn is_of_all(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Append(AppendError::Conflict) => true,
             Self::Append(AppendError::Database(error))

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{CancelCause, Retried};
-use domain::retry::Schedule;
+use domain::delivery::{CancelCause, RetriedStep};
+use domain::retry::RetrySchedule;
 use domain::target::host_of;
 use domain::workflow::step_lane_id;
 use eventstore::{AppendError, RecordedEvent};
@@ -20,7 +20,7 @@ use crate::outbox::wakes;
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
-    Retried { order, tries, body }: &Retried,
+    RetriedStep { order, tries, body }: &RetriedStep,
 ) -> Result<(), AppendError> {
     let now = recorded.context.recorded_at.get();
     let lane_id = open_lane(connection, recorded.context.firm_id, &order.url, now).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn queue(
     .bind(now)
     .bind(recorded.sequence)
     .bind(tries.cast_signed())
-    .bind((tries + Schedule::WorkflowStep.tries()).cast_signed())
+    .bind((tries + RetrySchedule::WorkflowStep.tries()).cast_signed())
     .bind(body.as_ref().map(|body| body.id))
     .bind(sha256)
     .bind(Json(order))

@@ -5,31 +5,31 @@ use std::time::Duration;
 use domain::delivery::Outcome;
 use telemetry::figures::{ATTEMPT_SECONDS, ATTEMPTS};
 
-use crate::record::Finished;
+use crate::record::FinishedAttempt;
 
 /// What a batch came to.
 #[derive(Default)]
-pub(crate) struct Tally(Vec<Tried>);
+pub(crate) struct AttemptTally(Vec<TalliedAttempt>);
 
-struct Tried {
+struct TalliedAttempt {
     outcome: Outcome,
     class: &'static str,
     took: Duration,
 }
 
-impl Tally {
+impl AttemptTally {
     /// Notes a try.
-    pub(crate) fn note(&mut self, finished: &Finished, outcome: Outcome) {
+    pub(crate) fn note(&mut self, finished: &FinishedAttempt, outcome: Outcome) {
         let took = finished.finished_at.get() - finished.claimed.started_at.get();
         let class = finished.exchange.answer.class();
-        self.0.push(Tried { outcome, class, took: took.to_std().unwrap_or_default() });
+        self.0.push(TalliedAttempt { outcome, class, took: took.to_std().unwrap_or_default() });
     }
 
     /// Counts what was noted.
     pub(crate) fn count(self) {
-        for Tried { outcome, class, took } in self.0 {
+        for TalliedAttempt { outcome, class, took } in self.0 {
             ATTEMPTS.count(&[("outcome", outcome.name()), ("class", class)]);
-            ATTEMPT_SECONDS.took(&[], took);
+            ATTEMPT_SECONDS.observe(&[], took);
         }
     }
 }

@@ -8,14 +8,14 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// As many are remembered: with long URLs, some megabytes.
-const MOST: usize = 10_000;
+const TARGETS_MAX: usize = 10_000;
 
 /// By subscription.
-pub(crate) type Targets = HashMap<Uuid, Arc<str>>;
+pub(crate) type TargetsByHook = HashMap<Uuid, Arc<str>>;
 
 /// The targets that this process has read.
 #[derive(Debug, Default)]
-pub struct KnownTargets(Mutex<Targets>);
+pub struct KnownTargets(Mutex<TargetsByHook>);
 
 impl KnownTargets {
     /// The targets of these subscriptions.
@@ -23,28 +23,29 @@ impl KnownTargets {
         &self,
         connection: &mut PgConnection,
         mut hook_ids: HashSet<Uuid>,
-    ) -> Result<Targets, sqlx::Error> {
+    ) -> Result<TargetsByHook, sqlx::Error> {
         let mut targets = self.known(&hook_ids);
         hook_ids.retain(|hook| !targets.contains_key(hook));
         let new: Vec<Uuid> = hook_ids.into_iter().collect();
         if !new.is_empty() {
             let read = hooks::targets(connection, &new).await?;
-            let read: Targets = read.into_iter().map(|(hook, url)| (hook, url.into())).collect();
+            let read: TargetsByHook =
+                read.into_iter().map(|(hook, url)| (hook, url.into())).collect();
             self.remember(&read);
             targets.extend(read);
         }
         Ok(targets)
     }
 
-    fn known(&self, hook_ids: &HashSet<Uuid>) -> Targets {
+    fn known(&self, hook_ids: &HashSet<Uuid>) -> TargetsByHook {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hook_ids.iter().filter_map(|hook| Some((*hook, Arc::clone(known.get(hook)?)))).collect()
     }
 
     /// What is too much makes room for what is new.
-    fn remember(&self, read: &Targets) {
+    fn remember(&self, read: &TargetsByHook) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() + read.len() > MOST {
+        if known.len() + read.len() > TARGETS_MAX {
             known.clear();
         }
         known.extend(read.iter().map(|(hook, url)| (*hook, Arc::clone(url))));
@@ -59,10 +60,10 @@ mod tests {
     fn more_targets_than_are_remembered_make_room() {
         let known = KnownTargets::default();
         let target = |n: usize| (Uuid::from_u128(n as u128), Arc::from("https://a.test/"));
-        known.remember(&(0..MOST).map(target).collect());
+        known.remember(&(0..TARGETS_MAX).map(target).collect());
         assert_eq!(known.known(&[Uuid::from_u128(7)].into()).len(), 1);
-        known.remember(&Targets::from([target(MOST)]));
-        let both = [7, MOST].map(|n| Uuid::from_u128(n as u128));
+        known.remember(&TargetsByHook::from([target(TARGETS_MAX)]));
+        let both = [7, TARGETS_MAX].map(|n| Uuid::from_u128(n as u128));
         assert_eq!(known.known(&both.into()).into_keys().collect::<Vec<_>>(), [both[1]]);
     }
 }

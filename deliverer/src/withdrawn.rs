@@ -11,19 +11,19 @@ use eventstore::NewEvent;
 use projector::{replays, subjects};
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::{Subject, erasure, responses};
+use vault::{KeySubject, erasure, responses};
 
-use crate::due::Chosen;
+use crate::due::ReservedRow;
 use crate::outbox::{OutboxRow, drop_rows};
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// Parts what was chosen: what goes on, and what somebody finished later. Claim and submission lock
 /// the response's row, so the order of their commits decides.
 pub(crate) async fn finished_later(
     connection: &mut PgConnection,
-    chosen: Vec<Chosen>,
-) -> Result<(Vec<Chosen>, Vec<OutboxRow>), sqlx::Error> {
-    let of_partials: HashSet<Subject> =
+    chosen: Vec<ReservedRow>,
+) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
+    let of_partials: HashSet<KeySubject> =
         rows(&chosen).filter(|row| row.is_first_of_partial()).map(OutboxRow::subject).collect();
     if of_partials.is_empty() {
         return Ok((chosen, Vec::new()));
@@ -37,8 +37,8 @@ pub(crate) async fn finished_later(
 /// Parts what was chosen: what goes on, and what was erased.
 pub(crate) async fn erased(
     connection: &mut PgConnection,
-    chosen: Vec<Chosen>,
-) -> Result<(Vec<Chosen>, Vec<OutboxRow>), sqlx::Error> {
+    chosen: Vec<ReservedRow>,
+) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
     let erased = erased_of(connection, rows(&chosen).map(OutboxRow::subject)).await?;
     part(connection, chosen, |row| erased.contains(&row.subject())).await
 }
@@ -46,8 +46,8 @@ pub(crate) async fn erased(
 /// Parts what was chosen: what goes on, and what belongs to a replay that was stopped.
 pub(crate) async fn stopped(
     connection: &mut PgConnection,
-    chosen: Vec<Chosen>,
-) -> Result<(Vec<Chosen>, Vec<OutboxRow>), sqlx::Error> {
+    chosen: Vec<ReservedRow>,
+) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
     let of = rows(&chosen).filter_map(|row| row.replay_id).collect();
     let stopped = replays::stopped_of(connection, &of).await?;
     let is_stopped =
@@ -58,9 +58,9 @@ pub(crate) async fn stopped(
 /// Takes out of the outbox what does not go on.
 async fn part(
     connection: &mut PgConnection,
-    chosen: Vec<Chosen>,
+    chosen: Vec<ReservedRow>,
     is_gone: impl Fn(&OutboxRow) -> bool,
-) -> Result<(Vec<Chosen>, Vec<OutboxRow>), sqlx::Error> {
+) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
     let (gone, rest): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| is_gone(row));
     let gone: Vec<OutboxRow> = gone.into_iter().map(|(row, _)| row).collect();
     drop_rows(connection, &gone.iter().map(|row| row.delivery_id).collect::<Vec<_>>()).await?;
@@ -71,22 +71,22 @@ async fn part(
 /// they are committed.
 pub(crate) async fn erased_of(
     connection: &mut PgConnection,
-    responses: impl Iterator<Item = Subject>,
-) -> Result<HashSet<Subject>, sqlx::Error> {
+    responses: impl Iterator<Item = KeySubject>,
+) -> Result<HashSet<KeySubject>, sqlx::Error> {
     let responses: HashSet<(Uuid, Uuid)> =
         responses.map(|subject| (subject.firm_id, subject.subject_id)).collect();
     let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
     let erased = subjects::erased(connection, &responses).await?;
-    let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
+    let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
     Ok(erased.into_iter().map(subject).collect())
 }
 
 /// Which of these responses were erased by the time a transaction about them was committed. The eraser
 /// may not have seen what that transaction kept: it is dropped here.
 pub(crate) async fn erased_meanwhile(
-    courier: &Courier,
-    responses: impl Iterator<Item = Subject>,
-) -> Result<HashSet<Subject>, DeliveryError> {
+    courier: &DelivererContext,
+    responses: impl Iterator<Item = KeySubject>,
+) -> Result<HashSet<KeySubject>, DeliveryError> {
     let connections = courier.store.connections();
     let mut connection = connections.take().await?;
     let erased = erased_of(&mut connection, responses).await?;
@@ -97,7 +97,7 @@ pub(crate) async fn erased_meanwhile(
     Ok(erased)
 }
 
-fn rows(chosen: &[Chosen]) -> impl Iterator<Item = &OutboxRow> {
+fn rows(chosen: &[ReservedRow]) -> impl Iterator<Item = &OutboxRow> {
     chosen.iter().map(|(row, _)| row)
 }
 

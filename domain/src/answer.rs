@@ -19,7 +19,7 @@ const MASK: &str = "[masked]";
 
 /// What came back of a try. An answer that starts a further redirect is not one yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Answer {
+pub enum AttemptAnswer {
     /// The final status; its headers came in time.
     #[error("answered {0}")]
     Status(u16),
@@ -86,7 +86,7 @@ pub enum RedirectFault {
 
 /// What a try's answer means for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AnswerVerdict {
     /// It arrived.
     Delivered,
     /// To be tried again while tries remain.
@@ -95,18 +95,18 @@ pub enum Verdict {
     Failed,
 }
 
-impl Answer {
+impl AttemptAnswer {
     /// The contract's rule (section States and transitions). A status outside 200–599 is no
     /// final answer HTTP knows, and counts as a protocol error (case D1).
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> AnswerVerdict {
         match self {
-            Self::Status(200..=299) => Verdict::Delivered,
-            Self::Status(408 | 425 | 429) => Verdict::Retry,
+            Self::Status(200..=299) => AnswerVerdict::Delivered,
+            Self::Status(408 | 425 | 429) => AnswerVerdict::Retry,
             Self::Status(300..=499) | Self::Refused(_) | Self::RedirectInvalid(_) => {
-                Verdict::Failed
+                AnswerVerdict::Failed
             }
-            Self::Status(_) | Self::NetworkError(_) | Self::NeverSent => Verdict::Retry,
+            Self::Status(_) | Self::NetworkError(_) | Self::NeverSent => AnswerVerdict::Retry,
         }
     }
 

@@ -7,26 +7,26 @@ use std::time::Duration;
 use crate::clock::ClockFault;
 
 /// The oldest PostgreSQL that has what the statements use, as the server counts.
-pub const POSTGRES_MIN: i32 = 140_000;
+pub const POSTGRES_VERSION_MIN: i32 = 140_000;
 
 /// Our own transactions stay under 100 ms: what appends for so long hangs, or is done by hand.
-const APPENDS_FOR: Duration = Duration::from_secs(60);
+const APPEND_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// A follower that is a minute behind does not run, or is stopped by an event it cannot read.
-const BEHIND_FOR: Duration = Duration::from_secs(60);
+const FOLLOWER_LAG_MAX: Duration = Duration::from_secs(60);
 
 /// What is due is sent within seconds, unless limits hold it up.
-const DUE_FOR: Duration = Duration::from_secs(300);
+const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 
 /// Checkpoints are signed each hour.
-const SIGNED_WITHIN: Duration = Duration::from_secs(2 * 3_600);
+const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
 
 /// Dead rows of the queue that are worth a word, beside so many times more than there are live ones.
 const DEAD_ROWS: (i64, i64) = (100_000, 5);
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// As it should be.
     Fine,
     /// Somebody wants it so, and should know that it is.
@@ -41,14 +41,14 @@ pub struct Finding {
     /// What was looked at.
     pub check: &'static str,
     /// How much it matters.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// What is so.
     pub says: String,
     /// What to do, if anything is to be done.
     pub advice: Option<&'static str>,
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// The word for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -62,22 +62,22 @@ impl Verdict {
 
 impl Finding {
     const fn fine(check: &'static str, says: String) -> Self {
-        Self { check, verdict: Verdict::Fine, says, advice: None }
+        Self { check, verdict: CheckVerdict::Fine, says, advice: None }
     }
 
     const fn notice(check: &'static str, says: String, advice: &'static str) -> Self {
-        Self { check, verdict: Verdict::Notice, says, advice: Some(advice) }
+        Self { check, verdict: CheckVerdict::Notice, says, advice: Some(advice) }
     }
 
     const fn wrong(check: &'static str, says: String, advice: &'static str) -> Self {
-        Self { check, verdict: Verdict::Wrong, says, advice: Some(advice) }
+        Self { check, verdict: CheckVerdict::Wrong, says, advice: Some(advice) }
     }
 
     /// The database server, by its version's number.
     #[must_use]
     pub fn server(version: i32) -> Self {
         let says = format!("PostgreSQL {}.{}", version / 10_000, version % 10_000);
-        if version >= POSTGRES_MIN {
+        if version >= POSTGRES_VERSION_MIN {
             return Self::fine("server", says);
         }
         Self::wrong("server", says, "move to PostgreSQL 14 or newer")
@@ -127,7 +127,7 @@ impl Finding {
     #[must_use]
     pub fn fence(oldest: Option<(Duration, String)>) -> Self {
         match oldest {
-            Some((age, who)) if age > APPENDS_FOR => Self::wrong(
+            Some((age, who)) if age > APPEND_AGE_MAX => Self::wrong(
                 "fence",
                 format!("a transaction of {who} has been appending for {}", spoken(age)),
                 "end that transaction: history and audit log wait for it",
@@ -140,7 +140,7 @@ impl Finding {
     #[must_use]
     pub fn follower(check: &'static str, behind: i64, oldest: Option<Duration>) -> Self {
         match oldest {
-            Some(age) if age > BEHIND_FOR => Self::wrong(
+            Some(age) if age > FOLLOWER_LAG_MAX => Self::wrong(
                 check,
                 format!("{behind} events behind, the oldest by {}", spoken(age)),
                 "is `serve` running in this role? its log says if an event cannot be read",
@@ -154,7 +154,7 @@ impl Finding {
     pub fn backlog((queued, due_lanes): (i64, i64), oldest: Option<Duration>) -> Self {
         let depth = format!("{queued} deliveries are queued, {due_lanes} lanes are due");
         match oldest {
-            Some(age) if age > DUE_FOR => Self::wrong(
+            Some(age) if age > DUE_AGE_MAX => Self::wrong(
                 "backlog",
                 format!("{depth}, the first for {}", spoken(age)),
                 "is a deliverer running? `firmforms lanes list` says where it waits",
@@ -266,7 +266,7 @@ impl Finding {
                 "none has been signed".into(),
                 "`firmforms audit checkpoint` signs one; `serve` does each hour",
             ),
-            (true, Some(age)) if age > SIGNED_WITHIN => Self::wrong(
+            (true, Some(age)) if age > CHECKPOINT_AGE_MAX => Self::wrong(
                 "checkpoints",
                 format!("the last was signed {} ago", spoken(age)),
                 "is a projector running, with this --checkpoints-dir?",
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn each_figure_is_judged_at_its_border() {
-        use Verdict::{Fine, Notice, Wrong};
+        use CheckVerdict::{Fine, Notice, Wrong};
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
         for (finding, verdict) in [
             (Finding::server(140_000), Fine),

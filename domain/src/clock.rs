@@ -9,7 +9,7 @@ pub const CLOCK_SKEW_MAX: TimeDelta = TimeDelta::seconds(30);
 
 /// What one look at the clocks found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clocks {
+pub struct ClockComparison {
     /// The database's.
     pub database: DateTime<Utc>,
     /// This machine's, at the same moment.
@@ -37,7 +37,7 @@ pub enum ClockFault {
     },
 }
 
-impl Clocks {
+impl ClockComparison {
     /// What is wrong with them, if anything is.
     #[must_use]
     pub fn fault(&self) -> Option<ClockFault> {
@@ -78,8 +78,11 @@ mod tests {
     fn look(database: i64, machine: i64) -> Option<ClockFault> {
         let expected: DateTime<Utc> = "2026-11-01T12:00:00Z".parse().unwrap();
         let at = |by| expected + TimeDelta::milliseconds(by);
-        let clocks =
-            Clocks { database: at(database), machine: at(machine), expected: Some(expected) };
+        let clocks = ClockComparison {
+            database: at(database),
+            machine: at(machine),
+            expected: Some(expected),
+        };
         clocks.fault()
     }
 
@@ -112,6 +115,6 @@ mod tests {
     #[test]
     fn the_first_look_knows_no_jump() {
         let at = "2026-11-01T12:00:00Z".parse().unwrap();
-        assert_eq!(Clocks { database: at, machine: at, expected: None }.fault(), None);
+        assert_eq!(ClockComparison { database: at, machine: at, expected: None }.fault(), None);
     }
 }

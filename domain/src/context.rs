@@ -72,7 +72,7 @@ impl FromStr for Actor {
 
 /// What every event carries beside its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
+pub struct EventContext {
     /// The firm the event belongs to.
     pub firm_id: Uuid,
     /// When it was recorded, by the database's clock.
@@ -94,7 +94,7 @@ const CORRELATION_ID: &str = "correlation_id";
 const CAUSATION_ID: &str = "causation_id";
 const TRACEPARENT: &str = "traceparent";
 
-impl Context {
+impl EventContext {
     /// The same context, with the event that caused the next one.
     #[must_use]
     pub fn caused_by(&self, event_id: Uuid) -> Self {
@@ -108,8 +108,8 @@ impl Context {
     /// Never: its parts are texts.
     pub fn to_metadata(&self) -> serde_json::Result<Box<RawValue>> {
         let Self { actor, correlation_id, causation_id, traceparent, .. } = *self;
-        let (actor, traceparent) = (Text(actor), traceparent.map(Text));
-        to_raw_value(&Metadata { actor, causation_id, correlation_id, traceparent })
+        let (actor, traceparent) = (AsText(actor), traceparent.map(AsText));
+        to_raw_value(&EventMetadata { actor, causation_id, correlation_id, traceparent })
     }
 
     /// Puts a stored event's columns and metadata together again.
@@ -121,8 +121,8 @@ impl Context {
         recorded_at: Timestamp,
         metadata: &RawValue,
     ) -> serde_json::Result<Self> {
-        let Metadata { actor, causation_id, correlation_id, traceparent } =
-            Metadata::deserialize(metadata)?;
+        let EventMetadata { actor, causation_id, correlation_id, traceparent } =
+            EventMetadata::deserialize(metadata)?;
         let (actor, traceparent) = (actor.0, traceparent.map(|text| text.0));
         Ok(Self { firm_id, recorded_at, actor, correlation_id, causation_id, traceparent })
     }
@@ -145,7 +145,7 @@ impl Context {
         map
     }
 
-    /// Reads what [`Context::to_map`] wrote.
+    /// Reads what [`EventContext::to_map`] wrote.
     ///
     /// # Errors
     /// [`NotAContext`] names the part that is missing or malformed.
@@ -163,25 +163,25 @@ impl Context {
 
 /// The metadata column; its parts in the order of their names, as canonical JSON has them.
 #[derive(Serialize, Deserialize)]
-struct Metadata {
-    actor: Text<Actor>,
+struct EventMetadata {
+    actor: AsText<Actor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     causation_id: Option<Uuid>,
     correlation_id: Uuid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    traceparent: Option<Text<Traceparent>>,
+    traceparent: Option<AsText<Traceparent>>,
 }
 
 /// A part that is written as its text.
-struct Text<T>(T);
+struct AsText<T>(T);
 
-impl<T: fmt::Display> Serialize for Text<T> {
+impl<T: fmt::Display> Serialize for AsText<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
 }
 
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for AsText<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         text.parse().map(Self).map_err(de::Error::custom)
@@ -224,7 +224,7 @@ mod tests {
             Actor::Person(Uuid::from_u128(5)),
             Actor::System,
         ] {
-            let context = Context {
+            let context = EventContext {
                 firm_id: Uuid::from_u128(5),
                 recorded_at: "2026-11-01T10:00:00.123Z".parse().unwrap(),
                 actor,
@@ -236,12 +236,12 @@ mod tests {
                     sampled: true,
                 }),
             };
-            assert_eq!(Context::from_map(&context.to_map()).as_ref(), Ok(&context));
-            let bare = Context { causation_id: None, traceparent: None, ..context.clone() };
+            assert_eq!(EventContext::from_map(&context.to_map()).as_ref(), Ok(&context));
+            let bare = EventContext { causation_id: None, traceparent: None, ..context.clone() };
             for context in [context, bare] {
                 let metadata = context.to_metadata().unwrap();
-                let Context { firm_id, recorded_at, .. } = context;
-                let read = Context::from_metadata(firm_id, recorded_at, &metadata);
+                let EventContext { firm_id, recorded_at, .. } = context;
+                let read = EventContext::from_metadata(firm_id, recorded_at, &metadata);
                 assert_eq!(read.unwrap(), context);
                 let value: Value = serde_json::from_str(metadata.get()).unwrap();
                 let canonical = serde_json_canonicalizer::to_string(&value).unwrap();
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_missing_or_malformed_part_is_named() {
-        assert_eq!(Context::from_map(&HashMap::new()), Err(NotAContext("firm_id")));
+        assert_eq!(EventContext::from_map(&HashMap::new()), Err(NotAContext("firm_id")));
         for text in ["", "key", "key:x", "moon:00000000-0000-0000-0000-000000000001"] {
             assert!(text.parse::<Actor>().is_err(), "{text}");
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::ids::Id;
-use crate::object::{Object, Properties};
+use crate::object::{Properties, StrictObject};
 use crate::time::Timestamp;
 
 /// Largest response document, as JSON (rulings, section Internal codes).
@@ -32,7 +32,7 @@ pub struct ResponseDocument {
     /// One entry per answered question, in the form's order.
     pub answers: Vec<AnsweredQuestion>,
     /// The form's variables, as reported.
-    pub variables: Variables,
+    pub variables: FormVariables,
     /// Hidden fields and UTM tags.
     pub hidden: BTreeMap<String, String>,
 }
@@ -41,15 +41,15 @@ pub struct ResponseDocument {
 /// as, numbers digit by digit (contract, section EventPayload).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Variables(Properties);
+pub struct FormVariables(Properties);
 
-impl Variables {
+impl FormVariables {
     fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.get()))
     }
 }
 
-impl PartialEq for Variables {
+impl PartialEq for FormVariables {
     fn eq(&self, other: &Self) -> bool {
         self.texts().eq(other.texts())
     }
@@ -188,7 +188,7 @@ impl TryFrom<Properties> for ResponseDocument {
     type Error = NotADocument;
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
-        let mut object = Object(data);
+        let mut object = StrictObject(data);
         let document = Self {
             device: object.optional("device")?,
             lang: object.optional("lang")?,
@@ -206,7 +206,7 @@ impl TryFrom<Properties> for Respondent {
     type Error = NotADocument;
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
-        let mut object = Object(data);
+        let mut object = StrictObject(data);
         let respondent = Self {
             name: object.optional("name")?,
             first_name: object.optional("first_name")?,
@@ -223,7 +223,7 @@ impl TryFrom<Properties> for AnsweredQuestion {
     type Error = NotADocument;
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
-        let mut object = Object(data);
+        let mut object = StrictObject(data);
         let answered = Self {
             id: object.required("id")?,
             question: object.required("question")?,
@@ -238,7 +238,7 @@ impl TryFrom<Properties> for ReportDocument {
     type Error = NotADocument;
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
-        let mut object = Object(data);
+        let mut object = StrictObject(data);
         let report = Self {
             id: object.required("id")?,
             title: object.required("title")?,
@@ -256,7 +256,7 @@ impl TryFrom<Properties> for Booking {
     type Error = NotADocument;
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
-        let mut object = Object(data);
+        let mut object = StrictObject(data);
         let id = object.required("id")?;
         let booking = Self::read(id, &mut object)?;
         object.end(booking)
@@ -265,7 +265,7 @@ impl TryFrom<Properties> for Booking {
 
 impl Booking {
     /// A booking but for its id.
-    pub(crate) fn read(id: Id, object: &mut Object) -> Result<Self, NotADocument> {
+    pub(crate) fn read(id: Id, object: &mut StrictObject) -> Result<Self, NotADocument> {
         Ok(Self {
             id,
             title: object.required("title")?,
@@ -285,7 +285,7 @@ impl TryFrom<Properties> for Invitee {
     type Error = NotADocument;
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
-        let mut object = Object(data);
+        let mut object = StrictObject(data);
         let invitee = Self {
             name: object.optional("name")?,
             email: object.optional("email")?,

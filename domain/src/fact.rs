@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::activity::{Activity, BookingMove, LeadBand, Payment, ReportMoment};
 use crate::occurrence::{Happening, occurrence_id};
 use crate::time::Timestamp;
-use crate::trigger::{Plan, Trigger};
+use crate::trigger::{FirmPlan, Trigger};
 
 /// Something that happened, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Fact {
     pub fn of(
         activity: &Activity,
         time: Timestamp,
-        (plan, person_id): (Plan, Uuid),
+        (plan, person_id): (FirmPlan, Uuid),
     ) -> Option<Self> {
         match activity {
             Activity::ReportMoved { report_id, moment, at } => {

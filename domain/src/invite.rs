@@ -16,11 +16,11 @@ pub const INVITES_PER_DAY: i32 = 300;
 /// One stream per firm, form, person and UTC day.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
-    state: State,
+    state: InviteState,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum State {
+enum InviteState {
     /// Nothing is reserved.
     #[default]
     Free,
@@ -102,32 +102,34 @@ impl Invite {
     /// [`InviteRejection`] says why nothing happens.
     pub fn decide(&self, command: &InviteCommand) -> Result<Vec<InviteEvent>, InviteRejection> {
         match (*command, self.state) {
-            (InviteCommand::Reserve(of), State::Free) => Ok(vec![InviteEvent::InviteReserved(of)]),
-            (InviteCommand::Reserve(_), State::Reserved) => Err(InviteRejection::BeingSent),
-            (InviteCommand::Reserve(_), State::Sent) => Err(InviteRejection::AlreadySent),
-            (InviteCommand::RecordSent(of), State::Reserved) => {
+            (InviteCommand::Reserve(of), InviteState::Free) => {
+                Ok(vec![InviteEvent::InviteReserved(of)])
+            }
+            (InviteCommand::Reserve(_), InviteState::Reserved) => Err(InviteRejection::BeingSent),
+            (InviteCommand::Reserve(_), InviteState::Sent) => Err(InviteRejection::AlreadySent),
+            (InviteCommand::RecordSent(of), InviteState::Reserved) => {
                 Ok(vec![InviteEvent::InviteSent(of)])
             }
-            (InviteCommand::RecordRefused(of), State::Reserved) => {
+            (InviteCommand::RecordRefused(of), InviteState::Reserved) => {
                 Ok(vec![InviteEvent::InviteRefused(of)])
             }
-            (InviteCommand::GiveBack(of), State::Reserved) => {
+            (InviteCommand::GiveBack(of), InviteState::Reserved) => {
                 Ok(vec![InviteEvent::InviteReleased(of)])
             }
             (
                 InviteCommand::RecordSent(_)
                 | InviteCommand::RecordRefused(_)
                 | InviteCommand::GiveBack(_),
-                State::Free | State::Sent,
+                InviteState::Free | InviteState::Sent,
             ) => Err(InviteRejection::NotReserved),
         }
     }
 
     fn absorb(&mut self, event: &InviteEvent) {
         self.state = match event {
-            InviteEvent::InviteReserved(_) => State::Reserved,
-            InviteEvent::InviteSent(_) => State::Sent,
-            InviteEvent::InviteRefused(_) | InviteEvent::InviteReleased(_) => State::Free,
+            InviteEvent::InviteReserved(_) => InviteState::Reserved,
+            InviteEvent::InviteSent(_) => InviteState::Sent,
+            InviteEvent::InviteRefused(_) | InviteEvent::InviteReleased(_) => InviteState::Free,
         };
     }
 }

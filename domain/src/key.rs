@@ -9,11 +9,11 @@ use crate::event::{aggregate, domain_event};
 /// One stream per key.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    life: Life,
+    life: KeyState,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Life {
+enum KeyState {
     #[default]
     Unknown,
     Active,
@@ -94,7 +94,7 @@ impl Key {
     /// [`KeyRejection`] says why nothing happens.
     pub fn decide(&self, command: &KeyCommand) -> Result<Vec<KeyEvent>, KeyRejection> {
         match (command, self.life) {
-            (KeyCommand::Create { member_id, name, prefix, sha256 }, Life::Unknown) => {
+            (KeyCommand::Create { member_id, name, prefix, sha256 }, KeyState::Unknown) => {
                 Ok(vec![KeyEvent::KeyCreated {
                     member_id: *member_id,
                     name: name.clone(),
@@ -102,11 +102,13 @@ impl Key {
                     sha256: sha256.clone(),
                 }])
             }
-            (KeyCommand::Create { .. }, Life::Active | Life::Revoked) => Err(KeyRejection::Exists),
-            (KeyCommand::Revoke { reason }, Life::Active) => {
+            (KeyCommand::Create { .. }, KeyState::Active | KeyState::Revoked) => {
+                Err(KeyRejection::Exists)
+            }
+            (KeyCommand::Revoke { reason }, KeyState::Active) => {
                 Ok(vec![KeyEvent::KeyRevoked { reason: *reason }])
             }
-            (KeyCommand::Revoke { .. }, Life::Unknown | Life::Revoked) => {
+            (KeyCommand::Revoke { .. }, KeyState::Unknown | KeyState::Revoked) => {
                 Err(KeyRejection::NotActive)
             }
         }
@@ -114,8 +116,8 @@ impl Key {
 
     fn absorb(&mut self, event: &KeyEvent) {
         self.life = match event {
-            KeyEvent::KeyCreated { .. } => Life::Active,
-            KeyEvent::KeyRevoked { .. } => Life::Revoked,
+            KeyEvent::KeyCreated { .. } => KeyState::Active,
+            KeyEvent::KeyRevoked { .. } => KeyState::Revoked,
         };
     }
 }

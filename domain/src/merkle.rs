@@ -26,12 +26,12 @@ pub fn node(left: &Hash, right: &Hash) -> Hash {
 /// The right edge of a tree that grows: the roots of its full subtrees, the largest first, one per
 /// bit of its size. All that is needed to add a leaf, or to tell the root.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Frontier {
+pub struct MerkleFrontier {
     size: u64,
     peaks: Vec<Hash>,
 }
 
-impl Frontier {
+impl MerkleFrontier {
     /// How many leaves it has.
     #[must_use]
     pub const fn size(&self) -> u64 {
@@ -65,7 +65,7 @@ impl Frontier {
         self.peaks.concat()
     }
 
-    /// What [`Frontier::to_bytes`] made of a tree of this size, if that can be.
+    /// What [`MerkleFrontier::to_bytes`] made of a tree of this size, if that can be.
     #[must_use]
     pub fn from_bytes(size: u64, bytes: &[u8]) -> Option<Self> {
         let (peaks, []) = bytes.as_chunks::<32>() else {
@@ -76,7 +76,7 @@ impl Frontier {
     }
 }
 
-impl FromIterator<Hash> for Frontier {
+impl FromIterator<Hash> for MerkleFrontier {
     fn from_iter<I: IntoIterator<Item = Hash>>(leaves: I) -> Self {
         let mut frontier = Self::default();
         leaves.into_iter().for_each(|leaf| frontier.push(leaf));
@@ -87,7 +87,7 @@ impl FromIterator<Hash> for Frontier {
 /// Which stretches of leaves lie beside the way from a leaf up to the root, the lowest first: their
 /// roots are its path.
 #[must_use]
-pub fn beside(index: u64, size: u64) -> Vec<Range<u64>> {
+pub fn sibling_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     let (mut low, mut high) = (0, size);
     let mut stretches = Vec::new();
     while high.saturating_sub(low) > 1 && index < size {
@@ -116,9 +116,9 @@ pub fn path(leaves: &[Hash], index: u64) -> Vec<Hash> {
     let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
     let size = u64::try_from(leaves.len()).unwrap_or(u64::MAX);
     let root_of = |Range { start, end }| {
-        leaves[at(start)..at(end)].iter().copied().collect::<Frontier>().root()
+        leaves[at(start)..at(end)].iter().copied().collect::<MerkleFrontier>().root()
     };
-    beside(index, size).into_iter().map(root_of).collect()
+    sibling_ranges(index, size).into_iter().map(root_of).collect()
 }
 
 /// The root that a leaf and its path lead to; none if no tree of this size has such a path
@@ -128,7 +128,7 @@ pub fn root_by_path((index, size): (u64, u64), leaf: Hash, path: &[Hash]) -> Opt
     if index >= size {
         return None;
     }
-    let stretches = beside(index, size);
+    let stretches = sibling_ranges(index, size);
     if stretches.len() != path.len() {
         return None;
     }
@@ -173,10 +173,10 @@ mod tests {
     #[test]
     fn g3_the_roots_are_those_of_certificate_transparency() {
         for (size, root) in ROOTS.iter().enumerate() {
-            let tree: Frontier = leaves().into_iter().take(size).collect();
+            let tree: MerkleFrontier = leaves().into_iter().take(size).collect();
             assert_eq!(hex::encode(tree.root()), *root, "{size}");
             let size = u64::try_from(size).unwrap();
-            assert_eq!(Frontier::from_bytes(size, &tree.to_bytes()), Some(tree));
+            assert_eq!(MerkleFrontier::from_bytes(size, &tree.to_bytes()), Some(tree));
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let all: Vec<Hash> = (0..70_u8).map(|n| leaf(&[n])).collect();
         for size in 1..=70 {
             let tree = &all[..size];
-            let root = tree.iter().copied().collect::<Frontier>().root();
+            let root = tree.iter().copied().collect::<MerkleFrontier>().root();
             for (index, leaf) in tree.iter().enumerate() {
                 let place = (u64::try_from(index).unwrap(), u64::try_from(size).unwrap());
                 let path = path(tree, place.0);
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn bytes_that_are_no_frontier_of_this_size_are_refused() {
         for (size, bytes) in [(1, 0), (1, 31), (1, 33), (1, 64), (2, 64), (3, 32), (0, 32)] {
-            assert_eq!(Frontier::from_bytes(size, &vec![0; bytes]), None, "{size} {bytes}");
+            assert_eq!(MerkleFrontier::from_bytes(size, &vec![0; bytes]), None, "{size} {bytes}");
         }
-        assert_eq!(beside(3, 2), []);
+        assert_eq!(sibling_ranges(3, 2), []);
         assert_eq!(root_by_path((0, 0), [0; 32], &[]), None);
     }
 }

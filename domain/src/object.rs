@@ -13,9 +13,9 @@ use crate::document::NotADocument;
 pub type Properties = BTreeMap<String, Box<RawValue>>;
 
 /// An object being taken apart; what is left at the end is unknown.
-pub(crate) struct Object(pub(crate) Properties);
+pub(crate) struct StrictObject(pub(crate) Properties);
 
-impl Object {
+impl StrictObject {
     pub(crate) fn required<T: DeserializeOwned>(
         &mut self,
         field: &'static str,
@@ -66,7 +66,7 @@ fn without_value(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::firm::Role;
+    use crate::firm::MemberRole;
     use crate::form::FormStatus;
     use rstest::rstest;
     use serde_json::value::to_raw_value;
@@ -74,7 +74,7 @@ mod tests {
 
     fn refused<T: DeserializeOwned>(value: &Value) -> String {
         let value = to_raw_value(value).unwrap();
-        let mut object = Object(Properties::from([("field".to_owned(), value)]));
+        let mut object = StrictObject(Properties::from([("field".to_owned(), value)]));
         match object.required::<T>("field") {
             Ok(_) => panic!("it was read"),
             Err(why) => why.to_string(),
@@ -87,7 +87,10 @@ mod tests {
     #[case(json!({"ann@example.com": null}))]
     #[case(json!("Owner"))]
     fn h4_a_word_that_is_none_of_ours_is_not_quoted(#[case] value: Value) {
-        assert_eq!(refused::<Role>(&value), "field: expected one of `owner`, `admin`, `member`");
+        assert_eq!(
+            refused::<MemberRole>(&value),
+            "field: expected one of `owner`, `admin`, `member`"
+        );
         assert_eq!(refused::<FormStatus>(&value), "field: expected `draft` or `published`");
     }
 
@@ -97,7 +100,7 @@ mod tests {
         assert_eq!(refused::<bool>(&json!("ann")), "field: expected a boolean");
         assert_eq!(refused::<u32>(&json!(-5)), "field: expected u32");
         for value in [json!(1_234), json!([1_234]), json!({"owner": 1_234})] {
-            assert!(!refused::<Role>(&value).contains("1234"));
+            assert!(!refused::<MemberRole>(&value).contains("1234"));
         }
     }
 }

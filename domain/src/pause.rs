@@ -12,12 +12,12 @@ use crate::occurrence::id_of_rule;
 use crate::target::host_of;
 
 /// The firm in whose chain what concerns all firms is written: none has this id.
-pub const INSTALLATION: Uuid = Uuid::nil();
+pub const INSTALLATION_FIRM_ID: Uuid = Uuid::nil();
 
 /// What is held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Scope {
+pub enum PauseScope {
     /// Everything.
     All,
     /// A firm's, workflow steps too.
@@ -41,7 +41,7 @@ pub enum Scope {
 
 /// A delivery, as far as pauses ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held<'a> {
+pub struct DeliveryRoute<'a> {
     /// Its firm.
     pub firm_id: Uuid,
     /// Its subscription; none of a workflow step's.
@@ -50,7 +50,7 @@ pub struct Held<'a> {
     pub host: Option<&'a str>,
 }
 
-impl Scope {
+impl PauseScope {
     /// A host, however its name is written; none if it is no host.
     #[must_use]
     pub fn host(name: &str) -> Option<Self> {
@@ -73,10 +73,10 @@ impl Scope {
 
     /// In whose chain it is written.
     #[must_use]
-    pub const fn chain(&self) -> Uuid {
+    pub const fn chain_firm_id(&self) -> Uuid {
         match self {
             Self::Firm { firm_id } | Self::Hook { firm_id, .. } => *firm_id,
-            Self::All | Self::Host { .. } => INSTALLATION,
+            Self::All | Self::Host { .. } => INSTALLATION_FIRM_ID,
         }
     }
 
@@ -93,7 +93,7 @@ impl Scope {
 
     /// Whether it holds this delivery.
     #[must_use]
-    pub fn holds(&self, held: Held<'_>) -> bool {
+    pub fn holds(&self, held: DeliveryRoute<'_>) -> bool {
         match self {
             Self::All => true,
             Self::Firm { firm_id } => held.firm_id == *firm_id,
@@ -103,7 +103,7 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for PauseScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("everything"),
@@ -117,7 +117,7 @@ impl fmt::Display for Scope {
 /// One stream per scope.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    held: Option<Scope>,
+    held: Option<PauseScope>,
 }
 
 /// What can be asked of a pause.
@@ -126,7 +126,7 @@ pub enum PauseCommand {
     /// Hold.
     Pause {
         /// What.
-        scope: Scope,
+        scope: PauseScope,
         /// Why.
         reason: String,
     },
@@ -144,14 +144,14 @@ pub enum PauseEvent {
     /// Deliveries are held.
     DeliveriesPaused {
         /// Which.
-        scope: Scope,
+        scope: PauseScope,
         /// Why.
         reason: String,
     },
     /// They go on.
     DeliveriesResumed {
         /// Which.
-        scope: Scope,
+        scope: PauseScope,
         /// Why, if that was said.
         reason: Option<String>,
     },
@@ -205,12 +205,12 @@ mod tests {
     const FIRM: Uuid = Uuid::from_u128(1);
     const HOOK: Uuid = Uuid::from_u128(2);
 
-    fn scopes() -> [Scope; 4] {
-        let host = Scope::host("hooks.example").unwrap();
+    fn scopes() -> [PauseScope; 4] {
+        let host = PauseScope::host("hooks.example").unwrap();
         [
-            Scope::All,
-            Scope::Firm { firm_id: FIRM },
-            Scope::Hook { firm_id: FIRM, hook_id: HOOK },
+            PauseScope::All,
+            PauseScope::Firm { firm_id: FIRM },
+            PauseScope::Hook { firm_id: FIRM, hook_id: HOOK },
             host,
         ]
     }
@@ -238,7 +238,11 @@ mod tests {
 
     #[test]
     fn each_scope_holds_what_is_in_it_and_nothing_else() {
-        let of = |firm, hook, host| Held { firm_id: Uuid::from_u128(firm), hook_id: hook, host };
+        let of = |firm, hook, host| DeliveryRoute {
+            firm_id: Uuid::from_u128(firm),
+            hook_id: hook,
+            host,
+        };
         let inside = of(1, Some(HOOK), Some("hooks.example"));
         let step = of(1, None, Some("hooks.example"));
         let stranger = of(9, Some(Uuid::from_u128(3)), Some("other.example"));
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_host_is_one_however_it_is_written() {
-        let host = |name| Scope::host(name).map(|scope| scope.to_string());
+        let host = |name| PauseScope::host(name).map(|scope| scope.to_string());
         for name in ["hooks.example", "HOOKS.example", "hooks.example."] {
             assert_eq!(host(name).as_deref(), Some("host hooks.example"));
         }
@@ -264,14 +268,17 @@ mod tests {
 
     #[test]
     fn what_concerns_all_firms_is_in_no_firms_chain() {
-        assert_eq!(scopes().map(|scope| scope.chain()), [INSTALLATION, FIRM, FIRM, INSTALLATION]);
+        assert_eq!(
+            scopes().map(|scope| scope.chain_firm_id()),
+            [INSTALLATION_FIRM_ID, FIRM, FIRM, INSTALLATION_FIRM_ID]
+        );
     }
 
     /// The shape is a promise.
     #[test]
     fn a_pause_is_stored_like_this() {
         let stored = serde_json::to_value(PauseEvent::DeliveriesPaused {
-            scope: Scope::Hook { firm_id: FIRM, hook_id: HOOK },
+            scope: PauseScope::Hook { firm_id: FIRM, hook_id: HOOK },
             reason: "why".into(),
         });
         assert_eq!(
@@ -279,7 +286,7 @@ mod tests {
             json!({"DeliveriesPaused": {
                 "scope": {"kind": "hook", "firm_id": FIRM, "hook_id": HOOK}, "reason": "why"}})
         );
-        let everything = serde_json::to_value(Scope::All).unwrap();
+        let everything = serde_json::to_value(PauseScope::All).unwrap();
         assert_eq!(everything, json!({"kind": "all"}));
     }
 }

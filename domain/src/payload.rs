@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use uuid::Uuid;
 
 use crate::document::{
-    AnsweredQuestion, Booking, ReportDocument, Respondent, ResponseDocument, Variables,
+    AnsweredQuestion, Booking, FormVariables, ReportDocument, Respondent, ResponseDocument,
 };
 use crate::ids::Id;
 use crate::time::Timestamp;
@@ -29,9 +29,9 @@ pub struct EventPayload {
     /// One entry per answered question.
     pub answers: Vec<AnsweredQuestion>,
     /// The same answers by question id, for mapping.
-    pub fields: Fields,
+    pub fields: AnswerFields,
     /// The form's variables.
-    pub variables: Variables,
+    pub variables: FormVariables,
     /// Hidden fields and UTM tags.
     pub hidden: BTreeMap<String, String>,
     /// `null` while there is no report.
@@ -41,7 +41,7 @@ pub struct EventPayload {
     pub booking: Option<Booking>,
     /// Present only for `partial_submission`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub partial: Option<Partial>,
+    pub partial: Option<PartialPart>,
 }
 
 /// `form` of a payload.
@@ -89,7 +89,7 @@ pub struct ReportPart {
 
 /// `partial` of a payload (ruling 14a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Partial {
+pub struct PartialPart {
     /// When the last answer was given.
     pub last_answer_at: Timestamp,
     /// How many questions are answered.
@@ -99,7 +99,7 @@ pub struct Partial {
 /// Answers by question id, in the order of the answers. Of two answers to one question the last
 /// counts, once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(Vec<(String, String)>);
+pub struct AnswerFields(Vec<(String, String)>);
 
 /// What a payload is built from.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl EventPayload {
     #[must_use]
     pub fn of(source: PayloadSource<'_>) -> Self {
         let document = source.document;
-        let fields = Fields::of(&document.answers);
+        let fields = AnswerFields::of(&document.answers);
         Self {
             event: source.trigger,
             response: ResponsePart::of(&source),
@@ -136,7 +136,7 @@ impl EventPayload {
             hidden: document.hidden.clone(),
             report: source.report.map(ReportPart::of),
             booking: source.booking.cloned(),
-            partial: (source.trigger == Trigger::PartialSubmission).then_some(Partial {
+            partial: (source.trigger == Trigger::PartialSubmission).then_some(PartialPart {
                 last_answer_at: source.submitted_at,
                 answered: fields.0.len(),
             }),
@@ -182,7 +182,7 @@ impl ReportPart {
     }
 }
 
-impl Fields {
+impl AnswerFields {
     /// Keys the answers by their questions' ids.
     #[must_use]
     pub fn of(answers: &[AnsweredQuestion]) -> Self {
@@ -199,7 +199,7 @@ impl Fields {
     }
 }
 
-impl Serialize for Fields {
+impl Serialize for AnswerFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (id, answer) in &self.0 {

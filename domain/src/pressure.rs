@@ -19,26 +19,26 @@ use crate::document::DOCUMENT_MAX_BYTES;
 
 /// The limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caps {
+pub struct HostCaps {
     /// Deliveries in flight from one firm to one host.
     pub per_firm_and_host: usize,
     /// Deliveries in flight to one host.
     pub per_host: usize,
 }
 
-impl Default for Caps {
+impl Default for HostCaps {
     fn default() -> Self {
         Self { per_firm_and_host: 32, per_host: 256 }
     }
 }
 
 /// How long what is claimed ahead waits for its place, if its host goes on as it does.
-pub const AHEAD: Duration = Duration::from_millis(50);
+pub const CLAIM_AHEAD_WINDOW: Duration = Duration::from_millis(50);
 
 /// So many times as much as may be in flight is claimed ahead, at most.
-const AHEAD_MOST: usize = 5;
+const CLAIM_AHEAD_TURNS_MAX: usize = 5;
 
-impl Caps {
+impl HostCaps {
     /// The share of each of so many processes that send: together they keep the limits. One attempt at
     /// least, so that each sends something (ruling 34a).
     #[must_use]
@@ -52,7 +52,8 @@ impl Caps {
     #[must_use]
     pub fn ahead(self, within: Duration, answers_in: Duration) -> usize {
         let turns = within.as_micros() / answers_in.as_micros().max(1);
-        let turns = usize::try_from(turns).unwrap_or(AHEAD_MOST).min(AHEAD_MOST);
+        let turns =
+            usize::try_from(turns).unwrap_or(CLAIM_AHEAD_TURNS_MAX).min(CLAIM_AHEAD_TURNS_MAX);
         self.per_firm_and_host.saturating_mul(turns)
     }
 }
@@ -68,7 +69,7 @@ pub const fn always_within(max_bytes: usize) -> usize {
 
 /// How many of these a claim takes, in their order, as far as the bytes of their sources go; what has
 /// the same source is held once.
-pub fn within<S: Eq + Hash>(
+pub fn count_within<S: Eq + Hash>(
     max_bytes: usize,
     sources: impl IntoIterator<Item = (S, usize)>,
 ) -> usize {
@@ -84,14 +85,14 @@ pub fn within<S: Eq + Hash>(
 }
 
 /// The part of a process's permits that is never lent.
-const fn kept(permits: usize) -> usize {
+const fn reserved_permits(permits: usize) -> usize {
     let quarter = permits / 4;
     if quarter == 0 { 1 } else { quarter }
 }
 
 /// What a process may send now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct PermitUsage {
     /// Its permits in all.
     pub permits: usize,
     /// Those that are free.
@@ -100,7 +101,7 @@ pub struct Room {
     pub held: HashMap<Uuid, usize>,
 }
 
-impl Room {
+impl PermitUsage {
     /// All of so many permits are free.
     #[must_use]
     pub fn of(permits: usize) -> Self {
@@ -110,17 +111,17 @@ impl Room {
     /// Permits that may be lent to firms that have their share.
     #[must_use]
     pub fn lendable(&self) -> usize {
-        self.free.saturating_sub(kept(self.permits))
+        self.free.saturating_sub(reserved_permits(self.permits))
     }
 
     /// The share of each of so many firms that have something under way or due.
     fn share(&self, firms: usize) -> usize {
-        kept(self.permits).min(self.permits / (firms + 1)).max(1)
+        reserved_permits(self.permits).min(self.permits / (firms + 1)).max(1)
     }
 
     /// The firms that get nothing now.
     #[must_use]
-    pub fn sated(&self) -> Vec<Uuid> {
+    pub fn firms_at_share(&self) -> Vec<Uuid> {
         if self.lendable() > 0 {
             return Vec::new();
         }
@@ -131,7 +132,7 @@ impl Room {
 
 /// What a process has claimed and is not answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Flight {
+pub struct FlightCounts {
     /// By lane.
     pub lanes: HashMap<Uuid, usize>,
     /// By firm and host.
@@ -144,7 +145,7 @@ pub struct Flight {
 
 /// A delivery that is due. Those of a lane come in the order in which they are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct ClaimCandidate {
     /// The delivery.
     pub delivery_id: Uuid,
     /// Its lane.
@@ -157,20 +158,26 @@ pub struct Candidate {
 
 /// Deliveries of a lane that count as one turn. Within a turn the oldest go first, so that lanes keep side
 /// by side, and what tells of the same occurrence is claimed together and built once.
-const TURN: usize = 8;
+const DELIVERIES_PER_TURN: usize = 8;
 
 /// Picks what is sent now: of each firm in turn from lane to lane, and in turn from firm to firm, as far
 /// as the limits go.
 #[must_use]
-pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) -> Vec<Uuid> {
-    let by_lane = in_turn(due, |one| next(&mut flight.lanes, one.lane_id) / TURN);
+pub fn choose(
+    due: Vec<ClaimCandidate>,
+    room: &PermitUsage,
+    mut flight: FlightCounts,
+    caps: HostCaps,
+) -> Vec<Uuid> {
+    let by_lane =
+        in_turn(due, |one| count_up(&mut flight.lanes, one.lane_id) / DELIVERIES_PER_TURN);
     let mut firms = HashMap::new();
-    let by_firm = in_turn(by_lane, |one| next(&mut firms, one.firm_id));
+    let by_firm = in_turn(by_lane, |one| count_up(&mut firms, one.firm_id));
     let mut held = room.held.clone();
     let mut fits: Vec<(usize, Uuid)> = by_firm
         .into_iter()
         .filter(|one| flight.takes(one, caps))
-        .map(|one| (next(&mut held, one.firm_id), one.delivery_id))
+        .map(|one| (count_up(&mut held, one.firm_id), one.delivery_id))
         .collect();
     fits.sort_by_key(|(turn, _)| *turn);
     let share = room.share(held.len());
@@ -179,9 +186,14 @@ pub fn choose(due: Vec<Candidate>, room: &Room, mut flight: Flight, caps: Caps) 
     fits.into_iter().take(within + lent).map(|(_, delivery_id)| delivery_id).collect()
 }
 
-impl Flight {
+impl FlightCounts {
     /// Counts in what a lane has claimed.
-    pub fn count(&mut self, (lane_id, pair): (Uuid, (Uuid, String)), claimed: usize, caps: Caps) {
+    pub fn count(
+        &mut self,
+        (lane_id, pair): (Uuid, (Uuid, String)),
+        claimed: usize,
+        caps: HostCaps,
+    ) {
         self.lanes.insert(lane_id, claimed);
         let host = self.hosts.entry(pair.1.clone()).or_default();
         let of_pair = self.pairs.entry(pair).or_default();
@@ -192,7 +204,7 @@ impl Flight {
 
     /// Counts it in, if there is a place for it, or it may be claimed ahead. What is ahead waits for a place of its
     /// firm's, and takes none of its host's.
-    fn takes(&mut self, one: &Candidate, caps: Caps) -> bool {
+    fn takes(&mut self, one: &ClaimCandidate, caps: HostCaps) -> bool {
         let key = (one.firm_id, one.host.clone());
         let ahead = self.ahead.get(&key).copied().unwrap_or(0);
         let pair = self.pairs.entry(key).or_default();
@@ -210,14 +222,18 @@ impl Flight {
 }
 
 /// These by their turns; those of one turn stay in their order.
-fn in_turn(due: Vec<Candidate>, mut turn: impl FnMut(&Candidate) -> usize) -> Vec<Candidate> {
-    let mut turns: Vec<(usize, Candidate)> = due.into_iter().map(|one| (turn(&one), one)).collect();
+fn in_turn(
+    due: Vec<ClaimCandidate>,
+    mut turn: impl FnMut(&ClaimCandidate) -> usize,
+) -> Vec<ClaimCandidate> {
+    let mut turns: Vec<(usize, ClaimCandidate)> =
+        due.into_iter().map(|one| (turn(&one), one)).collect();
     turns.sort_by_key(|(turn, _)| *turn);
     turns.into_iter().map(|(_, one)| one).collect()
 }
 
 /// How many there were before this one.
-fn next<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) -> usize {
+fn count_up<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) -> usize {
     let count = counts.entry(key).or_default();
     *count += 1;
     *count - 1
@@ -227,13 +243,13 @@ fn next<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) -> usize {
 mod tests {
     use super::*;
 
-    const CAPS: Caps = Caps { per_firm_and_host: 3, per_host: 5 };
+    const CAPS: HostCaps = HostCaps { per_firm_and_host: 3, per_host: 5 };
 
     /// So many deliveries of a firm, in one lane, to one host.
-    fn due(firm: u128, host: &str, count: u128) -> Vec<Candidate> {
+    fn due(firm: u128, host: &str, count: u128) -> Vec<ClaimCandidate> {
         let lane = firm * 1_000 + host.len() as u128;
         (0..count)
-            .map(|number| Candidate {
+            .map(|number| ClaimCandidate {
                 delivery_id: Uuid::from_u128(lane * 1_000 + number),
                 lane_id: Uuid::from_u128(lane),
                 firm_id: Uuid::from_u128(firm),
@@ -246,21 +262,21 @@ mod tests {
         chosen.iter().map(|id| id.as_u128() / 1_000_000).collect()
     }
 
-    fn ample() -> Room {
-        Room::of(1_000)
+    fn ample() -> PermitUsage {
+        PermitUsage::of(1_000)
     }
 
     #[test]
     fn a_firm_and_a_host_have_their_limits() {
         let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
-        let chosen = choose(all, &ample(), Flight::default(), CAPS);
+        let chosen = choose(all, &ample(), FlightCounts::default(), CAPS);
         assert_eq!(chosen.len(), 5, "per host");
-        let chosen = choose(due(1, "a.example", 9), &ample(), Flight::default(), CAPS);
+        let chosen = choose(due(1, "a.example", 9), &ample(), FlightCounts::default(), CAPS);
         assert_eq!(chosen.len(), 3, "per firm and host");
-        let flight = Flight {
+        let flight = FlightCounts {
             pairs: HashMap::from([((Uuid::from_u128(1), "a.example".to_owned()), 2)]),
             hosts: HashMap::from([("a.example".to_owned(), 4)]),
-            ..Flight::default()
+            ..FlightCounts::default()
         };
         let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
         assert_eq!(choose(all, &ample(), flight, CAPS).len(), 1, "what is in flight counts");
@@ -273,7 +289,7 @@ mod tests {
     #[test]
     fn senders_share_the_limits_and_each_may_send_something() {
         let shares = |senders| {
-            let Caps { per_firm_and_host, per_host } = Caps::default().share_of(senders);
+            let HostCaps { per_firm_and_host, per_host } = HostCaps::default().share_of(senders);
             (per_firm_and_host, per_host)
         };
         assert_eq!([0, 1, 3, 32, 64].map(shares), [(32, 256), (32, 256), (10, 85), (1, 8), (1, 4)]);
@@ -281,7 +297,8 @@ mod tests {
 
     #[test]
     fn the_quicker_a_host_answers_the_more_is_claimed_ahead() {
-        let ahead = |millis| Caps::default().ahead(AHEAD, Duration::from_millis(millis));
+        let ahead =
+            |millis| HostCaps::default().ahead(CLAIM_AHEAD_WINDOW, Duration::from_millis(millis));
         assert_eq!(
             [0, 1, 10, 11, 25, 26, 50, 51, 10_000].map(ahead),
             [160, 160, 160, 128, 64, 32, 32, 0, 0]
@@ -290,14 +307,15 @@ mod tests {
 
     #[test]
     fn what_is_claimed_ahead_takes_no_place_of_its_host() {
-        let flight = Flight { ahead: HashMap::from([(to_a(1), 4)]), ..Flight::default() };
+        let flight =
+            FlightCounts { ahead: HashMap::from([(to_a(1), 4)]), ..FlightCounts::default() };
         let hog = due(1, "a.example", 9);
         assert_eq!(choose(hog.clone(), &ample(), flight.clone(), CAPS).len(), 3 + 4);
         let mut all = hog;
         all.extend(due(2, "a.example", 9));
         let chosen = firms(&choose(all, &ample(), flight, CAPS));
         assert_eq!(chosen.iter().filter(|firm| **firm == 2).count(), 2, "five to the host");
-        let mut flight = Flight::default();
+        let mut flight = FlightCounts::default();
         flight.count((Uuid::from_u128(7), to_a(1)), 2, CAPS);
         flight.count((Uuid::from_u128(8), to_a(1)), 5, CAPS);
         assert_eq!((flight.pairs[&to_a(1)], flight.hosts["a.example"]), (7, 3));
@@ -308,9 +326,9 @@ mod tests {
     fn lanes_take_turns_of_eight_and_each_begins_with_its_oldest() {
         let mut all = due(1, "a", 20);
         all.extend(due(1, "bb", 20));
-        let caps = Caps { per_firm_and_host: 99, per_host: 99 };
-        let room = Room { permits: 64, free: 64, ..Room::default() };
-        let chosen = choose(all.clone(), &room, Flight::default(), caps);
+        let caps = HostCaps { per_firm_and_host: 99, per_host: 99 };
+        let room = PermitUsage { permits: 64, free: 64, ..PermitUsage::default() };
+        let chosen = choose(all.clone(), &room, FlightCounts::default(), caps);
         let turns = (0..8).chain(20..28).chain(8..16).chain(28..36);
         let expected: Vec<_> = turns.map(|index| all[index].delivery_id).collect();
         assert_eq!(chosen[..32], expected);
@@ -319,46 +337,49 @@ mod tests {
     #[test]
     fn a_lane_that_is_behind_catches_up_within_a_turn() {
         let (ahead, behind) = (due(1, "a", 4), due(1, "bb", 4));
-        let flight = Flight { lanes: HashMap::from([(behind[0].lane_id, 3)]), ..Flight::default() };
-        let room = Room { permits: 16, free: 4, ..Room::default() };
+        let flight = FlightCounts {
+            lanes: HashMap::from([(behind[0].lane_id, 3)]),
+            ..FlightCounts::default()
+        };
+        let room = PermitUsage { permits: 16, free: 4, ..PermitUsage::default() };
         let oldest_first = behind.iter().chain(&ahead).cloned().collect();
-        let chosen = choose(oldest_first, &room, flight, Caps::default());
+        let chosen = choose(oldest_first, &room, flight, HostCaps::default());
         assert_eq!(chosen, behind.iter().map(|one| one.delivery_id).collect::<Vec<_>>());
     }
 
     #[test]
     fn f3_a_firm_over_its_share_leaves_a_quarter_to_the_others() {
-        let caps = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+        let caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
         let hog = due(1, "a", 40);
-        let room = Room::of(16);
-        assert_eq!(choose(hog.clone(), &room, Flight::default(), caps).len(), 12);
+        let room = PermitUsage::of(16);
+        assert_eq!(choose(hog.clone(), &room, FlightCounts::default(), caps).len(), 12);
         let held = HashMap::from([(Uuid::from_u128(1), 12)]);
-        let full = Room { permits: 16, free: 4, held };
-        assert!(choose(hog.clone(), &full, Flight::default(), caps).is_empty());
-        assert_eq!(full.sated(), [Uuid::from_u128(1)]);
+        let full = PermitUsage { permits: 16, free: 4, held };
+        assert!(choose(hog.clone(), &full, FlightCounts::default(), caps).is_empty());
+        assert_eq!(full.firms_at_share(), [Uuid::from_u128(1)]);
         let mut both = hog;
         both.extend(due(2, "b", 40));
-        let chosen = choose(both, &full, Flight::default(), caps);
+        let chosen = choose(both, &full, FlightCounts::default(), caps);
         assert_eq!(firms(&chosen), [2; 4]);
     }
 
     #[test]
     fn f3_many_firms_at_their_share_leave_something_for_one_more() {
         let held: HashMap<Uuid, usize> = (1..=4).map(|firm| (Uuid::from_u128(firm), 63)).collect();
-        let room = Room { permits: 256, free: 4, held };
-        let mut sated = room.sated();
+        let room = PermitUsage { permits: 256, free: 4, held };
+        let mut sated = room.firms_at_share();
         sated.sort();
         assert_eq!(sated, [1, 2, 3, 4].map(Uuid::from_u128));
         let one_each = (1..=200).map(|firm| (Uuid::from_u128(firm), 1)).collect();
-        let busy = Room { permits: 256, free: 56, held: one_each };
-        assert_eq!(busy.sated().len(), 200, "the rest is for those who have none");
+        let busy = PermitUsage { permits: 256, free: 56, held: one_each };
+        assert_eq!(busy.firms_at_share().len(), 200, "the rest is for those who have none");
     }
 
     #[test]
     fn f3_ten_firms_that_begin_together_leave_something_for_one_more() {
-        let caps = Caps { per_firm_and_host: 1_000, per_host: 10_000 };
+        let caps = HostCaps { per_firm_and_host: 1_000, per_host: 10_000 };
         let all: Vec<_> = (1..=10).flat_map(|firm| due(firm, "a", 100)).collect();
-        let chosen = choose(all, &Room::of(256), Flight::default(), caps);
+        let chosen = choose(all, &PermitUsage::of(256), FlightCounts::default(), caps);
         assert_eq!(chosen.len(), 230);
         assert!(
             (1..=10).all(|firm| firms(&chosen).iter().filter(|one| **one == firm).count() == 23)
@@ -367,10 +388,10 @@ mod tests {
 
     #[test]
     fn firms_take_turns() {
-        let caps = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+        let caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
         let mut all = due(1, "a", 9);
         all.extend(due(2, "bb", 2));
-        let chosen = choose(all, &Room::of(64), Flight::default(), caps);
+        let chosen = choose(all, &PermitUsage::of(64), FlightCounts::default(), caps);
         assert_eq!(firms(&chosen)[..4], [1, 2, 1, 2]);
         assert_eq!(chosen.len(), 11);
     }
@@ -379,18 +400,27 @@ mod tests {
     fn f9_a_claim_takes_as_many_as_their_bytes_allow_and_holds_a_source_once() {
         let great = |count: usize| (0..count).map(|source| (source, DOCUMENT_MAX_BYTES));
         assert_eq!(always_within(CLAIM_MAX_BYTES), 32);
-        assert_eq!(within(CLAIM_MAX_BYTES, great(32)), 32);
-        assert_eq!(within(CLAIM_MAX_BYTES, great(33)), 32);
-        assert_eq!(within(CLAIM_MAX_BYTES, (0..900).map(|_| ("one", DOCUMENT_MAX_BYTES))), 900);
-        assert_eq!(within(900, (0..900).map(|source| (source, 1))), 900);
-        assert_eq!(within(10, [("a", 11), ("b", 1)]), 1, "what is too great alone goes alone");
-        assert_eq!(within::<u8>(10, []), 0);
+        assert_eq!(count_within(CLAIM_MAX_BYTES, great(32)), 32);
+        assert_eq!(count_within(CLAIM_MAX_BYTES, great(33)), 32);
+        assert_eq!(
+            count_within(CLAIM_MAX_BYTES, (0..900).map(|_| ("one", DOCUMENT_MAX_BYTES))),
+            900
+        );
+        assert_eq!(count_within(900, (0..900).map(|source| (source, 1))), 900);
+        assert_eq!(
+            count_within(10, [("a", 11), ("b", 1)]),
+            1,
+            "what is too great alone goes alone"
+        );
+        assert_eq!(count_within::<u8>(10, []), 0);
     }
 
     #[test]
     fn nothing_is_chosen_without_room() {
-        let none = Room { permits: 16, ..Room::default() };
-        assert!(choose(due(1, "a", 9), &none, Flight::default(), Caps::default()).is_empty());
-        assert_eq!((kept(0), kept(3), kept(256)), (1, 1, 64));
+        let none = PermitUsage { permits: 16, ..PermitUsage::default() };
+        assert!(
+            choose(due(1, "a", 9), &none, FlightCounts::default(), HostCaps::default()).is_empty()
+        );
+        assert_eq!((reserved_permits(0), reserved_permits(3), reserved_permits(256)), (1, 1, 64));
     }
 }

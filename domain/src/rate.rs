@@ -57,9 +57,9 @@ fn is_in_window(call: Timestamp, now: Timestamp) -> bool {
 
 /// The calls of one counter that were admitted within a window, the oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Window(VecDeque<Timestamp>);
+pub struct RateWindow(VecDeque<Timestamp>);
 
-impl Window {
+impl RateWindow {
     /// Whole seconds after which one call passes; nothing, if one passes now.
     pub fn wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
         self.0.retain(|call| is_in_window(*call, now));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn b13_the_window_slides_and_refused_calls_do_not_count() {
-        let mut window = Window::default();
+        let mut window = RateWindow::default();
         for call in 0..20 {
             assert_eq!(window.wait(20, at(call * 100)), None);
             window.count(at(call * 100));
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_window_that_racing_calls_overfilled_waits_until_it_has_room() {
-        let mut window = Window::default();
+        let mut window = RateWindow::default();
         (0..25).for_each(|call| window.count(at(call * 1_000)));
         assert_eq!(window.wait(20, at(25_000)), Some(40));
         assert_eq!(window.wait(20, at(64_999)), Some(1));
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn calls_from_before_a_clock_was_put_back_do_not_count() {
-        let mut window = Window::default();
+        let mut window = RateWindow::default();
         (0..20).for_each(|_| window.count(at(3_600_000)));
         assert_eq!(window.wait(20, at(3_600_000)), Some(60));
         assert_eq!(window.wait(20, at(0)), None);

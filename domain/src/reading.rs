@@ -18,14 +18,14 @@ pub struct Reading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadingCommand {
     /// Record it.
-    Record(Look),
+    Record(ReadingDetails),
 }
 
 /// What the log says of a reading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadingEvent {
     /// Somebody read.
-    AuditRead(Look),
+    AuditRead(ReadingDetails),
 }
 
 domain_event!(ReadingEvent { AuditRead });
@@ -52,9 +52,9 @@ impl Reading {
 /// What was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Look {
+pub struct ReadingDetails {
     /// Of what.
-    pub what: Read,
+    pub what: ReadingSubject,
     /// In which form.
     pub how: ReadAs,
     /// The subscription, if it was one's.
@@ -71,10 +71,10 @@ pub struct Look {
     pub until: Option<Timestamp>,
 }
 
-impl Look {
+impl ReadingDetails {
     /// All of it, of whatever time.
     #[must_use]
-    pub const fn at(what: Read, how: ReadAs) -> Self {
+    pub const fn at(what: ReadingSubject, how: ReadAs) -> Self {
         Self { what, how, hook_id: None, delivery_id: None, since: None, until: None }
     }
 }
@@ -82,7 +82,7 @@ impl Look {
 /// Of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Read {
+pub enum ReadingSubject {
     /// The firm's audit log.
     Audit,
     /// Its removed subscriptions.
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_reading_is_recorded_once() {
-        let look = Look::at(Read::Audit, ReadAs::Csv);
+        let look = ReadingDetails::at(ReadingSubject::Audit, ReadAs::Csv);
         let record = ReadingCommand::Record(look.clone());
         let read = ReadingEvent::AuditRead(look);
         let given = |events| TestFramework::<Reading>::with(()).given(events);

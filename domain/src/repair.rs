@@ -16,20 +16,20 @@ pub struct Repair {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RepairCommand {
     /// Record it.
-    Record(Repaired),
+    Record(RepairedDeliveries),
 }
 
 /// What the log says of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RepairEvent {
     /// Deliveries that were missing were queued, in the same transaction.
-    DeliveriesRepaired(Repaired),
+    DeliveriesRepaired(RepairedDeliveries),
 }
 
 /// What was repaired. The deliveries themselves name the repair as what they belong to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Repaired {
+pub struct RepairedDeliveries {
     /// Why.
     pub reason: String,
     /// How many were queued.
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_repair_is_recorded_once() {
-        let repaired = Repaired { reason: "a restore".into(), deliveries: 3 };
+        let repaired = RepairedDeliveries { reason: "a restore".into(), deliveries: 3 };
         let record = RepairCommand::Record(repaired.clone());
         let event = RepairEvent::DeliveriesRepaired(repaired);
         let given = |events| TestFramework::<Repair>::with(()).given(events);

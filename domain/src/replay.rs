@@ -10,13 +10,13 @@ use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
 /// Deliveries a second, unless another rate is asked for.
-pub const RATE: u32 = 50;
+pub const RATE_PER_SECOND_DEFAULT: u32 = 50;
 
 /// The highest rate that can be asked for.
-pub const RATE_MAX: u32 = 5_000;
+pub const RATE_PER_SECOND_MAX: u32 = 5_000;
 
 /// The most characters of a reason.
-pub const REASON_MAX: usize = 200;
+pub const REASON_MAX_CHARS: usize = 200;
 
 /// One stream per replay.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub enum ReplayState {
 /// Which deliveries of a firm.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Selection {
+pub struct ReplaySelection {
     /// These.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivery_ids: Vec<Uuid>,
@@ -70,7 +70,7 @@ pub struct Selection {
 #[serde(deny_unknown_fields)]
 pub struct ReplayOrder {
     /// Which deliveries.
-    pub selection: Selection,
+    pub selection: ReplaySelection,
     /// Why.
     pub reason: String,
     /// Those that were delivered too.
@@ -206,7 +206,7 @@ impl Replay {
 /// Why a delivery that was selected is not sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Skip {
+pub enum ReplaySkip {
     /// It has not ended: it is sent anyway.
     Pending,
     /// It was delivered, and that was not asked for.
@@ -225,7 +225,7 @@ pub enum Skip {
     NotSelected,
 }
 
-impl Skip {
+impl ReplaySkip {
     /// The word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -245,7 +245,7 @@ impl Skip {
 /// What decides whether a delivery is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
-pub struct Standing {
+pub struct ReplayConditions {
     /// Where it stands.
     pub state: DeliveryState,
     /// Whether it is in the outbox: under way, or in another replay.
@@ -260,20 +260,20 @@ pub struct Standing {
 
 /// Why it is not sent again, if it is not (ruling 31).
 #[must_use]
-pub const fn skip(standing: Standing, force: bool) -> Option<Skip> {
+pub const fn skip_reason(standing: ReplayConditions, force: bool) -> Option<ReplaySkip> {
     match standing.state {
-        DeliveryState::Pending => Some(Skip::Pending),
-        DeliveryState::Cancelled => Some(Skip::Cancelled),
-        DeliveryState::Delivered if !force => Some(Skip::Delivered),
+        DeliveryState::Pending => Some(ReplaySkip::Pending),
+        DeliveryState::Cancelled => Some(ReplaySkip::Cancelled),
+        DeliveryState::Delivered if !force => Some(ReplaySkip::Delivered),
         DeliveryState::Delivered | DeliveryState::Failed => {
             if standing.under_way {
-                Some(Skip::Replaying)
+                Some(ReplaySkip::Replaying)
             } else if standing.erased {
-                Some(Skip::SourceErased)
+                Some(ReplaySkip::SourceErased)
             } else if !standing.hook_lives {
-                Some(Skip::HookRemoved)
+                Some(ReplaySkip::HookRemoved)
             } else if !standing.body_kept {
-                Some(Skip::BodyPurged)
+                Some(ReplaySkip::BodyPurged)
             } else {
                 None
             }
@@ -288,10 +288,13 @@ mod tests {
 
     fn order() -> ReplayOrder {
         ReplayOrder {
-            selection: Selection { state: Some(DeliveryState::Failed), ..Selection::default() },
+            selection: ReplaySelection {
+                state: Some(DeliveryState::Failed),
+                ..ReplaySelection::default()
+            },
             reason: "the receiver was down".into(),
             force: false,
-            rate_per_second: RATE,
+            rate_per_second: RATE_PER_SECOND_DEFAULT,
             selected: 3,
         }
     }
@@ -337,28 +340,31 @@ mod tests {
 
     #[test]
     fn g9_what_has_not_ended_was_delivered_or_cannot_be_sent_is_skipped() {
-        let failed = Standing {
+        let failed = ReplayConditions {
             state: DeliveryState::Failed,
             under_way: false,
             hook_lives: true,
             erased: false,
             body_kept: true,
         };
-        let of = |state| Standing { state, ..failed };
-        assert_eq!(skip(failed, false), None);
-        assert_eq!(skip(of(DeliveryState::Delivered), false), Some(Skip::Delivered));
-        assert_eq!(skip(of(DeliveryState::Delivered), true), None);
+        let of = |state| ReplayConditions { state, ..failed };
+        assert_eq!(skip_reason(failed, false), None);
+        assert_eq!(skip_reason(of(DeliveryState::Delivered), false), Some(ReplaySkip::Delivered));
+        assert_eq!(skip_reason(of(DeliveryState::Delivered), true), None);
         for force in [false, true] {
-            assert_eq!(skip(of(DeliveryState::Pending), force), Some(Skip::Pending));
-            assert_eq!(skip(of(DeliveryState::Cancelled), force), Some(Skip::Cancelled));
-            let under_way = Standing { under_way: true, ..failed };
-            assert_eq!(skip(under_way, force), Some(Skip::Replaying));
-            let removed = Standing { hook_lives: false, ..failed };
-            assert_eq!(skip(removed, force), Some(Skip::HookRemoved));
-            let erased = Standing { erased: true, hook_lives: false, ..failed };
-            assert_eq!(skip(erased, force), Some(Skip::SourceErased));
-            let purged = Standing { body_kept: false, ..failed };
-            assert_eq!(skip(purged, force), Some(Skip::BodyPurged));
+            assert_eq!(skip_reason(of(DeliveryState::Pending), force), Some(ReplaySkip::Pending));
+            assert_eq!(
+                skip_reason(of(DeliveryState::Cancelled), force),
+                Some(ReplaySkip::Cancelled)
+            );
+            let under_way = ReplayConditions { under_way: true, ..failed };
+            assert_eq!(skip_reason(under_way, force), Some(ReplaySkip::Replaying));
+            let removed = ReplayConditions { hook_lives: false, ..failed };
+            assert_eq!(skip_reason(removed, force), Some(ReplaySkip::HookRemoved));
+            let erased = ReplayConditions { erased: true, hook_lives: false, ..failed };
+            assert_eq!(skip_reason(erased, force), Some(ReplaySkip::SourceErased));
+            let purged = ReplayConditions { body_kept: false, ..failed };
+            assert_eq!(skip_reason(purged, force), Some(ReplaySkip::BodyPurged));
         }
     }
 }

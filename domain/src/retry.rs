@@ -11,10 +11,10 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// Longest `Retry-After` that is read: a date in the longest form has 33 characters.
-const HEADER_MAX: usize = 64;
+const HEADER_MAX_BYTES: usize = 64;
 
 /// Share of a workflow step's wait by which it may be varied (contract, section Retries).
-const JITTER: f64 = 0.2;
+const JITTER_SHARE: f64 = 0.2;
 
 /// The three forms of an HTTP date (RFC 9110, section 5.6.7).
 const HTTP_DATES: [&str; 3] =
@@ -28,7 +28,7 @@ const WORKFLOW_STEP_WAITS: [u64; 4] = [30, 120, 480, 1_920];
 
 /// Which of the contract's two columns a delivery follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
+pub enum RetrySchedule {
     /// A delivery to a subscription.
     RestHook,
     /// A webhook sent by a workflow's step.
@@ -37,7 +37,7 @@ pub enum Schedule {
     Replay,
 }
 
-impl Schedule {
+impl RetrySchedule {
     /// Tries in all.
     #[must_use]
     pub fn tries(self) -> u32 {
@@ -76,7 +76,7 @@ impl Schedule {
         match self {
             Self::RestHook | Self::Replay => wait,
             Self::WorkflowStep => {
-                let factor = 1.0 + JITTER * jitter.clamp(-1.0, 1.0);
+                let factor = 1.0 + JITTER_SHARE * jitter.clamp(-1.0, 1.0);
                 Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(wait)
             }
         }
@@ -88,7 +88,7 @@ impl Schedule {
 #[must_use]
 pub fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim_matches([' ', '\t']);
-    if value.is_empty() || value.len() > HEADER_MAX {
+    if value.is_empty() || value.len() > HEADER_MAX_BYTES {
         return None;
     }
     let wait = if value.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -124,16 +124,16 @@ mod tests {
         DateTime::from_timestamp(784_108_800, 0).unwrap()
     }
 
-    fn schedule(schedule: Schedule, jitter: f64) -> Vec<Duration> {
+    fn schedule(schedule: RetrySchedule, jitter: f64) -> Vec<Duration> {
         (1..=schedule.tries()).map_while(|tries| schedule.wait_after(tries, None, jitter)).collect()
     }
 
     #[test]
     fn d7_a_rest_hook_waits_1_2_4_8_16_32_60_minutes() {
         let minutes = [1, 2, 4, 8, 16, 32, 60].map(|minutes| secs(minutes * 60));
-        assert_eq!(Schedule::RestHook.tries(), 8);
+        assert_eq!(RetrySchedule::RestHook.tries(), 8);
         for jitter in [-1.0, 0.0, 1.0] {
-            assert_eq!(schedule(Schedule::RestHook, jitter), minutes);
+            assert_eq!(schedule(RetrySchedule::RestHook, jitter), minutes);
         }
     }
 
@@ -147,15 +147,15 @@ mod tests {
         #[case] jitter: f64,
         #[case] expected: [u64; 4],
     ) {
-        assert_eq!(Schedule::WorkflowStep.tries(), 5);
-        assert_eq!(schedule(Schedule::WorkflowStep, jitter), expected.map(secs));
+        assert_eq!(RetrySchedule::WorkflowStep.tries(), 5);
+        assert_eq!(schedule(RetrySchedule::WorkflowStep, jitter), expected.map(secs));
     }
 
     #[test]
     fn d7_the_last_try_has_no_wait() {
-        assert_eq!(Schedule::RestHook.wait_after(8, Some(secs(5)), 0.0), None);
-        assert_eq!(Schedule::WorkflowStep.wait_after(5, Some(secs(5)), 0.0), None);
-        assert_eq!(Schedule::RestHook.wait_after(u32::MAX, None, 0.0), None);
+        assert_eq!(RetrySchedule::RestHook.wait_after(8, Some(secs(5)), 0.0), None);
+        assert_eq!(RetrySchedule::WorkflowStep.wait_after(5, Some(secs(5)), 0.0), None);
+        assert_eq!(RetrySchedule::RestHook.wait_after(u32::MAX, None, 0.0), None);
     }
 
     #[rstest]
@@ -190,7 +190,7 @@ mod tests {
     fn d8_retry_after(#[case] value: &str, #[case] read: Option<u64>, #[case] wait: u64) {
         let read_now = retry_after(value, now());
         assert_eq!(read_now, read.map(secs));
-        assert_eq!(Schedule::RestHook.wait_after(1, read_now, 0.0), Some(secs(wait)));
+        assert_eq!(RetrySchedule::RestHook.wait_after(1, read_now, 0.0), Some(secs(wait)));
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn d8_what_is_honoured_ends_at_six_hours() {
-        let wait = Schedule::WorkflowStep.wait_after(4, Some(Duration::MAX), 1.0);
+        let wait = RetrySchedule::WorkflowStep.wait_after(4, Some(Duration::MAX), 1.0);
         assert_eq!(wait, Some(RETRY_AFTER_MAX));
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
         #[test]
         fn d7_jitter_stays_within_20_percent_and_spreads(jitter in -1.0..=1.0_f64) {
-            let wait = Schedule::WorkflowStep.wait_after(1, None, jitter).unwrap();
+            let wait = RetrySchedule::WorkflowStep.wait_after(1, None, jitter).unwrap();
             prop_assert!((wait.as_secs_f64() - (30.0 + 6.0 * jitter)).abs() < 1e-6);
         }
     }

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use uuid::Uuid;
 
 use crate::document::{
-    AnsweredQuestion, Booking, Invitee, ReportDocument, Respondent, ResponseDocument, Variables,
+    AnsweredQuestion, Booking, FormVariables, Invitee, ReportDocument, Respondent, ResponseDocument,
 };
 use crate::payload::{EventPayload, FormPart, PayloadSource};
 use crate::time::Timestamp;
@@ -15,7 +15,7 @@ use crate::trigger::Trigger;
 
 /// The firm's latest submission, with what belongs to it.
 #[derive(Clone, Debug)]
-pub struct Latest {
+pub struct LatestSubmission {
     /// The form.
     pub form: FormPart,
     /// The response.
@@ -33,8 +33,8 @@ pub struct Latest {
 /// A sample of a trigger's event, from this submission; what the trigger implies and the response
 /// lacks is made up.
 #[must_use]
-pub fn of_submission(trigger: Trigger, latest: &Latest) -> EventPayload {
-    let made_up = MadeUp::of(trigger, latest.submitted_at);
+pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayload {
+    let made_up = SampleSubmission::of(trigger, latest.submitted_at);
     let (report, booking) = (latest.report.clone(), latest.booking.clone());
     let report = report.map(|report| after(trigger, report, |report| &mut report.status));
     let booking = booking.map(|booking| after(trigger, booking, |booking| &mut booking.status));
@@ -52,7 +52,7 @@ pub fn of_submission(trigger: Trigger, latest: &Latest) -> EventPayload {
 /// A sample of a trigger's event, made up but for its form if there is one.
 #[must_use]
 pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> EventPayload {
-    let made_up = MadeUp::of(trigger, now);
+    let made_up = SampleSubmission::of(trigger, now);
     EventPayload::of(PayloadSource {
         trigger,
         form: form.unwrap_or_else(made_up_form),
@@ -89,13 +89,13 @@ fn made_up_form() -> FormPart {
 }
 
 /// Somebody who never was, and what they left.
-struct MadeUp {
+struct SampleSubmission {
     document: ResponseDocument,
     report: ReportDocument,
     booking: Booking,
 }
 
-impl MadeUp {
+impl SampleSubmission {
     fn of(trigger: Trigger, now: Timestamp) -> Self {
         let booking = after(trigger, booking(now), |booking| &mut booking.status);
         Self { document: document(), report: report(), booking }
@@ -156,7 +156,7 @@ fn document() -> ResponseDocument {
             answer("service", "What do you need?", "short_text", "Bookkeeping"),
             answer("details", "Tell us more", "long_text", "We need help with our year end."),
         ],
-        variables: Variables::default(),
+        variables: FormVariables::default(),
         hidden: BTreeMap::from([("utm_source".to_owned(), "newsletter".to_owned())]),
     }
 }
@@ -214,8 +214,8 @@ mod tests {
         "2026-11-01T10:00:00.000Z".parse().unwrap()
     }
 
-    fn latest() -> Latest {
-        Latest {
+    fn latest() -> LatestSubmission {
+        LatestSubmission {
             form: FormPart { id: id(9).into(), title: "Intake".into(), url: "https://f".into() },
             response_id: id(8),
             submitted_at: now(),
@@ -275,7 +275,7 @@ mod tests {
     fn a_real_part_was_shown_as_no_delivery_of_the_trigger_shows_it() {
         let in_review = ReportDocument { status: "in_review".into(), ..report() };
         let (report, booking) = (Some(in_review), Some(booking(now())));
-        let latest = Latest { report, booking, ..latest() };
+        let latest = LatestSubmission { report, booking, ..latest() };
         let cancelled = json_of(&of_submission(Trigger::BookingCancelled, &latest));
         assert_eq!(cancelled["booking"]["status"], "cancelled");
         let approved = json_of(&of_submission(Trigger::ReportApproved, &latest));
@@ -288,7 +288,8 @@ mod tests {
     #[test]
     fn what_the_response_has_is_not_made_up() {
         let real = ReportDocument { title: "Real".into(), ..report() };
-        let latest = Latest { report: Some(real), booking: Some(booking(now())), ..latest() };
+        let latest =
+            LatestSubmission { report: Some(real), booking: Some(booking(now())), ..latest() };
         let sample = of_submission(Trigger::FormSubmitted, &latest);
         assert_eq!(sample.report.unwrap().title, "Real");
         assert!(sample.booking.is_some());

@@ -11,12 +11,12 @@ use crate::trigger::Trigger;
 /// One stream per subscription.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
-    life: Life,
+    life: SubscriptionState,
     gone: Option<GoneAnswer>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Life {
+enum SubscriptionState {
     #[default]
     Unknown,
     Live,
@@ -131,7 +131,7 @@ impl Subscription {
     /// A live subscription whose last finished delivery ended so: what its lane remembers.
     #[must_use]
     pub const fn live(gone: Option<GoneAnswer>) -> Self {
-        Self { life: Life::Live, gone }
+        Self { life: SubscriptionState::Live, gone }
     }
 
     /// Decides what a command leads to.
@@ -145,25 +145,30 @@ impl Subscription {
         match (command, self.life) {
             (
                 SubscriptionCommand::Create { key_id, trigger, target_url, form_id },
-                Life::Unknown,
+                SubscriptionState::Unknown,
             ) => Ok(vec![SubscriptionEvent::SubscriptionCreated {
                 key_id: *key_id,
                 trigger: *trigger,
                 target_url: target_url.clone(),
                 form_id: *form_id,
             }]),
-            (SubscriptionCommand::Create { .. }, Life::Live | Life::Removed) => {
-                Err(SubscriptionRejection::Exists)
+            (
+                SubscriptionCommand::Create { .. },
+                SubscriptionState::Live | SubscriptionState::Removed,
+            ) => Err(SubscriptionRejection::Exists),
+            (_, SubscriptionState::Unknown | SubscriptionState::Removed) => {
+                Err(SubscriptionRejection::NotLive)
             }
-            (_, Life::Unknown | Life::Removed) => Err(SubscriptionRejection::NotLive),
-            (SubscriptionCommand::Remove { reason }, Life::Live) => {
+            (SubscriptionCommand::Remove { reason }, SubscriptionState::Live) => {
                 Ok(vec![SubscriptionEvent::SubscriptionRemoved {
                     reason: *reason,
                     evidence: Vec::new(),
                 }])
             }
-            (SubscriptionCommand::RecordGone(answer), Life::Live) => Ok(self.gone_again(answer)),
-            (SubscriptionCommand::RecordAnswered { delivery_id }, Life::Live) => {
+            (SubscriptionCommand::RecordGone(answer), SubscriptionState::Live) => {
+                Ok(self.gone_again(answer))
+            }
+            (SubscriptionCommand::RecordAnswered { delivery_id }, SubscriptionState::Live) => {
                 Ok(self.answered(*delivery_id))
             }
         }
@@ -194,10 +199,10 @@ impl Subscription {
 
     fn absorb(&mut self, event: &SubscriptionEvent) {
         match event {
-            SubscriptionEvent::SubscriptionCreated { .. } => self.life = Life::Live,
+            SubscriptionEvent::SubscriptionCreated { .. } => self.life = SubscriptionState::Live,
             SubscriptionEvent::TargetGone(answer) => self.gone = Some(answer.clone()),
             SubscriptionEvent::TargetAnswered { .. } => self.gone = None,
-            SubscriptionEvent::SubscriptionRemoved { .. } => self.life = Life::Removed,
+            SubscriptionEvent::SubscriptionRemoved { .. } => self.life = SubscriptionState::Removed,
         }
     }
 }

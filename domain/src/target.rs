@@ -172,7 +172,7 @@ impl Target {
 /// A target that was checked when it was set, as it is shown: host in punycode, query hidden (cases
 /// C11 and G5).
 #[must_use]
-pub fn shown(target: &str) -> String {
+pub fn shown_target(target: &str) -> String {
     let Ok(mut url) = Url::parse(target) else {
         return "?".to_owned();
     };

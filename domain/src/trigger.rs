@@ -34,7 +34,7 @@ pub enum Trigger {
 
 /// What of the product a firm has paid for, as far as triggers depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct FirmPlan {
     /// Whether the plan includes Leads in full.
     pub leads_in_full: bool,
 }
@@ -128,7 +128,7 @@ impl Trigger {
 
     /// Whether firms on this plan can subscribe to it (contract, section Triggers; ruling 14).
     #[must_use]
-    pub fn offered_to(self, plan: Plan) -> bool {
+    pub fn offered_to(self, plan: FirmPlan) -> bool {
         self != Self::LeadHot || plan.leads_in_full
     }
 }
@@ -190,10 +190,10 @@ mod tests {
 
     #[test]
     fn only_lead_hot_depends_on_the_plan() {
-        let full = Plan { leads_in_full: true };
+        let full = FirmPlan { leads_in_full: true };
         let withheld: Vec<_> = Trigger::ALL
             .into_iter()
-            .filter(|trigger| !trigger.offered_to(Plan::default()))
+            .filter(|trigger| !trigger.offered_to(FirmPlan::default()))
             .collect();
         assert_eq!(withheld, [Trigger::LeadHot]);
         assert!(Trigger::ALL.into_iter().all(|trigger| trigger.offered_to(full)));

@@ -13,24 +13,24 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use tower::ServiceExt;
 
-use crate::exchange::Exchange;
+use crate::exchange::GateFindings;
 use crate::refusal::Refusal;
 
 /// Who is at the other end of the socket: an extension of every request. An IPv4 address is one,
 /// also on a socket of both families (ruling 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer(pub IpAddr);
+pub struct SocketPeer(pub IpAddr);
 
 /// Answers the requests of one connection.
 #[derive(Clone)]
-pub(crate) struct Answering {
+pub(crate) struct ConnectionService {
     pub(crate) router: Router,
-    pub(crate) peer: Peer,
+    pub(crate) peer: SocketPeer,
     pub(crate) limit: Duration,
-    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) exchange: Arc<GateFindings>,
 }
 
-impl Answering {
+impl ConnectionService {
     /// The answer to a request. If the request is not all here, or if where it ends is not known
     /// (chunks), nothing can follow it on its connection.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {

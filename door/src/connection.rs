@@ -16,45 +16,50 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{Answering, Peer};
-use crate::exchange::Exchange;
+use crate::answer::{ConnectionService, SocketPeer};
+use crate::exchange::GateFindings;
 use crate::gate::Gate;
-use crate::roster::Turn;
-use crate::settings::Times;
-use crate::tls::Tls;
+use crate::roster::ConnectionState;
+use crate::settings::DoorTimeouts;
+use crate::tls::TlsCertificate;
 
 /// The most of a message that hyper keeps while it waits for its reader. More than a head, so that
 /// the gate always decides first.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What the connections of a door have in common.
-pub(crate) struct Shared {
+pub(crate) struct ConnectionContext {
     pub(crate) router: Router,
-    pub(crate) tls: Option<Tls>,
-    pub(crate) times: Times,
+    pub(crate) tls: Option<TlsCertificate>,
+    pub(crate) timeouts: DoorTimeouts,
     pub(crate) stop: CancellationToken,
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(stream: TcpStream, peer: IpAddr, turn: Turn, shared: Arc<Shared>) {
+pub(crate) async fn serve(
+    stream: TcpStream,
+    peer: IpAddr,
+    turn: ConnectionState,
+    shared: Arc<ConnectionContext>,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "answers may wait for acknowledgements");
     }
     let Some(tls) = &shared.tls else {
-        return converse(stream, peer, turn, &shared).await;
+        return serve_requests(stream, peer, turn, &shared).await;
     };
-    if let Some(stream) = shake_hands(tls.acceptor(), stream, peer, &shared).await {
-        converse(stream, peer, turn, &shared).await;
+    if let Some(stream) = tls_handshake(tls.acceptor(), stream, peer, &shared).await {
+        serve_requests(stream, peer, turn, &shared).await;
     }
 }
 
-async fn shake_hands(
+async fn tls_handshake(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     peer: IpAddr,
-    shared: &Shared,
+    shared: &ConnectionContext,
 ) -> Option<TlsStream<TcpStream>> {
-    let handshake = timeout(shared.times.handshake, acceptor.accept(stream));
+    let handshake = timeout(shared.timeouts.handshake, acceptor.accept(stream));
     match shared.stop.run_until_cancelled(handshake).await? {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
@@ -66,14 +71,18 @@ async fn shake_hands(
 }
 
 /// Answers requests until one of the two ends has had enough.
-async fn converse<S>(stream: S, peer: IpAddr, turn: Turn, shared: &Shared)
-where
+async fn serve_requests<S>(
+    stream: S,
+    peer: IpAddr,
+    turn: ConnectionState,
+    shared: &ConnectionContext,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let exchange = Arc::new(Exchange::default());
-    let gate = Gate::new(stream, shared.times, turn.clone(), Arc::clone(&exchange));
-    let (router, limit) = (shared.router.clone(), shared.times.request);
-    let answering = Answering { router, peer: Peer(peer), limit, exchange };
+    let exchange = Arc::new(GateFindings::default());
+    let gate = Gate::new(stream, shared.timeouts, turn.clone(), Arc::clone(&exchange));
+    let (router, limit) = (shared.router.clone(), shared.timeouts.request);
+    let answering = ConnectionService { router, peer: SocketPeer(peer), limit, exchange };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()
         .half_close(true)
@@ -88,7 +97,10 @@ where
         }
     };
     match ended {
-        Ok(()) => leave(connection.into_parts().io.into_inner(), &turn, shared.times.linger).await,
+        Ok(()) => {
+            close_gently(connection.into_parts().io.into_inner(), &turn, shared.timeouts.linger)
+                .await;
+        }
         Err(error) => tracing::debug!(%peer, %error, "a connection broke"),
     }
 }
@@ -96,7 +108,7 @@ where
 /// Says that nothing more comes from here and, if the other end may still be sending, lets it come
 /// for a while: to close on bytes that were not read would take back the answer before them
 /// (RFC 9112, section 9.6).
-async fn leave<S>(gate: Gate<S>, turn: &Turn, linger: Duration)
+async fn close_gently<S>(gate: Gate<S>, turn: &ConnectionState, linger: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -8,12 +8,12 @@ use crate::refusal::Refusal;
 
 /// What the gate has found out about the request that is being answered.
 #[derive(Debug, Default)]
-pub(crate) struct Exchange {
+pub(crate) struct GateFindings {
     refusal: OnceLock<Refusal>,
     whole: AtomicBool,
 }
 
-impl Exchange {
+impl GateFindings {
     /// The connection's last request is to be answered with this.
     pub(crate) fn refuse(&self, refusal: Refusal) {
         // Only the first can be told: what came after it was not looked at.

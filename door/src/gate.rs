@@ -6,7 +6,7 @@
 //! only after the answer to the one before: pipelined requests wait in the system's buffer.
 //!
 //! A request that is refused is replaced by one of our own, the last of its connection, which is
-//! answered with the refusal (see [`Exchange`]). So the refusal follows the answers before it and
+//! answered with the refusal (see [`GateFindings`]). So the refusal follows the answers before it and
 //! is an answer like any other; nothing but hyper ever writes.
 
 mod write;
@@ -21,35 +21,35 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::deadline::Deadline;
-use crate::exchange::Exchange;
-use crate::head::{self, Body, Scan};
+use crate::exchange::GateFindings;
+use crate::head::{self, BodyFraming, HeadScan};
 use crate::refusal::Refusal;
-use crate::roster::Turn;
-use crate::settings::Times;
+use crate::roster::ConnectionState;
+use crate::settings::DoorTimeouts;
 
 /// What hyper is given for a request that was refused.
-const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n";
+const REFUSED_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n";
 
 /// How much of a head is read at once.
-const PIECE_BYTES: usize = 4 << 10;
+const HEAD_READ_BYTES: usize = 4 << 10;
 
 /// A socket, or TLS on one, as hyper may see it.
 pub(crate) struct Gate<S> {
     stream: S,
-    times: Times,
-    turn: Turn,
-    exchange: Arc<Exchange>,
-    phase: Phase,
+    timeouts: DoorTimeouts,
+    state: ConnectionState,
+    exchange: Arc<GateFindings>,
+    phase: GatePhase,
     /// What has come and was not passed on: at most a head and a piece.
     buffer: BytesMut,
-    scan: Scan,
-    coming: Deadline,
-    taking: Deadline,
+    scan: HeadScan,
+    read_deadline: Deadline,
+    write_deadline: Deadline,
 }
 
 /// Where the conversation stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum GatePhase {
     /// Nothing of the next head is here.
     Idle,
     /// A part of it is.
@@ -66,46 +66,52 @@ enum Phase {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     /// A gate that expects the first byte of a connection that has just been made.
-    pub(crate) fn new(stream: S, times: Times, turn: Turn, exchange: Arc<Exchange>) -> Self {
+    pub(crate) fn new(
+        stream: S,
+        times: DoorTimeouts,
+        turn: ConnectionState,
+        exchange: Arc<GateFindings>,
+    ) -> Self {
         let mut coming = Deadline::default();
         coming.set(times.first_byte);
         Self {
             stream,
-            times,
-            turn,
+            timeouts: times,
+            state: turn,
             exchange,
-            phase: Phase::Idle,
+            phase: GatePhase::Idle,
             buffer: BytesMut::new(),
-            scan: Scan::default(),
-            coming,
-            taking: Deadline::default(),
+            scan: HeadScan::default(),
+            read_deadline: coming,
+            write_deadline: Deadline::default(),
         }
     }
 
     /// The stream, once hyper has written everything; and whether the other end may have more to
     /// send, which must be let come so that the last answer is not lost.
     pub(crate) fn into_stream(self) -> (S, bool) {
-        let answered = matches!(self.phase, Phase::Open(_) | Phase::Chunked | Phase::Last);
+        let answered =
+            matches!(self.phase, GatePhase::Open(_) | GatePhase::Chunked | GatePhase::Last);
         (self.stream, answered)
     }
 
     /// The request before is answered: another may come.
     fn expect_head(&mut self) {
-        self.turn.wait();
-        self.scan = Scan::default();
+        self.state.wait();
+        self.scan = HeadScan::default();
         if self.buffer.is_empty() {
             // An idle connection keeps no memory.
             self.buffer = BytesMut::new();
-            self.phase = Phase::Idle;
-            self.coming.set(self.times.idle);
+            self.phase = GatePhase::Idle;
+            self.read_deadline.set(self.timeouts.idle);
         } else {
             self.begin_head();
         }
     }
 
     fn begin_head(&mut self) {
-        self.phase = Phase::Head;
-        self.coming.set(self.times.head);
+        self.phase = GatePhase::Head;
+        self.read_deadline.set(self.timeouts.head);
     }
 
     /// Reads until it is clear what hyper may have.
@@ -117,24 +123,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             }
             match self.poll_piece(cx) {
                 Poll::Ready(Ok(0)) => {
-                    self.phase = Phase::Ended;
+                    self.phase = GatePhase::Ended;
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Ready(read) => drop(read?),
                 Poll::Pending => {
-                    ready!(self.coming.poll(cx));
-                    self.came_too_late();
+                    ready!(self.read_deadline.poll(cx));
+                    self.read_timed_out();
                     return Poll::Ready(Ok(()));
                 }
             }
-            if self.phase == Phase::Idle {
+            if self.phase == GatePhase::Idle {
                 self.begin_head();
             }
         }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut piece = [const { MaybeUninit::uninit() }; PIECE_BYTES];
+        let mut piece = [const { MaybeUninit::uninit() }; HEAD_READ_BYTES];
         let mut piece = ReadBuf::uninit(&mut piece);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
         self.buffer.extend_from_slice(piece.filled());
@@ -142,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     }
 
     /// What is to be done with the head, if all of it is here.
-    fn decide(&mut self) -> Result<Option<(usize, Body)>, Refusal> {
+    fn decide(&mut self) -> Result<Option<(usize, BodyFraming)>, Refusal> {
         let Some(extent) = self.scan.advance(&self.buffer)? else {
             return Ok(None);
         };
@@ -151,29 +157,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         Ok(Some((extent.end - extent.start, body)))
     }
 
-    fn settle(&mut self, decided: Result<(usize, Body), Refusal>) {
-        if !self.turn.begin() {
-            self.phase = Phase::Ended;
+    fn settle(&mut self, decided: Result<(usize, BodyFraming), Refusal>) {
+        if !self.state.begin() {
+            self.phase = GatePhase::Ended;
             return;
         }
         self.exchange.set_whole(false);
         match decided {
-            Ok((head, Body::Length(body))) => self.phase = Phase::Open(head as u64 + body),
-            Ok((_, Body::Chunked)) => self.phase = Phase::Chunked,
+            Ok((head, BodyFraming::Length(body))) => {
+                self.phase = GatePhase::Open(head as u64 + body);
+            }
+            Ok((_, BodyFraming::Chunked)) => self.phase = GatePhase::Chunked,
             Err(refusal) => self.refuse(refusal),
         }
     }
 
     fn refuse(&mut self, refusal: Refusal) {
         self.exchange.refuse(refusal);
-        self.buffer = BytesMut::from(REFUSED);
-        self.phase = Phase::Last;
+        self.buffer = BytesMut::from(REFUSED_REQUEST);
+        self.phase = GatePhase::Last;
     }
 
     /// Who has sent nothing is told nothing.
-    fn came_too_late(&mut self) {
-        if self.phase == Phase::Idle {
-            self.phase = Phase::Ended;
+    fn read_timed_out(&mut self) {
+        if self.phase == GatePhase::Idle {
+            self.phase = GatePhase::Ended;
         } else {
             self.settle(Err(Refusal::HeadTooSlow));
         }
@@ -186,20 +194,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.phase {
-            Phase::Open(left) => {
+            GatePhase::Open(left) => {
                 let passed = ready!(self.poll_pass(cx, left, into))?;
                 if passed > 0 {
                     let left = left - passed as u64;
-                    self.phase = Phase::Open(left);
+                    self.phase = GatePhase::Open(left);
                     self.exchange.set_whole(left == 0);
                 }
                 Poll::Ready(Ok(()))
             }
-            Phase::Chunked => self.poll_pass(cx, u64::MAX, into).map_ok(drop),
-            Phase::Last if !self.buffer.is_empty() => {
+            GatePhase::Chunked => self.poll_pass(cx, u64::MAX, into).map_ok(drop),
+            GatePhase::Last if !self.buffer.is_empty() => {
                 self.poll_pass(cx, u64::MAX, into).map_ok(drop)
             }
-            Phase::Last | Phase::Ended | Phase::Idle | Phase::Head => Poll::Ready(Ok(())),
+            GatePhase::Last | GatePhase::Ended | GatePhase::Idle | GatePhase::Head => {
+                Poll::Ready(Ok(()))
+            }
         }
     }
 
@@ -219,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         }
         let passed = ready!(self.poll_read_up_to(cx, most, into))?;
         if passed == 0 {
-            self.phase = Phase::Ended;
+            self.phase = GatePhase::Ended;
         }
         Poll::Ready(Ok(passed))
     }
@@ -251,10 +261,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
-        if gate.phase == Phase::Open(0) {
+        if gate.phase == GatePhase::Open(0) {
             gate.expect_head();
         }
-        if matches!(gate.phase, Phase::Idle | Phase::Head) {
+        if matches!(gate.phase, GatePhase::Idle | GatePhase::Head) {
             ready!(gate.poll_head(cx))?;
         }
         gate.poll_allowed(cx, into)

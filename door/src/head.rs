@@ -8,16 +8,16 @@ use axum::http::uri::Authority;
 use crate::refusal::Refusal;
 
 /// The most bytes of a head, from the request line to the empty line (case A22).
-pub(crate) const BYTES_MAX: usize = 16 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The most header lines (case A22).
-pub(crate) const LINES_MAX: usize = 100;
+pub(crate) const HEADER_LINES_MAX: usize = 100;
 
 /// The greatest length that a body can claim. Nobody takes as much; hyper's own limit is above.
-const LENGTH_MAX: u64 = i64::MAX as u64;
+const BODY_LENGTH_MAX: u64 = i64::MAX as u64;
 
 /// Looks for the end of a head that arrives in pieces, at each byte once.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct HeadScan {
     seen: usize,
     start: usize,
     line: usize,
@@ -26,17 +26,17 @@ pub(crate) struct Scan {
 
 /// Where a head lies in what has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct HeadExtent {
     /// Behind the empty lines that may come first (RFC 9112, section 2.2).
     pub(crate) start: usize,
     /// Behind the empty line that ends it.
     pub(crate) end: usize,
 }
 
-impl Scan {
+impl HeadScan {
     /// Looks at what came since the last call.
-    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Option<Extent>, Refusal> {
-        let within = bytes.len().min(BYTES_MAX);
+    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Option<HeadExtent>, Refusal> {
+        let within = bytes.len().min(HEAD_BYTES_MAX);
         while let Some(found) = bytes[self.seen..within].iter().position(|byte| *byte == b'\n') {
             let feed = self.seen + found;
             self.seen = feed + 1;
@@ -45,22 +45,22 @@ impl Scan {
             if !line.is_empty() {
                 self.lines += 1;
             } else if self.lines > 0 {
-                return Ok(Some(Extent { start: self.start, end: self.seen }));
+                return Ok(Some(HeadExtent { start: self.start, end: self.seen }));
             } else {
                 self.start = self.seen;
             }
-            if self.lines > 1 + LINES_MAX {
+            if self.lines > 1 + HEADER_LINES_MAX {
                 return Err(Refusal::TooManyLines);
             }
         }
         self.seen = within;
-        if bytes.len() < BYTES_MAX { Ok(None) } else { Err(Refusal::HeadTooLarge) }
+        if bytes.len() < HEAD_BYTES_MAX { Ok(None) } else { Err(Refusal::HeadTooLarge) }
     }
 }
 
 /// What follows a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum BodyFraming {
     /// So many bytes.
     Length(u64),
     /// Chunks, whose end is not known here.
@@ -68,10 +68,10 @@ pub(crate) enum Body {
 }
 
 /// Checks a whole head and says what follows it.
-pub(crate) fn check(head: &[u8]) -> Result<Body, Refusal> {
-    let mut lines = Lines(head);
+pub(crate) fn check(head: &[u8]) -> Result<BodyFraming, Refusal> {
+    let mut lines = HeadLines(head);
     let version = check_request_line(lines.next().ok_or(Refusal::RequestLine)?)?;
-    let mut framing = Framing::default();
+    let mut framing = FramingHeaders::default();
     for line in lines {
         let (name, value) = check_header(line)?;
         framing.read(name, value)?;
@@ -80,9 +80,9 @@ pub(crate) fn check(head: &[u8]) -> Result<Body, Refusal> {
 }
 
 /// The lines of a head, without their ends and without the empty one.
-struct Lines<'a>(&'a [u8]);
+struct HeadLines<'a>(&'a [u8]);
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for HeadLines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -94,13 +94,13 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum HttpVersion {
     Http10,
     Http11,
 }
 
 /// `method SP request-target SP HTTP-version` (RFC 9112, section 3).
-fn check_request_line(line: &[u8]) -> Result<Version, Refusal> {
+fn check_request_line(line: &[u8]) -> Result<HttpVersion, Refusal> {
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -108,8 +108,8 @@ fn check_request_line(line: &[u8]) -> Result<Version, Refusal> {
         return Err(Refusal::RequestLine);
     };
     let version = match version {
-        b"HTTP/1.0" => Version::Http10,
-        b"HTTP/1.1" => Version::Http11,
+        b"HTTP/1.0" => HttpVersion::Http10,
+        b"HTTP/1.1" => HttpVersion::Http11,
         _ => return Err(Refusal::RequestLine),
     };
     if !is_token(method) || !target.iter().all(u8::is_ascii_graphic) {
@@ -162,13 +162,13 @@ const fn is_field_byte(byte: u8) -> bool {
 
 /// What the headers say about where the message goes and where it ends.
 #[derive(Default)]
-struct Framing {
+struct FramingHeaders {
     has_host: bool,
     length: Option<u64>,
     is_chunked: bool,
 }
 
-impl Framing {
+impl FramingHeaders {
     /// Takes one header; any of these may come once (RFC 9112, sections 3.2, 6.1 and 6.3).
     fn read(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
         if name.eq_ignore_ascii_case(b"host") {
@@ -180,7 +180,7 @@ impl Framing {
             if self.length.is_some() {
                 return Err(Refusal::ContentLength);
             }
-            self.length = Some(length(value).ok_or(Refusal::ContentLength)?);
+            self.length = Some(parse_length(value).ok_or(Refusal::ContentLength)?);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
                 return Err(Refusal::TransferEncoding);
@@ -190,12 +190,12 @@ impl Framing {
         Ok(())
     }
 
-    fn decide(&self, version: Version) -> Result<Body, Refusal> {
+    fn decide(&self, version: HttpVersion) -> Result<BodyFraming, Refusal> {
         match (self.is_chunked, self.length, version) {
-            (_, _, Version::Http11) if !self.has_host => Err(Refusal::Host),
-            (true, Some(_), _) | (true, _, Version::Http10) => Err(Refusal::TransferEncoding),
-            (true, None, Version::Http11) => Ok(Body::Chunked),
-            (false, length, _) => Ok(Body::Length(length.unwrap_or(0))),
+            (_, _, HttpVersion::Http11) if !self.has_host => Err(Refusal::Host),
+            (true, Some(_), _) | (true, _, HttpVersion::Http10) => Err(Refusal::TransferEncoding),
+            (true, None, HttpVersion::Http11) => Ok(BodyFraming::Chunked),
+            (false, length, _) => Ok(BodyFraming::Length(length.unwrap_or(0))),
         }
     }
 }
@@ -205,12 +205,12 @@ fn is_host(value: &[u8]) -> bool {
     value.is_empty() || (!value.contains(&b'@') && Authority::try_from(value).is_ok())
 }
 
-fn length(value: &[u8]) -> Option<u64> {
+fn parse_length(value: &[u8]) -> Option<u64> {
     if !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let length = std::str::from_utf8(value).ok()?.parse().ok()?;
-    (length <= LENGTH_MAX).then_some(length)
+    (length <= BODY_LENGTH_MAX).then_some(length)
 }
 
 #[cfg(test)]

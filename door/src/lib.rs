@@ -21,7 +21,7 @@
 //!   read in one way only, and came in time (cases A21 and A22). Everything else is refused in
 //!   JSON, like every error of the service, and the connection closed.
 //! - A request under way is never cut off to make room for another.
-//! - Every wait for a caller has an end: see [`Times`].
+//! - Every wait for a caller has an end: see [`DoorTimeouts`].
 //! - Nothing that happens on one connection, a panic included, ends another or the door.
 
 mod answer;
@@ -45,17 +45,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::answer::Peer;
-pub use crate::settings::{Settings, Times};
-pub use crate::tls::{Tls, TlsError};
+pub use crate::answer::SocketPeer;
+pub use crate::settings::{DoorSettings, DoorTimeouts};
+pub use crate::tls::{TlsCertificate, TlsError};
 
-use crate::connection::Shared;
-use crate::roster::{Roster, Turn};
+use crate::connection::ConnectionContext;
+use crate::roster::{ConnectionState, Roster};
 
 /// How long the door rests when the system has no more room for connections, and how many of those
 /// that wait it lets go, so that the rest of the process finds room, too.
-const REST: Duration = Duration::from_millis(50);
-const ROOM: usize = 32;
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+const EVICTIONS_PER_FAILURE: usize = 32;
 
 /// An address that is listened on, and not yet served.
 #[derive(Debug)]
@@ -75,11 +75,11 @@ impl Door {
     }
 
     /// Serves until `stop`. From then on no connection is taken and the idle ones are closed;
-    /// requests under way are finished, as far as [`Times::drain`] allows.
-    pub async fn serve(self, router: Router, settings: Settings, stop: CancellationToken) {
+    /// requests under way are finished, as far as [`DoorTimeouts::drain`] allows.
+    pub async fn serve(self, router: Router, settings: DoorSettings, stop: CancellationToken) {
         let Self { listener } = self;
-        let drain = settings.times.drain;
-        let mut serving = Serving::new(router, settings, stop.clone());
+        let drain = settings.timeouts.drain;
+        let mut serving = DoorConnections::new(router, settings, stop.clone());
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -96,17 +96,17 @@ impl Door {
 }
 
 /// The connections of a door that is served.
-struct Serving {
-    shared: Arc<Shared>,
+struct DoorConnections {
+    shared: Arc<ConnectionContext>,
     roster: Roster,
     tasks: JoinSet<()>,
 }
 
-impl Serving {
-    fn new(router: Router, settings: Settings, stop: CancellationToken) -> Self {
+impl DoorConnections {
+    fn new(router: Router, settings: DoorSettings, stop: CancellationToken) -> Self {
         let roster = Roster::new(settings.connections, settings.connections_per_peer);
-        let Settings { tls, times, .. } = settings;
-        let shared = Arc::new(Shared { router, tls, times, stop });
+        let DoorSettings { tls, timeouts: times, .. } = settings;
+        let shared = Arc::new(ConnectionContext { router, tls, timeouts: times, stop });
         Self { shared, roster, tasks: JoinSet::new() }
     }
 
@@ -117,7 +117,7 @@ impl Serving {
             tracing::debug!(%peer, "turned away: every connection is being served");
             return;
         }
-        let turn = Turn::waiting();
+        let turn = ConnectionState::waiting();
         let task = connection::serve(stream, peer, turn.clone(), Arc::clone(&self.shared));
         self.roster.seat(peer, turn, self.tasks.spawn(task));
     }
@@ -127,9 +127,11 @@ impl Serving {
     async fn could_not_accept(&mut self, error: &io::Error) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-            let gone = (0..ROOM).take_while(|_| self.roster.evict_longest_waiting()).count();
+            let gone = (0..EVICTIONS_PER_FAILURE)
+                .take_while(|_| self.roster.evict_longest_waiting())
+                .count();
             tracing::warn!(%error, gone, "no connection could be accepted");
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
         }
     }
 

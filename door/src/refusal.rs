@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use crate::head::LINES_MAX;
+use crate::head::HEADER_LINES_MAX;
 
 /// Why a request was not taken. The sentences are for a person, without quotation marks or
 /// backslashes, and quote nothing of the request.
@@ -14,7 +14,7 @@ use crate::head::LINES_MAX;
 pub(crate) enum Refusal {
     #[error("the request's headers are too large")]
     HeadTooLarge,
-    #[error("a request has at most {LINES_MAX} header lines")]
+    #[error("a request has at most {HEADER_LINES_MAX} header lines")]
     TooManyLines,
     #[error("the request's head took too long to arrive")]
     HeadTooSlow,

@@ -19,9 +19,9 @@ const EVICTED: u64 = u64::MAX;
 
 /// Whether a connection has a request under way, or since when it has waited for one.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn(Arc<AtomicU64>);
+pub(crate) struct ConnectionState(Arc<AtomicU64>);
 
-impl Turn {
+impl ConnectionState {
     pub(crate) fn waiting() -> Self {
         Self(Arc::new(AtomicU64::new(now())))
     }
@@ -59,7 +59,7 @@ fn now() -> u64 {
 
 struct Seat {
     peer: IpAddr,
-    turn: Turn,
+    state: ConnectionState,
     task: AbortHandle,
 }
 
@@ -78,7 +78,7 @@ impl Roster {
 
     /// Makes room for one more from an address, whose own connections go first if it has too many.
     pub(crate) fn make_room(&mut self, peer: IpAddr) -> bool {
-        let peer = network(peer);
+        let peer = peer_network(peer);
         let of_peer = self.per_peer.get(&peer).copied().unwrap_or(0);
         if of_peer >= self.most_per_peer {
             return self.evict(|seat| seat.peer == peer);
@@ -86,10 +86,10 @@ impl Roster {
         self.seats.len() < self.most || self.evict_longest_waiting()
     }
 
-    pub(crate) fn seat(&mut self, peer: IpAddr, turn: Turn, task: AbortHandle) {
-        let peer = network(peer);
+    pub(crate) fn seat(&mut self, peer: IpAddr, turn: ConnectionState, task: AbortHandle) {
+        let peer = peer_network(peer);
         *self.per_peer.entry(peer).or_default() += 1;
-        self.seats.insert(task.id(), Seat { peer, turn, task });
+        self.seats.insert(task.id(), Seat { peer, state: turn, task });
     }
 
     pub(crate) fn leave(&mut self, id: Id) {
@@ -114,11 +114,11 @@ impl Roster {
     fn evict(&mut self, among: impl Fn(&Seat) -> bool) -> bool {
         loop {
             let among = self.seats.values().filter(|seat| among(seat));
-            let waiting = among.filter_map(|seat| Some((seat.turn.waiting_since()?, seat)));
+            let waiting = among.filter_map(|seat| Some((seat.state.waiting_since()?, seat)));
             let Some((since, seat)) = waiting.min_by_key(|(since, _)| *since) else {
                 return false;
             };
-            if seat.turn.evict(since) {
+            if seat.state.evict(since) {
                 seat.task.abort();
                 self.leave(seat.task.id());
                 return true;
@@ -128,7 +128,7 @@ impl Roster {
 }
 
 /// What counts as one address: for IPv6 its /64 (ruling 5).
-fn network(peer: IpAddr) -> IpAddr {
+fn peer_network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -144,11 +144,14 @@ mod tests {
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     /// Someone who comes and waits, if there is room.
-    fn come(roster: &mut Roster, peer: IpAddr) -> Option<(Turn, tokio::task::JoinHandle<()>)> {
+    fn come(
+        roster: &mut Roster,
+        peer: IpAddr,
+    ) -> Option<(ConnectionState, tokio::task::JoinHandle<()>)> {
         if !roster.make_room(peer) {
             return None;
         }
-        let (turn, task) = (Turn::waiting(), tokio::spawn(pending()));
+        let (turn, task) = (ConnectionState::waiting(), tokio::spawn(pending()));
         roster.seat(peer, turn.clone(), task.abort_handle());
         Some((turn, task))
     }
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_is_one_address() {
-        let network = |text: &str| network(text.parse().unwrap());
+        let network = |text: &str| peer_network(text.parse().unwrap());
         assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:0:0:1"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
         assert_ne!(network("192.0.2.1"), network("192.0.2.2"));

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::Tls;
+use crate::TlsCertificate;
 
 /// How a door is served.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct DoorSettings {
     /// TLS, or plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsCertificate>,
     /// How long each wait for a caller may take.
-    pub times: Times,
+    pub timeouts: DoorTimeouts,
     /// The most connections at once. Each needs a file descriptor: the process's limit
     /// (`ulimit -n`) should be above it. If it is not, the door works with what there is.
     pub connections: usize,
@@ -19,16 +19,16 @@ pub struct Settings {
     pub connections_per_peer: usize,
 }
 
-impl Default for Settings {
+impl Default for DoorSettings {
     fn default() -> Self {
-        let times = Times::default();
-        Self { tls: None, times, connections: 8_192, connections_per_peer: 4_096 }
+        let times = DoorTimeouts::default();
+        Self { tls: None, timeouts: times, connections: 8_192, connections_per_peer: 4_096 }
     }
 }
 
 /// How long each wait for a caller may take. How long a body may take is the handlers' business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct DoorTimeouts {
     /// The TLS handshake.
     pub handshake: Duration,
     /// From the connection to the first byte of its first request (case A22: 10 s).
@@ -50,7 +50,7 @@ pub struct Times {
     pub drain: Duration,
 }
 
-impl Default for Times {
+impl Default for DoorTimeouts {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),

@@ -12,9 +12,9 @@ use tokio_rustls::TlsAcceptor;
 
 /// A certificate and its key. Clones are one: what one reads anew, all have.
 #[derive(Clone)]
-pub struct Tls(Arc<Inner>);
+pub struct TlsCertificate(Arc<CertificateFiles>);
 
-struct Inner {
+struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
     config: RwLock<Arc<ServerConfig>>,
@@ -46,7 +46,7 @@ pub enum TlsError {
     },
 }
 
-impl Tls {
+impl TlsCertificate {
     /// Reads a certificate, with those it is signed by behind it, and its key.
     pub fn load(
         certificate: impl Into<PathBuf>,
@@ -54,7 +54,7 @@ impl Tls {
     ) -> Result<Self, TlsError> {
         let (certificate, key) = (certificate.into(), key.into());
         let config = RwLock::new(read(&certificate, &key)?);
-        Ok(Self(Arc::new(Inner { certificate, key, config })))
+        Ok(Self(Arc::new(CertificateFiles { certificate, key, config })))
     }
 
     /// Reads both files again, for the connections to come. After an error the old ones stay.
@@ -70,9 +70,9 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { certificate, key, .. } = &*self.0;
+        let CertificateFiles { certificate, key, .. } = &*self.0;
         f.debug_struct("Tls")
             .field("certificate", certificate)
             .field("key", key)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::event::Event;
 use domain::occurrence::event_id;
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use crate::digest::{Digested, canonical, digest};
+use crate::digest::{DigestInput, canonical, digest};
 use crate::error::AppendError;
 
 /// An event to append.
@@ -25,7 +25,7 @@ pub struct NewEvent {
     /// What happened.
     pub event: Event,
     /// Who did it, for which firm, when.
-    pub context: Context,
+    pub context: EventContext,
 }
 
 impl NewEvent {
@@ -39,7 +39,7 @@ impl NewEvent {
     pub fn after<E: Into<Event>>(
         last_sequence: i64,
         aggregate_id: &str,
-        context: &Context,
+        context: &EventContext,
         events: impl IntoIterator<Item = E>,
     ) -> Vec<Self> {
         (last_sequence + 1..)
@@ -58,7 +58,7 @@ impl NewEvent {
         let metadata: HashMap<String, String> = serde_json::from_value(event.metadata.clone())
             .map_err(|error| unreadable(error.to_string()))?;
         let context =
-            Context::from_map(&metadata).map_err(|error| unreadable(error.to_string()))?;
+            EventContext::from_map(&metadata).map_err(|error| unreadable(error.to_string()))?;
         let body =
             Event::from_payload(&event.aggregate_type, &event.event_type, event.payload.clone())
                 .map_err(|error| unreadable(error.to_string()))?;
@@ -82,7 +82,7 @@ pub struct RecordedEvent {
     /// What happened.
     pub event: Event,
     /// Who did it, for which firm, when.
-    pub context: Context,
+    pub context: EventContext,
 }
 
 impl RecordedEvent {
@@ -95,7 +95,7 @@ impl RecordedEvent {
 
 /// What to do with an event whose place in its stream is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum OnConflict {
     /// Nothing is appended: a conflict.
     Refuse,
     /// That event is left out: it was appended before.
@@ -106,15 +106,15 @@ pub(crate) enum Taken {
 pub(crate) async fn insert(
     connection: &mut PgConnection,
     events: Vec<NewEvent>,
-    taken: Taken,
+    taken: OnConflict,
 ) -> Result<Vec<RecordedEvent>, AppendError> {
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    let columns = Columns::of(&events)?;
+    let columns = EventColumns::of(&events)?;
     let statement = match taken {
-        Taken::Refuse => concat!(insert_sql!(), " returning position"),
-        Taken::Skip => concat!(
+        OnConflict::Refuse => concat!(insert_sql!(), " returning position"),
+        OnConflict::Skip => concat!(
             insert_sql!(),
             " on conflict (aggregate_type, aggregate_id, sequence) do nothing
               returning position, aggregate_type, aggregate_id, sequence"
@@ -134,8 +134,8 @@ pub(crate) async fn insert(
         .fetch_all(connection)
         .await?;
     let positions = match taken {
-        Taken::Refuse => in_order(&events, &rows)?,
-        Taken::Skip => by_place(&events, &rows)?,
+        OnConflict::Refuse => in_order(&events, &rows)?,
+        OnConflict::Skip => by_sequence(&events, &rows)?,
     };
     Ok(recorded(events, columns.digests, positions))
 }
@@ -166,7 +166,7 @@ fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sql
 }
 
 /// Each event's position, found by the event's place in its stream; none for an event that was left out.
-fn by_place(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
+fn by_sequence(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
     let mut inserted: HashMap<(&str, &str, i64), i64> = HashMap::with_capacity(rows.len());
     for row in rows {
         inserted.insert((row.try_get(1)?, row.try_get(2)?, row.try_get(3)?), row.try_get(0)?);
@@ -198,7 +198,7 @@ fn recorded(
 }
 
 #[derive(Default)]
-struct Columns {
+struct EventColumns {
     aggregate_types: Vec<&'static str>,
     aggregate_ids: Vec<String>,
     sequences: Vec<i64>,
@@ -211,7 +211,7 @@ struct Columns {
     digests: Vec<[u8; 32]>,
 }
 
-impl Columns {
+impl EventColumns {
     fn of(events: &[NewEvent]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
         for event in events {
@@ -224,7 +224,7 @@ impl Columns {
         let payload = canonical(&new.event)?;
         let metadata = new.context.to_metadata()?;
         let event_version = new.event.event_version();
-        let digest = digest(&Digested {
+        let digest = digest(&DigestInput {
             aggregate_id: &new.aggregate_id,
             aggregate_type: new.event.aggregate_type(),
             event_type: new.event.event_type(),

@@ -42,7 +42,7 @@ pub async fn migrations(pool: &PgPool, known: &Migrator) -> Result<(usize, usize
 /// # Errors
 /// If the database does not answer.
 pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Error> {
-    migrations(pool, &crate::pool::MAIN).await
+    migrations(pool, &crate::pool::MAIN_MIGRATIONS).await
 }
 
 /// The oldest transaction that has appended to the log and has not ended, and whose it is.
@@ -71,7 +71,7 @@ pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>
 }
 
 /// Events a follower counts at most: more is more than anybody reads.
-const COUNTED: i64 = 100_000;
+const UNREAD_COUNT_MAX: i64 = 100_000;
 
 /// Statements that count what a follower has not read, and when the first of it was recorded.
 macro_rules! behind {
@@ -99,5 +99,5 @@ pub async fn unread(
         "erase" => behind!("aggregate_type = 'Response'"),
         _ => behind!("true"),
     };
-    sqlx::query_as(statement).bind(follower).bind(COUNTED).fetch_one(pool).await
+    sqlx::query_as(statement).bind(follower).bind(UNREAD_COUNT_MAX).fetch_one(pool).await
 }

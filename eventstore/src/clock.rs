@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use domain::clock::{ClockFault, Clocks};
+use domain::clock::{ClockComparison, ClockFault};
 use domain::time::Timestamp;
 use sqlx::PgPool;
 
@@ -17,15 +17,15 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// What time it is. Clones share one time.
 #[derive(Clone)]
-pub struct Clock(Arc<Shared>);
+pub struct Clock(Arc<ClockState>);
 
-struct Shared {
-    reading: RwLock<Reading>,
+struct ClockState {
+    reading: RwLock<ClockMeasurement>,
     wall: Arc<dyn WallClock>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct ClockMeasurement {
     at: DateTime<Utc>,
     taken: Instant,
     runs: bool,
@@ -41,9 +41,9 @@ pub trait WallClock: Send + Sync {
 }
 
 /// The real one.
-struct Machine;
+struct MachineClock;
 
-impl WallClock for Machine {
+impl WallClock for MachineClock {
     #[expect(clippy::disallowed_methods, reason = "held against the database's, and nothing else")]
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
@@ -56,7 +56,7 @@ impl Clock {
     /// # Errors
     /// If the database does not answer.
     pub async fn of_database(pool: &PgPool) -> Result<Self, sqlx::Error> {
-        Self::beside(Arc::new(Machine), pool).await
+        Self::beside(Arc::new(MachineClock), pool).await
     }
 
     /// The database's clock, held against this wall clock.
@@ -64,23 +64,26 @@ impl Clock {
     /// # Errors
     /// If the database does not answer.
     pub async fn beside(wall: Arc<dyn WallClock>, pool: &PgPool) -> Result<Self, sqlx::Error> {
-        let (at, taken) = ask(pool).await?;
+        let (at, taken) = database_time(pool).await?;
         let machine = wall.now();
-        let fault = Clocks { database: at, machine, expected: None }.fault();
-        tell(None, fault);
-        Ok(Self::reading(Reading { at, taken, runs: true, offset: machine - at, fault }, wall))
+        let fault = ClockComparison { database: at, machine, expected: None }.fault();
+        log_fault_change(None, fault);
+        Ok(Self::reading(
+            ClockMeasurement { at, taken, runs: true, offset: machine - at, fault },
+            wall,
+        ))
     }
 
     /// A clock that stands still until it is moved: for tests.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Self {
         let (taken, offset) = (Instant::now(), TimeDelta::zero());
-        let reading = Reading { at: at.get(), taken, runs: false, offset, fault: None };
-        Self::reading(reading, Arc::new(Machine))
+        let reading = ClockMeasurement { at: at.get(), taken, runs: false, offset, fault: None };
+        Self::reading(reading, Arc::new(MachineClock))
     }
 
-    fn reading(reading: Reading, wall: Arc<dyn WallClock>) -> Self {
-        Self(Arc::new(Shared { reading: RwLock::new(reading), wall }))
+    fn reading(reading: ClockMeasurement, wall: Arc<dyn WallClock>) -> Self {
+        Self(Arc::new(ClockState { reading: RwLock::new(reading), wall }))
     }
 
     /// The time now, in whole milliseconds.
@@ -123,18 +126,18 @@ impl Clock {
     /// # Errors
     /// If the database does not answer: the last measurement goes on.
     pub async fn measure(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
-        let (at, taken) = ask(pool).await?;
+        let (at, taken) = database_time(pool).await?;
         let last = self.last();
         let machine = self.0.wall.now();
-        let clocks = Clocks { database: at, machine, expected: Some(last.shows(taken)) };
+        let clocks = ClockComparison { database: at, machine, expected: Some(last.shows(taken)) };
         let fault = clocks.fault();
-        tell(last.fault, fault);
-        let new = Reading { at, taken, runs: true, offset: machine - at, fault };
+        log_fault_change(last.fault, fault);
+        let new = ClockMeasurement { at, taken, runs: true, offset: machine - at, fault };
         *self.0.reading.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 
-    fn last(&self) -> Reading {
+    fn last(&self) -> ClockMeasurement {
         *self.0.reading.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -145,7 +148,7 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-impl Reading {
+impl ClockMeasurement {
     fn shows(&self, now: Instant) -> DateTime<Utc> {
         let passed = if self.runs { now.duration_since(self.taken) } else { Duration::ZERO };
         self.at + TimeDelta::from_std(passed).unwrap_or(TimeDelta::MAX)
@@ -153,7 +156,7 @@ impl Reading {
 }
 
 /// The database's time, and the moment at which it was so.
-async fn ask(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
+async fn database_time(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
     // Waiting for a connection is not part of the question.
     let mut connection = pool.acquire().await?;
     let asked = Instant::now();
@@ -166,7 +169,7 @@ async fn ask(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
 }
 
 /// Says once what is wrong, and once that it is over.
-fn tell(before: Option<ClockFault>, now: Option<ClockFault>) {
+fn log_fault_change(before: Option<ClockFault>, now: Option<ClockFault>) {
     match (before, now) {
         (Some(before), Some(now)) if before.is_like(&now) => {}
         (_, Some(fault)) => tracing::error!("{fault}"),

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use cqrs_es::persist::PersistedEventStore;
 use cqrs_es::{Aggregate, AggregateError, CqrsFramework};
-use domain::context::Context;
+use domain::context::EventContext;
 use uuid::Uuid;
 
 use crate::error::AppendError;
-use crate::repository::Repository;
+use crate::repository::StoreRepository;
 use crate::store::Store;
 
 /// How often a command is decided before it gives up. With these pauses a dozen racers on a stream
 /// all come through, and whoever does not has waited for less than half a second.
-const TRIES: u32 = 6;
+const COMMAND_TRIES_MAX: u32 = 6;
 
 /// The longest first pause; each that follows may be twice as long: 496 ms in all.
-const FIRST_PAUSE: Duration = Duration::from_millis(16);
+const FIRST_BACKOFF_MAX: Duration = Duration::from_millis(16);
 
 /// Why a command did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +33,16 @@ pub(crate) async fn execute<A>(
     store: &Store,
     aggregate_id: &str,
     command: A::Command,
-    context: &Context,
+    context: &EventContext,
 ) -> Result<(), CommandError<A::Error>>
 where
     A: Aggregate<Services = ()> + 'static,
     A::Command: Clone + Send,
 {
-    let events =
-        PersistedEventStore::<Repository, A>::new_event_store(Repository::new(store.clone()))
-            .with_upcasters(store.upcasters().into_list());
+    let events = PersistedEventStore::<StoreRepository, A>::new_event_store(StoreRepository::new(
+        store.clone(),
+    ))
+    .with_upcasters(store.upcasters().into_list());
     let framework = CqrsFramework::new(events, Vec::new(), ());
     let attempt = async || {
         framework
@@ -65,8 +66,8 @@ where
     let mut tries = 1;
     loop {
         match attempt().await {
-            Err(error) if error.is_conflict() && tries < TRIES => {
-                tokio::time::sleep(pause(tries, seed)).await;
+            Err(error) if error.is_conflict() && tries < COMMAND_TRIES_MAX => {
+                tokio::time::sleep(backoff(tries, seed)).await;
                 tries += 1;
             }
             done => return done,
@@ -94,8 +95,8 @@ impl<R: std::error::Error> AsConflict for CommandError<R> {
 
 /// Anything up to 16, 32, 64, 128, 256 ms, spread by call and try: a wait that is wide and not just
 /// long is what parts racers.
-fn pause(tries: u32, seed: Uuid) -> Duration {
-    let longest = FIRST_PAUSE * (1 << (tries - 1));
+fn backoff(tries: u32, seed: Uuid) -> Duration {
+    let longest = FIRST_BACKOFF_MAX * (1 << (tries - 1));
     longest.mul_f64(spread(tries, seed))
 }
 
@@ -136,11 +137,12 @@ mod tests {
     #[test]
     fn racers_part_and_none_waits_long() {
         let seeds = (0..100_u128).map(|n| Uuid::from_u128(0xffff_ffff_u128 << 96 | n));
-        let pauses = seeds.map(|seed| (1..TRIES).map(|tries| pause(tries, seed)).collect());
+        let pauses =
+            seeds.map(|seed| (1..COMMAND_TRIES_MAX).map(|tries| backoff(tries, seed)).collect());
         let pauses: Vec<Vec<Duration>> = pauses.collect();
         assert!(pauses.iter().all(|racer| racer.iter().sum::<Duration>().as_millis() < 500));
-        for (place, tries) in (1..TRIES).enumerate() {
-            let quarter = FIRST_PAUSE * (1 << (tries - 1)) / 4;
+        for (place, tries) in (1..COMMAND_TRIES_MAX).enumerate() {
+            let quarter = FIRST_BACKOFF_MAX * (1 << (tries - 1)) / 4;
             for part in 0..4 {
                 let window = quarter * part..quarter * (part + 1);
                 let here = pauses.iter().filter(|racer| window.contains(&racer[place])).count();

@@ -44,17 +44,17 @@ mod told {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
 
-    static CRASH: LazyLock<Option<Crash>> =
-        LazyLock::new(|| Crash::parse(&std::env::var("CRASH_AT").ok()?));
+    static CRASH: LazyLock<Option<CrashPoint>> =
+        LazyLock::new(|| CrashPoint::parse(&std::env::var("CRASH_AT").ok()?));
     static PASSED: AtomicU32 = AtomicU32::new(0);
 
     #[derive(Debug, PartialEq, Eq)]
-    struct Crash {
+    struct CrashPoint {
         name: String,
         pass: u32,
     }
 
-    impl Crash {
+    impl CrashPoint {
         fn parse(told: &str) -> Option<Self> {
             let (name, pass) = told.split_once(':').unwrap_or((told, "1"));
             Some(Self { name: name.to_owned(), pass: pass.parse().ok()? })
@@ -80,10 +80,10 @@ mod told {
 
         #[test]
         fn a_point_is_named_with_the_pass_that_counts() {
-            let crash = |name: &str, pass| Some(Crash { name: name.to_owned(), pass });
-            assert_eq!(Crash::parse("claimed"), crash("claimed", 1));
-            assert_eq!(Crash::parse("claimed:3"), crash("claimed", 3));
-            assert_eq!(Crash::parse("claimed:often"), None);
+            let crash = |name: &str, pass| Some(CrashPoint { name: name.to_owned(), pass });
+            assert_eq!(CrashPoint::parse("claimed"), crash("claimed", 1));
+            assert_eq!(CrashPoint::parse("claimed:3"), crash("claimed", 3));
+            assert_eq!(CrashPoint::parse("claimed:often"), None);
         }
     }
 }

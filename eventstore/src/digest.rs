@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// What is digested: every column of the row but its position, in the order of their names. The two
 /// that are JSON are [`canonical`].
 #[derive(Debug, Serialize)]
-pub struct Digested<'a> {
+pub struct DigestInput<'a> {
     /// The stream.
     pub aggregate_id: &'a str,
     /// What kind of stream it is.
@@ -38,7 +38,7 @@ pub struct Digested<'a> {
 ///
 /// # Errors
 /// If the event cannot be written as JSON, which no event of ours is.
-pub fn digest(event: &Digested<'_>) -> serde_json::Result<[u8; 32]> {
+pub fn digest(event: &DigestInput<'_>) -> serde_json::Result<[u8; 32]> {
     Ok(Sha256::digest(serde_json::to_vec(event)?).into())
 }
 
@@ -49,7 +49,7 @@ pub fn digest(event: &Digested<'_>) -> serde_json::Result<[u8; 32]> {
 /// If the value has no canonical text: a number that is no double.
 pub fn canonical<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
     let written = to_raw_value(value)?;
-    if serde_json::from_str::<Plain>(written.get()).is_ok() {
+    if serde_json::from_str::<CanonicalJson>(written.get()).is_ok() {
         debug_assert_eq!(written.get(), serde_json_canonicalizer::to_string(value)?);
         return Ok(written);
     }
@@ -57,19 +57,19 @@ pub fn canonical<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
 }
 
 /// The greatest whole number that a double has exactly, and none of its neighbours.
-const SAFE: i64 = (1 << 53) - 1;
+const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
 /// A value that is written canonically as it is: keys in the order of their bytes, which is that of
 /// UTF-16 while they are ASCII, and whole numbers that a double has exactly. Nothing else can be read as one.
-struct Plain;
+struct CanonicalJson;
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for CanonicalJson {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         value.deserialize_any(Self)
     }
 }
 
-impl<'de> Visitor<'de> for Plain {
+impl<'de> Visitor<'de> for CanonicalJson {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for Plain {
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self, E> {
-        if number >= -SAFE {
+        if number >= -SAFE_INTEGER_MAX {
             Ok(self)
         } else {
             Err(E::invalid_type(Unexpected::Signed(number), &self))
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for Plain {
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self, E> {
-        if number <= SAFE.unsigned_abs() {
+        if number <= SAFE_INTEGER_MAX.unsigned_abs() {
             Ok(self)
         } else {
             Err(E::invalid_type(Unexpected::Unsigned(number), &self))
@@ -138,11 +138,11 @@ mod tests {
         let control: String = (0..=0x7f_u8).map(char::from).collect();
         let values = [
             json!(null),
-            json!([true, "", -1, 0, SAFE, -SAFE, { "b": 1, "a": { "ä": 2, "a": [] } }]),
+            json!([true, "", -1, 0, SAFE_INTEGER_MAX, -SAFE_INTEGER_MAX, { "b": 1, "a": { "ä": 2, "a": [] } }]),
             json!(control),
             json!({ "text": "\u{2028} \u{10000} é /\\\"", "control": "\u{1}\n\t\u{8}\u{c}\r\u{1f}" }),
             json!({ "\u{10000}": 1, "\u{ffff}": 2 }),
-            json!([SAFE + 1, u64::MAX, i64::MIN, 1.0, 1e21, 0.1, -0.0]),
+            json!([SAFE_INTEGER_MAX + 1, u64::MAX, i64::MIN, 1.0, 1e21, 0.1, -0.0]),
         ];
         for value in values {
             let expected = serde_json_canonicalizer::to_string(&value).unwrap();
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn numbers_that_no_double_has_and_keys_beyond_ascii_or_out_of_order_are_not_plain() {
-        let is_plain = |text: &str| serde_json::from_str::<Plain>(text).is_ok();
+        let is_plain = |text: &str| serde_json::from_str::<CanonicalJson>(text).is_ok();
         assert!(is_plain(r#"{"a":[1,{"b":"ä"}],"b":null}"#));
-        let beyond = (SAFE + 1).to_string();
+        let beyond = (SAFE_INTEGER_MAX + 1).to_string();
         for text in [
             &beyond,
             "-9007199254740992",

@@ -23,49 +23,49 @@ use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::held::Connections;
+use crate::held::ConnectionCache;
 use crate::store::Store;
 
 /// How long appends that are under way are waited for in one patient look.
-const PATIENCE: Duration = Duration::from_millis(7);
+const PATIENT_LOOK_MAX: Duration = Duration::from_millis(7);
 
 /// How long until the next look meanwhile.
-const AGAIN: Duration = Duration::from_millis(1);
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// After so long whoever is waited for is looked at closely: most transactions are over before.
-const CLOSELY: Duration = Duration::from_millis(10);
+const CLOSE_LOOK_AFTER: Duration = Duration::from_millis(10);
 
 /// The shared fence of a process.
 #[derive(Debug, Clone)]
 pub struct Fence {
-    connections: Connections,
-    state: Arc<Mutex<State>>,
+    connections: ConnectionCache,
+    state: Arc<Mutex<FenceState>>,
     /// Since when the newest appends have not settled: apart, for who watches waits for nobody.
     unsettled: Arc<Brief<Option<Instant>>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct State {
+struct FenceState {
     settled: i64,
-    pending: Option<Pending>,
+    pending: Option<PendingHeight>,
 }
 
 /// A height that is settled once every transaction below `xid` has ended.
 #[derive(Debug, Clone, Copy)]
-struct Pending {
+struct PendingHeight {
     height: i64,
     xid: i64,
 }
 
 /// How long it is believed that there is nothing below a height: another process may take its
 /// checkpoint back.
-const BELIEVED: Duration = Duration::from_secs(1);
+const CAUGHT_UP_VALID_FOR: Duration = Duration::from_secs(1);
 
 /// Up to where a follower has done everything: until the log is settled further, it asks nobody.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Done(Option<(i64, Instant)>);
+pub struct CaughtUp(Option<(i64, Instant)>);
 
-impl Done {
+impl CaughtUp {
     /// Everything up to there is done.
     pub fn up_to(&mut self, settled: i64) {
         self.0 = Some((settled, Instant::now()));
@@ -73,20 +73,20 @@ impl Done {
 
     /// Whether what was done is still believed to be all, if nobody says otherwise.
     #[must_use]
-    pub fn is_believed(&self) -> bool {
-        self.0.is_some_and(|(_, at)| at.elapsed() < BELIEVED)
+    pub fn is_still_valid(&self) -> bool {
+        self.0.is_some_and(|(_, at)| at.elapsed() < CAUGHT_UP_VALID_FOR)
     }
 
     /// Whether nothing has been settled since.
     #[must_use]
-    pub fn is_all(&self, look: Look) -> bool {
-        self.is_believed() && self.0.is_some_and(|(done, _)| done == look.settled)
+    pub fn covers(&self, look: SettledUpTo) -> bool {
+        self.is_still_valid() && self.0.is_some_and(|(done, _)| done == look.settled)
     }
 }
 
 /// How far a look got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct SettledUpTo {
     /// Everything at or below is settled.
     pub settled: i64,
     /// There is more, not settled yet: look again soon.
@@ -109,7 +109,7 @@ impl Fence {
     }
 
     /// Something is waited for from now on, or nothing any more.
-    fn note(&self, pending: Option<Pending>) {
+    fn note(&self, pending: Option<PendingHeight>) {
         let mut since = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         *since = pending.map(|_| Instant::now());
     }
@@ -118,7 +118,7 @@ impl Fence {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn look(&self) -> Result<Look, sqlx::Error> {
+    pub async fn look(&self) -> Result<SettledUpTo, sqlx::Error> {
         let mut state = self.state.lock().await;
         let mut connection = self.connections.take().await?;
         let look = self.look_by(&mut connection, &mut state).await?;
@@ -130,22 +130,22 @@ impl Fence {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn look_patiently(&self) -> Result<Look, sqlx::Error> {
+    pub async fn look_patiently(&self) -> Result<SettledUpTo, sqlx::Error> {
         let began = Instant::now();
         loop {
             let look = self.look().await?;
-            if !look.more || began.elapsed() >= PATIENCE {
+            if !look.more || began.elapsed() >= PATIENT_LOOK_MAX {
                 return Ok(look);
             }
-            sleep(AGAIN).await;
+            sleep(LOOK_INTERVAL).await;
         }
     }
 
     async fn look_by(
         &self,
         connection: &mut PgConnection,
-        state: &mut State,
-    ) -> Result<Look, sqlx::Error> {
+        state: &mut FenceState,
+    ) -> Result<SettledUpTo, sqlx::Error> {
         // What another look waits for says nothing of what was appended since.
         self.settle(connection, state).await?;
         if state.pending.is_none() {
@@ -156,27 +156,27 @@ impl Fence {
                     settled = state.settled,
                     "the log is shorter than it was: the database lost its tail"
                 );
-                *state = State::default();
-                return Ok(Look { settled: 0, more: true });
+                *state = FenceState::default();
+                return Ok(SettledUpTo { settled: 0, more: true });
             }
-            state.pending = xid.map(|xid| Pending { height, xid });
+            state.pending = xid.map(|xid| PendingHeight { height, xid });
             self.note(state.pending);
             self.settle(connection, state).await?;
         }
-        Ok(Look { settled: state.settled, more: state.pending.is_some() })
+        Ok(SettledUpTo { settled: state.settled, more: state.pending.is_some() })
     }
 
     /// Moves what is settled up to what is waited for, if all of that has ended.
     async fn settle(
         &self,
         connection: &mut PgConnection,
-        state: &mut State,
+        state: &mut FenceState,
     ) -> Result<(), sqlx::Error> {
         if let Some(pending) = state.pending
-            && have_ended(connection, pending, self.age() >= CLOSELY).await?
+            && have_ended(connection, pending, self.age() >= CLOSE_LOOK_AFTER).await?
         {
             self.note(None);
-            *state = State { settled: pending.height, pending: None };
+            *state = FenceState { settled: pending.height, pending: None };
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ pub(crate) use appending;
 /// run at the same time, the one that is less than half a round behind is the older.
 async fn have_ended(
     connection: &mut PgConnection,
-    Pending { height, xid }: Pending,
+    PendingHeight { height, xid }: PendingHeight,
     closely: bool,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(concat!(

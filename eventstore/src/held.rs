@@ -14,30 +14,30 @@ use sqlx::postgres::PgTransactionManager;
 use sqlx::{Connection, PgConnection, PgPool, Postgres, TransactionManager};
 use tokio::time::timeout;
 
-use crate::pool::{ACQUIRE, FRESH};
+use crate::pool::{ACQUIRE_TIMEOUT, PING_AFTER_IDLE};
 
 /// Of so many connections of a pool one may stay out of it: its other users have the rest.
-const SHARE: u32 = 2;
+const POOL_SHARE_DIVISOR: u32 = 2;
 
 /// How long a connection stays out of its pool, which renews what is old.
-const AWAY: Duration = Duration::from_secs(600);
+const OUTSIDE_POOL_MAX: Duration = Duration::from_secs(600);
 
 /// The connections of a pool, and those of them that wait outside of it.
 #[derive(Debug, Clone)]
-pub struct Connections {
+pub struct ConnectionCache {
     pool: PgPool,
-    waiting: Arc<Mutex<Vec<Held>>>,
+    waiting: Arc<Mutex<Vec<ReusedConnection>>>,
 }
 
 /// A connection that somebody uses.
 #[derive(Debug)]
-pub struct Held {
+pub struct ReusedConnection {
     connection: PoolConnection<Postgres>,
     taken: Instant,
     used: Instant,
 }
 
-impl Connections {
+impl ConnectionCache {
     /// Those of this pool.
     #[must_use]
     pub fn of(pool: PgPool) -> Self {
@@ -54,23 +54,23 @@ impl Connections {
     ///
     /// # Errors
     /// If the database does not answer, or no connection is free in time.
-    pub async fn take(&self) -> Result<Held, sqlx::Error> {
+    pub async fn take(&self) -> Result<ReusedConnection, sqlx::Error> {
         while let Some(mut held) = self.next_waiting() {
-            if held.used.elapsed() <= FRESH
-                || matches!(timeout(ACQUIRE, held.connection.ping()).await, Ok(Ok(())))
+            if held.used.elapsed() <= PING_AFTER_IDLE
+                || matches!(timeout(ACQUIRE_TIMEOUT, held.connection.ping()).await, Ok(Ok(())))
             {
                 return Ok(held);
             }
         }
         let (connection, now) = (self.pool.acquire().await?, Instant::now());
-        Ok(Held { connection, taken: now, used: now })
+        Ok(ReusedConnection { connection, taken: now, used: now })
     }
 
     /// A connection in a new transaction.
     ///
     /// # Errors
     /// As [`Self::take`].
-    pub async fn begin(&self) -> Result<Held, sqlx::Error> {
+    pub async fn begin(&self) -> Result<ReusedConnection, sqlx::Error> {
         let mut held = self.take().await?;
         PgTransactionManager::begin(&mut held.connection, None).await?;
         Ok(held)
@@ -78,12 +78,12 @@ impl Connections {
 
     /// The next one may have it. Only for one that has answered everything: what was asked of one that is
     /// dropped may be under way.
-    pub fn give_back(&self, mut held: Held) {
+    pub fn give_back(&self, mut held: ReusedConnection) {
         let in_transaction = PgTransactionManager::get_transaction_depth(&held.connection) > 0;
-        if in_transaction || held.taken.elapsed() > AWAY {
+        if in_transaction || held.taken.elapsed() > OUTSIDE_POOL_MAX {
             return;
         }
-        let most = self.pool.options().get_max_connections() / SHARE;
+        let most = self.pool.options().get_max_connections() / POOL_SHARE_DIVISOR;
         held.used = Instant::now();
         let mut waiting = self.waiting();
         // Asked with the others in hand: one that is left here after they were let go of would keep the
@@ -101,16 +101,16 @@ impl Connections {
         closed.await;
     }
 
-    fn next_waiting(&self) -> Option<Held> {
+    fn next_waiting(&self) -> Option<ReusedConnection> {
         self.waiting().pop()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<ReusedConnection>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl ReusedConnection {
     /// Ends its transaction: makes it so.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for ReusedConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -136,13 +136,13 @@ impl Deref for Held {
     }
 }
 
-impl DerefMut for Held {
+impl DerefMut for ReusedConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.connection
     }
 }
 
-impl Drop for Held {
+impl Drop for ReusedConnection {
     /// What was begun and not ended is rolled back before anybody uses it again.
     fn drop(&mut self) {
         PgTransactionManager::start_rollback(&mut self.connection);

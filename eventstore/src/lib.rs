@@ -2,7 +2,7 @@
 //!
 //! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
 //! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`Connections`] go from one transaction to the next; [`proof`] reads what is proved of it; [`presence`] says how many processes there are; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
+//! [`ConnectionCache`] go from one transaction to the next; [`proof`] reads what is proved of it; [`presence`] says how many processes there are; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
 //! [`crash`] names where tests kill the process.
 
 mod append;
@@ -29,12 +29,12 @@ pub mod worker;
 pub use append::{NewEvent, RecordedEvent};
 pub use clock::{Clock, WallClock};
 pub use command::{AsConflict, CommandError, retry_conflicts};
-pub use digest::{Digested, canonical, digest};
+pub use digest::{DigestInput, canonical, digest};
 pub use error::{AppendError, may_pass};
-pub use fence::{Done, Fence, Look};
-pub use held::{Connections, Held};
+pub use fence::{CaughtUp, Fence, SettledUpTo};
+pub use held::{ConnectionCache, ReusedConnection};
 pub use load::{StreamName, load, load_all, load_first, load_many};
-pub use nudge::{News, Nudge, announce, relay};
+pub use nudge::{Nudge, WakeScope, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
-pub use store::{Appending, Outbox, Store, WithAppend};
+pub use store::{AppendTransaction, Outbox, Store, WithAppend};
 pub use upcast::Upcasters;

@@ -12,31 +12,31 @@ use sqlx::postgres::PgListener;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
-use crate::presence::{self, Group};
+use crate::presence::{self, ProcessGroup};
 
 const CHANNEL: &str = "firmforms_log";
 const NOTIFY: &str = "notify firmforms_log";
 
 /// NOTIFYs are sent at most this often.
-const COALESCE: Duration = Duration::from_millis(10);
+const NOTIFY_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// How often a process that has something to tell looks whether there is anybody to hear it. One that has
 /// just come looks by itself meanwhile.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Wait before a lost connection is tried again.
-const RECONNECT: Duration = Duration::from_millis(500);
+const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 
 /// What an append was of, as far as it matters who is woken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct News {
+pub struct WakeScope {
     /// Deliveries wait for a worker: to be claimed, spread or cancelled.
     pub deliveries: bool,
     /// There was something in it that is no occurrence and no delivery.
-    pub else_too: bool,
+    pub other_events: bool,
 }
 
-impl News {
+impl WakeScope {
     /// Adds what an event is of. What was tried or cancelled waits for nobody.
     pub(crate) const fn add(&mut self, event: &Event) {
         match event {
@@ -55,7 +55,7 @@ impl News {
             | Event::Reading(_)
             | Event::Replay(_)
             | Event::Pause(_)
-            | Event::Repair(_) => self.else_too = true,
+            | Event::Repair(_) => self.other_events = true,
         }
     }
 }
@@ -68,21 +68,21 @@ pub struct Nudge {
     /// All appends: what this process's followers wait for.
     any: watch::Sender<u64>,
     deliveries: watch::Sender<u64>,
-    else_too: watch::Sender<u64>,
+    other_events: watch::Sender<u64>,
     /// The server's process that tells for us: what it says is heard here too. 0 while there is none.
-    teller: Arc<AtomicU32>,
+    notifier_pid: Arc<AtomicU32>,
 }
 
 impl Nudge {
     /// Something was appended here.
-    pub fn signal(&self, news: News) {
+    pub fn signal(&self, news: WakeScope) {
         count(&self.local);
         self.wake_for(news);
     }
 
     /// Something may be new, whatever it is.
     pub fn wake(&self) {
-        self.wake_for(News { deliveries: true, else_too: true });
+        self.wake_for(WakeScope { deliveries: true, other_events: true });
     }
 
     /// Deliveries wait for a worker of this process, though nothing was appended.
@@ -90,13 +90,13 @@ impl Nudge {
         count(&self.deliveries);
     }
 
-    fn wake_for(&self, news: News) {
+    fn wake_for(&self, news: WakeScope) {
         count(&self.any);
-        if news.deliveries || news.else_too {
+        if news.deliveries || news.other_events {
             count(&self.deliveries);
         }
-        if news.else_too {
-            count(&self.else_too);
+        if news.other_events {
+            count(&self.other_events);
         }
     }
 
@@ -114,8 +114,8 @@ impl Nudge {
 
     /// Wakes when something was appended that is no occurrence and no delivery: most of the log is.
     #[must_use]
-    pub fn subscribe_to_all_else(&self) -> watch::Receiver<u64> {
-        self.else_too.subscribe()
+    pub fn subscribe_to_other_events(&self) -> watch::Receiver<u64> {
+        self.other_events.subscribe()
     }
 }
 
@@ -127,7 +127,7 @@ fn count(signal: &watch::Sender<u64>) {
 ///
 /// A lost connection is made again; meanwhile followers look on their own.
 pub async fn relay(pool: PgPool, nudge: Nudge) {
-    tokio::join!(tell(&pool, &nudge), hear(&pool, &nudge));
+    tokio::join!(notify_others(&pool, &nudge), hear(&pool, &nudge));
 }
 
 /// Tells the other processes once; they look by themselves if it fails.
@@ -137,36 +137,36 @@ pub async fn announce(pool: &PgPool) {
     }
 }
 
-async fn tell(pool: &PgPool, nudge: &Nudge) {
+async fn notify_others(pool: &PgPool, nudge: &Nudge) {
     let mut local = nudge.local.subscribe();
     loop {
-        if let Err(error) = tell_on(pool, nudge, &mut local).await {
+        if let Err(error) = notify_while_connected(pool, nudge, &mut local).await {
             tracing::debug!(%error, "could not tell the other processes");
         }
-        nudge.teller.store(0, Ordering::Relaxed);
-        tokio::time::sleep(RECONNECT).await;
+        nudge.notifier_pid.store(0, Ordering::Relaxed);
+        tokio::time::sleep(RECONNECT_AFTER).await;
     }
 }
 
-async fn tell_on(
+async fn notify_while_connected(
     pool: &PgPool,
     nudge: &Nudge,
     local: &mut watch::Receiver<u64>,
 ) -> Result<(), sqlx::Error> {
     let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
-    nudge.teller.store(pid.cast_unsigned(), Ordering::Relaxed);
-    presence::join(&mut connection, Group::Serving).await?;
+    nudge.notifier_pid.store(pid.cast_unsigned(), Ordering::Relaxed);
+    presence::join(&mut connection, ProcessGroup::Serving).await?;
     let (mut others, mut counted) = (true, None);
     while local.changed().await.is_ok() {
-        if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_EVERY) {
-            others = presence::count(&mut connection, Group::Serving).await? > 1;
+        if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
+            others = presence::count(&mut connection, ProcessGroup::Serving).await? > 1;
             counted = Some(Instant::now());
         }
         if others {
             connection.execute(NOTIFY).await?;
         }
-        tokio::time::sleep(COALESCE).await;
+        tokio::time::sleep(NOTIFY_INTERVAL_MIN).await;
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ async fn hear(pool: &PgPool, nudge: &Nudge) {
         if let Err(error) = listen(pool, nudge).await {
             tracing::debug!(%error, "could not hear the other processes");
         }
-        tokio::time::sleep(RECONNECT).await;
+        tokio::time::sleep(RECONNECT_AFTER).await;
     }
 }
 
@@ -185,7 +185,7 @@ async fn listen(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
     listener.listen(CHANNEL).await?;
     loop {
         let told_by = listener.recv().await?.process_id();
-        if told_by != nudge.teller.load(Ordering::Relaxed) {
+        if told_by != nudge.notifier_pid.load(Ordering::Relaxed) {
             nudge.wake();
         }
     }
@@ -199,14 +199,17 @@ mod tests {
     fn nobody_is_woken_for_what_is_not_theirs() {
         let nudge = Nudge::default();
         let woken = |by: &dyn Fn()| {
-            let receivers =
-                [nudge.subscribe(), nudge.subscribe_to_deliveries(), nudge.subscribe_to_all_else()];
+            let receivers = [
+                nudge.subscribe(),
+                nudge.subscribe_to_deliveries(),
+                nudge.subscribe_to_other_events(),
+            ];
             by();
             receivers.map(|receiver| receiver.has_changed().unwrap())
         };
-        let deliveries = News { deliveries: true, ..News::default() };
-        let rest = News { else_too: true, ..News::default() };
-        assert_eq!(woken(&|| nudge.signal(News::default())), [true, false, false]);
+        let deliveries = WakeScope { deliveries: true, ..WakeScope::default() };
+        let rest = WakeScope { other_events: true, ..WakeScope::default() };
+        assert_eq!(woken(&|| nudge.signal(WakeScope::default())), [true, false, false]);
         assert_eq!(woken(&|| nudge.signal(deliveries)), [true, true, false]);
         assert_eq!(woken(&|| nudge.signal(rest)), [true, true, true]);
         assert_eq!(woken(&|| nudge.wake_for_deliveries()), [false, true, false]);

@@ -8,17 +8,17 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::timeout;
 
 /// How long a caller waits for a free connection before it is told to come back.
-pub(crate) const ACQUIRE: Duration = Duration::from_secs(3);
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection that was in use so short a time ago is taken as it is: it said that it was whole.
-pub(crate) const FRESH: Duration = Duration::from_millis(100);
+pub(crate) const PING_AFTER_IDLE: Duration = Duration::from_millis(100);
 
 /// How long a connection may take to say that it is whole when it comes back. One that says nothing is
 /// cut off from the server, which nothing else would tell: it is dropped.
-const RELEASE: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Statements that a connection keeps prepared: more than there are, so that none is prepared again.
-const STATEMENTS: usize = 500;
+const STATEMENT_CACHE_SIZE: usize = 500;
 
 /// A pool of at most this many connections, for rows of all firms. Opens the first one when it is
 /// needed.
@@ -39,8 +39,10 @@ pub fn connect_guarded(options: PgConnectOptions, connections: u32) -> PgPool {
 }
 
 fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPool {
-    let options =
-        options.application_name("firmforms").statement_cache_capacity(STATEMENTS).options([
+    let options = options
+        .application_name("firmforms")
+        .statement_cache_capacity(STATEMENT_CACHE_SIZE)
+        .options([
             ("statement_timeout", "30s"),
             ("lock_timeout", "5s"),
             ("idle_in_transaction_session_timeout", "10s"),
@@ -48,11 +50,11 @@ fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPo
         ]);
     PgPoolOptions::new()
         .max_connections(connections)
-        .acquire_timeout(ACQUIRE)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
             Box::pin(async move {
-                if meta.idle_for > FRESH {
+                if meta.idle_for > PING_AFTER_IDLE {
                     connection.ping().await?;
                 }
                 Ok(true)
@@ -60,7 +62,7 @@ fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPo
         })
         .after_release(move |connection, _| {
             Box::pin(async move {
-                timeout(RELEASE, is_given_back_whole(connection, firm))
+                timeout(RELEASE_TIMEOUT, is_given_back_whole(connection, firm))
                     .await
                     .map_err(|_| sqlx::Error::PoolTimedOut)?
             })
@@ -83,14 +85,14 @@ async fn is_given_back_whole(
     }
 }
 
-pub(crate) static MAIN: Migrator = sqlx::migrate!("../migrations/main");
+pub(crate) static MAIN_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/main");
 
 /// Brings the main database to this build's schema.
 ///
 /// # Errors
 /// As [`bring_up`].
 pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
-    bring_up(pool, &MAIN).await
+    bring_up(pool, &MAIN_MIGRATIONS).await
 }
 
 /// Brings a database to the schema of these migrations. It looks first: a login that serves may not

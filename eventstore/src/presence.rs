@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 /// A group of processes: the number of its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum ProcessGroup {
     /// Those that serve: each hears the notifications of the others.
     Serving = 1,
     /// Those that send deliveries (ruling 34a).
@@ -17,7 +17,7 @@ pub enum Group {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn join(connection: &mut PgConnection, group: Group) -> Result<(), sqlx::Error> {
+pub async fn join(connection: &mut PgConnection, group: ProcessGroup) -> Result<(), sqlx::Error> {
     sqlx::query("select pg_advisory_lock_shared($1, 0)")
         .bind(group as i32)
         .execute(connection)
@@ -29,9 +29,9 @@ pub async fn join(connection: &mut PgConnection, group: Group) -> Result<(), sql
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn take_place(
+pub async fn join_limited(
     connection: &mut PgConnection,
-    group: Group,
+    group: ProcessGroup,
     places: usize,
 ) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar(
@@ -48,7 +48,10 @@ pub async fn take_place(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn count(connection: &mut PgConnection, group: Group) -> Result<usize, sqlx::Error> {
+pub async fn count(
+    connection: &mut PgConnection,
+    group: ProcessGroup,
+) -> Result<usize, sqlx::Error> {
     let count: i64 = sqlx::query_scalar(
         "select count(*) from pg_locks
           where locktype = 'advisory' and classid = $1::int::oid and objsubid = 2 and granted

@@ -5,7 +5,7 @@ use sqlx::{FromRow, PgConnection};
 
 /// Where a follower is.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct Progress {
+pub struct FollowerProgress {
     /// Its checkpoint.
     pub name: String,
     /// How many positions lie between it and the newest event of those it follows.
@@ -32,22 +32,24 @@ macro_rules! progress_where {
 }
 
 /// The follower of erasures, which have an index of their own.
-const ERASURES: &str = "erase";
+const ERASURE_FOLLOWER: &str = "erase";
 
 /// Where every follower is.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn progress(connection: &mut PgConnection) -> Result<Vec<Progress>, sqlx::Error> {
+pub async fn progress(connection: &mut PgConnection) -> Result<Vec<FollowerProgress>, sqlx::Error> {
     let mut all = of_everything(connection).await?;
     let of_erasures = progress_where!("e.aggregate_type = 'Response'", "c.name = $1");
-    all.extend(of_one(connection, of_erasures, ERASURES).await?);
+    all.extend(of_one(connection, of_erasures, ERASURE_FOLLOWER).await?);
     Ok(all)
 }
 
-async fn of_everything(connection: &mut PgConnection) -> Result<Vec<Progress>, sqlx::Error> {
+async fn of_everything(
+    connection: &mut PgConnection,
+) -> Result<Vec<FollowerProgress>, sqlx::Error> {
     sqlx::query_as(progress_where!("true", "c.name <> $1"))
-        .bind(ERASURES)
+        .bind(ERASURE_FOLLOWER)
         .fetch_all(connection)
         .await
 }
@@ -56,6 +58,6 @@ async fn of_one(
     connection: &mut PgConnection,
     statement: &'static str,
     name: &'static str,
-) -> Result<Option<Progress>, sqlx::Error> {
+) -> Result<Option<FollowerProgress>, sqlx::Error> {
     sqlx::query_as(statement).bind(name).fetch_optional(connection).await
 }

@@ -47,7 +47,7 @@ pub async fn height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 
 /// An event whose digest was made anew.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedEvent {
     /// Its place in the log.
     pub position: i64,
     /// Whether its digest is that of what is stored.
@@ -64,7 +64,7 @@ pub async fn checked(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
     (after, through): (i64, i64),
-) -> Result<Vec<Checked>, sqlx::Error> {
+) -> Result<Vec<CheckedEvent>, sqlx::Error> {
     let rows = sqlx::query(events_where!("position > $1 and position <= $2 order by position"))
         .bind(after)
         .bind(through)
@@ -74,14 +74,14 @@ pub async fn checked(
         let stored = StoredEvent::of(row)?;
         let (position, digest, computed) = stored.checked();
         let intact = computed.is_some_and(|computed| computed == digest);
-        Ok(Checked { position, intact, event: stored.read(upcasters) })
+        Ok(CheckedEvent { position, intact, event: stored.read(upcasters) })
     };
     rows.iter().map(check).collect()
 }
 
 /// Which part of the log is looked at.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Part {
+pub struct LogFilter {
     /// Only this firm's.
     pub firm_id: Option<Uuid>,
     /// Only what was recorded then or later.
@@ -98,7 +98,7 @@ pub struct Part {
 pub async fn beginnings(
     connection: &mut PgConnection,
     (after, through): (i64, i64),
-    part: Part,
+    part: LogFilter,
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let statement = sqlx::query(events_where!(
         "position > $1 and position <= $2

@@ -12,19 +12,19 @@ use crate::error::AppendError;
 use crate::store::Store;
 
 /// Persists a command's events in one transaction with the tables the next request must see.
-pub(crate) struct Repository {
+pub(crate) struct StoreRepository {
     store: Store,
     reads: PostgresEventRepository,
 }
 
-impl Repository {
+impl StoreRepository {
     pub(crate) fn new(store: Store) -> Self {
         let reads = PostgresEventRepository::new(store.pool().clone());
         Self { store, reads }
     }
 }
 
-impl PersistedEventRepository for Repository {
+impl PersistedEventRepository for StoreRepository {
     async fn get_events<A: Aggregate>(
         &self,
         aggregate_id: &str,

@@ -7,12 +7,12 @@ use domain::event::Event;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 
-use crate::append::{NewEvent, RecordedEvent, Taken, insert};
+use crate::append::{NewEvent, OnConflict, RecordedEvent, insert};
 use crate::command::{self, CommandError};
 use crate::crash;
 use crate::error::AppendError;
-use crate::held::{Connections, Held};
-use crate::nudge::{News, Nudge};
+use crate::held::{ConnectionCache, ReusedConnection};
+use crate::nudge::{Nudge, WakeScope};
 use crate::upcast::Upcasters;
 
 /// A table that changes in the transaction of the append.
@@ -54,7 +54,7 @@ pub trait Outbox: Send + Sync {
 /// The log of one database.
 #[derive(Clone)]
 pub struct Store {
-    connections: Connections,
+    connections: ConnectionCache,
     with_append: Arc<[Box<dyn WithAppend>]>,
     outbox: Option<Arc<dyn Outbox>>,
     nudge: Nudge,
@@ -64,7 +64,7 @@ impl Store {
     /// A store on this pool, with the tables that change with it.
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
-        let connections = Connections::of(pool);
+        let connections = ConnectionCache::of(pool);
         let with_append = with_append.into();
         Self { connections, with_append, outbox: None, nudge: Nudge::default() }
     }
@@ -78,8 +78,8 @@ impl Store {
     /// The same log by another pool, so that workers and callers cannot take each other's
     /// connections.
     #[must_use]
-    pub fn by(&self, pool: PgPool) -> Self {
-        Self { connections: Connections::of(pool), ..self.clone() }
+    pub fn with_pool(&self, pool: PgPool) -> Self {
+        Self { connections: ConnectionCache::of(pool), ..self.clone() }
     }
 
     /// The pool it works on.
@@ -90,7 +90,7 @@ impl Store {
 
     /// The connections it works on.
     #[must_use]
-    pub const fn connections(&self) -> &Connections {
+    pub const fn connections(&self) -> &ConnectionCache {
         &self.connections
     }
 
@@ -110,10 +110,10 @@ impl Store {
     ///
     /// # Errors
     /// [`AppendError::Database`].
-    pub async fn begin(&self) -> Result<Appending<'_>, AppendError> {
+    pub async fn begin(&self) -> Result<AppendTransaction<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.connections.begin().await?;
-        Ok(Appending { store: self, transaction, occurrences: Vec::new(), news: None })
+        Ok(AppendTransaction { store: self, transaction, occurrences: Vec::new(), news: None })
     }
 
     /// Appends in a transaction of its own: all of it or nothing.
@@ -135,7 +135,7 @@ impl Store {
         &self,
         aggregate_id: &str,
         command: A::Command,
-        context: &domain::context::Context,
+        context: &domain::context::EventContext,
     ) -> Result<(), CommandError<A::Error>>
     where
         A: Aggregate<Services = ()> + 'static,
@@ -145,17 +145,17 @@ impl Store {
     }
 }
 
-/// A transaction that can append; dropped without [`Appending::commit`], nothing happened.
-pub struct Appending<'a> {
+/// A transaction that can append; dropped without [`AppendTransaction::commit`], nothing happened.
+pub struct AppendTransaction<'a> {
     store: &'a Store,
-    transaction: Held,
+    transaction: ReusedConnection,
     /// Occurrences that list somebody and are not queued yet.
     occurrences: Vec<RecordedEvent>,
     /// What of, once something was appended.
-    news: Option<News>,
+    news: Option<WakeScope>,
 }
 
-impl Appending<'_> {
+impl AppendTransaction<'_> {
     /// The connection, for reads and writes that belong to the same transaction.
     pub fn connection(&mut self) -> &mut PgConnection {
         &mut self.transaction
@@ -169,7 +169,7 @@ impl Appending<'_> {
         &mut self,
         events: Vec<NewEvent>,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
-        self.insert(events, Taken::Refuse).await
+        self.insert(events, OnConflict::Refuse).await
     }
 
     /// Appends those whose place is free, and returns just those.
@@ -180,13 +180,13 @@ impl Appending<'_> {
         &mut self,
         events: Vec<NewEvent>,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
-        self.insert(events, Taken::Skip).await
+        self.insert(events, OnConflict::Skip).await
     }
 
     async fn insert(
         &mut self,
         mut events: Vec<NewEvent>,
-        taken: Taken,
+        taken: OnConflict,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
         for table in self.store.with_append.iter() {
             table.before(&mut self.transaction, &mut events).await?;
@@ -221,7 +221,7 @@ impl Appending<'_> {
     ///
     /// # Errors
     /// [`AppendError::Database`].
-    pub async fn leave(mut self) -> Result<(), AppendError> {
+    pub async fn rollback(mut self) -> Result<(), AppendError> {
         self.transaction.rollback().await?;
         self.store.connections.give_back(self.transaction);
         Ok(())

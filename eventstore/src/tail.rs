@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::event::Event;
 use futures::TryStreamExt;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
-use crate::digest::{Digested, canonical, digest, to_timestamp};
+use crate::digest::{DigestInput, canonical, digest, to_timestamp};
 use crate::upcast::Upcasters;
 
 /// Why reading stopped. An event is never skipped.
@@ -35,7 +35,7 @@ pub enum TailError {
 
 /// A stretch of the log: what lies after one position, up to where it is settled.
 #[derive(Debug, Clone, Copy)]
-pub struct Stretch {
+pub struct LogRange {
     /// Where the reader is.
     pub after: i64,
     /// How far the log is settled.
@@ -68,19 +68,19 @@ pub(crate) use events_where;
 pub async fn read(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    stretch: Stretch,
+    stretch: LogRange,
 ) -> Result<Vec<RecordedEvent>, TailError> {
-    read_but(connection, upcasters, (stretch, &[])).await
+    read_except(connection, upcasters, (stretch, &[])).await
 }
 
 /// The same without the events of some names: they are not read at all.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
-pub async fn read_but(
+pub async fn read_except(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    (stretch, passed): (Stretch, &[&str]),
+    (stretch, passed): (LogRange, &[&str]),
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let statement = events_where!(
         "position > $1 and position <= $2 and event_type <> all($4) order by position limit $3"
@@ -100,7 +100,7 @@ pub async fn read_but(
 pub async fn read_erasures(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    stretch: Stretch,
+    stretch: LogRange,
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let statement = events_where!(
         "aggregate_type = 'Response' and position > $1 and position <= $2
@@ -275,7 +275,7 @@ impl<'r> StoredEvent<'r> {
 
     /// The digest it ought to have.
     fn digest(&self) -> serde_json::Result<[u8; 32]> {
-        digest(&Digested {
+        digest(&DigestInput {
             aggregate_id: self.aggregate_id,
             aggregate_type: self.aggregate_type,
             event_type: self.event_type,
@@ -295,9 +295,12 @@ impl<'r> StoredEvent<'r> {
 
     fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
         let event = self.event(upcasters)?;
-        let context =
-            Context::from_metadata(self.firm_id, to_timestamp(self.recorded_at), self.metadata)
-                .map_err(|error| error.to_string())?;
+        let context = EventContext::from_metadata(
+            self.firm_id,
+            to_timestamp(self.recorded_at),
+            self.metadata,
+        )
+        .map_err(|error| error.to_string())?;
         let digest = self.digest.try_into().map_err(|_| "not a digest".to_owned())?;
         Ok(RecordedEvent {
             position: self.position,

@@ -10,30 +10,30 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// The longest a worker waits when nobody nudges it: the net under lost nudges.
-const POLL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest a step may take: no statement takes half of it. One that takes longer has lost its
 /// connection without a word.
-const STEP: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often a worker that waits for more looks whether it was nudged meanwhile; if it was not, it waits no more.
-const LULL: Duration = Duration::from_millis(25);
+const QUIET_FOR: Duration = Duration::from_millis(25);
 
 /// The wait after a step that failed.
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
+const FAILURE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// What comes after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum NextStep {
     /// There may be more: again at once.
     Busy,
     /// Nothing to do for so long, unless nudged.
     IdleFor(Duration),
 }
 
-impl Step {
+impl NextStep {
     /// Nothing to do until nudged.
-    pub const IDLE: Self = Self::IdleFor(POLL);
+    pub const IDLE: Self = Self::IdleFor(POLL_INTERVAL);
 }
 
 /// Something that works in steps.
@@ -43,17 +43,17 @@ pub trait Worker: Send {
 
     /// From the start of a step to the next one that a nudge asks for, at least. Who need not be there
     /// at once looks less often while much happens, and takes more at a time.
-    const PACE: Duration = Duration::ZERO;
+    const STEP_INTERVAL_MIN: Duration = Duration::ZERO;
 
     /// From the start of a step, too: the longest it waits for more while nudges keep coming. Then it takes in all of
     /// them at once. It is no less than the pace.
-    const LONGEST: Duration = Self::PACE;
+    const STEP_INTERVAL_MAX: Duration = Self::STEP_INTERVAL_MIN;
 
     /// What can go wrong in a step.
     type Error: Error + Send;
 
     /// Does one bounded batch. A step that fails has done nothing, and is tried again.
-    fn step(&mut self) -> impl Future<Output = Result<Step, Self::Error>> + Send;
+    fn step(&mut self) -> impl Future<Output = Result<NextStep, Self::Error>> + Send;
 }
 
 /// Steps until `stop`; a step under way is finished first.
@@ -66,9 +66,9 @@ pub async fn run<W: Worker>(
     while !stop.is_cancelled() {
         nudge.mark_unchanged();
         let began = Instant::now();
-        let wait = match timeout(STEP, worker.step()).await {
-            Ok(Ok(Step::Busy)) => continue,
-            Ok(Ok(Step::IdleFor(time))) => time.min(POLL),
+        let wait = match timeout(STEP_TIMEOUT, worker.step()).await {
+            Ok(Ok(NextStep::Busy)) => continue,
+            Ok(Ok(NextStep::IdleFor(time))) => time.min(POLL_INTERVAL),
             Err(_) => {
                 tracing::error!(worker = W::NAME, "a step got no answer; it will be tried again");
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
@@ -78,7 +78,7 @@ pub async fn run<W: Worker>(
                 tracing::error!(worker = W::NAME, %error, "a step failed; it will be tried again");
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
                 nudge.mark_unchanged();
-                pause(AFTER_FAILURE, &stop).await;
+                sleep_unless_stopped(FAILURE_BACKOFF, &stop).await;
                 continue;
             }
         };
@@ -86,32 +86,32 @@ pub async fn run<W: Worker>(
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
             changed = nudge.changed() => match changed {
-                Ok(()) => keep_pace((began + W::PACE, began + W::LONGEST), &mut nudge, &stop).await,
-                Err(_) => pause(wait, &stop).await,
+                Ok(()) => wait_until_quiet((began + W::STEP_INTERVAL_MIN, began + W::STEP_INTERVAL_MAX), &mut nudge, &stop).await,
+                Err(_) => sleep_unless_stopped(wait, &stop).await,
             }
         }
     }
 }
 
 /// Waits until the first of two moments; and on until a lull, or the last of them.
-async fn keep_pace(
+async fn wait_until_quiet(
     (first, last): (Instant, Instant),
     nudge: &mut watch::Receiver<u64>,
     stop: &CancellationToken,
 ) {
     let left = first.saturating_duration_since(Instant::now());
-    pause(left.saturating_sub(LULL), stop).await;
+    sleep_unless_stopped(left.saturating_sub(QUIET_FOR), stop).await;
     let mut goes_on = true;
     while goes_on && !stop.is_cancelled() {
         nudge.mark_unchanged();
-        let until = last.min(Instant::now() + LULL);
-        pause(until.saturating_duration_since(Instant::now()), stop).await;
+        let until = last.min(Instant::now() + QUIET_FOR);
+        sleep_unless_stopped(until.saturating_duration_since(Instant::now()), stop).await;
         goes_on = until < last && nudge.has_changed().unwrap_or(false);
     }
 }
 
 /// A timer that is asked for no time at all takes up to two milliseconds: it is not asked.
-async fn pause(time: Duration, stop: &CancellationToken) {
+async fn sleep_unless_stopped(time: Duration, stop: &CancellationToken) {
     if time.is_zero() {
         return;
     }
@@ -137,10 +137,10 @@ mod tests {
         const NAME: &'static str = "hanging";
         type Error = Infallible;
 
-        async fn step(&mut self) -> Result<Step, Infallible> {
+        async fn step(&mut self) -> Result<NextStep, Infallible> {
             self.steps += 1;
             self.stepped.send_replace(self.steps);
-            if self.steps == 1 { pending().await } else { Ok(Step::IDLE) }
+            if self.steps == 1 { pending().await } else { Ok(NextStep::IDLE) }
         }
     }
 
@@ -152,13 +152,13 @@ mod tests {
 
     impl<const PACE_MS: u64> Worker for Nudged<PACE_MS> {
         const NAME: &'static str = "nudged";
-        const PACE: Duration = Duration::from_millis(PACE_MS);
+        const STEP_INTERVAL_MIN: Duration = Duration::from_millis(PACE_MS);
         type Error = Infallible;
 
-        async fn step(&mut self) -> Result<Step, Infallible> {
+        async fn step(&mut self) -> Result<NextStep, Infallible> {
             self.stepped.send_modify(|steps| steps.push(Instant::now()));
             self.nudges.send_modify(|count| *count += 1);
-            Ok(Step::IDLE)
+            Ok(NextStep::IDLE)
         }
     }
 
@@ -194,15 +194,19 @@ mod tests {
             }
             nudges.closed().await;
         };
-        let waiting = keep_pace((began + PACE, began + LONGEST), &mut nudge, stop);
+        let waiting = wait_until_quiet(
+            (began + STEP_INTERVAL_MIN, began + STEP_INTERVAL_MAX),
+            &mut nudge,
+            stop,
+        );
         tokio::select! {
             () = nudging => unreachable!("who is nudged is there"),
             () = waiting => began.elapsed(),
         }
     }
 
-    const PACE: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_millis(300);
+    const STEP_INTERVAL_MIN: Duration = Duration::from_millis(100);
+    const STEP_INTERVAL_MAX: Duration = Duration::from_millis(300);
 
     #[tokio::test(start_paused = true)]
     async fn who_is_nudged_on_and_on_waits_longer_than_a_pace_but_not_for_ever() {
@@ -211,22 +215,22 @@ mod tests {
             let waited = waited(one, &stop).await;
             assert!((expected..expected + moment).contains(&waited), "{waited:?} for {expected:?}");
         };
-        near((LULL / 2, 0), PACE).await;
-        near((LULL * 2 + moment, 9), PACE).await;
-        near((LULL - moment, 6), PACE + LULL * 3).await;
-        near((LULL / 2, 99), LONGEST).await;
+        near((QUIET_FOR / 2, 0), STEP_INTERVAL_MIN).await;
+        near((QUIET_FOR * 2 + moment, 9), STEP_INTERVAL_MIN).await;
+        near((QUIET_FOR - moment, 6), STEP_INTERVAL_MIN + QUIET_FOR * 3).await;
+        near((QUIET_FOR / 2, 99), STEP_INTERVAL_MAX).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_to_stop_waits_no_longer() {
         let stop = CancellationToken::new();
-        let soon = tokio::time::sleep(LULL);
+        let soon = tokio::time::sleep(QUIET_FOR);
         let stopping = async {
             soon.await;
             stop.cancel();
         };
-        let (waited, ()) = tokio::join!(waited((LULL / 2, 99), &stop), stopping);
-        assert!(waited < PACE, "{waited:?}");
+        let (waited, ()) = tokio::join!(waited((QUIET_FOR / 2, 99), &stop), stopping);
+        assert!(waited < STEP_INTERVAL_MIN, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

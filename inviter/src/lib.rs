@@ -13,25 +13,25 @@ mod reserve;
 mod settings;
 mod take_over;
 
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::email::EmailAddress;
 use domain::invite::InviteOf;
 use domain::lang::Lang;
 use domain::time::Timestamp;
 use eventstore::crash;
-use mailer::{Invite as Letter, Mail, Sent, compose};
-use projector::firms::{self, SenderRow};
+use mailer::{InviteContent as Letter, Mail, MailOutcome, compose};
+use projector::firms::{self, MailSenderRow};
 use projector::people::{self, PersonRow};
 use telemetry::figures::INVITES;
 use telemetry::trace;
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::{Recipient, secrets};
+use vault::{MailRecipient, secrets};
 
-pub use settings::{InviteError, Inviter, Patience};
+pub use settings::{InviteError, InviteWait, Inviter};
 pub use take_over::TakeOver;
 
-use reserve::Reserved;
+use reserve::ReserveOutcome;
 
 /// An invite as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,19 +54,19 @@ pub struct NewInvite {
 
 /// What became of an invite (contract, section FormInvite).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Invited {
+pub enum InviteOutcome {
     /// The mail server took it.
     Sent {
         /// Its id, which is in its Message-ID.
         email_id: Uuid,
     },
     /// Nothing was sent, and nothing will be: not to be tried again.
-    Skipped(Skip),
+    Skipped(InviteSkip),
 }
 
 /// Why nothing was sent (ruling 11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Skip {
+pub enum InviteSkip {
     /// The person wants no mail of this firm.
     Unsubscribed,
     /// The address was refused for good.
@@ -77,7 +77,7 @@ pub enum Skip {
     AlreadySentToday,
 }
 
-impl Skip {
+impl InviteSkip {
     /// The word in `reason`.
     #[must_use]
     pub const fn reason(self) -> &'static str {
@@ -113,8 +113,8 @@ impl Inviter {
         firm_id: Uuid,
         actor: Actor,
         new: &NewInvite,
-    ) -> Result<Invited, InviteError> {
-        let until = Instant::now() + self.patience.wait;
+    ) -> Result<InviteOutcome, InviteError> {
+        let until = Instant::now() + self.wait.max;
         loop {
             let context = self.context(firm_id, actor);
             match self.attempt(&context, new).await {
@@ -129,20 +129,24 @@ impl Inviter {
         }
     }
 
-    async fn attempt(&self, context: &Context, new: &NewInvite) -> Result<Invited, InviteError> {
+    async fn attempt(
+        &self,
+        context: &EventContext,
+        new: &NewInvite,
+    ) -> Result<InviteOutcome, InviteError> {
         let (pool, firm_id) = (self.store.pool(), context.firm_id);
         let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person_id = self.identity.person(firm_id, &new.to);
         let person = people::find(pool, firm_id, person_id).await?;
-        if let Some(skip) = Skip::of(person, sender.invites_enabled) {
-            return Ok(Invited::Skipped(skip));
+        if let Some(skip) = InviteSkip::of(person, sender.invites_enabled) {
+            return Ok(InviteOutcome::Skipped(skip));
         }
         let day = context.recorded_at.day();
         let of = InviteOf { form_id: new.form_id, person_id, day };
         let mail = self.write(context, of, &sender, new).await?;
         match self.reserve(context, of, &mail).await? {
-            Reserved::Now => {}
-            Reserved::Skipped(skip) => return Ok(Invited::Skipped(skip)),
+            ReserveOutcome::Now => {}
+            ReserveOutcome::Skipped(skip) => return Ok(InviteOutcome::Skipped(skip)),
         }
         crash::point("reserved");
         let sent = self.mailer.send(&mail).await;
@@ -153,16 +157,16 @@ impl Inviter {
 
     async fn write(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
-        sender: &SenderRow,
+        sender: &MailSenderRow,
         new: &NewInvite,
     ) -> Result<Mail, InviteError> {
         let firm_id = context.firm_id;
         let mut connection = self.store.pool().acquire().await?;
         let wrapping = self.keyring.wrapping();
         let reply_to = secrets::contact(&mut connection, wrapping, firm_id).await?;
-        let recipient = Recipient { firm_id, person_id: of.person_id };
+        let recipient = MailRecipient { firm_id, person_id: of.person_id };
         Ok(compose(&Letter {
             email_id: of.id(firm_id),
             date: context.recorded_at,
@@ -182,42 +186,42 @@ impl Inviter {
     }
 
     /// One link per person and firm; whoever follows it needs no key.
-    fn unsubscribe_url(&self, recipient: Recipient, lang: Lang) -> String {
+    fn unsubscribe_url(&self, recipient: MailRecipient, lang: Lang) -> String {
         let link = self.identity.link(recipient);
         format!("{}/unsubscribe/{link}?lang={}", self.public_url, lang.code())
     }
 
-    fn context(&self, firm_id: Uuid, actor: Actor) -> Context {
-        Context {
+    fn context(&self, firm_id: Uuid, actor: Actor) -> EventContext {
+        EventContext {
             firm_id,
             recorded_at: self.clock.now(),
             actor,
             correlation_id: self.entropy.id(),
             causation_id: None,
-            traceparent: trace::place(),
+            traceparent: trace::current_traceparent(),
         }
     }
 }
 
 /// What came of a call, in a word to count by.
-const fn outcome(done: &Result<Invited, InviteError>) -> &'static str {
+const fn outcome(done: &Result<InviteOutcome, InviteError>) -> &'static str {
     match done {
-        Ok(Invited::Sent { .. }) => "sent",
-        Ok(Invited::Skipped(skip)) => skip.reason(),
+        Ok(InviteOutcome::Sent { .. }) => "sent",
+        Ok(InviteOutcome::Skipped(skip)) => skip.reason(),
         Err(InviteError::LimitReached { .. }) => "limit_reached",
         Err(_) => "failed",
     }
 }
 
-fn answer(mail: &Mail, sent: &Sent) -> Result<Invited, InviteError> {
+fn answer(mail: &Mail, sent: &MailOutcome) -> Result<InviteOutcome, InviteError> {
     match sent {
-        Sent::Accepted => Ok(Invited::Sent { email_id: mail.email_id }),
-        Sent::Refused { .. } => Ok(Invited::Skipped(Skip::Bounced)),
-        Sent::Failed(_) => Err(InviteError::NotSent),
+        MailOutcome::Accepted => Ok(InviteOutcome::Sent { email_id: mail.email_id }),
+        MailOutcome::Refused { .. } => Ok(InviteOutcome::Skipped(InviteSkip::Bounced)),
+        MailOutcome::Failed(_) => Err(InviteError::NotSent),
     }
 }
 
 /// The same context, as the service itself, later.
-fn as_system(context: &Context, recorded_at: Timestamp) -> Context {
-    Context { actor: Actor::System, recorded_at, ..context.clone() }
+fn as_system(context: &EventContext, recorded_at: Timestamp) -> EventContext {
+    EventContext { actor: Actor::System, recorded_at, ..context.clone() }
 }

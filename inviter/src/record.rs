@@ -1,12 +1,12 @@
 //! Recording what the mail server said, and dropping the mail with it.
 
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection};
 use domain::person::{Person, PersonCommand};
-use eventstore::{Appending, NewEvent, load, retry_conflicts};
-use mailer::Sent;
+use eventstore::{AppendTransaction, NewEvent, load, retry_conflicts};
+use mailer::MailOutcome;
 use uuid::Uuid;
-use vault::{Subject, mails};
+use vault::{KeySubject, mails};
 
 use crate::as_system;
 use crate::settings::{InviteError, Inviter};
@@ -16,18 +16,18 @@ impl Inviter {
     /// may be revoked by now. What was recorded already stays as it is.
     pub(crate) async fn record(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
-        sent: &Sent,
+        sent: &MailOutcome,
     ) -> Result<(), InviteError> {
         let context = as_system(context, self.clock.now());
         let command = match sent {
-            Sent::Accepted => InviteCommand::RecordSent(of),
-            Sent::Refused { code } => {
+            MailOutcome::Accepted => InviteCommand::RecordSent(of),
+            MailOutcome::Refused { code } => {
                 tracing::info!(?code, "an invite's address was refused");
                 InviteCommand::RecordRefused(of)
             }
-            Sent::Failed(why) => {
+            MailOutcome::Failed(why) => {
                 tracing::warn!(why, "an invite could not be sent");
                 InviteCommand::GiveBack(of)
             }
@@ -41,7 +41,7 @@ impl Inviter {
     /// Ends a reservation; whether it was still open.
     pub(crate) async fn finish(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
         command: InviteCommand,
     ) -> Result<bool, InviteError> {
@@ -61,10 +61,10 @@ impl Inviter {
     /// Answers whose key sealed the mail, which nobody needs any more.
     async fn try_finish(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
         command: InviteCommand,
-    ) -> Result<Option<Subject>, InviteError> {
+    ) -> Result<Option<KeySubject>, InviteError> {
         let invite_id = of.id(context.firm_id);
         let mut appending = self.store.begin().await?;
         let upcasters = self.store.upcasters();
@@ -85,8 +85,8 @@ impl Inviter {
     /// A refusal for good is remembered of the person (ruling 11).
     async fn bounce(
         &self,
-        appending: &mut Appending<'_>,
-        context: &Context,
+        appending: &mut AppendTransaction<'_>,
+        context: &EventContext,
         person_id: Uuid,
     ) -> Result<Vec<NewEvent>, InviteError> {
         let stream = person_id.to_string();

@@ -1,6 +1,6 @@
 //! Reserving: the place of the day, the quota, and the written mail, in one transaction.
 
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::form::FormStatus;
 use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejection};
 use domain::quota::Quota;
@@ -10,18 +10,18 @@ use projector::{firms, forms, invites, people};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
-use vault::{DataKey, Subject, mails};
+use vault::{DataKey, KeySubject, mails};
 
-use crate::Skip;
+use crate::InviteSkip;
 use crate::settings::{InviteError, Inviter};
 
 /// Whose the place of the day is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reserved {
+pub(crate) enum ReserveOutcome {
     /// This call's: it must send, and record.
     Now,
     /// Nobody's: nothing is to be sent.
-    Skipped(Skip),
+    Skipped(InviteSkip),
 }
 
 impl Inviter {
@@ -31,52 +31,52 @@ impl Inviter {
     /// [`InviteError::BeingSent`] while another call has it.
     pub(crate) async fn reserve(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
         mail: &Mail,
-    ) -> Result<Reserved, InviteError> {
-        if let Some(taken) = self.taken(of, mail.email_id).await? {
+    ) -> Result<ReserveOutcome, InviteError> {
+        if let Some(taken) = self.reserved_by(of, mail.email_id).await? {
             return taken;
         }
         // A key per reservation: dropping it with the reservation can hurt no other.
-        let subject = Subject { firm_id: context.firm_id, subject_id: self.entropy.id() };
+        let subject = KeySubject { firm_id: context.firm_id, subject_id: self.entropy.id() };
         let key = self.key(subject).await?;
         let attempt = || self.try_reserve(context, of, (mail, subject, &key));
         let reserved = retry_conflicts(context.correlation_id, attempt).await;
-        if !matches!(reserved, Ok(Reserved::Now)) {
+        if !matches!(reserved, Ok(ReserveOutcome::Now)) {
             self.forget(subject).await;
         }
         match reserved {
             Ok(reserved) => Ok(reserved),
             Err(InviteError::Append(AppendError::QuotaFull(Quota::Invites))) => {
-                self.without_place(context, of, mail.email_id).await
+                self.when_quota_full(context, of, mail.email_id).await
             }
-            Err(InviteError::Rejected(why)) => whose(why, mail.email_id),
+            Err(InviteError::Rejected(why)) => rejected(why, mail.email_id),
             Err(error) => Err(error),
         }
     }
 
     /// The quota is asked before the stream: who raced for one invite hears of that first (ruling 11).
-    async fn without_place(
+    async fn when_quota_full(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
         invite_id: Uuid,
-    ) -> Result<Reserved, InviteError> {
+    ) -> Result<ReserveOutcome, InviteError> {
         let seconds = context.recorded_at.seconds_until_midnight();
-        self.taken(of, invite_id).await?.unwrap_or(Err(InviteError::LimitReached { seconds }))
+        self.reserved_by(of, invite_id).await?.unwrap_or(Err(InviteError::LimitReached { seconds }))
     }
 
     /// Whose the place is, if it is not free.
-    async fn taken(
+    async fn reserved_by(
         &self,
         of: InviteOf,
         invite_id: Uuid,
-    ) -> Result<Option<Result<Reserved, InviteError>>, InviteError> {
+    ) -> Result<Option<Result<ReserveOutcome, InviteError>>, InviteError> {
         let mut connection = self.store.pool().acquire().await?;
         match self.decide(&mut connection, of, invite_id).await {
             Ok(_) => Ok(None),
-            Err(InviteError::Rejected(why)) => Ok(Some(whose(why, invite_id))),
+            Err(InviteError::Rejected(why)) => Ok(Some(rejected(why, invite_id))),
             Err(error) => Err(error),
         }
     }
@@ -97,10 +97,10 @@ impl Inviter {
     /// the bounce that was recorded with it. Form and firm are as well: this call may have waited.
     async fn try_reserve(
         &self,
-        context: &Context,
+        context: &EventContext,
         of: InviteOf,
-        (mail, subject, key): (&Mail, Subject, &DataKey),
-    ) -> Result<Reserved, InviteError> {
+        (mail, subject, key): (&Mail, KeySubject, &DataKey),
+    ) -> Result<ReserveOutcome, InviteError> {
         let mut appending = self.store.begin().await?;
         let (last, events) = self.decide(appending.connection(), of, mail.email_id).await?;
         let (firm_id, connection) = (context.firm_id, appending.connection());
@@ -110,28 +110,28 @@ impl Inviter {
         }
         let sender = firms::sender(&mut *connection, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person = people::find(connection, firm_id, of.person_id).await?;
-        if let Some(skip) = Skip::of(person, sender.invites_enabled) {
-            return Ok(Reserved::Skipped(skip));
+        if let Some(skip) = InviteSkip::of(person, sender.invites_enabled) {
+            return Ok(ReserveOutcome::Skipped(skip));
         }
         let stream = mail.email_id.to_string();
         appending.append(NewEvent::after(last, &stream, context, events)).await?;
         let bytes =
             serde_json::to_vec(mail).map_err(|error| InviteError::Vault(error.to_string()))?;
-        let kept = mails::Kept { invite_id: mail.email_id, subject, key };
+        let kept = mails::InviteMailKey { invite_id: mail.email_id, subject, key };
         mails::put(appending.connection(), &kept, &bytes, &*self.entropy).await?;
         appending.commit().await?;
-        Ok(Reserved::Now)
+        Ok(ReserveOutcome::Now)
     }
 
     /// The keyring is a database of its own: a key without data does no harm.
-    async fn key(&self, subject: Subject) -> Result<DataKey, InviteError> {
+    async fn key(&self, subject: KeySubject) -> Result<DataKey, InviteError> {
         let mut keys = self.keyring.make(&[subject], &*self.entropy).await?;
         keys.remove(&subject).ok_or_else(|| InviteError::Vault("a key is damaged".to_owned()))
     }
 
     /// Drops the key of a mail that is not needed any more. If that fails, a key stays that opens
     /// nothing.
-    pub(crate) async fn forget(&self, subject: Subject) {
+    pub(crate) async fn forget(&self, subject: KeySubject) {
         if let Err(error) = self.keyring.forget(&[subject]).await {
             tracing::warn!(%error, "the key of a mail could not be dropped");
         }
@@ -150,7 +150,7 @@ impl Inviter {
             if Instant::now() >= until {
                 return Err(InviteError::NotSent);
             }
-            sleep_until(until.min(Instant::now() + self.patience.look_every)).await;
+            sleep_until(until.min(Instant::now() + self.wait.look_every)).await;
             if !invites::is_open(self.store.pool(), invite_id).await? {
                 return Ok(());
             }
@@ -158,9 +158,9 @@ impl Inviter {
     }
 }
 
-fn whose(why: InviteRejection, invite_id: Uuid) -> Result<Reserved, InviteError> {
+fn rejected(why: InviteRejection, invite_id: Uuid) -> Result<ReserveOutcome, InviteError> {
     match why {
-        InviteRejection::AlreadySent => Ok(Reserved::Skipped(Skip::AlreadySentToday)),
+        InviteRejection::AlreadySent => Ok(ReserveOutcome::Skipped(InviteSkip::AlreadySentToday)),
         InviteRejection::BeingSent => Err(InviteError::BeingSent(invite_id)),
         InviteRejection::NotReserved => Err(InviteError::Rejected(why)),
     }

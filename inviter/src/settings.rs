@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use domain::invite::InviteRejection;
 use eventstore::{AppendError, AsConflict, Clock, Store};
-use mailer::{Mailer, Sender};
+use mailer::{Mailer, SenderAddress};
 use uuid::Uuid;
 use vault::responses::VaultError;
-use vault::{Entropy, Identity, Keyring};
+use vault::{Entropy, IdentityKey, Keyring};
 
 /// What inviting works with. Clones share everything.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub struct Inviter {
     /// The data keys.
     pub keyring: Keyring,
     /// Who is who.
-    pub identity: Identity,
+    pub identity: IdentityKey,
     /// What time it is.
     pub clock: Clock,
     /// Where random bytes come from.
@@ -26,25 +26,25 @@ pub struct Inviter {
     /// The way mail leaves by.
     pub mailer: Mailer,
     /// The address mail is sent from.
-    pub sender: Sender,
+    pub sender: SenderAddress,
     /// Where the unsubscribe page is reached: the public door's host, without a path.
     pub public_url: Arc<str>,
     /// How long a call waits for another.
-    pub patience: Patience,
+    pub wait: InviteWait,
 }
 
 /// How long a call waits for another that is sending the same invite.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct InviteWait {
     /// In all (ruling 11: 10 s).
-    pub wait: Duration,
+    pub max: Duration,
     /// Between two looks.
     pub look_every: Duration,
 }
 
-impl Default for Patience {
+impl Default for InviteWait {
     fn default() -> Self {
-        Self { wait: Duration::from_secs(10), look_every: Duration::from_millis(200) }
+        Self { max: Duration::from_secs(10), look_every: Duration::from_millis(200) }
     }
 }
 

@@ -2,17 +2,17 @@
 //! not record (ruling 11; crash point P15).
 
 use chrono::TimeDelta;
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::invite::InviteCommand;
-use eventstore::worker::{Step, Worker};
-use mailer::{Mail, Sent};
+use eventstore::worker::{NextStep, Worker};
+use mailer::{Mail, MailOutcome};
 use projector::invites::{self, OpenInvite};
 use vault::mails;
 
 use crate::settings::{InviteError, Inviter};
 
 /// How long a reserved mail is tried for (ruling 11).
-const TRIED_FOR: TimeDelta = TimeDelta::hours(1);
+const RESEND_FOR: TimeDelta = TimeDelta::hours(1);
 
 /// The worker. It belongs where invites are reserved: there the mail server is the right one.
 pub struct TakeOver(Inviter);
@@ -30,14 +30,14 @@ impl Worker for TakeOver {
     type Error = InviteError;
 
     /// One at a time: it is finished long before its turn ends, so that nobody else takes it too.
-    async fn step(&mut self) -> Result<Step, InviteError> {
+    async fn step(&mut self) -> Result<NextStep, InviteError> {
         let Self(inviter) = self;
         let now = inviter.clock.now().get();
         let Some(invite) = invites::take_over(inviter.store.pool(), now).await? else {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         };
         inviter.take_over(&invite).await?;
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
@@ -45,8 +45,8 @@ impl Inviter {
     /// One more try with the same bytes, or the end of trying.
     async fn take_over(&self, invite: &OpenInvite) -> Result<(), InviteError> {
         let context = self.context(invite.firm_id, Actor::System);
-        let too_late = context.recorded_at.get() >= invite.reserved_at + TRIED_FOR;
-        let mail = if too_late { None } else { self.kept(invite).await? };
+        let too_late = context.recorded_at.get() >= invite.reserved_at + RESEND_FOR;
+        let mail = if too_late { None } else { self.reserved_mail(invite).await? };
         if let Some(mail) = mail {
             return self.send_again(&context, invite, &mail).await;
         }
@@ -59,15 +59,15 @@ impl Inviter {
     /// A mail that could not be sent stays reserved: its next turn comes.
     async fn send_again(
         &self,
-        context: &Context,
+        context: &EventContext,
         invite: &OpenInvite,
         mail: &Mail,
     ) -> Result<(), InviteError> {
         match self.mailer.send(mail).await {
-            sent @ (Sent::Accepted | Sent::Refused { .. }) => {
+            sent @ (MailOutcome::Accepted | MailOutcome::Refused { .. }) => {
                 self.record(context, invite.of(), &sent).await
             }
-            Sent::Failed(why) => {
+            MailOutcome::Failed(why) => {
                 tracing::warn!(invite_id = %invite.invite_id, why, "an invite waits for its turn");
                 Ok(())
             }
@@ -75,7 +75,7 @@ impl Inviter {
     }
 
     /// The mail as it was reserved; none if it may not go out any more, or if it cannot be read.
-    async fn kept(&self, invite: &OpenInvite) -> Result<Option<Mail>, InviteError> {
+    async fn reserved_mail(&self, invite: &OpenInvite) -> Result<Option<Mail>, InviteError> {
         let pool = self.store.pool();
         if !invites::may_go(pool, invite).await? {
             return Ok(None);

@@ -7,23 +7,23 @@ use tokio::fs::{self, OpenOptions};
 use tokio::io::AsyncWriteExt;
 
 use crate::mail::Mail;
-use crate::mailer::Sent;
+use crate::mailer::MailOutcome;
 
 /// Where the files go.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct MailFolder(PathBuf);
 
-impl Folder {
+impl MailFolder {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
     /// The same mail again replaces its file: it is the same bytes.
-    pub(crate) async fn write(&self, mail: &Mail) -> Sent {
+    pub(crate) async fn write(&self, mail: &Mail) -> MailOutcome {
         let file = self.0.join(format!("{}.eml", mail.email_id));
         match write_whole(&self.0, &file, &mail.bytes).await {
-            Ok(()) => Sent::Accepted,
-            Err(error) => Sent::Failed(format!("folder: {}", error.kind())),
+            Ok(()) => MailOutcome::Accepted,
+            Err(error) => MailOutcome::Failed(format!("folder: {}", error.kind())),
         }
     }
 }

@@ -11,17 +11,17 @@ use thiserror::Error;
 use uuid::Uuid;
 
 /// The longest part before the `@` that mail servers have to take (RFC 5321, section 4.5.3.1.1).
-const LOCAL_MAX: usize = 64;
+const LOCAL_PART_MAX: usize = 64;
 
 /// Everything an invite says. Its texts may hold anything: writing it makes them harmless.
 #[derive(Clone, Copy)]
-pub struct Invite<'a> {
+pub struct InviteContent<'a> {
     /// Becomes the Message-ID.
     pub email_id: Uuid,
     /// When it is written.
     pub date: Timestamp,
     /// Who hands it over.
-    pub from: &'a Sender,
+    pub from: &'a SenderAddress,
     /// Who gets it.
     pub to: &'a EmailAddress,
     /// The language it is written in.
@@ -72,14 +72,14 @@ impl fmt::Debug for Mail {
 
 /// The service's own address, under which it hands mail over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sender(EmailAddress);
+pub struct SenderAddress(EmailAddress);
 
 /// The text is not an address that a server lets send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not an address to send from such as forms@mail.example.com")]
 pub struct NotASender;
 
-impl Sender {
+impl SenderAddress {
     /// The address.
     #[must_use]
     pub fn address(&self) -> &EmailAddress {
@@ -87,12 +87,12 @@ impl Sender {
     }
 }
 
-impl FromStr for Sender {
+impl FromStr for SenderAddress {
     type Err = NotASender;
 
     fn from_str(text: &str) -> Result<Self, NotASender> {
         match text.parse::<EmailAddress>() {
-            Ok(address) if address.local().len() <= LOCAL_MAX => Ok(Self(address)),
+            Ok(address) if address.local().len() <= LOCAL_PART_MAX => Ok(Self(address)),
             Ok(_) | Err(_) => Err(NotASender),
         }
     }

@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::files::Folder;
+use crate::files::MailFolder;
 use crate::mail::Mail;
-use crate::smtp::Relay;
+use crate::smtp::SmtpRelay;
 use crate::smtp_url::SmtpUrl;
 
 /// The longest that one [`Mailer::send`] takes (ruling 11).
-const BUDGET: Duration = Duration::from_secs(20);
+const SEND_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Hands mail over. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
-pub struct Mailer(Way);
+pub struct Mailer(MailRoute);
 
 #[derive(Clone, Debug)]
-enum Way {
-    Smtp(Arc<Relay>),
-    Files(Arc<Folder>),
+enum MailRoute {
+    Smtp(Arc<SmtpRelay>),
+    Files(Arc<MailFolder>),
     Held,
 }
 
 /// What became of a mail that was to be handed over (ruling 11).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum MailOutcome {
     /// It is in the hands of the server.
     Accepted,
     /// The server refuses this recipient, and will tomorrow too: a bounce.
@@ -52,7 +52,7 @@ pub struct SmtpSettings {
 
 impl Default for SmtpSettings {
     fn default() -> Self {
-        Self { extra_roots: None, budget: BUDGET }
+        Self { extra_roots: None, budget: SEND_TIME_MAX }
     }
 }
 
@@ -70,28 +70,28 @@ impl Mailer {
     /// # Errors
     /// [`MailerError`]: the roots cannot be read.
     pub fn smtp(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
-        Ok(Self(Way::Smtp(Arc::new(Relay::new(url, settings)?))))
+        Ok(Self(MailRoute::Smtp(Arc::new(SmtpRelay::new(url, settings)?))))
     }
 
     /// Writes mail into a folder, one `<email_id>.eml` each, for development. The folder is made
     /// when it is missing.
     #[must_use]
     pub fn files(folder: impl Into<PathBuf>) -> Self {
-        Self(Way::Files(Arc::new(Folder::new(folder.into()))))
+        Self(MailRoute::Files(Arc::new(MailFolder::new(folder.into()))))
     }
 
     /// Hands nothing over: of every mail it says that it could not be sent.
     #[must_use]
     pub const fn held() -> Self {
-        Self(Way::Held)
+        Self(MailRoute::Held)
     }
 
     /// Hands one mail over. Dropped midway, it may or may not have been.
-    pub async fn send(&self, mail: &Mail) -> Sent {
+    pub async fn send(&self, mail: &Mail) -> MailOutcome {
         match &self.0 {
-            Way::Smtp(relay) => relay.send(mail).await,
-            Way::Files(folder) => folder.write(mail).await,
-            Way::Held => Sent::Failed("nothing is sent by this process".to_owned()),
+            MailRoute::Smtp(relay) => relay.send(mail).await,
+            MailRoute::Files(folder) => folder.write(mail).await,
+            MailRoute::Held => MailOutcome::Failed("nothing is sent by this process".to_owned()),
         }
     }
 }

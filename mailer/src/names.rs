@@ -9,20 +9,20 @@ const NAME_MAX: usize = 200;
 /// POST /forms/{id}/send); none when there is nothing to see.
 #[must_use]
 pub fn greeting(first_name: Option<&str>, name: Option<&str>) -> Option<String> {
-    let first_name = first_name.and_then(line);
-    first_name.or_else(|| name?.split(is_gap).find_map(line))
+    let first_name = first_name.and_then(one_line);
+    first_name.or_else(|| name?.split(is_gap).find_map(one_line))
 }
 
 /// One line of it: what breaks or turns a line becomes a space, spaces are single and inside.
 /// None when nothing of it can be seen.
-pub(crate) fn line(text: &str) -> Option<String> {
+pub(crate) fn one_line(text: &str) -> Option<String> {
     let words: Vec<_> = text.split(is_gap).filter(|word| !word.is_empty()).collect();
     let line: String = words.join(" ").chars().take(NAME_MAX).collect();
     line.chars().any(is_visible).then(|| line.trim_end().to_owned())
 }
 
 /// A note: its line breaks stay, other controls become spaces. None when there is nothing to see.
-pub(crate) fn note(text: &str) -> Option<String> {
+pub(crate) fn clean_note(text: &str) -> Option<String> {
     let text = text.replace("\r\n", "\n");
     let keep = |at: char| if at != '\n' && turns_or_breaks(at) { ' ' } else { at };
     let note: String = text.trim_matches(is_gap).chars().map(keep).collect();
@@ -30,7 +30,7 @@ pub(crate) fn note(text: &str) -> Option<String> {
 }
 
 /// A link, without what a link never holds.
-pub(crate) fn address(text: &str) -> String {
+pub(crate) fn clean_link(text: &str) -> String {
     text.chars().filter(|&at| !is_gap(at)).collect()
 }
 

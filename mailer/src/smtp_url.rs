@@ -20,14 +20,14 @@ use url::{Host, Url};
 pub struct SmtpUrl {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) encryption: Encryption,
-    pub(crate) login: Option<Login>,
+    pub(crate) encryption: SmtpEncryption,
+    pub(crate) login: Option<SmtpLogin>,
     pub(crate) ehlo: Option<String>,
 }
 
 /// When the connection becomes a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encryption {
+pub(crate) enum SmtpEncryption {
     /// By STARTTLS, before anything else.
     StartTls,
     /// From its first byte.
@@ -38,7 +38,7 @@ pub(crate) enum Encryption {
 
 /// How this client signs in.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Login {
+pub(crate) struct SmtpLogin {
     pub(crate) user: String,
     pub(crate) password: String,
 }
@@ -80,8 +80,8 @@ impl FromStr for SmtpUrl {
     fn from_str(text: &str) -> Result<Self, NotAnSmtpUrl> {
         let url = Url::parse(text).map_err(|_| NotAnSmtpUrl::Malformed)?;
         let mut encryption = match url.scheme() {
-            "smtp" => Encryption::StartTls,
-            "smtps" => Encryption::Implicit,
+            "smtp" => SmtpEncryption::StartTls,
+            "smtps" => SmtpEncryption::Implicit,
             _ => return Err(NotAnSmtpUrl::Scheme),
         };
         let host = host(&url)?;
@@ -91,14 +91,14 @@ impl FromStr for SmtpUrl {
         }
         for (key, value) in url.query_pairs() {
             match (&*key, &*value) {
-                ("tls", "none") if encryption != Encryption::Implicit => {
-                    encryption = Encryption::None;
+                ("tls", "none") if encryption != SmtpEncryption::Implicit => {
+                    encryption = SmtpEncryption::None;
                 }
                 ("ehlo", domain) if is_domain(domain) => ehlo = Some(domain.to_owned()),
                 _ => return Err(NotAnSmtpUrl::Parameter),
             }
         }
-        if encryption == Encryption::None && !is_this_machine(&host) {
+        if encryption == SmtpEncryption::None && !is_this_machine(&host) {
             return Err(NotAnSmtpUrl::Bare);
         }
         let port = url.port().unwrap_or(encryption.port());
@@ -106,7 +106,7 @@ impl FromStr for SmtpUrl {
     }
 }
 
-impl Encryption {
+impl SmtpEncryption {
     const fn port(self) -> u16 {
         match self {
             Self::StartTls | Self::None => 587,
@@ -136,12 +136,12 @@ fn is_domain(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
-fn login(url: &Url) -> Result<Option<Login>, NotAnSmtpUrl> {
+fn login(url: &Url) -> Result<Option<SmtpLogin>, NotAnSmtpUrl> {
     match (url.username(), url.password()) {
         ("", None) => Ok(None),
         (user, Some(password)) if !user.is_empty() && !password.is_empty() => {
             let decoded = |text| percent_decoded(text).ok_or(NotAnSmtpUrl::Login);
-            Ok(Some(Login { user: decoded(user)?, password: decoded(password)? }))
+            Ok(Some(SmtpLogin { user: decoded(user)?, password: decoded(password)? }))
         }
         _ => Err(NotAnSmtpUrl::Login),
     }

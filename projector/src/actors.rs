@@ -2,7 +2,7 @@
 //! the key not revoked. The rows stay locked until commit, so a revocation comes wholly before or
 //! wholly after. A key acts for its member: whoever makes it, the member must be a manager then.
 
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::event::Event;
 use domain::key::KeyEvent;
 use eventstore::{AppendError, NewEvent, WithAppend};
@@ -10,9 +10,9 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub(crate) struct Actors;
+pub(crate) struct ActorGuard;
 
-impl WithAppend for Actors {
+impl WithAppend for ActorGuard {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -21,7 +21,7 @@ impl WithAppend for Actors {
         Box::pin(async move {
             let mut actors: Vec<(Uuid, Actor)> = Vec::new();
             for event in events {
-                let Context { firm_id, actor, .. } = event.context;
+                let EventContext { firm_id, actor, .. } = event.context;
                 let of_key = match event.event {
                     Event::Key(KeyEvent::KeyCreated { member_id, .. }) => {
                         Some(Actor::Member(member_id))

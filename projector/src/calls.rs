@@ -47,7 +47,7 @@ pub struct CallerRow {
 
 /// A key of several that are asked about, by its number from 1, and what is said of it.
 #[derive(FromRow)]
-struct Turn {
+struct NumberedCaller {
     turn: i64,
     #[sqlx(flatten)]
     caller: CallerRow,
@@ -63,7 +63,7 @@ pub async fn authenticate(
     keys: &[KeyHash],
     now: DateTime<Utc>,
 ) -> Result<Vec<Option<CallerRow>>, sqlx::Error> {
-    let turns: Vec<Turn> = sqlx::query_as(
+    let turns: Vec<NumberedCaller> = sqlx::query_as(
         "select turn, key_id, key_name, key_prefix, firm_id, firm_name, firm_active, leads_in_full,
                 full_since
            from authenticate_keys($1, $2, $3, $4)",
@@ -82,7 +82,10 @@ pub async fn authenticate(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn is_for(connection: &mut PgConnection, firm_id: Uuid) -> Result<(), sqlx::Error> {
+pub async fn restrict_to_firm(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<(), sqlx::Error> {
     sqlx::query("select set_config('firmforms.firm', $1::text, false)")
         .bind(firm_id)
         .execute(connection)

@@ -18,13 +18,13 @@ use uuid::Uuid;
 use crate::follow::Projection;
 
 pub use destinations::{Destination, destinations};
-pub use list::{Wanted, list, list_steps};
-pub use of_hook::{cancelled, delivered_between};
+pub use list::{DeliveryFilter, list, list_steps};
+pub use of_hook::{count_cancelled, count_delivered};
 
 /// The writer.
-pub struct Deliveries;
+pub struct DeliveryProjection;
 
-impl Projection for Deliveries {
+impl Projection for DeliveryProjection {
     const NAME: &'static str = "deliveries";
     const PASSES: &'static [&'static str] = &[];
 
@@ -78,7 +78,7 @@ pub async fn is_only_purger(connection: &mut PgConnection) -> Result<bool, sqlx:
 
 /// Deliveries whose body was kept long enough.
 #[derive(Debug, Default)]
-pub struct Purged {
+pub struct PurgedDeliveries {
     /// They.
     pub delivery_ids: Vec<Uuid>,
     /// The bodies that no other delivery still needs.
@@ -93,7 +93,7 @@ pub async fn purge(
     connection: &mut PgConnection,
     (delivered_before, failed_before): (DateTime<Utc>, DateTime<Utc>),
     limit: i64,
-) -> Result<Purged, sqlx::Error> {
+) -> Result<PurgedDeliveries, sqlx::Error> {
     let rows: Vec<(Uuid, Option<Uuid>)> = sqlx::query_as(
         "update deliveries set purged = true
           where delivery_id = any(array(
@@ -119,7 +119,7 @@ pub async fn purge(
     .bind(bodies)
     .fetch_all(connection)
     .await?;
-    Ok(Purged { delivery_ids, body_ids })
+    Ok(PurgedDeliveries { delivery_ids, body_ids })
 }
 
 /// A delivery as it is read.

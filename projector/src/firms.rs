@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use domain::event::Event;
-use domain::firm::{Brand, FirmEvent, FirmStatus};
-use domain::trigger::Plan;
+use domain::firm::{FirmBrand, FirmEvent, FirmStatus};
+use domain::trigger::FirmPlan;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::types::Json;
@@ -12,9 +12,9 @@ use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 /// The writer.
-pub(crate) struct Firms;
+pub(crate) struct FirmWriter;
 
-impl WithAppend for Firms {
+impl WithAppend for FirmWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -32,27 +32,29 @@ impl WithAppend for Firms {
 
 /// What is new of a firm; what is none stays.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-struct Change<'a> {
+struct FirmUpdate<'a> {
     opened: bool,
     name: Option<&'a str>,
     status: Option<FirmStatus>,
     leads_in_full: Option<bool>,
-    brand: Option<&'a Brand>,
+    brand: Option<&'a FirmBrand>,
     invites_enabled: Option<bool>,
 }
 
 /// What events, in order, come to for each firm.
-fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a FirmEvent)>) -> BTreeMap<Uuid, Change<'a>> {
-    let mut changes: BTreeMap<Uuid, Change<'_>> = BTreeMap::new();
+fn changes<'a>(
+    events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
+) -> BTreeMap<Uuid, FirmUpdate<'a>> {
+    let mut changes: BTreeMap<Uuid, FirmUpdate<'_>> = BTreeMap::new();
     for (firm_id, event) in events {
-        if let Some(next) = Change::of(event) {
+        if let Some(next) = FirmUpdate::of(event) {
             changes.entry(firm_id).or_default().take(&next);
         }
     }
     changes
 }
 
-impl<'a> Change<'a> {
+impl<'a> FirmUpdate<'a> {
     /// Of members nothing is told here.
     fn of(event: &'a FirmEvent) -> Option<Self> {
         let entered = |status| Self { status: Some(status), ..Self::default() };
@@ -96,7 +98,7 @@ impl<'a> Change<'a> {
 
 async fn write(
     connection: &mut PgConnection,
-    changes: &BTreeMap<Uuid, Change<'_>>,
+    changes: &BTreeMap<Uuid, FirmUpdate<'_>>,
 ) -> Result<(), sqlx::Error> {
     if changes.is_empty() {
         return Ok(());
@@ -188,7 +190,7 @@ pub async fn known(
 pub async fn plans(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],
-) -> Result<Vec<(Uuid, Plan)>, sqlx::Error> {
+) -> Result<Vec<(Uuid, FirmPlan)>, sqlx::Error> {
     if firm_ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -197,7 +199,7 @@ pub async fn plans(
             .bind(firm_ids)
             .fetch_all(connection)
             .await?;
-    Ok(rows.into_iter().map(|(id, leads_in_full)| (id, Plan { leads_in_full })).collect())
+    Ok(rows.into_iter().map(|(id, leads_in_full)| (id, FirmPlan { leads_in_full })).collect())
 }
 
 /// Whether this firm is neither suspended nor closed; nothing if it is not known.
@@ -247,36 +249,34 @@ pub async fn is_closed(pool: &PgPool, firm_id: Uuid) -> Result<bool, sqlx::Error
 pub async fn hold_open(
     connection: &mut PgConnection,
     firm_id: Uuid,
-) -> Result<Option<Standing>, sqlx::Error> {
+) -> Result<Option<FirmStanding>, sqlx::Error> {
     let row: Option<(bool, bool)> = sqlx::query_as(
         "select leads_in_full, status = 'closed' from firms where firm_id = $1 for share",
     )
     .bind(firm_id)
     .fetch_optional(connection)
     .await?;
-    Ok(row.map(
-        |(leads_in_full, closed)| {
-            if closed { Standing::Closed } else { Standing::Open(Plan { leads_in_full }) }
-        },
-    ))
+    Ok(row.map(|(leads_in_full, closed)| {
+        if closed { FirmStanding::Closed } else { FirmStanding::Open(FirmPlan { leads_in_full }) }
+    }))
 }
 
 /// Whether a firm can still have anything sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum FirmStanding {
     /// It can, with this plan; while it is suspended, later.
-    Open(Plan),
+    Open(FirmPlan),
     /// Never again.
     Closed,
 }
 
 /// How a firm sends mail.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct SenderRow {
+pub struct MailSenderRow {
     /// Its name.
     pub name: String,
     /// How its mails look.
-    pub brand: Json<Brand>,
+    pub brand: Json<FirmBrand>,
     /// Whether it sends invites.
     pub invites_enabled: bool,
 }
@@ -288,7 +288,7 @@ pub struct SenderRow {
 pub async fn sender(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
-) -> Result<Option<SenderRow>, sqlx::Error> {
+) -> Result<Option<MailSenderRow>, sqlx::Error> {
     sqlx::query_as("select name, brand, invites_enabled from firms where firm_id = $1")
         .bind(firm_id)
         .fetch_optional(executor)
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    fn of(events: &[FirmEvent]) -> BTreeMap<Uuid, Change<'_>> {
+    fn of(events: &[FirmEvent]) -> BTreeMap<Uuid, FirmUpdate<'_>> {
         changes(events.iter().map(|event| (FIRM, event)))
     }
 
@@ -332,18 +332,18 @@ mod tests {
     fn the_last_word_on_each_setting_counts() {
         let opened = FirmEvent::FirmOpened {
             name: "A".into(),
-            plan: Plan { leads_in_full: true },
-            brand: Brand::default(),
+            plan: FirmPlan { leads_in_full: true },
+            brand: FirmBrand::default(),
             time: time(),
         };
         let suspended = FirmEvent::FirmSuspended { time: time() };
         let events = [opened, named("B"), suspended, named("C")];
-        let expected = Change {
+        let expected = FirmUpdate {
             opened: true,
             name: Some("C"),
             status: Some(FirmStatus::Suspended),
             leads_in_full: Some(true),
-            brand: Some(&Brand::default()),
+            brand: Some(&FirmBrand::default()),
             invites_enabled: Some(false),
         };
         assert_eq!(of(&events), BTreeMap::from([(FIRM, expected)]));
@@ -353,7 +353,7 @@ mod tests {
     fn what_is_not_said_is_not_changed() {
         let resumed =
             [FirmEvent::FirmSuspended { time: time() }, FirmEvent::FirmResumed { time: time() }];
-        let expected = Change { status: Some(FirmStatus::Active), ..Change::default() };
+        let expected = FirmUpdate { status: Some(FirmStatus::Active), ..FirmUpdate::default() };
         assert_eq!(of(&resumed), BTreeMap::from([(FIRM, expected)]));
         let left = FirmEvent::MemberLeft { member_id: FIRM, time: time() };
         assert_eq!(of(&[left, FirmEvent::SecretRevealed {}]), BTreeMap::new());

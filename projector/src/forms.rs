@@ -13,12 +13,12 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 /// The newest forms that are listed (contract, section Limits).
-pub const LISTED: i64 = 500;
+pub const LISTED_FORMS_MAX: i64 = 500;
 
 /// The writer.
-pub(crate) struct Forms;
+pub(crate) struct FormWriter;
 
-impl WithAppend for Forms {
+impl WithAppend for FormWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -39,7 +39,7 @@ impl WithAppend for Forms {
 
 /// What is new of a form; what is none stays.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Change<'a> {
+struct FormUpdate<'a> {
     created: bool,
     deleted: bool,
     title: Option<&'a str>,
@@ -53,15 +53,15 @@ struct Change<'a> {
 /// What events, in order, come to for each form (of a firm).
 fn changes<'a>(
     events: impl Iterator<Item = ((Uuid, Uuid), &'a FormEvent)>,
-) -> BTreeMap<(Uuid, Uuid), Change<'a>> {
-    let mut changes: BTreeMap<(Uuid, Uuid), Change<'_>> = BTreeMap::new();
+) -> BTreeMap<(Uuid, Uuid), FormUpdate<'a>> {
+    let mut changes: BTreeMap<(Uuid, Uuid), FormUpdate<'_>> = BTreeMap::new();
     for (form, event) in events {
-        changes.entry(form).or_default().take(&Change::of(event));
+        changes.entry(form).or_default().take(&FormUpdate::of(event));
     }
     changes
 }
 
-impl<'a> Change<'a> {
+impl<'a> FormUpdate<'a> {
     fn of(event: &'a FormEvent) -> Self {
         let entered = |status| Self { status: Some(status), ..Self::default() };
         match event {
@@ -104,7 +104,7 @@ impl<'a> Change<'a> {
 
 async fn write(
     connection: &mut PgConnection,
-    changes: &BTreeMap<(Uuid, Uuid), Change<'_>>,
+    changes: &BTreeMap<(Uuid, Uuid), FormUpdate<'_>>,
 ) -> Result<(), sqlx::Error> {
     if changes.is_empty() {
         return Ok(());
@@ -262,7 +262,7 @@ mod tests {
         FormEvent::FormChanged { edit, time: time() }
     }
 
-    fn of(events: &[FormEvent]) -> Change<'_> {
+    fn of(events: &[FormEvent]) -> FormUpdate<'_> {
         changes(events.iter().map(|event| (FORM, event)))[&FORM]
     }
 
@@ -279,7 +279,7 @@ mod tests {
         let created = FormEvent::FormCreated { firm_id: FORM.0, details, time: time() };
         let published = FormEvent::FormPublished { time: time() };
         let deleted = FormEvent::FormDeleted { time: time() };
-        let expected = Change {
+        let expected = FormUpdate {
             created: true,
             deleted: true,
             title: Some("B"),
@@ -295,8 +295,11 @@ mod tests {
     #[test]
     fn the_last_word_counts_and_the_rest_stays() {
         let back = FormEvent::FormUnpublished { time: time() };
-        let expected =
-            Change { title: Some("B"), status: Some(FormStatus::Draft), ..Change::default() };
+        let expected = FormUpdate {
+            title: Some("B"),
+            status: Some(FormStatus::Draft),
+            ..FormUpdate::default()
+        };
         assert_eq!(of(&[titled("A"), back, titled("B")]), expected);
     }
 }

@@ -15,13 +15,13 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-pub use listed::{HookRow, Listed, list_for_keys};
-pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, places};
+pub use listed::{HookRow, KeyHookList, list_for_keys};
+pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, positions};
 
 /// The writer.
-pub(crate) struct Hooks;
+pub(crate) struct HookWriter;
 
-impl WithAppend for Hooks {
+impl WithAppend for HookWriter {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -36,7 +36,7 @@ impl WithAppend for Hooks {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let mut changes: BTreeMap<Uuid, Change> = BTreeMap::new();
+            let mut changes: BTreeMap<Uuid, HookUpdate> = BTreeMap::new();
             for recorded in events {
                 if let (Event::Subscription(event), Ok(hook_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
@@ -56,14 +56,14 @@ impl WithAppend for Hooks {
 
 /// What is new of a subscription that is there: the last event of its stream, and its removal.
 #[derive(Debug, Default, Clone, Copy)]
-struct Change {
+struct HookUpdate {
     sequence: i64,
     removed_at: Option<DateTime<Utc>>,
     removed_position: Option<i64>,
     reason: Option<RemovalReason>,
 }
 
-impl Change {
+impl HookUpdate {
     fn take(&mut self, event: &SubscriptionEvent, recorded: &RecordedEvent) {
         self.sequence = recorded.sequence;
         if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = event {
@@ -106,7 +106,7 @@ async fn create(
 
 async fn write(
     connection: &mut PgConnection,
-    changes: &BTreeMap<Uuid, Change>,
+    changes: &BTreeMap<Uuid, HookUpdate>,
 ) -> Result<(), sqlx::Error> {
     if changes.is_empty() {
         return Ok(());

@@ -11,12 +11,12 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// How long whoever reserved an invite has to finish it, and whoever takes it over after that.
-pub const TURN: Duration = Duration::from_secs(120);
+pub const FINISH_WITHIN: Duration = Duration::from_secs(120);
 
 /// The writer.
-pub(crate) struct Invites;
+pub(crate) struct InviteWriter;
 
-impl WithAppend for Invites {
+impl WithAppend for InviteWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -67,7 +67,7 @@ async fn open(
     .bind(of.person_id)
     .bind(of.day)
     .bind(at)
-    .bind(at + TURN)
+    .bind(at + FINISH_WITHIN)
     .execute(connection)
     .await?;
     Ok(())
@@ -145,7 +145,7 @@ pub async fn take_over(
          returning o.invite_id, o.firm_id, o.form_id, o.person_id, o.day, o.reserved_at",
     )
     .bind(now)
-    .bind(now + TURN)
+    .bind(now + FINISH_WITHIN)
     .fetch_optional(pool)
     .await
 }

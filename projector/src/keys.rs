@@ -11,9 +11,9 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// The writer.
-pub(crate) struct Keys;
+pub(crate) struct KeyWriter;
 
-impl WithAppend for Keys {
+impl WithAppend for KeyWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,

@@ -36,21 +36,21 @@ use eventstore::WithAppend;
 /// What must hold before an append, in the order of locks: firm, member, key, quota.
 #[must_use]
 pub fn guards() -> Vec<Box<dyn WithAppend>> {
-    vec![Box::new(actors::Actors), Box::new(quotas::Quotas)]
+    vec![Box::new(actors::ActorGuard), Box::new(quotas::QuotaGuard)]
 }
 
 /// The tables that change with an append.
 #[must_use]
 pub fn tables() -> Vec<Box<dyn WithAppend>> {
     vec![
-        Box::new(firms::Firms),
-        Box::new(members::Members),
-        Box::new(forms::Forms),
-        Box::new(keys::Keys),
-        Box::new(hooks::Hooks),
-        Box::new(people::People),
-        Box::new(invites::Invites),
-        Box::new(replays::Replays),
-        Box::new(pauses::Pauses),
+        Box::new(firms::FirmWriter),
+        Box::new(members::MemberWriter),
+        Box::new(forms::FormWriter),
+        Box::new(keys::KeyWriter),
+        Box::new(hooks::HookWriter),
+        Box::new(people::PersonWriter),
+        Box::new(invites::InviteWriter),
+        Box::new(replays::ReplayWriter),
+        Box::new(pauses::PauseWriter),
     ]
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use domain::event::Event;
-use domain::firm::{FirmEvent, Role};
+use domain::firm::{FirmEvent, MemberRole};
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// The writer.
-pub(crate) struct Members;
+pub(crate) struct MemberWriter;
 
-impl WithAppend for Members {
+impl WithAppend for MemberWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -30,26 +30,26 @@ impl WithAppend for Members {
 
 /// What is new of a member; what is none stays, but for one who left: of those nothing does.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Change {
+struct MemberUpdate {
     left: bool,
-    role: Option<Role>,
+    role: Option<MemberRole>,
     active: Option<bool>,
 }
 
 /// What events, in order, come to for each member (of a firm).
 fn changes<'a>(
     events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
-) -> BTreeMap<(Uuid, Uuid), Change> {
-    let mut changes: BTreeMap<(Uuid, Uuid), Change> = BTreeMap::new();
+) -> BTreeMap<(Uuid, Uuid), MemberUpdate> {
+    let mut changes: BTreeMap<(Uuid, Uuid), MemberUpdate> = BTreeMap::new();
     for (firm_id, event) in events {
-        if let Some((member_id, next)) = Change::of(event) {
+        if let Some((member_id, next)) = MemberUpdate::of(event) {
             changes.entry((firm_id, member_id)).or_default().take(next);
         }
     }
     changes
 }
 
-impl Change {
+impl MemberUpdate {
     fn of(event: &FirmEvent) -> Option<(Uuid, Self)> {
         let change = |role, active| Self { left: false, role, active };
         match event {
@@ -91,7 +91,7 @@ impl Change {
 /// A member never heard of before is active and has no role.
 async fn write(
     connection: &mut PgConnection,
-    changes: &BTreeMap<(Uuid, Uuid), Change>,
+    changes: &BTreeMap<(Uuid, Uuid), MemberUpdate>,
 ) -> Result<(), sqlx::Error> {
     if changes.is_empty() {
         return Ok(());
@@ -143,11 +143,11 @@ pub async fn lock(
     Ok(())
 }
 
-const fn role_name(role: Role) -> &'static str {
+const fn role_name(role: MemberRole) -> &'static str {
     match role {
-        Role::Owner => "owner",
-        Role::Admin => "admin",
-        Role::Member => "member",
+        MemberRole::Owner => "owner",
+        MemberRole::Admin => "admin",
+        MemberRole::Member => "member",
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         "2026-11-01T00:00:00.000Z".parse().unwrap()
     }
 
-    fn role(role: Role) -> FirmEvent {
+    fn role(role: MemberRole) -> FirmEvent {
         FirmEvent::MemberRoleChanged { member_id: MEMBER, role, time: time() }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         FirmEvent::MemberDisabled { member_id: MEMBER, time: time() }
     }
 
-    fn of(events: &[FirmEvent]) -> Change {
+    fn of(events: &[FirmEvent]) -> MemberUpdate {
         let changes = changes(events.iter().map(|event| (FIRM, event)));
         assert!(changes.keys().eq([&(FIRM, MEMBER)]));
         changes[&(FIRM, MEMBER)]
@@ -183,21 +183,21 @@ mod tests {
 
     #[test]
     fn role_and_right_to_sign_in_change_apart() {
-        let (admin, owner) = (Some(Role::Admin), Some(Role::Owner));
-        let change = |role, active| Change { left: false, role, active };
-        assert_eq!(of(&[role(Role::Admin)]), change(admin, None));
+        let (admin, owner) = (Some(MemberRole::Admin), Some(MemberRole::Owner));
+        let change = |role, active| MemberUpdate { left: false, role, active };
+        assert_eq!(of(&[role(MemberRole::Admin)]), change(admin, None));
         assert_eq!(of(&[disabled()]), change(None, Some(false)));
         assert_eq!(
-            of(&[role(Role::Admin), disabled(), role(Role::Owner)]),
+            of(&[role(MemberRole::Admin), disabled(), role(MemberRole::Owner)]),
             change(owner, Some(false))
         );
     }
 
     #[test]
     fn of_one_who_left_nothing_stays() {
-        let gone = Change { left: true, role: None, active: Some(false) };
-        assert_eq!(of(&[role(Role::Admin), left()]), gone);
-        let again = Change { role: Some(Role::Member), ..gone };
-        assert_eq!(of(&[role(Role::Admin), left(), role(Role::Member)]), again);
+        let gone = MemberUpdate { left: true, role: None, active: Some(false) };
+        assert_eq!(of(&[role(MemberRole::Admin), left()]), gone);
+        let again = MemberUpdate { role: Some(MemberRole::Member), ..gone };
+        assert_eq!(of(&[role(MemberRole::Admin), left(), role(MemberRole::Member)]), again);
     }
 }

@@ -5,20 +5,20 @@
 //! in its own: whichever commits first decides.
 
 use chrono::{DateTime, Utc};
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
 use domain::trigger::Trigger;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use eventstore::{AppendError, Clock, NewEvent, Store};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 /// Rows taken at a time: a transaction stays well under 100 ms.
-const BATCH: i64 = 500;
+const ROWS_PER_STEP: i64 = 500;
 
 /// An unfinished response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct Partial {
+pub struct PartialRow {
     /// The firm.
     pub firm_id: Uuid,
     /// The response.
@@ -35,7 +35,10 @@ pub struct Partial {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn set(connection: &mut PgConnection, partials: &[Partial]) -> Result<(), sqlx::Error> {
+pub async fn set(
+    connection: &mut PgConnection,
+    partials: &[PartialRow],
+) -> Result<(), sqlx::Error> {
     if partials.is_empty() {
         return Ok(());
     }
@@ -80,12 +83,12 @@ pub async fn drop_of(
 }
 
 /// The timer.
-pub struct Partials {
+pub struct PartialTimer {
     store: Store,
     clock: Clock,
 }
 
-impl Partials {
+impl PartialTimer {
     /// A timer of this log by this clock.
     #[must_use]
     pub const fn new(store: Store, clock: Clock) -> Self {
@@ -93,21 +96,21 @@ impl Partials {
     }
 }
 
-impl Worker for Partials {
+impl Worker for PartialTimer {
     const NAME: &'static str = "partials";
     type Error = AppendError;
 
-    async fn step(&mut self) -> Result<Step, AppendError> {
+    async fn step(&mut self) -> Result<NextStep, AppendError> {
         if self.clock.fault().is_some() {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
         let now = self.clock.now();
         let mut appending = self.store.begin().await?;
         let due = take_due(appending.connection(), now.get()).await?;
         if due.is_empty() {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
-        let context = |firm_id, correlation_id| Context {
+        let context = |firm_id, correlation_id| EventContext {
             firm_id,
             recorded_at: now,
             actor: Actor::System,
@@ -120,13 +123,13 @@ impl Worker for Partials {
             .map(|partial| partial.occurrence(context(partial.firm_id, partial.response_id)));
         appending.append_new(events.collect()).await?;
         appending.commit().await?;
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
-impl Partial {
+impl PartialRow {
     /// It happened when the last answer came: reported again after a restore, it is the same (ruling 41).
-    fn occurrence(&self, context: Context) -> NewEvent {
+    fn occurrence(&self, context: EventContext) -> NewEvent {
         let trigger = Trigger::PartialSubmission;
         let id = occurrence_id(self.firm_id, trigger, &self.response_id.to_string());
         let happening = Happening {
@@ -152,7 +155,7 @@ impl Partial {
 async fn take_due(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
-) -> Result<Vec<Partial>, sqlx::Error> {
+) -> Result<Vec<PartialRow>, sqlx::Error> {
     sqlx::query_as(
         "with due as (
              select firm_id, response_id from partials where due_at <= $1
@@ -163,7 +166,7 @@ async fn take_due(
          returning p.firm_id, p.response_id, p.form_id, p.answered_at, p.due_at",
     )
     .bind(now)
-    .bind(BATCH)
+    .bind(ROWS_PER_STEP)
     .fetch_all(connection)
     .await
 }

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
-use domain::pause::{PauseEvent, Scope};
+use domain::pause::{PauseEvent, PauseScope};
 use domain::subscription::SubscriptionEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
@@ -11,9 +11,9 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// The writer.
-pub(crate) struct Pauses;
+pub(crate) struct PauseWriter;
 
-impl WithAppend for Pauses {
+impl WithAppend for PauseWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -43,14 +43,14 @@ impl WithAppend for Pauses {
 
 async fn hold(
     connection: &mut PgConnection,
-    (scope, reason): (&Scope, &str),
+    (scope, reason): (&PauseScope, &str),
     recorded: &RecordedEvent,
 ) -> Result<(), sqlx::Error> {
     let (firm_id, hook_id, host) = match scope {
-        Scope::All => (None, None, None),
-        Scope::Firm { firm_id } => (Some(firm_id), None, None),
-        Scope::Hook { firm_id, hook_id } => (Some(firm_id), Some(hook_id), None),
-        Scope::Host { host } => (None, None, Some(host)),
+        PauseScope::All => (None, None, None),
+        PauseScope::Firm { firm_id } => (Some(firm_id), None, None),
+        PauseScope::Hook { firm_id, hook_id } => (Some(firm_id), Some(hook_id), None),
+        PauseScope::Host { host } => (None, None, Some(host)),
     };
     sqlx::query(
         "insert into pauses (pause_id, kind, firm_id, hook_id, host, reason, actor, paused_at)
@@ -72,7 +72,7 @@ async fn hold(
 /// The pause of the subscription that an event is about, on or not.
 fn pause_of(recorded: &RecordedEvent) -> Option<Uuid> {
     let hook_id = recorded.aggregate_id.parse().ok()?;
-    Some(Scope::Hook { firm_id: recorded.context.firm_id, hook_id }.pause_id())
+    Some(PauseScope::Hook { firm_id: recorded.context.firm_id, hook_id }.pause_id())
 }
 
 async fn release(connection: &mut PgConnection, over: &[Uuid]) -> Result<(), AppendError> {
@@ -110,12 +110,12 @@ pub struct PauseRow {
 impl PauseRow {
     /// What is held.
     #[must_use]
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> PauseScope {
         match (self.firm_id, self.hook_id, &self.host) {
-            (_, _, Some(host)) => Scope::Host { host: host.clone() },
-            (Some(firm_id), Some(hook_id), None) => Scope::Hook { firm_id, hook_id },
-            (Some(firm_id), None, None) => Scope::Firm { firm_id },
-            (None, _, None) => Scope::All,
+            (_, _, Some(host)) => PauseScope::Host { host: host.clone() },
+            (Some(firm_id), Some(hook_id), None) => PauseScope::Hook { firm_id, hook_id },
+            (Some(firm_id), None, None) => PauseScope::Firm { firm_id },
+            (None, _, None) => PauseScope::All,
         }
     }
 }

@@ -11,16 +11,16 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 /// The writer.
-pub(crate) struct People;
+pub(crate) struct PersonWriter;
 
-impl WithAppend for People {
+impl WithAppend for PersonWriter {
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let mut changes: BTreeMap<(Uuid, Uuid), Change> = BTreeMap::new();
+            let mut changes: BTreeMap<(Uuid, Uuid), PersonUpdate> = BTreeMap::new();
             for recorded in events {
                 if let (Event::Person(event), Ok(person_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
@@ -36,13 +36,13 @@ impl WithAppend for People {
 
 /// What is new of a person; what is none stays.
 #[derive(Debug, Default, Clone, Copy)]
-struct Change {
+struct PersonUpdate {
     unsubscribed: Option<bool>,
     bounced: Option<bool>,
     erased_at: Option<DateTime<Utc>>,
 }
 
-impl Change {
+impl PersonUpdate {
     fn take(&mut self, event: PersonEvent) {
         match event {
             PersonEvent::AddressUnsubscribed { .. } => self.unsubscribed = Some(true),
@@ -57,7 +57,7 @@ impl Change {
 
 async fn apply(
     connection: &mut PgConnection,
-    changes: &BTreeMap<(Uuid, Uuid), Change>,
+    changes: &BTreeMap<(Uuid, Uuid), PersonUpdate>,
 ) -> Result<(), sqlx::Error> {
     if changes.is_empty() {
         return Ok(());

@@ -11,11 +11,11 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 /// Whose count of what, and of which day if it is counted by the day.
-type Count = (Uuid, Quota, Option<NaiveDate>);
+type QuotaKey = (Uuid, Quota, Option<NaiveDate>);
 
-pub(crate) struct Quotas;
+pub(crate) struct QuotaGuard;
 
-impl WithAppend for Quotas {
+impl WithAppend for QuotaGuard {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -76,7 +76,7 @@ pub(crate) async fn recount(
 }
 
 /// What events, in order, come to for each count.
-fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<Count, i32> {
+fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<QuotaKey, i32> {
     let mut changes = BTreeMap::new();
     for (firm_id, event) in events {
         if let Some(change) = Quota::change(event) {
@@ -88,7 +88,7 @@ fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<Coun
 
 async fn count(
     connection: &mut PgConnection,
-    changes: BTreeMap<Count, i32>,
+    changes: BTreeMap<QuotaKey, i32>,
 ) -> Result<(), AppendError> {
     let (given, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, by)| *by < 0);
     for (count, by) in taken {
@@ -104,7 +104,7 @@ async fn count(
 /// Takes of a count, up to its limit. A command does so for one firm, and no batch does.
 async fn take(
     connection: &mut PgConnection,
-    (firm_id, quota, day): Count,
+    (firm_id, quota, day): QuotaKey,
     by: i32,
 ) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query(
@@ -127,7 +127,7 @@ async fn take(
 /// nothing to get.
 async fn give_back(
     connection: &mut PgConnection,
-    given: &[(Count, i32)],
+    given: &[(QuotaKey, i32)],
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "with held as (

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use domain::delivery::DeliveryState;
 use domain::event::Event;
-use domain::replay::{ReplayEvent, ReplayState, Selection, Standing};
+use domain::replay::{ReplayConditions, ReplayEvent, ReplaySelection, ReplayState};
 use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -18,9 +18,9 @@ pub use items::{conclude, has_waiting, next_items, outcomes, put_items, totals};
 pub use queued::{QueuedItem, queued_after};
 
 /// The writer.
-pub(crate) struct Replays;
+pub(crate) struct ReplayWriter;
 
-impl WithAppend for Replays {
+impl WithAppend for ReplayWriter {
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -175,7 +175,7 @@ pub async fn count_open(connection: &mut PgConnection) -> Result<(i64, i64), sql
 
 /// A delivery that may be sent again.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct Replayable {
+pub struct ReplayableRow {
     /// It.
     pub delivery_id: Uuid,
     /// The firm.
@@ -200,17 +200,17 @@ pub struct Replayable {
     erased: bool,
 }
 
-impl Replayable {
+impl ReplayableRow {
     /// What decides whether it is sent again; whether it is under way is not known here.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ReplayConditions {
         let state = match self.state.as_str() {
             "delivered" => DeliveryState::Delivered,
             "failed" => DeliveryState::Failed,
             "cancelled" => DeliveryState::Cancelled,
             _ => DeliveryState::Pending,
         };
-        Standing {
+        ReplayConditions {
             state,
             under_way: false,
             hook_lives: self.hook_lives,
@@ -242,9 +242,9 @@ macro_rules! replayable {
 pub async fn selected(
     pool: &PgPool,
     firm_id: Uuid,
-    selection: &Selection,
+    selection: &ReplaySelection,
     limit: i64,
-) -> Result<Vec<Replayable>, sqlx::Error> {
+) -> Result<Vec<ReplayableRow>, sqlx::Error> {
     sqlx::query_as(replayable!(
         "d.firm_id = $1
          and (cardinality($2::uuid[]) = 0 or d.delivery_id = any($2))
@@ -271,7 +271,7 @@ pub async fn selected(
 
 /// A replay whose turn it is; it is locked.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct Turn {
+pub struct ReplayTurn {
     /// It.
     pub replay_id: Uuid,
     /// The firm.
@@ -293,7 +293,7 @@ pub struct Turn {
 pub async fn take_turn(
     connection: &mut PgConnection,
     but: &[Uuid],
-) -> Result<Option<Turn>, sqlx::Error> {
+) -> Result<Option<ReplayTurn>, sqlx::Error> {
     sqlx::query_as(
         "select replay_id, firm_id, force, rate_per_second, fed_until, sequence from replays
           where state = 'running' and replay_id <> all($1)
@@ -327,7 +327,7 @@ pub async fn stopped_of(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn feed(
+pub async fn set_fed_until(
     connection: &mut PgConnection,
     replay_id: Uuid,
     until: DateTime<Utc>,
@@ -347,7 +347,7 @@ pub async fn feed(
 pub async fn replayable(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
-) -> Result<Vec<Replayable>, sqlx::Error> {
+) -> Result<Vec<ReplayableRow>, sqlx::Error> {
     sqlx::query_as(replayable!("d.delivery_id = any($1) order by d.created_at, d.delivery_id"))
         .bind(delivery_ids)
         .fetch_all(connection)

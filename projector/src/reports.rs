@@ -6,7 +6,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 /// How long an id is remembered (rulings, section Occurrences).
-pub const REMEMBERED: TimeDelta = TimeDelta::days(30);
+pub const REMEMBER_FOR: TimeDelta = TimeDelta::days(30);
 
 /// What makes a report the same: the firm it is about, who reported it, and under which id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, sqlx::FromRow)]
@@ -48,7 +48,7 @@ pub async fn remember(
     .await
 }
 
-/// Forgets at most `limit` ids older than [`REMEMBERED`]; answers how many it forgot.
+/// Forgets at most `limit` ids older than [`REMEMBER_FOR`]; answers how many it forgot.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -59,7 +59,7 @@ pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64
                 select firm_id, source, id from activity_seen where seen_at < $1
                  order by seen_at limit $2 for update skip locked)",
     )
-    .bind(now - REMEMBERED)
+    .bind(now - REMEMBER_FOR)
     .bind(limit)
     .execute(pool)
     .await?;

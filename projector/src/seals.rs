@@ -1,23 +1,23 @@
 //! Seals over the whole log, a block of positions each: the root over the digests of its events,
 //! chained. A block is sealed once nothing can appear in it any more, and never again.
 
-use domain::audit::{BEGINNING, Seal};
-use domain::merkle::{Frontier, Hash};
+use domain::audit::{GENESIS_HASH, Seal};
+use domain::merkle::{Hash, MerkleFrontier};
 use eventstore::tail::{move_checkpoint, take_checkpoint};
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use eventstore::{Fence, Store, proof};
 use sqlx::{FromRow, PgConnection};
 
 /// Blocks sealed at a time: a transaction stays well under 100 ms.
-pub(crate) const BLOCKS: i64 = 8;
+pub(crate) const BLOCKS_PER_STEP: i64 = 8;
 
 /// The worker.
-pub struct Seals {
+pub struct SealWorker {
     store: Store,
     fence: Fence,
 }
 
-impl Seals {
+impl SealWorker {
     /// Seals this log.
     #[must_use]
     pub const fn new(store: Store, fence: Fence) -> Self {
@@ -25,26 +25,26 @@ impl Seals {
     }
 }
 
-impl Worker for Seals {
+impl Worker for SealWorker {
     const NAME: &'static str = "seals";
     type Error = sqlx::Error;
 
-    async fn step(&mut self) -> Result<Step, sqlx::Error> {
+    async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         let look = self.fence.look().await?;
         let mut transaction = self.store.pool().begin().await?;
         let Some(after) = take_checkpoint(&mut transaction, Self::NAME).await? else {
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         };
-        let blocks = ((look.settled - after) / Seal::BLOCK).min(BLOCKS);
+        let blocks = ((look.settled - after) / Seal::POSITIONS_PER_BLOCK).min(BLOCKS_PER_STEP);
         if blocks <= 0 {
             transaction.rollback().await?;
-            return Ok(Step::IDLE);
+            return Ok(NextStep::IDLE);
         }
-        let through = after + blocks * Seal::BLOCK;
+        let through = after + blocks * Seal::POSITIONS_PER_BLOCK;
         seal_between(&mut transaction, (after, through)).await?;
         move_checkpoint(&mut transaction, Self::NAME, through).await?;
         transaction.commit().await?;
-        Ok(Step::Busy)
+        Ok(NextStep::Busy)
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn seal_between(
 ) -> Result<(), sqlx::Error> {
     let digests = proof::digests(connection, (after, through)).await?;
     let last = last(connection, through).await?;
-    let sealed = seal((after, through), &digests, last.map_or(BEGINNING, |row| row.hash));
+    let sealed = seal((after, through), &digests, last.map_or(GENESIS_HASH, |row| row.hash));
     insert(connection, &sealed).await
 }
 
@@ -79,8 +79,8 @@ pub struct SealRow {
 impl SealRow {
     /// The row of a block that ends there, with this tree.
     #[must_use]
-    pub fn of(last_position: i64, tree: &Frontier, previous_hash: Hash) -> Self {
-        let number = last_position / Seal::BLOCK;
+    pub fn of(last_position: i64, tree: &MerkleFrontier, previous_hash: Hash) -> Self {
+        let number = last_position / Seal::POSITIONS_PER_BLOCK;
         let seal = Seal { number, last_position, events: tree.size(), root: tree.root() };
         Self {
             number,
@@ -98,16 +98,16 @@ fn seal((after, through): (i64, i64), digests: &[(i64, Hash)], previous: Hash) -
     let mut digests = digests.iter().peekable();
     let mut previous = previous;
     let mut rows = Vec::new();
-    let mut end = after + Seal::BLOCK;
+    let mut end = after + Seal::POSITIONS_PER_BLOCK;
     while end <= through {
-        let mut tree = Frontier::default();
+        let mut tree = MerkleFrontier::default();
         while let Some((position, digest)) = digests.next_if(|(position, _)| *position <= end) {
             tree.push(Seal::leaf(*position, digest));
         }
         let row = SealRow::of(end, &tree, previous);
         previous = row.hash;
         rows.push(row);
-        end += Seal::BLOCK;
+        end += Seal::POSITIONS_PER_BLOCK;
     }
     rows
 }
@@ -152,7 +152,7 @@ pub async fn last(
 /// If the database does not answer.
 pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let position = sqlx::query_scalar("select position from checkpoints where name = $1")
-        .bind(Seals::NAME)
+        .bind(SealWorker::NAME)
         .fetch_optional(connection)
         .await?;
     Ok(position.unwrap_or(0))
@@ -183,14 +183,14 @@ mod tests {
     #[test]
     fn each_block_seals_the_events_in_it_and_follows_the_one_before() {
         let digests = [(3, [1; 32]), (1_024, [2; 32]), (1_025, [3; 32])];
-        let sealed = seal((0, 3 * Seal::BLOCK), &digests, BEGINNING);
+        let sealed = seal((0, 3 * Seal::POSITIONS_PER_BLOCK), &digests, GENESIS_HASH);
         let shape = sealed.iter().map(|row| (row.number, row.last_position, row.events));
         assert_eq!(shape.collect::<Vec<_>>(), [(1, 1_024, 2), (2, 2_048, 1), (3, 3_072, 0)]);
-        assert_eq!(sealed[0].previous_hash, BEGINNING);
+        assert_eq!(sealed[0].previous_hash, GENESIS_HASH);
         assert_eq!(sealed[2].previous_hash, sealed[1].hash);
-        let swapped = seal((0, 1_024), &[(3, [2; 32]), (1_024, [1; 32])], BEGINNING);
+        let swapped = seal((0, 1_024), &[(3, [2; 32]), (1_024, [1; 32])], GENESIS_HASH);
         assert_ne!(swapped[0].hash, sealed[0].hash);
-        let moved = seal((0, 1_024), &[(4, [1; 32]), (1_024, [2; 32])], BEGINNING);
+        let moved = seal((0, 1_024), &[(4, [1; 32]), (1_024, [2; 32])], GENESIS_HASH);
         assert_ne!(moved[0].hash, sealed[0].hash);
     }
 }

@@ -32,7 +32,7 @@ pub struct SubjectRow {
 
 /// What a report says of where its subject belongs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Belongs {
+pub struct SubjectLinks {
     /// The response of a report or call.
     pub response_id: Option<Uuid>,
     /// The form of a response.
@@ -41,7 +41,7 @@ pub struct Belongs {
 
 /// A subject that is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct Locked {
+pub struct LockedSubject {
     /// What the table says of it.
     #[sqlx(flatten)]
     pub row: SubjectRow,
@@ -56,8 +56,8 @@ pub struct Locked {
 /// If the database does not answer.
 pub async fn lock(
     connection: &mut PgConnection,
-    reported: &BTreeMap<SubjectId, Belongs>,
-) -> Result<Vec<Locked>, sqlx::Error> {
+    reported: &BTreeMap<SubjectId, SubjectLinks>,
+) -> Result<Vec<LockedSubject>, sqlx::Error> {
     if reported.is_empty() {
         return Ok(Vec::new());
     }
@@ -154,7 +154,10 @@ pub async fn erased(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn know(connection: &mut PgConnection, known: &[SubjectRow]) -> Result<(), sqlx::Error> {
+pub async fn update_known(
+    connection: &mut PgConnection,
+    known: &[SubjectRow],
+) -> Result<(), sqlx::Error> {
     if known.is_empty() {
         return Ok(());
     }
@@ -177,7 +180,7 @@ pub async fn know(connection: &mut PgConnection, known: &[SubjectRow]) -> Result
 
 /// A fact that waits for its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingFact {
     /// The firm.
     pub firm_id: Uuid,
     /// The occurrence it will become.
@@ -190,9 +193,9 @@ pub struct Waiting {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn wait(
+pub async fn insert_waiting(
     connection: &mut PgConnection,
-    facts: &[Waiting],
+    facts: &[WaitingFact],
 ) -> Result<HashSet<(Uuid, Uuid)>, sqlx::Error> {
     if facts.is_empty() {
         return Ok(HashSet::new());

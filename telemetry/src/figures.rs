@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// How a figure goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Up only, since the process began.
     Counter,
     /// Up and down.
@@ -16,11 +16,11 @@ pub enum Kind {
 
 /// One figure.
 #[derive(Debug)]
-pub struct Figure {
+pub struct Metric {
     /// Its name, with its unit.
     pub name: &'static str,
     /// How it goes.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// What it means.
     pub help: &'static str,
 }
@@ -31,10 +31,10 @@ pub type Labels<'a> = &'a [(&'static str, &'static str)];
 /// Makes the figures, and the list of all of them.
 macro_rules! figures {
     ($($constant:ident = $kind:ident $name:literal, $help:literal;)*) => {
-        $(#[doc = $help] pub static $constant: Figure =
-            Figure { name: $name, kind: Kind::$kind, help: $help };)*
+        $(#[doc = $help] pub static $constant: Metric =
+            Metric { name: $name, kind: MetricKind::$kind, help: $help };)*
         /// All of them.
-        pub static ALL: &[&Figure] = &[$(&$constant),*];
+        pub static ALL: &[&Metric] = &[$(&$constant),*];
     };
 }
 
@@ -95,7 +95,7 @@ figures! {
         "1 while the time cannot be trusted: nothing is sent, and the process is not ready.";
 }
 
-impl Figure {
+impl Metric {
     /// Counts one more.
     pub fn count(&self, labels: Labels) {
         self.add(labels, 1);
@@ -122,14 +122,14 @@ impl Figure {
     }
 
     /// Notes how long something took.
-    pub fn took(&self, labels: Labels, time: Duration) {
+    pub fn observe(&self, labels: Labels, time: Duration) {
         metrics::histogram!(self.name, labels).record(time);
     }
 }
 
 /// A request that was answered. The route is a template, never the path that was asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered<'a> {
+pub struct AnsweredRequest<'a> {
     /// `public` or `internal`.
     pub door: &'static str,
     /// The template; none for a path that is no route.
@@ -140,7 +140,7 @@ pub struct Answered<'a> {
     pub status: u16,
 }
 
-impl Answered<'_> {
+impl AnsweredRequest<'_> {
     /// Counts it.
     pub fn count(&self, took: Duration) {
         let route = self.route.unwrap_or("unknown").to_owned();
@@ -156,9 +156,9 @@ impl Answered<'_> {
 pub fn describe() {
     for figure in ALL {
         match figure.kind {
-            Kind::Counter => metrics::describe_counter!(figure.name, figure.help),
-            Kind::Gauge => metrics::describe_gauge!(figure.name, figure.help),
-            Kind::Histogram => metrics::describe_histogram!(figure.name, figure.help),
+            MetricKind::Counter => metrics::describe_counter!(figure.name, figure.help),
+            MetricKind::Gauge => metrics::describe_gauge!(figure.name, figure.help),
+            MetricKind::Histogram => metrics::describe_histogram!(figure.name, figure.help),
         }
     }
 }
@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn h4_every_figure_is_named_as_prometheus_wants_it() {
-        for Figure { name, kind, help } in ALL {
+        for Metric { name, kind, help } in ALL {
             assert!(name.starts_with("firmforms_"), "{name}");
             assert!(name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
-            assert!(*kind != Kind::Histogram || name.ends_with("_seconds"), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
+            assert!(*kind != MetricKind::Histogram || name.ends_with("_seconds"), "{name}");
             for colliding in ["_count", "_sum", "_bucket"] {
                 assert!(!name.ends_with(colliding), "{name}");
             }

@@ -7,4 +7,4 @@
 pub mod figures;
 pub mod trace;
 
-pub use figures::Figure;
+pub use figures::Metric;

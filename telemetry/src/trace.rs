@@ -12,29 +12,29 @@ use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The target of all spans that are exported; nothing else has it.
-pub const TARGET: &str = "firmforms::trace";
+pub const SPAN_TARGET: &str = "firmforms::trace";
 
 tokio::task_local! {
-    static PLACE: Traceparent;
+    static TRACEPARENT: Traceparent;
 }
 
 /// The place of what this task does, if it has one.
 #[must_use]
-pub fn place() -> Option<Traceparent> {
-    PLACE.try_with(|place| *place).ok()
+pub fn current_traceparent() -> Option<Traceparent> {
+    TRACEPARENT.try_with(|place| *place).ok()
 }
 
 /// Does this work at that place.
-pub async fn at<W: Future>(place: Option<Traceparent>, work: W) -> W::Output {
+pub async fn scope<W: Future>(place: Option<Traceparent>, work: W) -> W::Output {
     match place {
-        Some(place) => PLACE.scope(place, work).await,
+        Some(place) => TRACEPARENT.scope(place, work).await,
         None => work.await,
     }
 }
 
 /// How a call came to be, as far as whoever made it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum CallerTrace {
     /// A step of our own product: the call is a part of it.
     Ours(Option<Traceparent>),
     /// A step of somebody else's: they say nothing about what we keep, and are linked to.
@@ -43,7 +43,7 @@ pub enum Cause {
 
 /// A call, as its span tells it. The route is a template, never the path that was asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct TracedCall<'a> {
     /// `public` or `internal`.
     pub door: &'static str,
     /// One of those that HTTP knows, or `other`.
@@ -54,17 +54,17 @@ pub struct Call<'a> {
 
 /// Work under way, and its place in its trace. The span ends when this is dropped.
 #[derive(Debug)]
-pub struct Traced {
+pub struct TraceSpan {
     span: Span,
-    place: Option<Traceparent>,
+    traceparent: Option<Traceparent>,
 }
 
-impl Traced {
+impl TraceSpan {
     /// A call.
     #[must_use]
-    pub fn call(Call { door, method, route }: Call, cause: Cause) -> Self {
+    pub fn call(TracedCall { door, method, route }: TracedCall, cause: CallerTrace) -> Self {
         let span = info_span!(
-            target: TARGET, parent: None, "call", otel.kind = "server", otel.name = Empty,
+            target: SPAN_TARGET, parent: None, "call", otel.kind = "server", otel.name = Empty,
             otel.status_code = Empty, door, http.request.method = method, http.route = route,
             http.response.status_code = Empty
         );
@@ -73,8 +73,8 @@ impl Traced {
             span.record("otel.name", name);
         }
         match cause {
-            Cause::Ours(parent) => Self::part_of(parent, span),
-            Cause::Theirs(linked) => {
+            CallerTrace::Ours(parent) => Self::part_of(parent, span),
+            CallerTrace::Theirs(linked) => {
                 if let Some(linked) = linked.filter(|_| !span.is_disabled()) {
                     span.add_link(span_context(linked));
                 }
@@ -88,7 +88,7 @@ impl Traced {
     pub fn attempt(parent: Option<Traceparent>, number: u32) -> Self {
         let span = parent.map_or_else(Span::none, |_| {
             info_span!(
-                target: TARGET, parent: None, "attempt", otel.kind = "client",
+                target: SPAN_TARGET, parent: None, "attempt", otel.kind = "client",
                 otel.status_code = Empty, number, class = Empty,
                 http.response.status_code = Empty
             )
@@ -98,21 +98,21 @@ impl Traced {
 
     fn part_of(parent: Option<Traceparent>, span: Span) -> Self {
         if span.is_disabled() {
-            return Self { span, place: parent };
+            return Self { span, traceparent: parent };
         }
         if let Some(parent) = parent {
             let remote = Context::new().with_remote_span_context(span_context(parent));
             // Fails where no exporter listens: then the span is nobody's.
             let _ = span.set_parent(remote);
         }
-        let place = place_of(span.context().span().span_context()).or(parent);
-        Self { span, place }
+        let place = traceparent_of(span.context().span().span_context()).or(parent);
+        Self { span, traceparent: place }
     }
 
     /// Where it is in its trace, if it has one.
     #[must_use]
-    pub const fn place(&self) -> Option<Traceparent> {
-        self.place
+    pub const fn traceparent(&self) -> Option<Traceparent> {
+        self.traceparent
     }
 
     /// The call was answered.
@@ -146,7 +146,7 @@ fn span_context(place: Traceparent) -> SpanContext {
     )
 }
 
-fn place_of(of: &SpanContext) -> Option<Traceparent> {
+fn traceparent_of(of: &SpanContext) -> Option<Traceparent> {
     of.is_valid().then(|| Traceparent {
         trace_id: of.trace_id().to_bytes(),
         parent_id: of.span_id().to_bytes(),
@@ -164,19 +164,19 @@ mod tests {
 
     #[test]
     fn h4_where_nobody_listens_no_span_is_made_and_the_place_goes_on() {
-        let call = Call { door: "internal", method: "POST", route: None };
-        let ours = Traced::call(call, Cause::Ours(given()));
-        assert_eq!((ours.span.is_disabled(), ours.place()), (true, given()));
-        let theirs = Traced::call(call, Cause::Theirs(given()));
-        assert_eq!((theirs.span.is_disabled(), theirs.place()), (true, None));
-        assert_eq!(Traced::attempt(None, 1).place(), None);
+        let call = TracedCall { door: "internal", method: "POST", route: None };
+        let ours = TraceSpan::call(call, CallerTrace::Ours(given()));
+        assert_eq!((ours.span.is_disabled(), ours.traceparent()), (true, given()));
+        let theirs = TraceSpan::call(call, CallerTrace::Theirs(given()));
+        assert_eq!((theirs.span.is_disabled(), theirs.traceparent()), (true, None));
+        assert_eq!(TraceSpan::attempt(None, 1).traceparent(), None);
     }
 
     #[tokio::test]
     async fn h4_a_task_knows_its_place_and_no_other_does() {
-        assert_eq!(place(), None);
-        assert_eq!(at(given(), async { place() }).await, given());
-        assert_eq!(at(None, async { place() }).await, None);
-        assert_eq!(at(given(), at(None, async { place() })).await, given());
+        assert_eq!(current_traceparent(), None);
+        assert_eq!(scope(given(), async { current_traceparent() }).await, given());
+        assert_eq!(scope(None, async { current_traceparent() }).await, None);
+        assert_eq!(scope(given(), scope(None, async { current_traceparent() })).await, given());
     }
 }

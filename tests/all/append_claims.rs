@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Service;
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, Utc};
 use deliverer::claim::claim;
-use deliverer::engine::turn;
-use deliverer::{Courier, Dispatch, Membership, Senders};
-use domain::delivery::LEASE;
-use domain::pressure::Caps;
+use deliverer::engine::deliver_once;
+use deliverer::{DelivererContext, Dispatcher, SenderCount, SenderMembership};
+use domain::delivery::LEASE_TIME;
+use domain::pressure::HostCaps;
 use domain::trigger::Trigger;
 use eventstore::{Clock, WallClock};
 use firmforms::wiring::claim_in_appends;
@@ -51,7 +51,7 @@ impl Scene {
     }
 
     /// A process that leases what the doors record. A world has one.
-    fn process(&self, change: impl FnOnce(&mut Courier)) -> Sending {
+    fn process(&self, change: impl FnOnce(&mut DelivererContext)) -> Sending {
         let mut courier = self.world.courier().clone();
         change(&mut courier);
         let process = Sending::with(courier);
@@ -113,9 +113,9 @@ impl Scene {
     /// What an operator does, and is answered.
     async fn operate(&self, method: &str, path: &str, body: String) -> Value {
         let service = self.world.service();
-        let at_terminal = service.store.by(self.world.pool().clone());
+        let at_terminal = service.store.with_pool(self.world.pool().clone());
         let terminal = Service { store: at_terminal, ..service.clone() };
-        let made = tokens::create(&terminal, "operator", Role::Operator).await.unwrap();
+        let made = tokens::create(&terminal, "operator", HolderRole::Operator).await.unwrap();
         let request = Request::builder()
             .method(method)
             .uri(format!("/internal/v1{path}"))
@@ -192,7 +192,7 @@ async fn an_event_that_comes_alone_is_sent_without_a_claim_and_leaves_its_lanes_
     let (process, lanes) = (scene.process(|_| {}), scene.lanes().await);
     assert_eq!(scene.queue_after_another().await, (2, 0));
     assert_eq!(scene.wakes().await, 0);
-    assert_eq!(turn(scene.world.courier()).await.unwrap(), 0);
+    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
     let received = scene.receiver.wait_for(2).await;
     assert_eq!(received[0].body, received[1].body);
     process.ends(&scene.world).await;
@@ -231,20 +231,22 @@ async fn e19_a_process_that_may_not_send_leaves_it_in_the_outbox_with_a_wake() {
     for why in ["it stops", "no permit", "its clock", "not a sender yet", "it is gone"] {
         let scene = Scene::new().await;
         let (pool, mut courier) = (scene.world.pool(), scene.world.courier().clone());
-        let (mut senders, stop) = (Senders::alone(), CancellationToken::new());
+        let (mut senders, stop) = (SenderCount::alone(), CancellationToken::new());
         match why {
             "it stops" => stop.cancel(),
             "no permit" => courier.settings.permits = 0,
             "its clock" => courier.clock = Clock::beside(Arc::new(Unset), pool).await.unwrap(),
-            "not a sender yet" => senders = Membership::new(pool.clone(), Duration::ZERO).senders(),
+            "not a sender yet" => {
+                senders = SenderMembership::new(pool.clone(), Duration::ZERO).senders();
+            }
             _ => {}
         }
-        let (dispatch, _answers) = Dispatch::new(courier, senders, stop);
+        let (dispatch, _answers) = Dispatcher::new(courier, senders, stop);
         claim_in_appends(scene.world.service(), &dispatch);
         let _there = (why != "it is gone").then_some(dispatch);
         assert_eq!(scene.queue_after_another().await, (0, 1), "{why}");
         assert_eq!(scene.wakes().await, 1, "{why}");
-        assert_eq!(turn(scene.world.courier()).await.unwrap(), 1, "{why}");
+        assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 1, "{why}");
         scene.assert_all_arrived_once(1).await;
     }
 }
@@ -317,10 +319,10 @@ async fn what_a_receiver_has_no_room_for_is_left_waiting_and_claimed_later() {
 
 #[tokio::test]
 async fn the_limits_of_a_host_and_of_the_permits_hold_in_appends_too() {
-    let one = Caps { per_firm_and_host: 1, per_host: 1 };
-    let of_host = Caps { per_firm_and_host: 9, per_host: 3 };
+    let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
+    let of_host = HostCaps { per_firm_and_host: 9, per_host: 3 };
     // The last permit is kept for other firms.
-    for (caps, permits, leased) in [(one, 256, 1), (of_host, 256, 3), (Caps::default(), 4, 3)] {
+    for (caps, permits, leased) in [(one, 256, 1), (of_host, 256, 3), (HostCaps::default(), 4, 3)] {
         let scene = Scene::new().await;
         scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
         scene.receiver.hold();
@@ -355,7 +357,7 @@ async fn what_is_leased_in_an_append_and_not_recorded_is_sent_again_when_its_lea
     let process = scene.process(|_| {});
     assert_eq!(scene.queue_after_another().await, (1, 0));
     process.answered(1).await;
-    scene.world.pass(LEASE - Duration::from_millis(1));
+    scene.world.pass(LEASE_TIME - Duration::from_millis(1));
     assert_eq!(scene.world.deliver().await, 0);
     scene.world.pass(Duration::from_millis(1));
     assert_eq!(scene.world.deliver().await, 1);
@@ -371,7 +373,7 @@ async fn what_is_leased_in_an_append_and_not_recorded_is_sent_again_when_its_lea
 async fn what_an_append_sends_is_what_a_claim_would_have_sent() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
-    let one = Caps { per_firm_and_host: 1, per_host: 1 };
+    let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
     let process = scene.process(|courier| courier.settings.caps = one);
     assert_eq!(scene.queue_after_another().await, (1, 1));
     process.ends(&scene.world).await;

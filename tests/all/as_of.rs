@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -32,7 +32,8 @@ impl Scene {
         let world = World::new().await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/?key=secret")).await;
-        let operator = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+        let operator =
+            tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
         Self { world, firm, receiver, hook, token: operator.token }
     }
 

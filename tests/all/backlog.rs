@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use deliverer::Courier;
-use deliverer::claim::{Claimed, claim, next_due};
-use deliverer::engine::{deliver, turn};
+use deliverer::DelivererContext;
+use deliverer::claim::{ClaimedAttempt, claim, next_due};
+use deliverer::engine::{deliver, deliver_once};
 use deliverer::give_back::give_back;
-use deliverer::{Dispatch, Limits, Senders};
-use domain::pressure::Caps;
+use deliverer::{Dispatcher, SendLimits, SenderCount};
+use domain::pressure::HostCaps;
 use serde_json::json;
 use sqlx::Executor;
 use tests::{Receiver, Reply, World, activity};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-fn courier(world: &World, permits: usize, caps: Caps) -> Courier {
+fn courier(world: &World, permits: usize, caps: HostCaps) -> DelivererContext {
     let mut courier = world.courier().clone();
     (courier.settings.permits, courier.settings.caps) = (permits, caps);
     courier
@@ -37,10 +37,11 @@ async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     for _ in 0..16 {
         world.submit(&hog).await;
     }
-    let (courier, nudge) = (courier(&world, 16, Caps::default()), world.service().store.nudge());
+    let (courier, nudge) =
+        (courier(&world, 16, HostCaps::default()), world.service().store.nudge());
     let (stop, nudge) = (CancellationToken::new(), nudge.clone());
     let until = stop.clone();
-    let (dispatch, answers) = Dispatch::new(courier, Senders::alone(), until);
+    let (dispatch, answers) = Dispatcher::new(courier, SenderCount::alone(), until);
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &nudge).await });
     let patience = Duration::from_secs(8);
     timeout(patience, black_hole.wait_for(12)).await.unwrap();
@@ -73,7 +74,7 @@ async fn a_row_that_could_not_be_claimed_stopped_everybody() {
     world.pool().execute(refuse.as_str()).await.unwrap();
     let (courier, nudge) = (world.courier().clone(), world.service().store.nudge().clone());
     let (stop, patience) = (CancellationToken::new(), Duration::from_secs(20));
-    let (dispatch, answers) = Dispatch::new(courier, Senders::alone(), stop.clone());
+    let (dispatch, answers) = Dispatcher::new(courier, SenderCount::alone(), stop.clone());
     let told = nudge.clone();
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &told).await });
     let sent = timeout(patience, receiver.wait_for(2)).await.unwrap();
@@ -104,7 +105,7 @@ async fn queued(world: &World) -> BTreeMap<Uuid, VecDeque<Uuid>> {
 }
 
 /// Fails unless these are the next of their lanes.
-fn take(lanes: &mut BTreeMap<Uuid, VecDeque<Uuid>>, claimed: &[Claimed]) {
+fn take(lanes: &mut BTreeMap<Uuid, VecDeque<Uuid>>, claimed: &[ClaimedAttempt]) {
     for (lane_id, waiting) in lanes {
         let of_lane = claimed.iter().filter(|one| one.lane_id == *lane_id);
         let taken: BTreeSet<Uuid> = of_lane.map(|one| one.delivery_id).collect();
@@ -114,7 +115,7 @@ fn take(lanes: &mut BTreeMap<Uuid, VecDeque<Uuid>>, claimed: &[Claimed]) {
 }
 
 /// How many of these go to the host of these lanes.
-fn to(host_lanes: &[Uuid], claimed: &[Claimed]) -> usize {
+fn to(host_lanes: &[Uuid], claimed: &[ClaimedAttempt]) -> usize {
     claimed.iter().filter(|one| host_lanes.contains(&one.lane_id)).count()
 }
 
@@ -142,8 +143,8 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
         world.pass(Duration::from_secs(600));
     }
 
-    let courier = courier(&world, 64, Caps { per_firm_and_host: 5, per_host: 8 });
-    let (mut lanes, limits) = (queued(&world).await, Limits::alone(courier.settings));
+    let courier = courier(&world, 64, HostCaps { per_firm_and_host: 5, per_host: 8 });
+    let (mut lanes, limits) = (queued(&world).await, SendLimits::alone(courier.settings));
     assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
     let mut rounds = Vec::new();
     while lanes.values().any(|waiting| !waiting.is_empty()) {
@@ -182,18 +183,18 @@ async fn f5_receivers_that_all_say_later_are_met_by_no_steeper_second_wave() {
             world.submit(&firm).await;
         }
     }
-    let courier = courier(&world, 16, Caps::default());
+    let courier = courier(&world, 16, HostCaps::default());
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for _second in 0..60 {
         // The permits are out for a second.
-        first.push(turn(&courier).await.unwrap());
+        first.push(deliver_once(&courier).await.unwrap());
         world.pass(Duration::from_secs(1));
     }
     for _second in 0..60 {
         // Whatever has fallen due goes out, so that nothing but its time holds it back.
         let mut sent = 0;
         loop {
-            match turn(&courier).await.unwrap() {
+            match deliver_once(&courier).await.unwrap() {
                 0 => break,
                 now => sent += now,
             }
@@ -225,10 +226,10 @@ async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() 
     });
     let event = activity(firm.id, "response.submitted", data);
     assert_eq!(world.report(&[event]).await.status, 202);
-    let wide = Caps { per_firm_and_host: 1_000, per_host: 1_000 };
+    let wide = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
     let claimed = {
         let courier = courier(&world, 512, wide);
-        claim(&courier, &Limits::alone(courier.settings)).await.unwrap()
+        claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap()
     };
     assert_eq!(claimed.len(), 100);
     let bytes: Vec<_> = claimed.iter().map(|one| &one.body.as_ref().unwrap().bytes).collect();
@@ -255,14 +256,14 @@ async fn f9_a_claim_holds_no_more_answers_than_it_may() {
         let event = activity(firm.id, "response.submitted", data);
         assert_eq!(world.report(&[event]).await.status, 202);
     }
-    let mut courier = courier(&world, 512, Caps { per_firm_and_host: 1_000, per_host: 1_000 });
+    let mut courier = courier(&world, 512, HostCaps { per_firm_and_host: 1_000, per_host: 1_000 });
     courier.settings.claim_bytes = 16 * 10_500;
-    let first = claim(&courier, &Limits::alone(courier.settings)).await.unwrap();
+    let first = claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap();
     give_back(&courier, &first).await.unwrap();
     world.pass(Duration::from_millis(1));
     let mut claims = vec![first.len()];
     while claims.iter().skip(1).sum::<usize>() < 40 {
-        claims.push(claim(&courier, &Limits::alone(courier.settings)).await.unwrap().len());
+        claims.push(claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap().len());
     }
     assert_eq!(claims, [16, 8, 8, 16, 8], "documents, their bodies, and what comes after them");
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::engine::deliver;
-use deliverer::{Dispatch, Senders};
+use deliverer::{Dispatcher, SenderCount};
 use domain::clock::ClockFault;
 use eventstore::{Clock, WallClock, connect};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn world(wall: &Arc<Wall>) -> (World, PgPool) {
 fn delivering(world: &World) -> (CancellationToken, JoinHandle<()>) {
     let (courier, stop) = (world.courier().clone(), CancellationToken::new());
     let (nudge, ended) = (world.service().store.nudge().clone(), stop.clone());
-    let (dispatch, answers) = Dispatch::new(courier, Senders::alone(), ended);
+    let (dispatch, answers) = Dispatcher::new(courier, SenderCount::alone(), ended);
     (stop, tokio::spawn(async move { deliver(dispatch, answers, &nudge).await }))
 }
 

@@ -1,6 +1,6 @@
 //! Connections that stay out of their pool: the next one has them as if they were new.
 
-use eventstore::{Connections, connect};
+use eventstore::{ConnectionCache, connect};
 use futures::FutureExt;
 use sqlx::PgConnection;
 use tests::TestDatabase;
@@ -8,10 +8,10 @@ use tests::TestDatabase;
 /// The most that a pool has; half of them may stay out of it.
 const MOST: u32 = 6;
 
-async fn connections() -> (TestDatabase, Connections) {
+async fn connections() -> (TestDatabase, ConnectionCache) {
     let database = TestDatabase::new().await;
     let pool = connect(database.main.clone(), MOST);
-    (database, Connections::of(pool))
+    (database, ConnectionCache::of(pool))
 }
 
 async fn pid(connection: &mut PgConnection) -> i32 {
@@ -26,7 +26,7 @@ async fn put(connection: &mut PgConnection, name: &str) {
         .unwrap();
 }
 
-async fn names(connections: &Connections) -> Vec<String> {
+async fn names(connections: &ConnectionCache) -> Vec<String> {
     sqlx::query_scalar("select name from checkpoints where name like 'kept %' order by 1")
         .fetch_all(connections.pool())
         .await

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::commands::pauses::{self, Which};
+use api::commands::pauses::{self, RequestedScope};
 use domain::context::Actor;
 use eventstore::checkup::oldest_appender;
 use serde_json::Value;
@@ -42,7 +42,8 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
         firmforms(&world.database).args(["audit", "checkpoint"]).status().await.unwrap().success()
     );
     assert_eq!(found(&world.database).await, (0, vec![]));
-    let pause = pauses::pause(world.service(), &Which::All, "maintenance", Actor::System).await;
+    let pause =
+        pauses::pause(world.service(), &RequestedScope::All, "maintenance", Actor::System).await;
     pause.unwrap();
     world.project().await;
     assert_eq!(found(&world.database).await, (0, vec!["pauses: notice".to_owned()]));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use door::{Door, Settings};
+use door::{Door, DoorSettings};
 use tests::{Firm, World};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ async fn a23_of_a_thousand_cut_calls_each_hook_is_there_or_not() {
     let door = Door::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (address, stop) = (door.local_addr().unwrap(), CancellationToken::new());
     let router = api::public::router(world.service().clone());
-    let served = tokio::spawn(door.serve(router, Settings::default(), stop.clone()));
+    let served = tokio::spawn(door.serve(router, DoorSettings::default(), stop.clone()));
     for _ in 0..FIRMS {
         let firm = world.firm().await;
         for call in 0..CALLS_PER_FIRM {

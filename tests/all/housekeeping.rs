@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use eventstore::worker::{Step, Worker};
-use projector::housekeeping::Housekeeping;
+use eventstore::worker::{NextStep, Worker};
+use projector::housekeeping::HousekeepingWorker;
 use tests::World;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -13,8 +13,8 @@ async fn seen(world: &World) -> i64 {
     sqlx::query_scalar("select count(*) from activity_seen").fetch_one(world.pool()).await.unwrap()
 }
 
-fn housekeeping(world: &World) -> Housekeeping {
-    Housekeeping::new(world.pool().clone(), world.clock.clone())
+fn housekeeping(world: &World) -> HousekeepingWorker {
+    HousekeepingWorker::new(world.pool().clone(), world.clock.clone())
 }
 
 #[tokio::test]
@@ -25,11 +25,11 @@ async fn the_id_of_a_report_is_remembered_for_30_days() {
     assert!(before > 0);
     let mut worker = housekeeping(&world);
     world.pass(30 * DAY);
-    assert_eq!(worker.step().await.unwrap(), Step::IDLE);
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
     assert_eq!(seen(&world).await, before, "30 days old, and no older");
     world.firm().await;
     world.pass(HOUR);
-    assert_eq!(worker.step().await.unwrap(), Step::IDLE);
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
     assert_eq!(seen(&world).await, before, "the second firm's are there");
 }
 
@@ -49,15 +49,15 @@ async fn what_is_old_goes_in_batches_once_an_hour() {
     };
     let mut worker = housekeeping(&world);
     remember(2_500).await;
-    for (step, left) in [(Step::Busy, 1_500), (Step::Busy, 500), (Step::IDLE, 0)] {
+    for (step, left) in [(NextStep::Busy, 1_500), (NextStep::Busy, 500), (NextStep::IDLE, 0)] {
         assert_eq!(worker.step().await.unwrap(), step);
         assert_eq!(seen(&world).await, left);
     }
     remember(1).await;
     world.pass(HOUR - Duration::from_millis(1));
-    assert_eq!(worker.step().await.unwrap(), Step::IDLE);
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
     assert_eq!(seen(&world).await, 1, "it is not time yet");
     world.pass(Duration::from_millis(1));
-    assert_eq!(worker.step().await.unwrap(), Step::IDLE);
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
     assert_eq!(seen(&world).await, 0);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, CreatedToken, Role};
+use api::commands::tokens::{self, CreatedToken, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use futures::stream;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::process::firmforms;
 
-async fn token(world: &World, role: Role) -> CreatedToken {
+async fn token(world: &World, role: HolderRole) -> CreatedToken {
     tokens::create(world.service(), role.name(), role).await.unwrap()
 }
 
@@ -65,8 +65,8 @@ async fn each_role_may_do_what_is_its_own() {
     let (secret, deliveries) = (path("/webhook-secret"), path("/deliveries"));
     let rotation = path("/webhook-secret/rotate");
     let delivery = path(&format!("/deliveries/{missing}"));
-    let product = [Role::Product, Role::Operator];
-    let readers = [Role::Operator, Role::Auditor];
+    let product = [HolderRole::Product, HolderRole::Operator];
+    let readers = [HolderRole::Operator, HolderRole::Auditor];
     let routes = [
         (("POST", ACTIVITY), product, 400),
         (("GET", &keys), product, 200),
@@ -77,9 +77,9 @@ async fn each_role_may_do_what_is_its_own() {
         (("GET", &deliveries), readers, 200),
         (("GET", &delivery), readers, 404),
     ];
-    let revoked = token(&world, Role::Operator).await;
+    let revoked = token(&world, HolderRole::Operator).await;
     tokens::revoke(world.service(), revoked.id).await.unwrap();
-    for role in Role::ALL {
+    for role in HolderRole::ALL {
         let token = token(&world, role).await;
         for (route, roles, admitted) in routes {
             let answer = call(&world, &token.token, route, &Value::Null).await;
@@ -119,7 +119,7 @@ async fn a_token_that_reported_before_it_was_revoked_is_refused_whatever_it_send
         (&|| json!({}), 400),
     ];
     for (body, status) in bodies {
-        let token = token(&world, Role::Product).await;
+        let token = token(&world, HolderRole::Product).await;
         let authorization = format!("Bearer {}", token.token);
         let headers = [
             ("authorization", &*authorization),
@@ -158,7 +158,7 @@ async fn kept(world: &World) -> [i64; 4] {
 #[tokio::test]
 async fn a_large_report_is_not_read_before_its_token_is_looked_up() {
     let world = World::new().await;
-    let token = token(&world, Role::Product).await;
+    let token = token(&world, HolderRole::Product).await;
     let authorization = format!("Bearer {}", token.token);
     let cloud_events = ("content-type", "application/cloudevents-batch+json");
     let headers = [("authorization", &*authorization), cloud_events];
@@ -182,7 +182,7 @@ async fn a_large_report_is_not_read_before_its_token_is_looked_up() {
 #[tokio::test]
 async fn an_auditors_token_that_was_revoked_is_unknown_and_not_forbidden() {
     let world = World::new().await;
-    let token = token(&world, Role::Auditor).await;
+    let token = token(&world, HolderRole::Auditor).await;
     let report = ("POST", ACTIVITY);
     for _ in 0..2 {
         let answer = call(&world, &token.token, report, &json!([])).await;
@@ -197,7 +197,7 @@ async fn an_auditors_token_that_was_revoked_is_unknown_and_not_forbidden() {
 async fn a_token_is_no_key_and_a_key_is_no_token() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let token = token(&world, Role::Operator).await;
+    let token = token(&world, HolderRole::Operator).await;
     let me = world.call(&token.token, "GET", "/me", Value::Null).await;
     assert_eq!(me.code(), (401, "unauthorized"));
     let activity = world.call(&firm.key, "POST", "/../../internal/v1/activity", Value::Null).await;
@@ -331,13 +331,13 @@ async fn a_key_that_an_operator_made_was_said_to_be_made_by_its_member() {
     let firm = world.firm().await;
     let path = format!("/internal/v1/firms/{}/keys", firm.id);
     let (mut expected, body) = (Vec::new(), json!({"member_id": firm.owner, "name": "made"}));
-    for role in [Role::Product, Role::Operator] {
+    for role in [HolderRole::Product, HolderRole::Operator] {
         let token = token(&world, role).await;
         let made = call(&world, &token.token, ("POST", &path), &body).await;
         assert_eq!((made.status.as_u16(), &made.body["member_id"]), (201, &json!(firm.owner)));
         expected.push(match role {
-            Role::Operator => format!("operator:{}", token.id),
-            Role::Product | Role::Auditor => format!("member:{}", firm.owner),
+            HolderRole::Operator => format!("operator:{}", token.id),
+            HolderRole::Product | HolderRole::Auditor => format!("member:{}", firm.owner),
         });
     }
     let actors: Vec<String> = sqlx::query_scalar(
@@ -349,7 +349,7 @@ async fn a_key_that_an_operator_made_was_said_to_be_made_by_its_member() {
     .unwrap();
     assert_eq!(actors, expected);
     let stranger = json!({"member_id": world.id(), "name": "made"});
-    let operator = token(&world, Role::Operator).await;
+    let operator = token(&world, HolderRole::Operator).await;
     let refused = call(&world, &operator.token, ("POST", &path), &stranger).await;
     assert_eq!(refused.code(), (403, "not_a_manager"), "whoever asks");
 }
@@ -363,7 +363,7 @@ async fn what_was_read_of_deliveries_was_not_audited() {
     world.submit(&firm).await;
     world.deliver().await;
     let id = receiver.received()[0].header("x-service-delivery").to_owned();
-    let operator = token(&world, Role::Operator).await;
+    let operator = token(&world, HolderRole::Operator).await;
     let path = format!("/internal/v1/firms/{}/deliveries", firm.id);
     for rest in [format!("?hook_id={hook}"), format!("/{id}"), format!("/{}", world.id())] {
         call(&world, &operator.token, ("GET", &format!("{path}{rest}")), &Value::Null).await;
@@ -395,7 +395,7 @@ async fn whoever_is_shown_the_secret_is_in_the_log_first() {
     let path = format!("/internal/v1/firms/{}/webhook-secret", firm.id);
     let mut secrets = Vec::new();
     let mut actors = Vec::new();
-    for role in [Role::Product, Role::Operator] {
+    for role in [HolderRole::Product, HolderRole::Operator] {
         let token = token(&world, role).await;
         let shown = call(&world, &token.token, ("GET", &path), &Value::Null).await;
         assert_eq!(shown.headers["cache-control"], "no-store");
@@ -431,7 +431,7 @@ async fn a_delivery_is_shown_try_by_try_and_its_answers_to_operators_only() {
     let sent = &receiver.received()[0];
     let id = sent.header("x-service-delivery").to_owned();
     let (operator, auditor) =
-        (token(&world, Role::Operator).await, token(&world, Role::Auditor).await);
+        (token(&world, HolderRole::Operator).await, token(&world, HolderRole::Auditor).await);
     let path = format!("/internal/v1/firms/{}/deliveries", firm.id);
     let one = format!("{path}/{}", id.to_uppercase());
     let show = async |token: &CreatedToken, path: &str| {
@@ -479,7 +479,7 @@ async fn deliveries_are_listed_newest_first_within_a_limit_and_a_firm() {
         world.deliver().await;
         world.pass(Duration::from_millis(1));
     }
-    let operator = token(&world, Role::Operator).await;
+    let operator = token(&world, HolderRole::Operator).await;
     let list = async |firm_id: &str, rest: &str| {
         let path = format!("/internal/v1/firms/{firm_id}/deliveries{rest}");
         call(&world, &operator.token, ("GET", &path), &Value::Null).await

@@ -2,39 +2,39 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::Courier;
-use deliverer::claim::{Claimed, claim};
+use deliverer::DelivererContext;
+use deliverer::claim::{ClaimedAttempt, claim};
 use deliverer::give_back::give_back;
-use deliverer::outgoing::Exchange;
-use deliverer::record::{Finished, record};
-use domain::answer::Answer;
+use deliverer::outgoing::OutgoingExchange;
+use deliverer::record::{FinishedAttempt, record};
+use domain::answer::AttemptAnswer;
 use serde_json::{Value, json};
 use sqlx::postgres::PgPoolOptions;
 use tests::{ATTEMPTS, Receiver, Reply, Sending, World};
 use uuid::Uuid;
 
-async fn one_claim(world: &World) -> Claimed {
+async fn one_claim(world: &World) -> ClaimedAttempt {
     let mut claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
     assert_eq!(claimed.len(), 1);
     claimed.remove(0)
 }
 
 /// The answer of a try, as its sender hands it over now.
-fn answered(world: &World, claimed: &Claimed, status: u16) -> Finished {
-    let exchange = Exchange {
-        answer: Answer::Status(status),
+fn answered(world: &World, claimed: &ClaimedAttempt, status: u16) -> FinishedAttempt {
+    let exchange = OutgoingExchange {
+        answer: AttemptAnswer::Status(status),
         retry_after: None,
         hops: Vec::new(),
         snippet: b"said".to_vec(),
         connected: true,
     };
-    Finished { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
+    FinishedAttempt { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
 }
 
-async fn write_down(world: &World, claimed: &Claimed, status: u16) {
+async fn write_down(world: &World, claimed: &ClaimedAttempt, status: u16) {
     record(world.courier(), &[answered(world, claimed, status)]).await.unwrap();
 }
 
@@ -56,7 +56,7 @@ fn a_try(number: i32, outcome: &str, status: Option<i32>, late: bool) -> Try {
 }
 
 /// A world whose one delivery was claimed, hung beyond its lease, and was claimed again.
-async fn taken_over() -> (World, Claimed, Claimed) {
+async fn taken_over() -> (World, ClaimedAttempt, ClaimedAttempt) {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
@@ -105,7 +105,7 @@ async fn e21_what_came_too_late_is_shown_with_its_try() {
     write_down(&world, &second, 200).await;
     world.pass(Duration::from_secs(1));
     write_down(&world, &first, 503).await;
-    let operator = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+    let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
     let one = format!("/internal/v1/firms/{}/deliveries/{}", first.firm_id, first.delivery_id);
     let asked = Request::get(one).header("authorization", format!("Bearer {}", operator.token));
     let shown = world.internal(asked.body(Body::empty()).unwrap()).await;
@@ -251,8 +251,8 @@ async fn answers_of_a_lane_that_somebody_had_locked_held_up_all_others() {
     world.subscribe(&other, &receiver.url("/other")).await;
     let options = world.database.main.clone().options([("lock_timeout", "200ms")]);
     let pool = PgPoolOptions::new().max_connections(5).connect_lazy_with(options);
-    let store = world.courier().store.by(pool);
-    let sending = Sending::with(Courier { store, ..world.courier().clone() });
+    let store = world.courier().store.with_pool(pool);
+    let sending = Sending::with(DelivererContext { store, ..world.courier().clone() });
     sending.claims_in_appends(&world);
     world.submit(&held).await;
     world.submit(&held).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl Scene {
         receiver.reply([Reply::status(503), Reply::status(503)]);
         world.submit(&firm).await;
         assert_eq!(world.deliver().await, 2);
-        let made = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
         Self { world, firm, hooks: [first, second], operator: made.token, began }
     }
 
@@ -168,7 +168,7 @@ async fn what_is_in_flight_and_what_is_cancelled_shows_in_its_lane() {
     scene.world.pass(Duration::from_secs(3_600));
     let claimed =
         deliverer::claim::claim(scene.world.courier(), &scene.world.limits(1)).await.unwrap();
-    let wanted = deliverer::lane_list::Wanted { firm_id: None, host: None, limit: 10 };
+    let wanted = deliverer::lane_list::LaneFilter { firm_id: None, host: None, limit: 10 };
     let lanes = deliverer::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();
     assert_eq!((lane.in_flight, lane.waiting, lanes.len()), (1, 0, 2));

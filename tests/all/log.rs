@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::time::Timestamp;
-use eventstore::tail::{self, Stretch, TailError};
-use eventstore::{AppendError, Fence, Look, NewEvent, RecordedEvent, Store, Upcasters, connect};
+use eventstore::tail::{self, LogRange, TailError};
+use eventstore::{
+    AppendError, Fence, NewEvent, RecordedEvent, SettledUpTo, Store, Upcasters, connect,
+};
 use futures::future::join_all;
 use sqlx::{Executor, PgPool};
 use tests::{TestDatabase, own_cluster};
@@ -23,8 +25,8 @@ fn now() -> Timestamp {
     "2026-11-01T12:00:00.000Z".parse().unwrap()
 }
 
-fn context(firm_id: Uuid) -> Context {
-    Context {
+fn context(firm_id: Uuid) -> EventContext {
+    EventContext {
         firm_id,
         recorded_at: now(),
         actor: Actor::System,
@@ -43,8 +45,8 @@ fn event(stream: Uuid, sequence: i64) -> NewEvent {
     }
 }
 
-const fn stretch(after: i64, settled: i64) -> Stretch {
-    Stretch { after, settled, limit: 50 }
+const fn stretch(after: i64, settled: i64) -> LogRange {
+    LogRange { after, settled, limit: 50 }
 }
 
 /// A small generator, so that a failing run can be repeated by its seed.
@@ -189,18 +191,18 @@ async fn a_transaction_that_does_not_append_holds_up_no_follower() {
     let last = store.append(vec![event(Uuid::from_u128(2), 1)]).await.unwrap()[0].position;
     assert!(looked_at_closely(&fence).await.more, "one that appends is waited for");
     appends.commit().await.unwrap();
-    assert_eq!(looked_at_closely(&fence).await, Look { settled: last, more: false });
+    assert_eq!(looked_at_closely(&fence).await, SettledUpTo { settled: last, more: false });
 
     let appended = here.append(vec![event(Uuid::from_u128(3), 1)]).await.unwrap()[0].position;
-    assert_eq!(looked_at_closely(&fence).await, Look { settled: last, more: true });
+    assert_eq!(looked_at_closely(&fence).await, SettledUpTo { settled: last, more: true });
     here.commit().await.unwrap();
-    assert_eq!(looked_at_closely(&fence).await, Look { settled: appended, more: false });
+    assert_eq!(looked_at_closely(&fence).await, SettledUpTo { settled: appended, more: false });
 
     store.append(vec![event(Uuid::from_u128(4), 1)]).await.unwrap();
     assert!(fence.look().await.unwrap().more, "he has not waited for long");
     let shorter = "select setval('events_position_seq', 1)";
     store.begin().await.unwrap().connection().execute(shorter).await.unwrap();
-    assert_eq!(looked_at_closely(&fence).await, Look { settled: appended, more: true });
+    assert_eq!(looked_at_closely(&fence).await, SettledUpTo { settled: appended, more: true });
 }
 
 /// It is not known for how long somebody waits who waits for something else each time.
@@ -220,7 +222,7 @@ async fn whoever_waits_for_something_else_begins_to_wait_anew() {
 }
 
 /// The look of who has waited for so long that he wants to know for whom.
-async fn looked_at_closely(fence: &Fence) -> Look {
+async fn looked_at_closely(fence: &Fence) -> SettledUpTo {
     loop {
         let has_waited = fence.age() > Duration::from_millis(10);
         let look = fence.look().await.unwrap();
@@ -272,7 +274,7 @@ async fn each_event_that_is_new_has_its_own_position_where_others_are_left_out()
 
 async fn read_from_start(store: &Store) -> Vec<RecordedEvent> {
     let mut connection = store.pool().acquire().await.unwrap();
-    let all = Stretch { after: 0, settled: i64::MAX, limit: i64::MAX };
+    let all = LogRange { after: 0, settled: i64::MAX, limit: i64::MAX };
     tail::read(&mut connection, &Upcasters::current(), all).await.unwrap()
 }
 

@@ -2,7 +2,7 @@
 //! build has made.
 
 use eventstore::worker::Worker;
-use projector::deliveries::Deliveries;
+use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use serde_json::json;
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -54,7 +54,7 @@ async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
     world.submit(&firm).await;
 
     let store = world.service().store.clone();
-    let mut history = Follower::new(store, world.system.fence.clone(), Deliveries);
+    let mut history = Follower::new(store, world.system.fence.clone(), DeliveryProjection);
     for _ in 0..3 {
         let why = stopped(&mut history).await;
         assert!(
@@ -69,7 +69,7 @@ async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
     }
     let hook = json!({"target_url": receiver.url("/more"), "trigger": "form_submitted"});
     assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
-    let sent = deliverer::engine::turn(world.courier()).await.unwrap();
+    let sent = deliverer::engine::deliver_once(world.courier()).await.unwrap();
     assert_eq!((sent, receiver.received().len()), (2, 2), "what is queued goes out");
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Config, Durability};
+use cluster::{Cluster, ClusterConfig, Durability};
 use futures::future::join_all;
 use sqlx::Executor;
 use sqlx::postgres::PgConnectOptions;
@@ -23,7 +23,7 @@ impl Server {
     }
 
     async fn start(&self) -> Cluster {
-        let config = Config {
+        let config = ClusterConfig {
             data_dir: self.folder.path().join("data"),
             durability: Durability::ForTests,
             settings: Vec::new(),

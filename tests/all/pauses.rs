@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::claim::{Claimed, claim, next_due};
-use deliverer::outgoing::Exchange;
-use deliverer::record::{Finished, record};
-use domain::pause::INSTALLATION;
+use deliverer::claim::{ClaimedAttempt, claim, next_due};
+use deliverer::outgoing::OutgoingExchange;
+use deliverer::record::{FinishedAttempt, record};
+use domain::pause::INSTALLATION_FIRM_ID;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, submitted};
 use uuid::Uuid;
@@ -29,7 +29,7 @@ impl Scene {
         let world = World::new().await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
-        let made = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
         Self { world, firm, hook, receiver, operator: made.token }
     }
 
@@ -240,7 +240,7 @@ async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
     }
     let claimed = claim(world.courier(), &world.limits(8)).await.unwrap();
     scene.pause(json!({"hook_id": gone})).await;
-    let gone_twice: Vec<Finished> =
+    let gone_twice: Vec<FinishedAttempt> =
         claimed.into_iter().map(|claimed| answered_gone(world, claimed)).collect();
     assert_eq!(gone_twice.len(), 2);
     record(world.courier(), &gone_twice).await.unwrap();
@@ -248,15 +248,15 @@ async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
 }
 
 /// The receiver of a claimed try is gone.
-fn answered_gone(world: &World, claimed: Claimed) -> Finished {
-    let exchange = Exchange {
-        answer: domain::answer::Answer::Status(410),
+fn answered_gone(world: &World, claimed: ClaimedAttempt) -> FinishedAttempt {
+    let exchange = OutgoingExchange {
+        answer: domain::answer::AttemptAnswer::Status(410),
         retry_after: None,
         hops: Vec::new(),
         snippet: Vec::new(),
         connected: true,
     };
-    Finished { claimed, exchange, finished_at: world.clock.now() }
+    FinishedAttempt { claimed, exchange, finished_at: world.clock.now() }
 }
 
 #[tokio::test]
@@ -285,9 +285,9 @@ async fn who_held_what_and_why_is_in_the_chain_of_the_firm_or_of_the_installatio
     };
     let held = || entry("paused", Some("the receiver asked for it"));
     let over = || entry("resumed", None);
-    assert_eq!(scene.audited(INSTALLATION).await, [held(), over(), held(), over()]);
+    assert_eq!(scene.audited(INSTALLATION_FIRM_ID).await, [held(), over(), held(), over()]);
     assert_eq!(scene.audited(firm).await, [held(), over(), held()]);
-    let nil = INSTALLATION.to_string();
+    let nil = INSTALLATION_FIRM_ID.to_string();
     let (code, entries) = scene.terminal(&["audit", "list", "--firm", &nil, "--json"]).await;
     assert_eq!((code, entries.as_array().unwrap().len()), (0, 4), "{entries}");
     assert_eq!(scene.terminal(&["audit", "checkpoint"]).await.0, 0);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::claim::claim;
@@ -85,10 +85,10 @@ async fn everything(world: &World) -> Firm {
 /// Not asked of a firm with much history. Known, and left so: a rare trigger alone has no index, and is
 /// looked for in all that the firm has; under the guards of rows in all that there is.
 async fn by_trigger(world: &World, firm: &Firm) {
-    let wanted = deliveries::Wanted {
+    let wanted = deliveries::DeliveryFilter {
         trigger: Some(Trigger::LeadHot),
         limit: 50,
-        ..deliveries::Wanted::default()
+        ..deliveries::DeliveryFilter::default()
     };
     deliveries::list(world.service().store.pool(), firm.id, &wanted).await.unwrap();
 }
@@ -145,8 +145,8 @@ async fn asked(world: &World, firm: &Firm) {
 async fn operated(world: &World, firm: &Firm) {
     let service = world.service();
     let operated =
-        api::Service { store: service.store.by(world.pool().clone()), ..service.clone() };
-    let token = tokens::create(&operated, "operator", Role::Operator).await.unwrap().token;
+        api::Service { store: service.store.with_pool(world.pool().clone()), ..service.clone() };
+    let token = tokens::create(&operated, "operator", HolderRole::Operator).await.unwrap().token;
     let get = async |path: &str| {
         let request = Request::get(path).header("authorization", format!("Bearer {token}"));
         world.internal(request.body(Body::empty()).unwrap()).await

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use deliverer::claim::{Claimed, claim, next_due};
-use deliverer::{Courier, Limits};
-use domain::pressure::Caps;
+use deliverer::claim::{ClaimedAttempt, claim, next_due};
+use deliverer::{DelivererContext, SendLimits};
+use domain::pressure::HostCaps;
 use futures::future::join_all;
 use serde_json::json;
 use tests::{Firm, Receiver, World, activity};
 use uuid::Uuid;
 
-const CAPS: Caps = Caps { per_firm_and_host: 5, per_host: 8 };
+const CAPS: HostCaps = HostCaps { per_firm_and_host: 5, per_host: 8 };
 
-fn courier(world: &World, caps: Caps) -> Courier {
+fn courier(world: &World, caps: HostCaps) -> DelivererContext {
     let mut courier = world.courier().clone();
     courier.settings.caps = caps;
     courier
@@ -35,7 +35,7 @@ async fn busy_firm(world: &World, host: &str, hooks: usize, responses: usize) ->
     firm
 }
 
-fn by_firm(claimed: &[Claimed]) -> HashMap<Uuid, usize> {
+fn by_firm(claimed: &[ClaimedAttempt]) -> HashMap<Uuid, usize> {
     let mut counts = HashMap::new();
     for one in claimed {
         *counts.entry(one.firm_id).or_default() += 1;
@@ -44,11 +44,11 @@ fn by_firm(claimed: &[Claimed]) -> HashMap<Uuid, usize> {
 }
 
 /// Claims by many tasks of a process at once, until nothing is due that there is room for.
-async fn race(courier: &Courier, limits: &Limits) -> Vec<Claimed> {
+async fn race(courier: &DelivererContext, limits: &SendLimits) -> Vec<ClaimedAttempt> {
     let mut all = Vec::new();
     loop {
         let claims = join_all((0..6).map(|_| claim(courier, limits))).await;
-        let got: Vec<Claimed> = claims.into_iter().flat_map(Result::unwrap).collect();
+        let got: Vec<ClaimedAttempt> = claims.into_iter().flat_map(Result::unwrap).collect();
         let now = courier.clock.now().get();
         let due = next_due(courier, limits).await.unwrap().is_some_and(|due_at| due_at <= now);
         if got.is_empty() && !due {
@@ -62,7 +62,7 @@ async fn race(courier: &Courier, limits: &Limits) -> Vec<Claimed> {
 async fn what_is_in_flight_to_a_host_has_limits_that_racing_claims_keep() {
     let world = World::new().await;
     let courier = courier(&world, CAPS);
-    let limits = Limits::alone(courier.settings);
+    let limits = SendLimits::alone(courier.settings);
     let mut firms = Vec::new();
     for _ in 0..3 {
         firms.push(busy_firm(&world, "127.0.0.1", 2, 12).await.id);
@@ -87,13 +87,13 @@ async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leas
     let world = World::new().await;
     let courier = courier(&world, CAPS);
     let firm = busy_firm(&world, "127.0.0.1", 1, 8).await;
-    let dead = Limits::alone(courier.settings);
+    let dead = SendLimits::alone(courier.settings);
     let held = claim(&courier, &dead).await.unwrap();
     assert_eq!(by_firm(&held), HashMap::from([(firm.id, 5)]));
     assert!(claim(&courier, &dead).await.unwrap().is_empty());
     assert_eq!(next_due(&courier, &dead).await.unwrap(), None, "full, so nothing is due");
 
-    let restarted = Limits::alone(courier.settings);
+    let restarted = SendLimits::alone(courier.settings);
     let new = claim(&courier, &restarted).await.unwrap();
     assert_eq!(new.len(), 3, "it has all its places");
     drop(new);
@@ -108,7 +108,7 @@ async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leas
 #[tokio::test]
 async fn f3_a_firm_over_its_share_leaves_a_quarter_of_the_permits() {
     let world = World::new().await;
-    let courier = courier(&world, Caps::default());
+    let courier = courier(&world, HostCaps::default());
     let limits = world.limits(16);
     let hog = busy_firm(&world, "127.0.0.1", 4, 8).await;
     let held = claim(&courier, &limits).await.unwrap();

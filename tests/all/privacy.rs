@@ -2,7 +2,7 @@
 //! with everything in it, and every column of both databases looked through. And what is erased leaves
 //! the log as it was.
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use base64::Engine;
@@ -154,7 +154,8 @@ async fn what_was_said_to_an_erased_response_was_shown_until_the_eraser_came() {
     receiver.reply([Reply::status(400).body(b"canary")]);
     let response_id = world.submit(&firm).await;
     world.deliver().await;
-    let operator = tokens::create(world.service(), "ops", Role::Operator).await.unwrap().token;
+    let operator =
+        tokens::create(world.service(), "ops", HolderRole::Operator).await.unwrap().token;
     let shown = async || {
         let delivery_id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
             .fetch_one(world.pool())

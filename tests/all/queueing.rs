@@ -4,19 +4,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use deliverer::engine::turn;
-use deliverer::outbox::spread::Spread;
-use deliverer::proof::{Part, Report, Scope, verify};
-use eventstore::worker::{Step, Worker};
+use deliverer::engine::deliver_once;
+use deliverer::outbox::spread::SpreadWorker;
+use deliverer::proof::{LogFilter, ProofReport, ProofScope, verify};
+use eventstore::worker::{NextStep, Worker};
 use serde_json::{Value, json};
 use sqlx::Executor;
 use tests::{Firm, Received, Receiver, Sending, World, activity, submitted};
 use uuid::Uuid;
 
-const ALL: Scope = Scope {
+const ALL: ProofScope = ProofScope {
     from: 1,
     to: i64::MAX,
-    part: Part { firm_id: None, since: None, until: None },
+    part: LogFilter { firm_id: None, since: None, until: None },
     examples: 3,
 };
 
@@ -66,13 +66,13 @@ impl Scene {
             .unwrap()
     }
 
-    fn spreader(&self) -> Spread {
-        Spread::new(self.world.courier().clone())
+    fn spreader(&self) -> SpreadWorker {
+        SpreadWorker::new(self.world.courier().clone())
     }
 
     /// One piece, by a spreader that has just begun.
     async fn spread_some(&self) {
-        assert_ne!(self.spreader().step().await.unwrap(), Step::IDLE);
+        assert_ne!(self.spreader().step().await.unwrap(), NextStep::IDLE);
     }
 
     /// Has all that waits be too much for its transaction.
@@ -92,7 +92,7 @@ impl Scene {
         sqlx::query_as(states).fetch_all(self.world.pool()).await.unwrap()
     }
 
-    async fn assert_proven(&self) -> Report {
+    async fn assert_proven(&self) -> ProofReport {
         let report = verify(self.world.pool(), ALL, |_, _| ()).await.unwrap();
         assert!(report.is_proven(), "{:?}", report.examples);
         report
@@ -132,7 +132,7 @@ async fn what_is_too_much_for_its_call_is_spread_once_in_the_order_of_the_log() 
         scene.spread_some().await;
         assert_eq!(scene.queue().await, queue);
     }
-    assert_eq!(scene.spreader().step().await.unwrap(), Step::IDLE);
+    assert_eq!(scene.spreader().step().await.unwrap(), NextStep::IDLE);
     scene.assert_all_arrive_once(350).await;
 }
 
@@ -162,9 +162,9 @@ async fn f3_a_lane_that_somebody_holds_keeps_no_other_lane_from_being_woken() {
         .await
         .unwrap();
     scene.submit(&other, 1).await;
-    assert_eq!(turn(scene.world.courier()).await.unwrap(), 1, "the other firm's");
+    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 1, "the other firm's");
     holder.rollback().await.unwrap();
-    assert_eq!(turn(scene.world.courier()).await.unwrap(), 1);
+    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 1);
 }
 
 /// F3: two firms with 30 occurrences each.
@@ -271,7 +271,7 @@ async fn history_and_the_proof_know_of_what_is_not_spread_yet() {
     assert_eq!((report.listed, report.unspread), (200, 100));
     let shown = "select count(distinct (occurrence_id, hook_id)) from deliveries";
     assert_eq!(scene.count(shown).await, 200);
-    assert_eq!(turn(scene.world.courier()).await.unwrap(), 32);
+    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 32);
     assert_eq!(scene.states().await, [state("delivered", 32), state("pending", 168)]);
     assert_eq!(scene.assert_proven().await.unspread, 100, "others are on their way");
     scene.world.spread().await;

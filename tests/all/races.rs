@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::commands::keys;
-use domain::context::{Actor, Context};
-use domain::firm::{Firm as FirmAggregate, FirmCommand, MemberChange, Role};
+use domain::context::{Actor, EventContext};
+use domain::firm::{Firm as FirmAggregate, FirmCommand, MemberChange, MemberRole};
 use domain::quota::Quota;
 use domain::subscription::{
     RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
@@ -21,7 +21,7 @@ use uuid::Uuid;
 async fn create_hook(
     store: &Store,
     hook_id: Uuid,
-    context: Context,
+    context: EventContext,
 ) -> Result<(), CommandError<SubscriptionRejection>> {
     let Actor::Key(key_id) = context.actor else { panic!("a key creates hooks") };
     let create = SubscriptionCommand::Create {
@@ -33,7 +33,7 @@ async fn create_hook(
     store.execute::<Subscription>(&hook_id.to_string(), create, &context).await
 }
 
-fn by_key(world: &World, firm: &Firm, key_id: Uuid) -> Context {
+fn by_key(world: &World, firm: &Firm, key_id: Uuid) -> EventContext {
     world.service().context(firm.id, Actor::Key(key_id))
 }
 
@@ -68,7 +68,7 @@ async fn racing_commands_that_all_hold_all_happen() {
         let join = FirmCommand::ReportMember {
             member_id: Uuid::from_u128(n),
             time: world.clock.now(),
-            change: MemberChange::Joined(Role::Member),
+            change: MemberChange::Joined(MemberRole::Member),
         };
         let id = &id;
         async move { store.execute::<FirmAggregate>(id, join, &context).await }
@@ -201,7 +201,7 @@ async fn a_submission_racing_the_claim_of_the_partial_cancels_it_or_comes_after_
         let before = receiver.received().len();
         let claim = async {
             handicap.first().await;
-            deliverer::engine::turn(world.courier()).await.unwrap();
+            deliverer::engine::deliver_once(world.courier()).await.unwrap();
         };
         let submission = async {
             handicap.second().await;
@@ -249,7 +249,7 @@ async fn e20_racing_claimers_send_each_delivery_once() {
     let claimer = || async {
         let mut sent = 0;
         loop {
-            match deliverer::engine::turn(world.courier()).await.unwrap() {
+            match deliverer::engine::deliver_once(world.courier()).await.unwrap() {
                 0 => return sent,
                 now => sent += now,
             }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api::commands::keys;
-use api::public::Peer;
+use api::public::PeerAddress;
 use axum::body::Body;
 use axum::http::Request;
 use domain::context::Actor;
@@ -14,7 +14,8 @@ use tests::{Answer, Firm, TestDatabase, World, activity, later};
 
 /// A call to `GET /me` that comes by this socket, behind these hops.
 async fn from(world: &World, peer: &str, key: Option<&str>, hops: &[&str]) -> Answer {
-    let mut request = Request::get("/api/v1/me").extension(Peer(peer.parse::<IpAddr>().unwrap()));
+    let mut request =
+        Request::get("/api/v1/me").extension(PeerAddress(peer.parse::<IpAddr>().unwrap()));
     if let Some(key) = key {
         request = request.header("x-api-key", key);
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::delivery::LEASE;
+use domain::delivery::LEASE_TIME;
 use domain::occurrence::reissue_id;
 use serde_json::{Value, json};
 use tests::invariants::{self, Acknowledged, Run};
@@ -29,7 +29,7 @@ impl Scene {
         place_witness(world.pool()).await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
-        let made = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
         Self { world, firm, hook, receiver, operator: made.token }
     }
 
@@ -77,7 +77,7 @@ impl Scene {
         let requests: Vec<_> = received.iter().map(invariants::Request::of).collect();
         let acknowledged = Acknowledged::default();
         let pool = self.world.pool();
-        Run { pool, requests: &requests, acknowledged: &acknowledged, lease: LEASE }
+        Run { pool, requests: &requests, acknowledged: &acknowledged, lease: LEASE_TIME }
             .assert_held()
             .await;
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::proof::{Part, Scope, verify};
+use deliverer::proof::{LogFilter, ProofScope, verify};
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;
@@ -27,7 +27,7 @@ impl Scene {
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
         let token =
-            tokens::create(world.service(), "operator", Role::Operator).await.unwrap().token;
+            tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap().token;
         Self { world, firm, hook, receiver, token }
     }
 
@@ -106,8 +106,8 @@ impl Scene {
 
     /// Everything is where it must be, by the log.
     async fn assert_proven(&self) {
-        let part = Part { firm_id: None, since: None, until: None };
-        let all = Scope { from: 1, to: i64::MAX, part, examples: 3 };
+        let part = LogFilter { firm_id: None, since: None, until: None };
+        let all = ProofScope { from: 1, to: i64::MAX, part, examples: 3 };
         let report = verify(self.world.pool(), all, |_, _| ()).await.unwrap();
         assert!(report.is_proven(), "{:?}", report.examples);
     }

@@ -115,7 +115,7 @@ async fn d5_whatever_a_receiver_says_is_recorded_and_harmless() {
     assert_eq!(world.deliver().await, 1);
     let id = last(&receiver);
     assert_eq!(world.history(id).await, ("pending".to_owned(), vec!["retry".to_owned()]));
-    let subject = vault::Subject { firm_id: firm.id, subject_id: response_id };
+    let subject = vault::KeySubject { firm_id: firm.id, subject_id: response_id };
     let keys = world.service().keyring.find(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let kept = vault::answers::read(&mut connection, &keys, id).await.unwrap().remove(&1).unwrap();

@@ -8,7 +8,7 @@ use api::Error;
 use api::commands::secrets::{self, RevealedSecret};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::engine::turn;
+use deliverer::engine::deliver_once;
 use domain::context::Actor;
 use domain::signature::{SignedRequest, verify};
 use futures::future::join_all;
@@ -52,7 +52,7 @@ async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_
     let old = old.secret.as_str();
     receiver.reply([Reply::status(500), Reply::status(500)]);
     world.submit(&firm).await;
-    assert_eq!(turn(other.courier()).await.unwrap(), 1);
+    assert_eq!(deliver_once(other.courier()).await.unwrap(), 1);
     world.pass(Duration::from_secs(30));
 
     let answer = rotate(&world, &firm, r#"{"reason":"a laptop was stolen"}"#).await;
@@ -67,11 +67,11 @@ async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_
     assert_eq!(signed_by(&world, &receiver.received()[0], [old, new]), [true, false]);
 
     world.submit(&firm).await;
-    assert_eq!(turn(other.courier()).await.unwrap(), 1, "new, by the other process");
+    assert_eq!(deliver_once(other.courier()).await.unwrap(), 1, "new, by the other process");
     world.pass(Duration::from_secs(30));
-    assert_eq!(turn(world.courier()).await.unwrap(), 1, "the retry of before");
+    assert_eq!(deliver_once(world.courier()).await.unwrap(), 1, "the retry of before");
     world.pass(Duration::from_secs(30));
-    assert_eq!(turn(other.courier()).await.unwrap(), 1, "the retry of after");
+    assert_eq!(deliver_once(other.courier()).await.unwrap(), 1, "the retry of after");
     let received = receiver.received();
     assert_eq!((&received[0].body, received.len()), (&received[2].body, 4));
     for later in &received[1..] {

@@ -171,7 +171,7 @@ async fn d6_a_final_answer_ends_it_at_once() {
     assert_eq!(world.deliver().await, 0);
     let id = delivery_id(&receiver.received()[0]);
     assert_eq!(world.history(id).await, ("failed".to_owned(), vec!["failed".to_owned()]));
-    let subject = vault::Subject { firm_id: firm.id, subject_id: response_id };
+    let subject = vault::KeySubject { firm_id: firm.id, subject_id: response_id };
     let keys = world.service().keyring.find(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let answers = vault::answers::read(&mut connection, &keys, id).await.unwrap();
@@ -430,13 +430,13 @@ async fn answers_recorded_together_leave_the_lane_awake() {
 
 fn finished(
     world: &World,
-    claimed: &deliverer::claim::Claimed,
+    claimed: &deliverer::claim::ClaimedAttempt,
     status: u16,
-) -> deliverer::record::Finished {
-    deliverer::record::Finished {
+) -> deliverer::record::FinishedAttempt {
+    deliverer::record::FinishedAttempt {
         claimed: claimed.clone(),
-        exchange: deliverer::outgoing::Exchange {
-            answer: domain::answer::Answer::Status(status),
+        exchange: deliverer::outgoing::OutgoingExchange {
+            answer: domain::answer::AttemptAnswer::Status(status),
             retry_after: None,
             hops: vec![],
             snippet: vec![],

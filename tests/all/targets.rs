@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use api::{Names as Asked, Service};
+use api::{Service, TargetDns as Asked};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::outgoing::{Budget, Names, Outgoing, OutgoingConfig};
+use deliverer::outgoing::{AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig};
 use domain::address::AllowedTargets;
 use domain::as_of::AsOf;
 use domain::target::Target;
@@ -23,11 +23,11 @@ use uuid::Uuid;
 use crate::name_server::{NameServer, Reply, parsed};
 
 /// A client that asks this name server, and for which 127.0.0.1 alone is open.
-fn asking(dns: &NameServer) -> Outgoing {
+fn asking(dns: &NameServer) -> OutgoingClient {
     let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()], true);
-    let budget = Budget { dns: Duration::from_millis(500), ..Budget::default() };
-    let names = Names::Nameserver(dns.at);
-    Outgoing::new(OutgoingConfig { names, budget, ..OutgoingConfig::new(allowed) }).unwrap()
+    let budget = AttemptBudget { dns: Duration::from_millis(500), ..AttemptBudget::default() };
+    let names = DnsServers::Nameserver(dns.at);
+    OutgoingClient::new(OutgoingConfig { names, budget, ..OutgoingConfig::new(allowed) }).unwrap()
 }
 
 /// The urls of a delivery's last try, as history shows them, and what became of it.
@@ -64,7 +64,7 @@ async fn c11_a_fragment_is_echoed_and_never_sent_and_names_are_shown_in_punycode
 }
 
 /// The client that would deliver, asked by the door.
-struct Door(Outgoing);
+struct Door(OutgoingClient);
 
 impl Asked for Door {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool> {
@@ -75,7 +75,7 @@ impl Asked for Door {
 /// What `POST /hooks` answers when names are looked up here.
 async fn subscribed(world: &World, firm: &Firm, dns: &NameServer) -> (u16, String) {
     let names = Arc::new(Door(asking(dns)));
-    let door = api::public::router(Service { names, ..world.service().clone() });
+    let door = api::public::router(Service { target_dns: names, ..world.service().clone() });
     let body = json!({"target_url": "https://hooks.example/in", "trigger": "form_submitted"});
     let request = Request::post("/api/v1/hooks").header("x-api-key", &firm.key);
     let answer = door.oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();

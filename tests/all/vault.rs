@@ -8,7 +8,7 @@ use serde_json::json;
 use sqlx::{Executor, PgPool};
 use tests::{Firm, Receiver, Reply, World, activity, own_cluster};
 use uuid::Uuid;
-use vault::{Keyring, Subject, SystemEntropy, WrappingKey, secrets};
+use vault::{KeySubject, Keyring, SystemEntropy, WrappingKey, secrets};
 
 /// Reports a response in which everything that can be is this word; returns its id.
 async fn submit(world: &World, firm: &Firm, word: &str) -> Uuid {
@@ -214,7 +214,7 @@ async fn e10_a_damaged_data_key_fails_alone() {
 async fn callers_that_race_to_make_a_key_get_one_and_the_same() {
     let world = World::new().await;
     let keyring = &world.service().keyring;
-    let subject = |response_id| Subject { firm_id: Uuid::from_u128(1), subject_id: response_id };
+    let subject = |response_id| KeySubject { firm_id: Uuid::from_u128(1), subject_id: response_id };
     for _ in 0..20 {
         let subjects = [subject(world.id()), subject(world.id())];
         let reversed = [subjects[1], subjects[0], subjects[1]];
@@ -241,7 +241,7 @@ async fn another_wrapping_key_opens_nothing_and_is_found_out_at_the_start() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = submit(&world, &firm, "canary").await;
-    let subjects = [Subject { firm_id: firm.id, subject_id: response_id }];
+    let subjects = [KeySubject { firm_id: firm.id, subject_id: response_id }];
     let ours = &world.service().keyring;
     let theirs = Keyring::new(keyring_pool(&world), WrappingKey::new(&[8; 32]));
     for _ in 0..2 {
@@ -275,7 +275,7 @@ async fn a_data_key_opens_its_own_subject_only() {
     .await
     .unwrap();
     let find = async |response_id| {
-        let subject = Subject { firm_id: firm.id, subject_id: response_id };
+        let subject = KeySubject { firm_id: firm.id, subject_id: response_id };
         world.service().keyring.find(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
     };
     assert_eq!((find(mine).await, find(theirs).await), (false, true));
@@ -300,7 +300,7 @@ async fn a_key_is_flushed_by_the_commit_of_its_data_only_if_one_server_has_both(
     for (main, setting) in [(world.pool(), "off"), (&elsewhere, "on")] {
         let keys =
             Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32])).beside(main).await.unwrap();
-        let subject = Subject { firm_id: world.id(), subject_id: world.id() };
+        let subject = KeySubject { firm_id: world.id(), subject_id: world.id() };
         assert_eq!(keys.make(&[subject], &SystemEntropy).await.unwrap().len(), 1);
         let noted = sqlx::query_scalar("delete from flushes returning setting");
         let noted: Vec<String> = noted.fetch_all(&keyring).await.unwrap();

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use deliverer::proof::{Part, Report, Scope, verify};
-use domain::once::{Kind, Wrong};
+use deliverer::proof::{LogFilter, ProofReport, ProofScope, verify};
+use domain::once::{DeliveryFault, DeliveryFaultKind};
 use serde_json::{Value, json};
 use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;
@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::process::firmforms;
 
-const ALL: Scope = Scope {
+const ALL: ProofScope = ProofScope {
     from: 1,
     to: i64::MAX,
-    part: Part { firm_id: None, since: None, until: None },
+    part: LogFilter { firm_id: None, since: None, until: None },
     examples: 3,
 };
 
@@ -48,20 +48,21 @@ impl Scene {
         assert_eq!(answer.status, 200);
     }
 
-    async fn report(&self) -> Report {
+    async fn report(&self) -> ProofReport {
         verify(self.world.pool(), ALL, |_, _| ()).await.unwrap()
     }
 
-    async fn assert_proven(&self) -> Report {
+    async fn assert_proven(&self) -> ProofReport {
         let report = self.report().await;
         assert!(report.is_proven(), "{:?}", report.examples);
         report
     }
 
     /// Fails unless just this is found, so often.
-    async fn assert_found(&self, wrong: &[(Wrong, u64)]) -> Report {
+    async fn assert_found(&self, wrong: &[(DeliveryFault, u64)]) -> ProofReport {
         let report = self.report().await;
-        let mut counts: Vec<(Kind, u64)> = report.wrong.iter().map(|(k, n)| (*k, *n)).collect();
+        let mut counts: Vec<(DeliveryFaultKind, u64)> =
+            report.wrong.iter().map(|(k, n)| (*k, *n)).collect();
         let mut expected: Vec<_> = wrong.iter().map(|(wrong, n)| (wrong.kind(), *n)).collect();
         counts.sort_unstable();
         expected.sort_unstable();
@@ -150,8 +151,9 @@ async fn i1_a_story_with_every_end_a_delivery_can_have_is_proven() {
 }
 
 async fn start_replay(world: &World, order: &Value) {
-    use api::commands::tokens::{self, Role};
-    let token = tokens::create(world.service(), "operator", Role::Operator).await.unwrap().token;
+    use api::commands::tokens::{self, HolderRole};
+    let token =
+        tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap().token;
     let request = axum::http::Request::post("/internal/v1/replays")
         .header("authorization", format!("Bearer {token}"))
         .body(order.to_string().into())
@@ -170,7 +172,7 @@ async fn i1_what_was_never_queued_is_found_and_repaired_and_nothing_else_is() {
     scene.world.deliver().await;
     scene.submit(3).await;
     scene.tamper(&[UNLIST, "delete from outbox"]).await;
-    let report = scene.assert_found(&[(Wrong::Missing, 6)]).await;
+    let report = scene.assert_found(&[(DeliveryFault::Missing, 6)]).await;
     assert_eq!(report.examples.len(), 3, "as many as asked for");
 
     let (code, text) = scene.command(&["--repair", "--reason", "a restore"]).await;
@@ -208,7 +210,7 @@ async fn i1_what_is_repaired_for_a_removed_subscription_is_cancelled_with_it() {
     scene.submit(1).await;
     scene.tamper(&[UNLIST, "delete from outbox"]).await;
     scene.remove(scene.hook).await;
-    scene.assert_found(&[(Wrong::Missing, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::Missing, 1)]).await;
     let (code, text) = scene.command(&["--repair", "--reason", "a restore"]).await;
     assert_eq!(code, 0, "{text}");
     assert_eq!(scene.world.deliver().await, 0);
@@ -226,7 +228,7 @@ async fn i1_what_is_listed_or_waits_and_is_not_queued_is_lost_and_put_back_where
     scene.world.deliver().await;
     scene.submit(1).await;
     scene.tamper(&["delete from outbox"]).await;
-    scene.assert_found(&[(Wrong::Lost, 2)]).await;
+    scene.assert_found(&[(DeliveryFault::Lost, 2)]).await;
     let (code, text) = scene.command(&["--repair", "--reason", "a lost tail"]).await;
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("repaired: 2 deliveries queued"), "{text}");
@@ -258,13 +260,13 @@ async fn i1_what_a_replay_has_queued_and_nobody_will_send_is_lost() {
         .fetch_one(scene.world.pool())
         .await
         .unwrap();
-    scene.assert_found(&[(Wrong::ReplayLost(replay_id), 1)]).await;
-    let other = Part { firm_id: Some(scene.world.id()), ..ALL.part };
-    let of_other = Scope { part: other, ..ALL };
+    scene.assert_found(&[(DeliveryFault::ReplayLost(replay_id), 1)]).await;
+    let other = LogFilter { firm_id: Some(scene.world.id()), ..ALL.part };
+    let of_other = ProofScope { part: other, ..ALL };
     let report = verify(scene.world.pool(), of_other, |_, _| ()).await.unwrap();
     assert!(report.is_proven(), "{:?}", report.examples);
     scene.world.deliver().await;
-    scene.assert_found(&[(Wrong::ReplayLost(replay_id), 1)]).await;
+    scene.assert_found(&[(DeliveryFault::ReplayLost(replay_id), 1)]).await;
 }
 
 #[tokio::test]
@@ -273,7 +275,7 @@ async fn i1_a_second_delivery_of_the_same_to_the_same_is_found() {
     scene.submit(1).await;
     scene.world.deliver().await;
     scene.tamper(&[COPY]).await;
-    scene.assert_found(&[(Wrong::Second, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::Second, 1)]).await;
 }
 
 #[tokio::test]
@@ -286,14 +288,14 @@ async fn i1_a_second_success_and_what_is_queued_after_its_end_are_found() {
                metadata, firm_id, recorded_at, digest
           from events where event_type = 'DeliveryAttempted'";
     scene.tamper(&[again]).await;
-    scene.assert_found(&[(Wrong::Successes(2), 1)]).await;
+    scene.assert_found(&[(DeliveryFault::Successes(2), 1)]).await;
 
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.tamper(&["create table kept as select * from outbox"]).await;
     scene.world.deliver().await;
     scene.tamper(&["insert into outbox select * from kept"]).await;
-    scene.assert_found(&[(Wrong::StillQueued, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::StillQueued, 1)]).await;
 }
 
 /// Ruling 30a: overlapping transactions may be in either order, and no others.
@@ -313,7 +315,7 @@ async fn i1_a_match_that_missed_what_was_long_committed_is_found() {
     let long_ago = "update events set recorded_at = recorded_at - interval '61 s'
                      where event_type = 'SubscriptionCreated'";
     scene.tamper(&[long_ago]).await;
-    scene.assert_found(&[(Wrong::Unseen, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::Unseen, 1)]).await;
 }
 
 #[tokio::test]
@@ -325,7 +327,7 @@ async fn i1_what_belongs_to_nothing_is_found() {
         .tamper(&["delete from events where position =
                      (select min(position) from events where event_type = 'OccurrenceRecorded')"])
         .await;
-    scene.assert_found(&[(Wrong::OfNothing, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::OfNothing, 1)]).await;
 
     let scene = Scene::new().await;
     scene.submit(1).await;
@@ -334,12 +336,12 @@ async fn i1_what_belongs_to_nothing_is_found() {
         "update events set payload = replace(payload::text, 'form_submitted', 'lead_hot')::json
                       where event_type = 'SubscriptionCreated'";
     scene.tamper(&[elsewhere]).await;
-    scene.assert_found(&[(Wrong::ToNobody, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::ToNobody, 1)]).await;
 
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.tamper(&["update outbox set delivery_id = gen_random_uuid()"]).await;
-    scene.assert_found(&[(Wrong::Unknown, 1), (Wrong::Lost, 1)]).await;
+    scene.assert_found(&[(DeliveryFault::Unknown, 1), (DeliveryFault::Lost, 1)]).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::commands::secrets;
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use domain::context::Actor;
@@ -145,7 +145,8 @@ async fn an_echoed_header_of_a_step_is_masked_in_what_is_kept() {
     receiver.reply([Reply::status(404).body(b"you said: Bearer canary-token")]);
     let delivery = post(&world, order).await.body["delivery_id"].as_str().unwrap().to_owned();
     assert_eq!(world.deliver().await, 1);
-    let token = tokens::create(world.service(), "operator", Role::Operator).await.unwrap().token;
+    let token =
+        tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap().token;
     let shown = Request::get(format!("/internal/v1/firms/{}/deliveries/{delivery}", firm.id))
         .header("authorization", format!("Bearer {token}"))
         .body(Body::empty())
@@ -165,7 +166,7 @@ async fn a_step_was_told_otherwise_than_its_delivery() {
     let queued = post(&world, step.order(&firm, &receiver.url("/step"), response_id)).await;
     let one = format!("/internal/v1/firms/{}/deliveries/", firm.id);
     let one = one + queued.body["delivery_id"].as_str().unwrap();
-    let operator = tokens::create(world.service(), "operator", Role::Operator).await.unwrap();
+    let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
     let next_try = async || {
         let step = step.show(&world).await.body;
         let request =

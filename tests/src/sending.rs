@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deliverer::engine::deliver;
-use deliverer::{Answers, Courier, Dispatch, Senders};
+use deliverer::{AnswerInbox, DelivererContext, Dispatcher, SenderCount};
 use firmforms::wiring::claim_in_appends;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -17,9 +17,9 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// Such a process.
 pub struct Sending {
-    courier: Courier,
-    dispatch: Arc<Dispatch>,
-    answers: Answers,
+    courier: DelivererContext,
+    dispatch: Arc<Dispatcher>,
+    answers: AnswerInbox,
     /// The signal that ends it.
     pub stop: CancellationToken,
 }
@@ -27,9 +27,10 @@ pub struct Sending {
 impl Sending {
     /// One that works with this.
     #[must_use]
-    pub fn with(courier: Courier) -> Self {
+    pub fn with(courier: DelivererContext) -> Self {
         let stop = CancellationToken::new();
-        let (dispatch, answers) = Dispatch::new(courier.clone(), Senders::alone(), stop.clone());
+        let (dispatch, answers) =
+            Dispatcher::new(courier.clone(), SenderCount::alone(), stop.clone());
         Self { courier, dispatch, answers, stop }
     }
 

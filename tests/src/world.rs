@@ -8,28 +8,28 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Request, StatusCode};
-use deliverer::Courier;
-use deliverer::cancel::Cancel;
-use deliverer::ended_leases::EndedLeases;
-use deliverer::engine::turn;
-use deliverer::erase::Erase;
-use deliverer::outbox::spread::Spread;
-use deliverer::purge::Purge;
-use deliverer::replay::Replay;
-use deliverer::{Limits, Settings};
+use deliverer::DelivererContext;
+use deliverer::cancel::CancelWorker;
+use deliverer::ended_leases::EndedLeaseWorker;
+use deliverer::engine::deliver_once;
+use deliverer::erase::EraseWorker;
+use deliverer::outbox::spread::SpreadWorker;
+use deliverer::purge::PurgeWorker;
+use deliverer::replay::ReplayWorker;
+use deliverer::{DelivererSettings, SendLimits};
 use domain::address::AllowedTargets;
 use domain::as_of::AsOf;
 use domain::delivery::Attempt;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use eventstore::{Clock, Fence, Store, connect, connect_guarded};
-use firmforms::wiring::{LOOKED_UP, PLANNED, Setup, System, store};
+use firmforms::wiring::{CALLER_PLAN_SETTINGS, System, SystemSetup, WORKER_PLAN_SETTINGS, store};
 use inviter::TakeOver;
 use projector::as_of::{attempts, had_happened};
 use projector::audit::AuditLog;
-use projector::deliveries::Deliveries;
+use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
-use projector::partials::Partials;
-use projector::seals::Seals;
+use projector::partials::PartialTimer;
+use projector::seals::SealWorker;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tempfile::TempDir;
@@ -136,7 +136,7 @@ impl World {
     pub async fn with(
         database: TestDatabase,
         clock: Clock,
-        change: impl FnOnce(Setup) -> Setup,
+        change: impl FnOnce(SystemSetup) -> SystemSetup,
     ) -> Self {
         let mails = tempfile::tempdir().unwrap();
         let setup = change(usual(&mails));
@@ -154,25 +154,27 @@ impl World {
     async fn put_together(
         (database, connections): (TestDatabase, Connections),
         clock: Clock,
-        (setup, mails): (Setup, TempDir),
+        (setup, mails): (SystemSetup, TempDir),
     ) -> Self {
         let _ = rustls_once();
         let keyring_of = |role| {
-            let options = connections.to(&database.keyring, role).options(PLANNED);
+            let options = connections.to(&database.keyring, role).options(WORKER_PLAN_SETTINGS);
             Keyring::new(connect(options, 4), wrapping_key())
         };
-        let workers_of = |role| connect(connections.to(&database.main, role).options(PLANNED), 10);
-        let callers = connections.to(&database.main, "api").options(LOOKED_UP);
+        let workers_of =
+            |role| connect(connections.to(&database.main, role).options(WORKER_PLAN_SETTINGS), 10);
+        let callers = connections.to(&database.main, "api").options(CALLER_PLAN_SETTINGS);
         let store = store(connect(callers.clone(), 10));
         let apart = connections != Connections::Shared;
-        let projector = if apart { store.by(workers_of("projector")) } else { store.clone() };
+        let projector =
+            if apart { store.with_pool(workers_of("projector")) } else { store.clone() };
         let keyring = keyring_of("api");
         let mut system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
         if apart {
-            let intake = connections.to(&database.main, "api").options(PLANNED);
-            system.service.intake = system.service.store.by(connect(intake, 4));
+            let intake = connections.to(&database.main, "api").options(WORKER_PLAN_SETTINGS);
+            system.service.intake = system.service.store.with_pool(connect(intake, 4));
             system.service.readers = connect_guarded(callers, 4);
-            system.courier.store = projector.by(workers_of("deliverer"));
+            system.courier.store = projector.with_pool(workers_of("deliverer"));
             system.courier.keyring = keyring_of("deliverer");
             system.fence = Fence::of(&system.courier.store);
         }
@@ -183,8 +185,9 @@ impl World {
         };
         let service = &system.service;
         // As at the terminal: no door makes tokens.
-        let operated = Service { store: service.store.by(pool.clone()), ..service.clone() };
-        let token = tokens::create(&operated, "tests", tokens::Role::Product).await.unwrap().token;
+        let operated = Service { store: service.store.with_pool(pool.clone()), ..service.clone() };
+        let token =
+            tokens::create(&operated, "tests", tokens::HolderRole::Product).await.unwrap().token;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
         let keys = connect(database.keyring.clone(), 1);
@@ -199,7 +202,7 @@ impl World {
 
     /// What the deliverer works with.
     #[must_use]
-    pub const fn courier(&self) -> &Courier {
+    pub const fn courier(&self) -> &DelivererContext {
         &self.system.courier
     }
 
@@ -315,45 +318,45 @@ impl World {
 
     /// Spreads what was too much for the transactions that recorded it.
     pub async fn spread(&self) {
-        drain(Spread::new(self.courier().clone())).await;
+        drain(SpreadWorker::new(self.courier().clone())).await;
     }
 
     /// Limits with so many permits, all of them free.
     #[must_use]
-    pub fn limits(&self, permits: usize) -> Limits {
-        Limits::alone(Settings { permits, ..self.courier().settings })
+    pub fn limits(&self, permits: usize) -> SendLimits {
+        SendLimits::alone(DelivererSettings { permits, ..self.courier().settings })
     }
 
     /// Takes back what was claimed and not recorded in time.
     pub async fn end_leases(&self) {
-        drain(EndedLeases::new(self.courier().clone())).await;
+        drain(EndedLeaseWorker::new(self.courier().clone())).await;
     }
 
     /// Records the partial submissions that are due.
     pub async fn time_out(&self) {
         let store = self.projector.clone();
-        drain(Partials::new(store, self.clock.clone())).await;
+        drain(PartialTimer::new(store, self.clock.clone())).await;
     }
 
     /// Drops what was kept long enough.
     pub async fn purge(&self) {
-        drain(Purge::new(self.courier().clone())).await;
+        drain(PurgeWorker::new(self.courier().clone())).await;
     }
 
     /// Carries out what was erased.
     pub async fn erase(&self) {
-        drain(Erase::new(self.courier().clone(), self.system.fence.clone())).await;
+        drain(EraseWorker::new(self.courier().clone(), self.system.fence.clone())).await;
     }
 
     /// Cancels what is left of removed subscriptions.
     pub async fn cancel(&self) {
-        drain(Cancel::new(self.courier().clone())).await;
+        drain(CancelWorker::new(self.courier().clone())).await;
     }
 
     /// Queues what replays may queue now.
     pub async fn replay(&self) {
-        let mut worker = Replay::new(self.courier().clone());
-        while worker.step().await.map_err(|error| error.to_string()).unwrap() == Step::Busy {}
+        let mut worker = ReplayWorker::new(self.courier().clone());
+        while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
     }
 
     /// What is in flight is gone.
@@ -365,20 +368,20 @@ impl World {
     /// Finishes invites that nobody finished in time.
     pub async fn take_over(&self) {
         let mut worker = TakeOver::new(self.service().inviter.clone());
-        while worker.step().await.map_err(|error| error.to_string()).unwrap() == Step::Busy {}
+        while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
     }
 
     /// Brings the read models up to date.
     pub async fn project(&self) {
         let store = self.projector.clone();
-        drain(Follower::new(store.clone(), self.system.fence.clone(), Deliveries)).await;
+        drain(Follower::new(store.clone(), self.system.fence.clone(), DeliveryProjection)).await;
         drain(Follower::new(store, self.system.fence.clone(), AuditLog)).await;
     }
 
     /// Seals the blocks of the log that are whole.
     pub async fn seal(&self) {
         let store = self.projector.clone();
-        drain(Seals::new(store, self.system.fence.clone())).await;
+        drain(SealWorker::new(store, self.system.fence.clone())).await;
     }
 
     /// Spreads, takes back what was cut off, sends everything that is due, cancels, and brings the read
@@ -388,7 +391,7 @@ impl World {
         self.end_leases().await;
         let mut sent = 0;
         loop {
-            let now = turn(self.courier()).await.unwrap();
+            let now = deliver_once(self.courier()).await.unwrap();
             sent += now;
             if now == 0 {
                 break;
@@ -425,15 +428,15 @@ impl World {
 }
 
 /// The setup of a world whose mails go there.
-fn usual(mails: &TempDir) -> Setup {
+fn usual(mails: &TempDir) -> SystemSetup {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-    Setup { allowed, ..Setup::quiet(BASE_URL, mails.path()).unwrap() }
+    SystemSetup { allowed, ..SystemSetup::quiet(BASE_URL, mails.path()).unwrap() }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
 /// write to the same cluster) are waited for.
 pub(crate) async fn drain<W: Worker>(mut worker: W) {
-    while worker.step().await.map_err(|error| error.to_string()).unwrap() != Step::IDLE {}
+    while worker.step().await.map_err(|error| error.to_string()).unwrap() != NextStep::IDLE {}
 }
 
 async fn answer(router: &Router, mut request: Request<Body>) -> Answer {

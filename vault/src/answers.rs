@@ -8,20 +8,20 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{DataKeys, Subject};
+use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::{Broken, DataKey};
+use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"answer";
 
 /// What a receiver said to one try.
-pub struct Answer<'a> {
+pub struct ReceiverAnswer<'a> {
     /// The delivery.
     pub delivery_id: Uuid,
     /// The try.
     pub number: i32,
     /// Whose key seals it.
-    pub subject: Subject,
+    pub subject: KeySubject,
     /// That key.
     pub key: &'a DataKey,
     /// The text, cleaned.
@@ -34,7 +34,7 @@ pub struct Answer<'a> {
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
-    answers: &[Answer<'_>],
+    answers: &[ReceiverAnswer<'_>],
     at: DateTime<Utc>,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
@@ -83,7 +83,7 @@ pub async fn forget(
 }
 
 #[derive(FromRow)]
-struct Row {
+struct AnswerRow {
     number: i32,
     firm_id: Uuid,
     response_id: Uuid,
@@ -99,7 +99,7 @@ pub async fn read(
     keys: &DataKeys,
     delivery_id: Uuid,
 ) -> Result<HashMap<i32, String>, VaultError> {
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<AnswerRow> = sqlx::query_as(
         "select number, firm_id, response_id, answer from answers where delivery_id = $1",
     )
     .bind(delivery_id)
@@ -108,7 +108,7 @@ pub async fn read(
     Ok(rows
         .iter()
         .filter_map(|row| {
-            let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
+            let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
             let text = open(keys.get(&subject)?, &row.answer);
             Some((row.number, unless_broken(text, delivery_id)?))
         })
@@ -117,5 +117,5 @@ pub async fn read(
 
 fn open(key: &DataKey, sealed: &[u8]) -> Result<String, VaultError> {
     let bytes = key.open(PURPOSE, sealed)?;
-    Ok(String::from_utf8(bytes).map_err(|_| Broken)?)
+    Ok(String::from_utf8(bytes).map_err(|_| BrokenSeal)?)
 }

@@ -7,19 +7,19 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{DataKeys, Subject};
+use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::{Broken, DataKey};
+use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"body";
 
 /// A frozen body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
+pub struct StoredBody {
     /// Its id.
     pub body_id: Uuid,
     /// Whose key seals it.
-    pub subject: Subject,
+    pub subject: KeySubject,
     /// SHA-256 of the bytes.
     pub sha256: [u8; 32],
     /// The exact bytes that are signed and sent.
@@ -33,13 +33,13 @@ pub struct Body {
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    bodies: &[Body],
+    bodies: &[StoredBody],
     at: DateTime<Utc>,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
     let mut sealed = Vec::with_capacity(bodies.len());
     for body in bodies {
-        let key = keys.get(&body.subject).ok_or(Broken)?;
+        let key = keys.get(&body.subject).ok_or(BrokenSeal)?;
         sealed.push(key.seal(PURPOSE, &body.bytes, entropy)?);
     }
     sqlx::query(
@@ -111,7 +111,7 @@ pub async fn sizes(
 }
 
 #[derive(FromRow)]
-struct Row {
+struct BodyRow {
     body_id: Uuid,
     firm_id: Uuid,
     response_id: Uuid,
@@ -128,8 +128,8 @@ pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
     body_ids: &[Uuid],
-) -> Result<Vec<Body>, sqlx::Error> {
-    let rows: Vec<Row> = sqlx::query_as(
+) -> Result<Vec<StoredBody>, sqlx::Error> {
+    let rows: Vec<BodyRow> = sqlx::query_as(
         "select body_id, firm_id, response_id, sha256, ciphertext from bodies
           where body_id = any($1)",
     )
@@ -145,17 +145,17 @@ pub async fn read(
         .collect())
 }
 
-impl Row {
-    const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, subject_id: self.response_id }
+impl BodyRow {
+    const fn subject(&self) -> KeySubject {
+        KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 
-fn open(row: &Row, key: &DataKey) -> Result<Body, VaultError> {
-    Ok(Body {
+fn open(row: &BodyRow, key: &DataKey) -> Result<StoredBody, VaultError> {
+    Ok(StoredBody {
         body_id: row.body_id,
         subject: row.subject(),
-        sha256: row.sha256.as_slice().try_into().map_err(|_| Broken)?,
+        sha256: row.sha256.as_slice().try_into().map_err(|_| BrokenSeal)?,
         bytes: key.open(PURPOSE, &row.ciphertext)?,
     })
 }

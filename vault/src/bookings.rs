@@ -7,27 +7,27 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{DataKeys, Subject};
+use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::Broken;
+use crate::seal::BrokenSeal;
 
 const PURPOSE: &[u8] = b"booking";
 
 /// The status of a call that was cancelled: it stays in payloads (ruling 14a).
-const CANCELLED: &str = "cancelled";
+const CANCELLED_STATUS: &str = "cancelled";
 
 /// A call as it was booked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Booking {
+pub struct StoredBooking {
     /// Whose key seals it: the response it was made on.
-    pub subject: Subject,
+    pub subject: KeySubject,
     /// When it was booked, by the product's clock.
     pub made_at: DateTime<Utc>,
     /// The call.
     pub document: Document,
 }
 
-impl Booking {
+impl StoredBooking {
     /// Its firm and its id.
     #[must_use]
     pub fn id(&self) -> (Uuid, Uuid) {
@@ -43,7 +43,7 @@ impl Booking {
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    bookings: &[Booking],
+    bookings: &[StoredBooking],
     entropy: &dyn Entropy,
 ) -> Result<Vec<(Uuid, Uuid)>, VaultError> {
     if bookings.is_empty() {
@@ -52,7 +52,7 @@ pub async fn put(
     let mut sealed = Vec::with_capacity(bookings.len());
     for booking in bookings {
         let bytes = serde_json::to_vec(&booking.document)?;
-        sealed.push(keys.get(&booking.subject).ok_or(Broken)?.seal(PURPOSE, &bytes, entropy)?);
+        sealed.push(keys.get(&booking.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?);
     }
     Ok(sqlx::query_as(
         "insert into bookings as b (firm_id, booking_id, response_id, made_at, document)
@@ -135,7 +135,7 @@ pub async fn cancel(
 }
 
 #[derive(FromRow)]
-struct Row {
+struct BookingRow {
     firm_id: Uuid,
     booking_id: Uuid,
     response_id: Uuid,
@@ -156,14 +156,14 @@ struct Row {
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    subjects: &[Subject],
-) -> Result<Vec<Booking>, sqlx::Error> {
+    subjects: &[KeySubject],
+) -> Result<Vec<StoredBooking>, sqlx::Error> {
     if subjects.is_empty() {
         return Ok(Vec::new());
     }
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<BookingRow> = sqlx::query_as(
         "select firm_id, booking_id, response_id, made_at, document, starts_at, ends_at,
                 duration_min, time_zone, cancelled
            from bookings
@@ -178,18 +178,18 @@ pub async fn read(
     Ok(rows.into_iter().filter_map(|row| unless_broken(open(&row, keys), row.booking_id)).collect())
 }
 
-fn open(row: &Row, keys: &DataKeys) -> Result<Booking, VaultError> {
-    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
-    let bytes = keys.get(&subject).ok_or(Broken)?.open(PURPOSE, &row.document)?;
+fn open(row: &BookingRow, keys: &DataKeys) -> Result<StoredBooking, VaultError> {
+    let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
+    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
     let mut document: Document = serde_json::from_slice(&bytes)?;
     if let (Some(starts_at), Some(ends_at)) = (row.starts_at, row.ends_at) {
         (document.starts_at, document.ends_at) = (starts_at.into(), ends_at.into());
         document.duration_min =
-            row.duration_min.and_then(|min| min.try_into().ok()).ok_or(Broken)?;
-        document.time_zone = row.time_zone.clone().ok_or(Broken)?;
+            row.duration_min.and_then(|min| min.try_into().ok()).ok_or(BrokenSeal)?;
+        document.time_zone = row.time_zone.clone().ok_or(BrokenSeal)?;
     }
     if row.cancelled {
-        CANCELLED.clone_into(&mut document.status);
+        CANCELLED_STATUS.clone_into(&mut document.status);
     }
-    Ok(Booking { subject, made_at: row.made_at, document })
+    Ok(StoredBooking { subject, made_at: row.made_at, document })
 }

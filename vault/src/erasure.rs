@@ -3,13 +3,16 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::keyring::Subject;
+use crate::keyring::KeySubject;
 
 /// Drops what is kept of these responses; again, if it was restored.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn erase(connection: &mut PgConnection, subjects: &[Subject]) -> Result<(), sqlx::Error> {
+pub async fn erase(
+    connection: &mut PgConnection,
+    subjects: &[KeySubject],
+) -> Result<(), sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     for statement in [

@@ -13,25 +13,25 @@ use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 use crate::responses::VaultError;
-use crate::seal::Broken;
+use crate::seal::BrokenSeal;
 
 /// Bytes of a link's signature.
-const MAC: usize = 16;
+const MAC_BYTES: usize = 16;
 
 /// The key that tells people apart.
 #[derive(Clone)]
-pub struct Identity(Hmac<Sha256>);
+pub struct IdentityKey(Hmac<Sha256>);
 
 /// Whose link it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recipient {
+pub struct MailRecipient {
     /// The firm that sent the mail.
     pub firm_id: Uuid,
     /// The person it went to.
     pub person_id: Uuid,
 }
 
-impl Identity {
+impl IdentityKey {
     /// The identity key of these bytes.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
@@ -48,7 +48,7 @@ impl Identity {
         self.named(firm_id, &address.person())
     }
 
-    /// Who is meant by this text, in this firm: as [`Identity::person`] says, if it is an address
+    /// Who is meant by this text, in this firm: as [`IdentityKey::person`] says, if it is an address
     /// that mail can go to, whatever white space or last dot is around it; otherwise whoever has the same text
     /// in either case.
     #[must_use]
@@ -61,17 +61,17 @@ impl Identity {
 
     /// The text of an unsubscribe link.
     #[must_use]
-    pub fn link(&self, recipient: Recipient) -> String {
+    pub fn link(&self, recipient: MailRecipient) -> String {
         let who = recipient.bytes();
         URL_SAFE_NO_PAD.encode([who.as_slice(), &self.sign(&who)].concat())
     }
 
     /// Whose link this is, if it is one of ours.
     #[must_use]
-    pub fn read_link(&self, text: &str) -> Option<Recipient> {
+    pub fn read_link(&self, text: &str) -> Option<MailRecipient> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (who, mac) = bytes.split_last_chunk::<MAC>()?;
-        let recipient = Recipient::read(who)?;
+        let (who, mac) = bytes.split_last_chunk::<MAC_BYTES>()?;
+        let recipient = MailRecipient::read(who)?;
         bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
     }
 
@@ -88,19 +88,19 @@ impl Identity {
             .await?;
         let known: Vec<u8> =
             sqlx::query_scalar("select fingerprint from identity_check").fetch_one(pool).await?;
-        if known == fingerprint { Ok(()) } else { Err(Broken.into()) }
+        if known == fingerprint { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
     /// The same without writing anything down: a key that was never written down is right.
     ///
     /// # Errors
-    /// As of [`Identity::check`].
-    pub async fn examine(&self, pool: &PgPool) -> Result<(), VaultError> {
+    /// As of [`IdentityKey::check`].
+    pub async fn check_read_only(&self, pool: &PgPool) -> Result<(), VaultError> {
         let known: Option<Vec<u8>> = sqlx::query_scalar("select fingerprint from identity_check")
             .fetch_optional(pool)
             .await?;
         let same = known.is_none_or(|known| known == self.mac(b"fingerprint"));
-        if same { Ok(()) } else { Err(Broken.into()) }
+        if same { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
     fn named(&self, firm_id: Uuid, name: &str) -> Uuid {
@@ -108,20 +108,20 @@ impl Identity {
         uuid::Builder::from_custom_bytes(self.mac(&name)).into_uuid()
     }
 
-    fn sign(&self, who: &[u8]) -> [u8; MAC] {
+    fn sign(&self, who: &[u8]) -> [u8; MAC_BYTES] {
         self.mac(&[b"unsubscribe".as_slice(), who].concat())
     }
 
-    fn mac(&self, text: &[u8]) -> [u8; MAC] {
+    fn mac(&self, text: &[u8]) -> [u8; MAC_BYTES] {
         let mut mac = self.0.clone();
         mac.update(text);
-        let mut cut = [0; MAC];
-        cut.copy_from_slice(&mac.finalize().into_bytes()[..MAC]);
+        let mut cut = [0; MAC_BYTES];
+        cut.copy_from_slice(&mac.finalize().into_bytes()[..MAC_BYTES]);
         cut
     }
 }
 
-impl Recipient {
+impl MailRecipient {
     fn bytes(self) -> Vec<u8> {
         [self.firm_id.as_bytes().as_slice(), self.person_id.as_bytes()].concat()
     }
@@ -146,21 +146,22 @@ mod tests {
     #[test]
     fn every_spelling_of_an_address_is_one_person_and_each_firm_has_its_own() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let identity = Identity::new(&[1; 32]);
+        let identity = IdentityKey::new(&[1; 32]);
         let ann = identity.person(one, &address("ann@example.com"));
         assert_eq!(ann, identity.person(one, &address("Ann@EXAMPLE.com")));
         assert_ne!(ann, identity.person(one, &address("ann+tag@example.com")));
         assert_ne!(ann, identity.person(two, &address("ann@example.com")));
-        assert_ne!(ann, Identity::new(&[2; 32]).person(one, &address("ann@example.com")));
+        assert_ne!(ann, IdentityKey::new(&[2; 32]).person(one, &address("ann@example.com")));
     }
 
     #[test]
     fn a_link_is_ours_or_nothing() {
-        let identity = Identity::new(&[1; 32]);
-        let recipient = Recipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
+        let identity = IdentityKey::new(&[1; 32]);
+        let recipient =
+            MailRecipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
         let link = identity.link(recipient);
         assert_eq!(identity.read_link(&link), Some(recipient));
-        assert_eq!(Identity::new(&[2; 32]).read_link(&link), None);
+        assert_eq!(IdentityKey::new(&[2; 32]).read_link(&link), None);
         for place in 0..link.len() {
             let mut other = link.clone().into_bytes();
             other[place] = if other[place] == b'A' { b'B' } else { b'A' };

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use eventstore::Connections;
+use eventstore::ConnectionCache;
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::identity::Identity;
+use crate::identity::IdentityKey;
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::{Broken, DataKey, WrappingKey};
+use crate::seal::{BrokenSeal, DataKey, WrappingKey};
 
 /// Whose data a key is for: a response, or an invite, of a firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Subject {
+pub struct KeySubject {
     /// The firm.
     pub firm_id: Uuid,
     /// The response or invite.
@@ -23,13 +23,13 @@ pub struct Subject {
 }
 
 /// Firm, subject, and the subject's wrapped data key.
-type Row = (Uuid, Uuid, Vec<u8>);
+type DataKeyRow = (Uuid, Uuid, Vec<u8>);
 
 /// What the identity key is sealed as.
-pub(crate) const IDENTITY: &[u8] = b"identity key";
+pub(crate) const IDENTITY_PURPOSE: &[u8] = b"identity key";
 
 /// What is sealed to tell one wrapping key from another.
-pub(crate) const CHECK: &[u8] = b"wrapping key";
+pub(crate) const WRAPPING_CHECK: &[u8] = b"wrapping key";
 
 /// Why a keyring is not used with a wrapping key.
 #[derive(Debug, thiserror::Error)]
@@ -51,25 +51,25 @@ impl From<sqlx::Error> for WrongKey {
 }
 
 /// The data keys of some subjects.
-pub type DataKeys = HashMap<Subject, DataKey>;
+pub type DataKeys = HashMap<KeySubject, DataKey>;
 
 /// The database of wrapped data keys, with the key that unwraps them.
 #[derive(Clone)]
 pub struct Keyring {
-    connections: Connections,
+    connections: ConnectionCache,
     wrapping: WrappingKey,
     /// Start of the server that has the main database, where that is known.
     main_started_at: Option<DateTime<Utc>>,
 }
 
 /// The migrations of its database.
-pub static KEYRING: Migrator = sqlx::migrate!("../migrations/keyring");
+pub static KEYRING_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/keyring");
 
 impl Keyring {
     /// The keyring in this database.
     #[must_use]
     pub fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
-        Self { connections: Connections::of(pool), wrapping, main_started_at: None }
+        Self { connections: ConnectionCache::of(pool), wrapping, main_started_at: None }
     }
 
     /// The keyring of this main database. If one server has both, [`Self::make`] does not wait for the
@@ -93,13 +93,13 @@ impl Keyring {
     /// # Errors
     /// If a migration fails.
     pub async fn migrate(&self) -> Result<(), MigrateError> {
-        KEYRING.run(self.pool()).await
+        KEYRING_MIGRATIONS.run(self.pool()).await
     }
 
     /// Its database, and the migrations that this build knows of it.
     #[must_use]
     pub fn schema(&self) -> (&PgPool, &'static Migrator) {
-        (self.pool(), &KEYRING)
+        (self.pool(), &KEYRING_MIGRATIONS)
     }
 
     /// Closes its connections.
@@ -119,7 +119,7 @@ impl Keyring {
     /// If the database does not answer.
     pub async fn make(
         &self,
-        subjects: &[Subject],
+        subjects: &[KeySubject],
         entropy: &dyn Entropy,
     ) -> Result<DataKeys, sqlx::Error> {
         let mut subjects = subjects.to_vec();
@@ -132,7 +132,7 @@ impl Keyring {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let mut connection = self.connections.take().await?;
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<DataKeyRow> = sqlx::query_as(
             "with flush as materialized (
                  select set_config('synchronous_commit',
                                    case when pg_postmaster_start_time() = $4 then 'off'
@@ -157,10 +157,10 @@ impl Keyring {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn find(&self, subjects: &[Subject]) -> Result<DataKeys, sqlx::Error> {
+    pub async fn find(&self, subjects: &[KeySubject]) -> Result<DataKeys, sqlx::Error> {
         let (firm_ids, subject_ids) = columns(subjects);
         let mut connection = self.connections.take().await?;
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<DataKeyRow> = sqlx::query_as(
             "select firm_id, subject_id, wrapped from data_keys
               where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
@@ -173,25 +173,25 @@ impl Keyring {
     }
 
     /// A wrapped key that does not open is damaged: left out and said so.
-    fn unwrap(&self, rows: &[Row]) -> DataKeys {
+    fn unwrap(&self, rows: &[DataKeyRow]) -> DataKeys {
         rows.iter()
             .filter_map(|(firm_id, subject_id, wrapped)| {
-                let subject = Subject { firm_id: *firm_id, subject_id: *subject_id };
+                let subject = KeySubject { firm_id: *firm_id, subject_id: *subject_id };
                 Some((subject, unless_broken(self.open(&subject, wrapped), *subject_id)?))
             })
             .collect()
     }
 
-    fn open(&self, subject: &Subject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
+    fn open(&self, subject: &KeySubject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
         let bytes = self.wrapping.0.open(&purpose(subject), wrapped)?;
-        Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| Broken)?))
+        Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| BrokenSeal)?))
     }
 
     /// Drops the keys of subjects: what they sealed is lost for good, copies of it too.
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn forget(&self, subjects: &[Subject]) -> Result<(), sqlx::Error> {
+    pub async fn forget(&self, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
         let (firm_ids, subject_ids) = columns(subjects);
         sqlx::query(
             "delete from data_keys
@@ -208,16 +208,16 @@ impl Keyring {
     ///
     /// # Errors
     /// [`VaultError`].
-    pub async fn identity(&self, entropy: &dyn Entropy) -> Result<Identity, VaultError> {
-        let sealed = self.wrapping.0.seal(IDENTITY, &entropy.secret(), entropy)?;
+    pub async fn identity(&self, entropy: &dyn Entropy) -> Result<IdentityKey, VaultError> {
+        let sealed = self.wrapping.0.seal(IDENTITY_PURPOSE, &entropy.secret(), entropy)?;
         sqlx::query("insert into identity_key (sealed) values ($1) on conflict do nothing")
             .bind(sealed)
             .execute(self.pool())
             .await?;
         let sealed: Vec<u8> =
             sqlx::query_scalar("select sealed from identity_key").fetch_one(self.pool()).await?;
-        let key = self.wrapping.0.open(IDENTITY, &sealed)?;
-        Ok(Identity::new(&<[u8; 32]>::try_from(key).map_err(|_| Broken)?))
+        let key = self.wrapping.0.open(IDENTITY_PURPOSE, &sealed)?;
+        Ok(IdentityKey::new(&<[u8; 32]>::try_from(key).map_err(|_| BrokenSeal)?))
     }
 
     /// Whether the wrapping key and the identity key are those that were written down at the first start,
@@ -225,7 +225,7 @@ impl Keyring {
     ///
     /// # Errors
     /// [`WrongKey`].
-    pub async fn examine(&self) -> Result<Option<Identity>, WrongKey> {
+    pub async fn check_read_only(&self) -> Result<Option<IdentityKey>, WrongKey> {
         let check: Option<(Vec<u8>, bool)> =
             sqlx::query_as("select sealed, rewrapping from wrapping_check")
                 .fetch_optional(self.pool())
@@ -234,15 +234,15 @@ impl Keyring {
             if rewrapping {
                 return Err(WrongKey::Rewrapping);
             }
-            self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
+            self.wrapping.0.open(WRAPPING_CHECK, &sealed).map_err(VaultError::from)?;
         }
         let sealed: Option<Vec<u8>> = sqlx::query_scalar("select sealed from identity_key")
             .fetch_optional(self.pool())
             .await?;
         let Some(sealed) = sealed else { return Ok(None) };
-        let key = self.wrapping.0.open(IDENTITY, &sealed).map_err(VaultError::from)?;
-        let key = <[u8; 32]>::try_from(key).map_err(|_| VaultError::from(Broken))?;
-        Ok(Some(Identity::new(&key)))
+        let key = self.wrapping.0.open(IDENTITY_PURPOSE, &sealed).map_err(VaultError::from)?;
+        let key = <[u8; 32]>::try_from(key).map_err(|_| VaultError::from(BrokenSeal))?;
+        Ok(Some(IdentityKey::new(&key)))
     }
 
     /// Makes sure that this is the wrapping key the keyring was made with: some data key must open,
@@ -264,19 +264,19 @@ impl Keyring {
         if rewrapping {
             return Err(WrongKey::Rewrapping);
         }
-        self.wrapping.0.open(CHECK, &sealed).map_err(VaultError::from)?;
+        self.wrapping.0.open(WRAPPING_CHECK, &sealed).map_err(VaultError::from)?;
         Ok(())
     }
 
     async fn write_check(&self, entropy: &dyn Entropy) -> Result<(), VaultError> {
-        let some: Option<Row> =
+        let some: Option<DataKeyRow> =
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit 1")
                 .fetch_optional(self.pool())
                 .await?;
         if let Some((firm_id, subject_id, wrapped)) = some {
-            self.open(&Subject { firm_id, subject_id }, &wrapped)?;
+            self.open(&KeySubject { firm_id, subject_id }, &wrapped)?;
         }
-        let sealed = self.wrapping.0.seal(CHECK, CHECK, entropy)?;
+        let sealed = self.wrapping.0.seal(WRAPPING_CHECK, WRAPPING_CHECK, entropy)?;
         sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
             .bind(sealed)
             .execute(self.pool())
@@ -285,10 +285,10 @@ impl Keyring {
     }
 }
 
-fn columns(subjects: &[Subject]) -> (Vec<Uuid>, Vec<Uuid>) {
+fn columns(subjects: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
     subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
 }
 
-pub(crate) fn purpose(subject: &Subject) -> Vec<u8> {
+pub(crate) fn purpose(subject: &KeySubject) -> Vec<u8> {
     [b"data key", subject.firm_id.as_bytes().as_slice(), subject.subject_id.as_bytes()].concat()
 }

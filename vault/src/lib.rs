@@ -22,6 +22,6 @@ pub mod secrets;
 pub mod step_headers;
 
 pub use entropy::{Entropy, SystemEntropy};
-pub use identity::{Identity, Recipient};
-pub use keyring::{DataKeys, KEYRING, Keyring, Subject, WrongKey};
-pub use seal::{Broken, DataKey, WrappingKey};
+pub use identity::{IdentityKey, MailRecipient};
+pub use keyring::{DataKeys, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey};
+pub use seal::{BrokenSeal, DataKey, WrappingKey};

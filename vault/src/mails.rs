@@ -4,18 +4,18 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{Keyring, Subject};
+use crate::keyring::{KeySubject, Keyring};
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::{Broken, DataKey};
+use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"mail";
 
 /// Where a mail is kept: which invite's it is, and whose key seals it.
-pub struct Kept<'a> {
+pub struct InviteMailKey<'a> {
     /// The invite.
     pub invite_id: Uuid,
     /// The reservation: it has a key of its own.
-    pub subject: Subject,
+    pub subject: KeySubject,
     /// That key.
     pub key: &'a DataKey,
 }
@@ -26,7 +26,7 @@ pub struct Kept<'a> {
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
-    kept: &Kept<'_>,
+    kept: &InviteMailKey<'_>,
     mail: &[u8],
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
@@ -59,9 +59,9 @@ pub async fn read(
     let Some((firm_id, subject_id, sealed)) = row else {
         return Ok(None);
     };
-    let subject = Subject { firm_id, subject_id };
+    let subject = KeySubject { firm_id, subject_id };
     let keys = keyring.find(&[subject]).await?;
-    let opened = keys.get(&subject).ok_or(Broken).and_then(|key| key.open(PURPOSE, &sealed));
+    let opened = keys.get(&subject).ok_or(BrokenSeal).and_then(|key| key.open(PURPOSE, &sealed));
     Ok(unless_broken(opened.map_err(VaultError::from), invite_id))
 }
 
@@ -72,11 +72,11 @@ pub async fn read(
 pub async fn drop_of(
     connection: &mut PgConnection,
     invite_id: Uuid,
-) -> Result<Option<Subject>, sqlx::Error> {
+) -> Result<Option<KeySubject>, sqlx::Error> {
     let row: Option<(Uuid, Uuid)> =
         sqlx::query_as("delete from mails where invite_id = $1 returning firm_id, reservation_id")
             .bind(invite_id)
             .fetch_optional(connection)
             .await?;
-    Ok(row.map(|(firm_id, subject_id)| Subject { firm_id, subject_id }))
+    Ok(row.map(|(firm_id, subject_id)| KeySubject { firm_id, subject_id }))
 }

@@ -4,7 +4,7 @@
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use crate::keyring::Subject;
+use crate::keyring::KeySubject;
 
 /// A person who is named on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromRow)]
@@ -20,8 +20,8 @@ pub struct NamedOn {
 impl NamedOn {
     /// What is erased with the person.
     #[must_use]
-    pub const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, subject_id: self.response_id }
+    pub const fn subject(&self) -> KeySubject {
+        KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 

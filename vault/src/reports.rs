@@ -8,27 +8,27 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{DataKeys, Subject};
+use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::Broken;
+use crate::seal::BrokenSeal;
 
 const PURPOSE: &[u8] = b"report";
 
 /// The status a report has from its approval until the product reports another.
-const APPROVED: &str = "approved";
+const APPROVED_STATUS: &str = "approved";
 
 /// A report as it is reported.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct StoredReport {
     /// Whose key seals it: the response it is on.
-    pub subject: Subject,
+    pub subject: KeySubject,
     /// When it was so, by the product's clock.
     pub reported_at: DateTime<Utc>,
     /// What it says.
     pub document: ReportDocument,
 }
 
-impl Report {
+impl StoredReport {
     /// Its firm and its id.
     #[must_use]
     pub fn id(&self) -> (Uuid, Uuid) {
@@ -44,19 +44,19 @@ impl Report {
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    reports: &[Report],
+    reports: &[StoredReport],
     entropy: &dyn Entropy,
 ) -> Result<Vec<(Uuid, Uuid)>, VaultError> {
     if reports.is_empty() {
         return Ok(Vec::new());
     }
     let known = known(connection, keys, reports).await?;
-    let is_news = |report: &&Report| known.get(&report.id()) != Some(&report.document);
-    let reports: Vec<&Report> = reports.iter().filter(is_news).collect();
+    let is_news = |report: &&StoredReport| known.get(&report.id()) != Some(&report.document);
+    let reports: Vec<&StoredReport> = reports.iter().filter(is_news).collect();
     let mut sealed = Vec::with_capacity(reports.len());
     for report in &reports {
         let bytes = serde_json::to_vec(&report.document)?;
-        sealed.push(keys.get(&report.subject).ok_or(Broken)?.seal(PURPOSE, &bytes, entropy)?);
+        sealed.push(keys.get(&report.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?);
     }
     Ok(sqlx::query_as(
         "insert into reports as r (firm_id, report_id, response_id, reported_at, document)
@@ -104,7 +104,7 @@ pub async fn approve(
 }
 
 #[derive(FromRow)]
-struct Row {
+struct ReportRow {
     firm_id: Uuid,
     report_id: Uuid,
     response_id: Uuid,
@@ -120,14 +120,14 @@ struct Row {
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    subjects: &[Subject],
-) -> Result<Vec<Report>, sqlx::Error> {
+    subjects: &[KeySubject],
+) -> Result<Vec<StoredReport>, sqlx::Error> {
     if subjects.is_empty() {
         return Ok(Vec::new());
     }
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<ReportRow> = sqlx::query_as(
         "select firm_id, report_id, response_id, reported_at, document, approved_at from reports
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
             and document is not null
@@ -144,9 +144,9 @@ pub async fn read(
 async fn known(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    reports: &[Report],
+    reports: &[StoredReport],
 ) -> Result<HashMap<(Uuid, Uuid), ReportDocument>, VaultError> {
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<ReportRow> = sqlx::query_as(
         "select r.firm_id, r.report_id, r.response_id, r.reported_at, r.document, r.approved_at
            from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) t(firm_id, report_id, at)
            join reports r on r.firm_id = t.firm_id and r.report_id = t.report_id
@@ -158,22 +158,22 @@ async fn known(
     .bind(reports.iter().map(|r| r.reported_at).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
-    let known = |row: Row| Some(((row.firm_id, row.report_id), document(&row, keys).ok()?));
+    let known = |row: ReportRow| Some(((row.firm_id, row.report_id), document(&row, keys).ok()?));
     Ok(rows.into_iter().filter_map(known).collect())
 }
 
 /// As it was reported.
-fn document(row: &Row, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
-    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
-    let bytes = keys.get(&subject).ok_or(Broken)?.open(PURPOSE, &row.document)?;
+fn document(row: &ReportRow, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
+    let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
+    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-fn open(row: &Row, keys: &DataKeys) -> Result<Report, VaultError> {
-    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
+fn open(row: &ReportRow, keys: &DataKeys) -> Result<StoredReport, VaultError> {
+    let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
     let mut document = document(row, keys)?;
     if row.approved_at.is_some_and(|at| at >= row.reported_at) {
-        APPROVED.clone_into(&mut document.status);
+        APPROVED_STATUS.clone_into(&mut document.status);
     }
-    Ok(Report { subject, reported_at: row.reported_at, document })
+    Ok(StoredReport { subject, reported_at: row.reported_at, document })
 }

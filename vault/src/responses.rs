@@ -8,15 +8,15 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{DataKeys, Subject};
+use crate::keyring::{DataKeys, KeySubject};
 use crate::people::NamedOn;
-use crate::seal::Broken;
+use crate::seal::BrokenSeal;
 
 const PURPOSE: &[u8] = b"response";
 
 /// A response as it is reported.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Response {
+pub struct StoredResponse {
     /// The firm.
     pub firm_id: Uuid,
     /// The response.
@@ -31,11 +31,11 @@ pub struct Response {
     pub document: ResponseDocument,
 }
 
-impl Response {
+impl StoredResponse {
     /// Whose key seals it.
     #[must_use]
-    pub const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, subject_id: self.response_id }
+    pub const fn subject(&self) -> KeySubject {
+        KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 
@@ -47,7 +47,7 @@ pub enum VaultError {
     Database(#[from] sqlx::Error),
     /// The bytes do not open with this key.
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Broken(#[from] BrokenSeal),
     /// The document is not one of ours. The reader's own words would quote it.
     #[error("a document that cannot be read: {:?} at line {} column {}",
             .0.classify(), .0.line(), .0.column())]
@@ -55,7 +55,7 @@ pub enum VaultError {
 }
 
 impl VaultError {
-    /// Whether there is something where [`Before::Nothing`] was said.
+    /// Whether there is something where [`PriorContent::Nothing`] was said.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         let Self::Database(sqlx::Error::Database(error)) = self else {
@@ -74,7 +74,7 @@ impl From<serde_json::Error> for VaultError {
 
 /// What may be in the vault of responses that are put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum PriorContent {
     /// Nothing, neither of them nor of who is named on them: it costs less then. If there is something, see
     /// [`VaultError::is_taken`].
     Nothing,
@@ -105,10 +105,10 @@ macro_rules! put_sql {
 }
 
 /// As what was there before asks.
-const fn put_statement(before: Before) -> &'static str {
+const fn put_statement(before: PriorContent) -> &'static str {
     match before {
-        Before::Nothing => put_sql!("", ""),
-        Before::Anything => put_sql!(
+        PriorContent::Nothing => put_sql!("", ""),
+        PriorContent::Anything => put_sql!(
             "on conflict (firm_id, response_id) do update
                 set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
                     document = excluded.document,
@@ -132,16 +132,16 @@ const fn put_statement(before: Before) -> &'static str {
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    (responses, named, before): (&[Response], &BTreeSet<NamedOn>, Before),
+    (responses, named, before): (&[StoredResponse], &BTreeSet<NamedOn>, PriorContent),
     entropy: &dyn Entropy,
-) -> Result<Vec<Subject>, VaultError> {
+) -> Result<Vec<KeySubject>, VaultError> {
     let mut sealed = Vec::with_capacity(responses.len());
     for response in responses {
         let bytes = serde_json::to_vec(&response.document)?;
-        let key = keys.get(&response.subject()).ok_or(Broken)?;
+        let key = keys.get(&response.subject()).ok_or(BrokenSeal)?;
         sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
     }
-    let one_of_each: HashMap<Subject, Uuid> =
+    let one_of_each: HashMap<KeySubject, Uuid> =
         named.iter().map(|one| (one.subject(), one.person_id)).collect();
     let news: Vec<(Uuid, Uuid)> = sqlx::query_as(put_statement(before))
         .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
@@ -158,12 +158,12 @@ pub async fn put(
         .await?;
     Ok(news
         .into_iter()
-        .map(|(firm_id, response_id)| Subject { firm_id, subject_id: response_id })
+        .map(|(firm_id, response_id)| KeySubject { firm_id, subject_id: response_id })
         .collect())
 }
 
 #[derive(FromRow)]
-struct Row {
+struct ResponseRow {
     firm_id: Uuid,
     response_id: Uuid,
     form_id: Uuid,
@@ -176,7 +176,7 @@ struct Row {
 
 /// What else there is of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub struct ResponseParts {
     /// Reports.
     pub reports: bool,
     /// Calls booked on it.
@@ -191,7 +191,7 @@ pub struct Parts {
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
-) -> Result<Vec<Response>, sqlx::Error> {
+) -> Result<Vec<StoredResponse>, sqlx::Error> {
     let whole = read_with_parts(connection, keys).await?;
     Ok(whole.into_iter().map(|(response, _)| response).collect())
 }
@@ -203,10 +203,10 @@ pub async fn read(
 pub async fn read_with_parts(
     connection: &mut PgConnection,
     keys: &DataKeys,
-) -> Result<Vec<(Response, Parts)>, sqlx::Error> {
+) -> Result<Vec<(StoredResponse, ResponseParts)>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         keys.keys().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<ResponseRow> = sqlx::query_as(
         "select firm_id, response_id, form_id, saved_at, submitted_at, document,
                 exists (select from reports p
                          where (p.firm_id, p.response_id) = (r.firm_id, r.response_id))
@@ -220,7 +220,8 @@ pub async fn read_with_parts(
     .bind(response_ids)
     .fetch_all(connection)
     .await?;
-    let parts = |row: &Row| Parts { reports: row.reported_on, bookings: row.booked };
+    let parts =
+        |row: &ResponseRow| ResponseParts { reports: row.reported_on, bookings: row.booked };
     let opened = |row| Some((unless_broken(open(row, keys), row.response_id)?, parts(row)));
     Ok(rows.iter().filter_map(opened).collect())
 }
@@ -231,8 +232,8 @@ pub async fn read_with_parts(
 /// If the database does not answer.
 pub async fn sizes(
     connection: &mut PgConnection,
-    subjects: &HashSet<Subject>,
-) -> Result<HashMap<Subject, usize>, sqlx::Error> {
+    subjects: &HashSet<KeySubject>,
+) -> Result<HashMap<KeySubject, usize>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<(Uuid, Uuid, i32)> = sqlx::query_as(
@@ -246,7 +247,7 @@ pub async fn sizes(
     Ok(rows
         .into_iter()
         .map(|(firm_id, subject_id, size)| {
-            (Subject { firm_id, subject_id }, size.try_into().unwrap_or_default())
+            (KeySubject { firm_id, subject_id }, size.try_into().unwrap_or_default())
         })
         .collect())
 }
@@ -258,8 +259,8 @@ pub async fn sizes(
 /// If the database does not answer.
 pub async fn lock_submitted(
     connection: &mut PgConnection,
-    subjects: &HashSet<Subject>,
-) -> Result<HashSet<Subject>, sqlx::Error> {
+    subjects: &HashSet<KeySubject>,
+) -> Result<HashSet<KeySubject>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(
@@ -274,7 +275,7 @@ pub async fn lock_submitted(
     Ok(rows
         .into_iter()
         .filter(|(.., submitted)| *submitted)
-        .map(|(firm_id, subject_id, _)| Subject { firm_id, subject_id })
+        .map(|(firm_id, subject_id, _)| KeySubject { firm_id, subject_id })
         .collect())
 }
 
@@ -284,7 +285,7 @@ pub async fn lock_submitted(
 /// If the database does not answer.
 pub async fn form_of(
     connection: &mut PgConnection,
-    subject: Subject,
+    subject: KeySubject,
 ) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select form_id from responses where firm_id = $1 and response_id = $2")
         .bind(subject.firm_id)
@@ -303,7 +304,7 @@ pub async fn latest_submissions(
     firm_id: Uuid,
     form_id: Option<Uuid>,
     limit: i64,
-) -> Result<Vec<Subject>, sqlx::Error> {
+) -> Result<Vec<KeySubject>, sqlx::Error> {
     let ids: Vec<Uuid> = match form_id {
         None => {
             sqlx::query_scalar(
@@ -329,7 +330,7 @@ pub async fn latest_submissions(
             .await?
         }
     };
-    Ok(ids.into_iter().map(|subject_id| Subject { firm_id, subject_id }).collect())
+    Ok(ids.into_iter().map(|subject_id| KeySubject { firm_id, subject_id }).collect())
 }
 
 /// What was read, or a line in the process's log that names what was not; never what it holds.
@@ -337,10 +338,10 @@ pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<
     read.inspect_err(|_| tracing::error!(%id, "the vault holds what cannot be read")).ok()
 }
 
-fn open(row: &Row, keys: &DataKeys) -> Result<Response, VaultError> {
-    let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
-    let key = keys.get(&subject).ok_or(Broken)?;
-    Ok(Response {
+fn open(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, VaultError> {
+    let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
+    let key = keys.get(&subject).ok_or(BrokenSeal)?;
+    Ok(StoredResponse {
         firm_id: row.firm_id,
         response_id: row.response_id,
         form_id: row.form_id,

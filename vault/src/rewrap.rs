@@ -11,13 +11,13 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{CHECK, IDENTITY, Subject, purpose as of_subject};
+use crate::keyring::{IDENTITY_PURPOSE, KeySubject, WRAPPING_CHECK, purpose as of_subject};
 use crate::responses::VaultError;
-use crate::seal::{Broken, WrappingKey};
+use crate::seal::{BrokenSeal, WrappingKey};
 use crate::secrets::purpose as of_firm;
 
 /// Rows at a time.
-const BATCH: i64 = 1_000;
+const BATCH_ROWS: i64 = 1_000;
 
 /// From one wrapping key to another.
 pub struct Rewrap<'a> {
@@ -31,7 +31,7 @@ pub struct Rewrap<'a> {
 
 /// How it was before a run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum RewrapState {
     /// Everything was under one key.
     Untouched,
     /// A run before was cut off.
@@ -39,21 +39,21 @@ pub enum Before {
 }
 
 /// Rows of which one has to open before anything is changed.
-const SAMPLE: i64 = 100;
+const SAMPLE_ROWS: i64 = 100;
 
 /// What was sealed anew.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rewrapped {
+pub struct RewrapResult {
     /// Data keys.
     pub data_keys: u64,
     /// Signing secrets and reply addresses of firms.
-    pub of_firms: u64,
+    pub firm_secrets: u64,
     /// What opens under neither key: the table, and the row's key.
     pub damaged: Vec<String>,
 }
 
 /// What becomes of sealed bytes.
-enum Anew {
+enum ResealOutcome {
     Sealed(Vec<u8>),
     /// They are under the new key.
     AsTheyAre,
@@ -62,15 +62,15 @@ enum Anew {
 }
 
 /// Where firms have something under the wrapping key.
-struct OfFirms {
+struct SealedColumn {
     table: &'static str,
     column: &'static str,
     purpose: &'static [u8],
 }
 
-const OF_FIRMS: [OfFirms; 2] = [
-    OfFirms { table: "webhook_secrets", column: "secret", purpose: b"secret" },
-    OfFirms { table: "firm_contacts", column: "contact", purpose: b"contact" },
+const SEALED_COLUMNS: [SealedColumn; 2] = [
+    SealedColumn { table: "webhook_secrets", column: "secret", purpose: b"secret" },
+    SealedColumn { table: "firm_contacts", column: "contact", purpose: b"contact" },
 ];
 
 impl Rewrap<'_> {
@@ -80,17 +80,17 @@ impl Rewrap<'_> {
     /// # Errors
     /// [`VaultError::Broken`] if neither is the key that everything is under, and nothing has changed then;
     /// otherwise if the database does not answer.
-    pub async fn begin(&self, keyring: &mut PgConnection) -> Result<Before, VaultError> {
+    pub async fn begin(&self, keyring: &mut PgConnection) -> Result<RewrapState, VaultError> {
         let (sealed, rewrapping): (Vec<u8>, bool) =
             sqlx::query_as("select sealed, rewrapping from wrapping_check")
                 .fetch_one(&mut *keyring)
                 .await?;
-        if !self.opens(CHECK, &sealed) {
-            return Err(Broken.into());
+        if !self.opens(WRAPPING_CHECK, &sealed) {
+            return Err(BrokenSeal.into());
         }
-        self.try_some(keyring).await?;
+        self.open_sample(keyring).await?;
         sqlx::query("update wrapping_check set rewrapping = true").execute(keyring).await?;
-        Ok(if rewrapping { Before::Begun } else { Before::Untouched })
+        Ok(if rewrapping { RewrapState::Begun } else { RewrapState::Untouched })
     }
 
     /// Leaves everything as it was: nothing was rewrapped since it began.
@@ -110,9 +110,9 @@ impl Rewrap<'_> {
         &self,
         main: &mut PgConnection,
         keyring: &mut PgConnection,
-    ) -> Result<Rewrapped, VaultError> {
-        let mut done = Rewrapped::default();
-        for of_firms in &OF_FIRMS {
+    ) -> Result<RewrapResult, VaultError> {
+        let mut done = RewrapResult::default();
+        for of_firms in &SEALED_COLUMNS {
             self.firms(main, of_firms, &mut done).await?;
         }
         self.data_keys(keyring, &mut done).await?;
@@ -121,11 +121,11 @@ impl Rewrap<'_> {
     }
 
     /// The bytes under the new key.
-    fn seal(&self, purpose: &[u8], sealed: &[u8]) -> Result<Anew, Broken> {
+    fn seal(&self, purpose: &[u8], sealed: &[u8]) -> Result<ResealOutcome, BrokenSeal> {
         match self.from.0.open(purpose, sealed) {
-            Ok(bytes) => self.to.0.seal(purpose, &bytes, self.entropy).map(Anew::Sealed),
-            Err(Broken) if self.opens(purpose, sealed) => Ok(Anew::AsTheyAre),
-            Err(Broken) => Ok(Anew::Damaged),
+            Ok(bytes) => self.to.0.seal(purpose, &bytes, self.entropy).map(ResealOutcome::Sealed),
+            Err(BrokenSeal) if self.opens(purpose, sealed) => Ok(ResealOutcome::AsTheyAre),
+            Err(BrokenSeal) => Ok(ResealOutcome::Damaged),
         }
     }
 
@@ -134,40 +134,40 @@ impl Rewrap<'_> {
     }
 
     /// A few may be damaged, and not all of them.
-    async fn try_some(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
+    async fn open_sample(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
         let rows: Vec<(Uuid, Uuid, Vec<u8>)> =
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit $1")
-                .bind(SAMPLE)
+                .bind(SAMPLE_ROWS)
                 .fetch_all(keyring)
                 .await?;
         let opens = |(firm_id, subject_id, wrapped): &(Uuid, Uuid, Vec<u8>)| {
-            let subject = Subject { firm_id: *firm_id, subject_id: *subject_id };
+            let subject = KeySubject { firm_id: *firm_id, subject_id: *subject_id };
             self.opens(&of_subject(&subject), wrapped)
         };
-        if rows.is_empty() || rows.iter().any(opens) { Ok(()) } else { Err(Broken.into()) }
+        if rows.is_empty() || rows.iter().any(opens) { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
     async fn end(
         &self,
         keyring: &mut PgConnection,
-        done: &mut Rewrapped,
+        done: &mut RewrapResult,
     ) -> Result<(), VaultError> {
         let mut transaction = keyring.begin().await?;
         let sealed: Option<Vec<u8>> = sqlx::query_scalar("select sealed from identity_key")
             .fetch_optional(&mut *transaction)
             .await?;
-        match sealed.map(|sealed| self.seal(IDENTITY, &sealed)).transpose()? {
-            Some(Anew::Sealed(sealed)) => {
+        match sealed.map(|sealed| self.seal(IDENTITY_PURPOSE, &sealed)).transpose()? {
+            Some(ResealOutcome::Sealed(sealed)) => {
                 sqlx::query("update identity_key set sealed = $1")
                     .bind(sealed)
                     .execute(&mut *transaction)
                     .await?;
             }
-            Some(Anew::Damaged) => done.damaged.push("identity_key".to_owned()),
-            Some(Anew::AsTheyAre) | None => {}
+            Some(ResealOutcome::Damaged) => done.damaged.push("identity_key".to_owned()),
+            Some(ResealOutcome::AsTheyAre) | None => {}
         }
         sqlx::query("update wrapping_check set sealed = $1, rewrapping = false")
-            .bind(self.to.0.seal(CHECK, CHECK, self.entropy)?)
+            .bind(self.to.0.seal(WRAPPING_CHECK, WRAPPING_CHECK, self.entropy)?)
             .execute(&mut *transaction)
             .await?;
         Ok(transaction.commit().await?)
@@ -176,8 +176,8 @@ impl Rewrap<'_> {
     async fn firms(
         &self,
         main: &mut PgConnection,
-        OfFirms { table, column, purpose }: &OfFirms,
-        done: &mut Rewrapped,
+        SealedColumn { table, column, purpose }: &SealedColumn,
+        done: &mut RewrapResult,
     ) -> Result<(), VaultError> {
         let mut after = Uuid::nil();
         let read = format!(
@@ -189,21 +189,21 @@ impl Rewrap<'_> {
         );
         loop {
             let rows: Vec<(Uuid, Vec<u8>)> =
-                sqlx::query_as(&read).bind(after).bind(BATCH).fetch_all(&mut *main).await?;
+                sqlx::query_as(&read).bind(after).bind(BATCH_ROWS).fetch_all(&mut *main).await?;
             let Some((last, _)) = rows.last() else { return Ok(()) };
             after = *last;
             let (mut firm_ids, mut sealed) = (Vec::new(), Vec::new());
             for (firm_id, bytes) in rows {
                 match self.seal(&of_firm(purpose, firm_id), &bytes)? {
-                    Anew::Sealed(anew) => {
+                    ResealOutcome::Sealed(anew) => {
                         firm_ids.push(firm_id);
                         sealed.push(anew);
                     }
-                    Anew::AsTheyAre => {}
-                    Anew::Damaged => done.damaged.push(format!("{table} {firm_id}")),
+                    ResealOutcome::AsTheyAre => {}
+                    ResealOutcome::Damaged => done.damaged.push(format!("{table} {firm_id}")),
                 }
             }
-            done.of_firms += firm_ids.len() as u64;
+            done.firm_secrets += firm_ids.len() as u64;
             sqlx::query(&write).bind(firm_ids).bind(sealed).execute(&mut *main).await?;
         }
     }
@@ -211,7 +211,7 @@ impl Rewrap<'_> {
     async fn data_keys(
         &self,
         keyring: &mut PgConnection,
-        done: &mut Rewrapped,
+        done: &mut RewrapResult,
     ) -> Result<(), VaultError> {
         let mut after = (Uuid::nil(), Uuid::nil());
         loop {
@@ -221,7 +221,7 @@ impl Rewrap<'_> {
             )
             .bind(after.0)
             .bind(after.1)
-            .bind(BATCH)
+            .bind(BATCH_ROWS)
             .fetch_all(&mut *keyring)
             .await?;
             let Some((firm_id, subject_id, _)) = rows.last() else { return Ok(()) };
@@ -234,19 +234,21 @@ impl Rewrap<'_> {
         &self,
         keyring: &mut PgConnection,
         rows: Vec<(Uuid, Uuid, Vec<u8>)>,
-        done: &mut Rewrapped,
+        done: &mut RewrapResult,
     ) -> Result<(), VaultError> {
         let (mut firm_ids, mut subject_ids, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
         for (firm_id, subject_id, bytes) in rows {
-            let purpose = of_subject(&Subject { firm_id, subject_id });
+            let purpose = of_subject(&KeySubject { firm_id, subject_id });
             match self.seal(&purpose, &bytes)? {
-                Anew::Sealed(anew) => {
+                ResealOutcome::Sealed(anew) => {
                     firm_ids.push(firm_id);
                     subject_ids.push(subject_id);
                     wrapped.push(anew);
                 }
-                Anew::AsTheyAre => {}
-                Anew::Damaged => done.damaged.push(format!("data_keys {firm_id} {subject_id}")),
+                ResealOutcome::AsTheyAre => {}
+                ResealOutcome::Damaged => {
+                    done.damaged.push(format!("data_keys {firm_id} {subject_id}"));
+                }
             }
         }
         done.data_keys += firm_ids.len() as u64;

@@ -5,12 +5,12 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 use crate::entropy::Entropy;
 
-const NONCE: usize = 24;
+const NONCE_BYTES: usize = 24;
 
 /// Bytes that cannot be opened: another key, another purpose, or changed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("sealed bytes that this key does not open")]
-pub struct Broken;
+pub struct BrokenSeal;
 
 /// The key of one subject.
 #[derive(Clone)]
@@ -24,29 +24,29 @@ impl DataKey {
     /// Seals bytes; `purpose` says what they are and must be given again to open them.
     ///
     /// # Errors
-    /// [`Broken`] if there are more than 256 GiB of them.
+    /// [`BrokenSeal`] if there are more than 256 GiB of them.
     pub fn seal(
         &self,
         purpose: &[u8],
         bytes: &[u8],
         entropy: &dyn Entropy,
-    ) -> Result<Vec<u8>, Broken> {
-        let mut sealed = vec![0; NONCE];
+    ) -> Result<Vec<u8>, BrokenSeal> {
+        let mut sealed = vec![0; NONCE_BYTES];
         entropy.fill(&mut sealed);
-        let nonce = XNonce::try_from(sealed.as_slice()).map_err(|_| Broken)?;
+        let nonce = XNonce::try_from(sealed.as_slice()).map_err(|_| BrokenSeal)?;
         let payload = Payload { msg: bytes, aad: purpose };
-        sealed.extend(self.0.encrypt(&nonce, payload).map_err(|_| Broken)?);
+        sealed.extend(self.0.encrypt(&nonce, payload).map_err(|_| BrokenSeal)?);
         Ok(sealed)
     }
 
     /// Opens what [`DataKey::seal`] made for the same purpose.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn open(&self, purpose: &[u8], sealed: &[u8]) -> Result<Vec<u8>, Broken> {
-        let (nonce, bytes) = sealed.split_at_checked(NONCE).ok_or(Broken)?;
-        let nonce = XNonce::try_from(nonce).map_err(|_| Broken)?;
-        self.0.decrypt(&nonce, Payload { msg: bytes, aad: purpose }).map_err(|_| Broken)
+    /// [`BrokenSeal`].
+    pub fn open(&self, purpose: &[u8], sealed: &[u8]) -> Result<Vec<u8>, BrokenSeal> {
+        let (nonce, bytes) = sealed.split_at_checked(NONCE_BYTES).ok_or(BrokenSeal)?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| BrokenSeal)?;
+        self.0.decrypt(&nonce, Payload { msg: bytes, aad: purpose }).map_err(|_| BrokenSeal)
     }
 }
 
@@ -75,8 +75,8 @@ mod tests {
     fn what_was_sealed_opens_with_the_same_key_and_purpose_only() {
         let sealed = key(1).seal(b"body", "né".as_bytes(), &SystemEntropy).unwrap();
         assert_eq!(key(1).open(b"body", &sealed).unwrap(), "né".as_bytes());
-        assert_eq!(key(2).open(b"body", &sealed), Err(Broken));
-        assert_eq!(key(1).open(b"document", &sealed), Err(Broken));
+        assert_eq!(key(2).open(b"body", &sealed), Err(BrokenSeal));
+        assert_eq!(key(1).open(b"document", &sealed), Err(BrokenSeal));
         assert!(!sealed.windows(2).any(|bytes| bytes == "né".as_bytes()));
     }
 
@@ -85,8 +85,8 @@ mod tests {
         let mut sealed = key(1).seal(b"", b"x", &SystemEntropy).unwrap();
         let last = sealed.len() - 1;
         sealed[last] ^= 1;
-        assert_eq!(key(1).open(b"", &sealed), Err(Broken));
-        assert_eq!(key(1).open(b"", &sealed[..10]), Err(Broken));
+        assert_eq!(key(1).open(b"", &sealed), Err(BrokenSeal));
+        assert_eq!(key(1).open(b"", &sealed[..10]), Err(BrokenSeal));
     }
 
     #[test]

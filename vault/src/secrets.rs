@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::entropy::Entropy;
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::{Broken, WrappingKey};
+use crate::seal::{BrokenSeal, WrappingKey};
 
 /// A firm's signing secret, and since when it signs.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ fn seal(
     firm_id: Uuid,
     secret: &WebhookSecret,
     entropy: &dyn Entropy,
-) -> Result<Vec<u8>, Broken> {
+) -> Result<Vec<u8>, BrokenSeal> {
     wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)
 }
 
@@ -121,8 +121,8 @@ fn try_open(
     sealed: &[u8],
 ) -> Result<WebhookSecret, VaultError> {
     let bytes = wrapping.0.open(&purpose(b"secret", firm_id), sealed)?;
-    let text = String::from_utf8(bytes).map_err(|_| Broken)?;
-    Ok(WebhookSecret::parse(&text).map_err(|_| Broken)?)
+    let text = String::from_utf8(bytes).map_err(|_| BrokenSeal)?;
+    Ok(WebhookSecret::parse(&text).map_err(|_| BrokenSeal)?)
 }
 
 /// Keeps the reply addresses of firms; none clears a firm's.
@@ -204,7 +204,7 @@ fn open_contact(
     sealed: &[u8],
 ) -> Result<String, VaultError> {
     let bytes = wrapping.0.open(&purpose(b"contact", firm_id), sealed)?;
-    Ok(String::from_utf8(bytes).map_err(|_| Broken)?)
+    Ok(String::from_utf8(bytes).map_err(|_| BrokenSeal)?)
 }
 
 pub(crate) fn purpose(what: &[u8], firm_id: Uuid) -> Vec<u8> {

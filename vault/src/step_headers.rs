@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{DataKeys, Subject};
+use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::DataKey;
 
@@ -23,7 +23,7 @@ pub type Headers = Vec<(String, String)>;
 pub async fn put(
     connection: &mut PgConnection,
     delivery_id: Uuid,
-    (subject, key): (Subject, &DataKey),
+    (subject, key): (KeySubject, &DataKey),
     headers: &Headers,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
@@ -42,7 +42,7 @@ pub async fn put(
 }
 
 #[derive(FromRow)]
-struct Row {
+struct StepHeadersRow {
     delivery_id: Uuid,
     firm_id: Uuid,
     response_id: Uuid,
@@ -61,7 +61,7 @@ pub async fn read(
     if delivery_ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<StepHeadersRow> = sqlx::query_as(
         "select delivery_id, firm_id, response_id, headers from step_headers
           where delivery_id = any($1)",
     )
@@ -71,7 +71,7 @@ pub async fn read(
     Ok(rows
         .iter()
         .filter_map(|row| {
-            let subject = Subject { firm_id: row.firm_id, subject_id: row.response_id };
+            let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
             let headers = unless_broken(open(keys.get(&subject)?, &row.headers), row.delivery_id);
             Some((row.delivery_id, headers?))
         })

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use domain::ids::parse_id;
 use uuid::Uuid;
 
-use super::Json;
+use super::JsonValue;
 
 /// What is left of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Fields(pub(crate) BTreeMap<String, Json>);
+pub(crate) struct BodyFields(pub(crate) BTreeMap<String, JsonValue>);
 
 /// A field that is missing, of another type or too long, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub(crate) enum FieldError {
     Unknown,
 }
 
-impl Fields {
+impl BodyFields {
     /// A string that must be there.
     pub(crate) fn string(&mut self, name: &'static str) -> Result<String, FieldError> {
         self.optional_string(name)?.ok_or(FieldError::Missing(name))
@@ -56,7 +56,7 @@ impl Fields {
     ) -> Result<Option<String>, FieldError> {
         match self.0.remove(name) {
             None => Ok(None),
-            Some(Json::String(text)) => Ok(Some(text)),
+            Some(JsonValue::String(text)) => Ok(Some(text)),
             Some(_) => Err(FieldError::NotAString(name)),
         }
     }
@@ -66,7 +66,7 @@ impl Fields {
         &mut self,
         name: &'static str,
     ) -> Result<Option<String>, FieldError> {
-        self.0.retain(|field, value| field != name || *value != Json::Null);
+        self.0.retain(|field, value| field != name || *value != JsonValue::Null);
         self.optional_string(name)
     }
 
@@ -78,8 +78,10 @@ impl Fields {
     /// An id that may be left out or null.
     pub(crate) fn optional_id(&mut self, name: &'static str) -> Result<Option<Uuid>, FieldError> {
         match self.0.remove(name) {
-            None | Some(Json::Null) => Ok(None),
-            Some(Json::String(text)) => parse_id(&text).map(Some).ok_or(FieldError::NotAnId(name)),
+            None | Some(JsonValue::Null) => Ok(None),
+            Some(JsonValue::String(text)) => {
+                parse_id(&text).map(Some).ok_or(FieldError::NotAnId(name))
+            }
             Some(_) => Err(FieldError::NotAnId(name)),
         }
     }
@@ -88,7 +90,7 @@ impl Fields {
     pub(crate) fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
         match self.0.remove(name) {
             None => Ok(None),
-            Some(Json::Bool(value)) => Ok(Some(value)),
+            Some(JsonValue::Bool(value)) => Ok(Some(value)),
             Some(_) => Err(FieldError::NotABoolean(name)),
         }
     }
@@ -100,7 +102,7 @@ impl Fields {
     ) -> Result<Option<u32>, FieldError> {
         match self.0.remove(name) {
             None => Ok(None),
-            Some(Json::Number(text)) => {
+            Some(JsonValue::Number(text)) => {
                 text.parse().map(Some).map_err(|_| FieldError::NotAWholeNumber(name))
             }
             Some(_) => Err(FieldError::NotAWholeNumber(name)),
@@ -112,11 +114,11 @@ impl Fields {
         let Some(value) = self.0.remove(name) else {
             return Ok(Vec::new());
         };
-        let Json::Array(items) = value else {
+        let JsonValue::Array(items) = value else {
             return Err(FieldError::NotIds(name));
         };
         let id = |item| match item {
-            Json::String(text) => parse_id(&text).ok_or(FieldError::NotIds(name)),
+            JsonValue::String(text) => parse_id(&text).ok_or(FieldError::NotIds(name)),
             _ => Err(FieldError::NotIds(name)),
         };
         items.into_iter().map(id).collect()
@@ -126,10 +128,10 @@ impl Fields {
     pub(crate) fn optional_object(
         &mut self,
         name: &'static str,
-    ) -> Result<BTreeMap<String, Json>, FieldError> {
+    ) -> Result<BTreeMap<String, JsonValue>, FieldError> {
         match self.0.remove(name) {
             None => Ok(BTreeMap::new()),
-            Some(Json::Object(entries)) => Ok(entries),
+            Some(JsonValue::Object(entries)) => Ok(entries),
             Some(_) => Err(FieldError::NotAnObject(name)),
         }
     }

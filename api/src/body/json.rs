@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::value::RawValue;
 
-use super::{BodyError, Fields};
+use super::{BodyError, BodyFields};
 
 /// How deep a body may be nested (case A9).
 pub(crate) const LEVELS_MAX: usize = 127;
 
 /// A JSON value as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Json {
+pub(crate) enum JsonValue {
     /// `null`
     Null,
     /// `true` or `false`
@@ -33,12 +33,14 @@ pub(crate) enum Json {
 }
 
 /// Reads a body that must be an object, nothing else.
-pub(crate) fn object(bytes: &[u8]) -> Result<Fields, BodyError> {
+pub(crate) fn object(bytes: &[u8]) -> Result<BodyFields, BodyError> {
     match value(bytes)? {
-        Json::Object(fields) => Ok(Fields(fields)),
-        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) | Json::Array(_) => {
-            Err(BodyError::NotAnObject)
-        }
+        JsonValue::Object(fields) => Ok(BodyFields(fields)),
+        JsonValue::Null
+        | JsonValue::Bool(_)
+        | JsonValue::Number(_)
+        | JsonValue::String(_)
+        | JsonValue::Array(_) => Err(BodyError::NotAnObject),
     }
 }
 
@@ -52,7 +54,7 @@ pub(crate) fn properties(bytes: &[u8]) -> Result<BTreeMap<String, &RawValue>, Bo
 }
 
 /// Reads a body of any JSON value.
-pub(crate) fn value(bytes: &[u8]) -> Result<Json, BodyError> {
+pub(crate) fn value(bytes: &[u8]) -> Result<JsonValue, BodyError> {
     level(checked(bytes)?.get()).map_err(malformed)
 }
 
@@ -114,23 +116,23 @@ fn string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
 }
 
 /// A value of a text that was checked.
-fn level(text: &str) -> serde_json::Result<Json> {
+fn level(text: &str) -> serde_json::Result<JsonValue> {
     Ok(match text.as_bytes().first() {
         Some(b'{') => {
             let entries: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
             let entries = entries.into_iter().map(|(name, value)| Ok((name, level(value.get())?)));
-            Json::Object(entries.collect::<serde_json::Result<_>>()?)
+            JsonValue::Object(entries.collect::<serde_json::Result<_>>()?)
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
             let items = items.into_iter().map(|item| level(item.get()));
-            Json::Array(items.collect::<serde_json::Result<_>>()?)
+            JsonValue::Array(items.collect::<serde_json::Result<_>>()?)
         }
-        Some(b'"') => Json::String(serde_json::from_str(text)?),
-        Some(b't') => Json::Bool(true),
-        Some(b'f') => Json::Bool(false),
-        Some(b'n') => Json::Null,
-        _ => Json::Number(text.to_owned()),
+        Some(b'"') => JsonValue::String(serde_json::from_str(text)?),
+        Some(b't') => JsonValue::Bool(true),
+        Some(b'f') => JsonValue::Bool(false),
+        Some(b'n') => JsonValue::Null,
+        _ => JsonValue::Number(text.to_owned()),
     })
 }
 

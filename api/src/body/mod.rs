@@ -15,19 +15,19 @@ use axum::http::{HeaderMap, HeaderValue};
 use futures::StreamExt;
 
 use crate::error::Error;
-pub(crate) use fields::{FieldError, Fields};
-pub(crate) use json::Json;
+pub(crate) use fields::{BodyFields, FieldError};
+pub(crate) use json::JsonValue;
 
 /// How much of a body is read, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
+pub(crate) struct BodyLimit {
     /// Bytes.
     pub(crate) bytes: usize,
     /// From the first read to the last.
     pub(crate) time: Duration,
 }
 
-impl Limit {
+impl BodyLimit {
     /// The public door: 64 KiB (ruling 7), closed within 15 s (case A22).
     pub(crate) const PUBLIC: Self = Self { bytes: 64 << 10, time: Duration::from_secs(12) };
     /// The internal door: a batch of 8 MiB (ruling "Internal codes").
@@ -73,29 +73,29 @@ pub(crate) enum BodyError {
 }
 
 /// A body of the public door: a JSON object.
-pub(crate) struct Object(pub(crate) Fields);
+pub(crate) struct JsonBody(pub(crate) BodyFields);
 
-impl<S: Sync> FromRequest<S> for Object {
+impl<S: Sync> FromRequest<S> for JsonBody {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, Limit::PUBLIC).await?;
+        let bytes = read(&parts.headers, body, BodyLimit::PUBLIC).await?;
         Ok(Self(json::object(&bytes)?))
     }
 }
 
 /// A body that may be left out: then it is an object without properties.
-pub(crate) struct OptionalObject(pub(crate) Fields);
+pub(crate) struct OptionalJsonBody(pub(crate) BodyFields);
 
-impl<S: Sync> FromRequest<S> for OptionalObject {
+impl<S: Sync> FromRequest<S> for OptionalJsonBody {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         let (parts, body) = request.into_parts();
-        let bytes = read_of_any_type(&parts.headers, body, Limit::PUBLIC).await?;
+        let bytes = read_of_any_type(&parts.headers, body, BodyLimit::PUBLIC).await?;
         if bytes.is_empty() {
-            return Ok(Self(Fields::default()));
+            return Ok(Self(BodyFields::default()));
         }
         check_type_header(&parts.headers)?;
         Ok(Self(json::object(&bytes)?))
@@ -106,7 +106,7 @@ impl<S: Sync> FromRequest<S> for OptionalObject {
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
-    limit: Limit,
+    limit: BodyLimit,
 ) -> Result<Vec<u8>, BodyError> {
     check_type_header(headers)?;
     read_of_any_type(headers, body, limit).await
@@ -116,10 +116,10 @@ pub(crate) async fn read(
 pub(crate) async fn read_of_any_type(
     headers: &HeaderMap,
     body: Body,
-    limit: Limit,
+    limit: BodyLimit,
 ) -> Result<Vec<u8>, BodyError> {
     check_encoding(headers)?;
-    if announced(headers).is_some_and(|length| length > limit.bytes as u64) {
+    if content_length(headers).is_some_and(|length| length > limit.bytes as u64) {
         return Err(BodyError::TooLarge);
     }
     tokio::time::timeout(limit.time, collect(body, limit.bytes))
@@ -169,7 +169,7 @@ fn is_json(essence: &str) -> bool {
 }
 
 /// How many bytes the caller says the body has.
-pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::json::{object, properties, value};
 use super::*;
 
-const LIMIT: Limit = Limit { bytes: 8, time: Duration::from_secs(1) };
+const LIMIT: BodyLimit = BodyLimit { bytes: 8, time: Duration::from_secs(1) };
 
 /// What the headers alone are answered with, before any body.
 async fn check(lines: &[(&'static str, &str)]) -> Result<Vec<u8>, BodyError> {
@@ -19,17 +19,17 @@ fn malformed(json: &[u8]) -> bool {
     matches!(value(json), Err(BodyError::Malformed(_) | BodyError::Ambiguous(_)))
 }
 
-fn text(text: &str) -> Json {
-    Json::String(text.to_owned())
+fn text(text: &str) -> JsonValue {
+    JsonValue::String(text.to_owned())
 }
 
-fn number(text: &str) -> Json {
-    Json::Number(text.to_owned())
+fn number(text: &str) -> JsonValue {
+    JsonValue::Number(text.to_owned())
 }
 
 /// What is read of a text, however it is taken apart: its properties are the text they came as.
-fn read_object(json: &str) -> BTreeMap<String, Json> {
-    let Fields(fields) = object(json.as_bytes()).unwrap();
+fn read_object(json: &str) -> BTreeMap<String, JsonValue> {
+    let BodyFields(fields) = object(json.as_bytes()).unwrap();
     let properties = properties(json.as_bytes()).unwrap();
     let of_text = |(name, text): (String, &RawValue)| (name, value(text.get().as_bytes()).unwrap());
     assert_eq!(properties.into_iter().map(of_text).collect::<BTreeMap<_, _>>(), fields);
@@ -156,13 +156,13 @@ fn a9_nesting_is_bounded(#[case] arrays: usize, #[case] taken: bool) {
 fn every_kind_of_value_comes_out_as_sent() {
     let sent = r#"{"n":null,"b":true,"u":18446744073709551615,"i":-5,"f":1.5,"s":"é","a":[1,{}]}"#;
     let read = [
-        ("n", Json::Null),
-        ("b", Json::Bool(true)),
+        ("n", JsonValue::Null),
+        ("b", JsonValue::Bool(true)),
         ("u", number("18446744073709551615")),
         ("i", number("-5")),
         ("f", number("1.5")),
         ("s", text("é")),
-        ("a", Json::Array(vec![number("1"), Json::Object(BTreeMap::new())])),
+        ("a", JsonValue::Array(vec![number("1"), JsonValue::Object(BTreeMap::new())])),
     ];
     assert_eq!(read_object(sent), read.map(|(name, value)| (name.to_owned(), value)).into());
 }
@@ -172,7 +172,7 @@ fn every_kind_of_value_comes_out_as_sent() {
 fn a_name_of_the_librarys_own_is_a_name_like_others() {
     let name = "$serde_json::private::RawValue";
     let body = format!(r#"{{"{name}":"[1]","a":{{"{name}":"[1]"}}}}"#);
-    let inside = Json::Object(BTreeMap::from([(name.to_owned(), text("[1]"))]));
+    let inside = JsonValue::Object(BTreeMap::from([(name.to_owned(), text("[1]"))]));
     let read = [(name.to_owned(), text("[1]")), ("a".to_owned(), inside)];
     assert_eq!(read_object(&body), read.into());
 }
@@ -258,7 +258,7 @@ async fn a7_a_length_past_the_limit_is_not_read_at_all() {
 #[tokio::test]
 async fn a22_a_body_that_does_not_come_is_not_waited_for() {
     let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-    let limit = Limit { time: Duration::ZERO, ..LIMIT };
+    let limit = BodyLimit { time: Duration::ZERO, ..LIMIT };
     assert_eq!(read(&HeaderMap::new(), never, limit).await, Err(BodyError::TooSlow));
 }
 
@@ -297,7 +297,7 @@ fn a5_fields_are_taken_by_type_and_refused_by_name() {
 #[case("123456789012345678901234567890")]
 fn a11_a_number_is_its_text(#[case] number: &str) {
     let fields = object(format!(r#"{{"a": {number} }}"#).as_bytes()).unwrap();
-    assert_eq!(fields.0["a"], Json::Number(number.to_owned()));
+    assert_eq!(fields.0["a"], JsonValue::Number(number.to_owned()));
 }
 
 #[test]
@@ -313,10 +313,10 @@ async fn a14_a_body_may_be_left_out_where_it_is_optional() {
     let take = async |content_type: &str, body: &'static str| {
         let request = Request::post("/").header("content-type", content_type);
         let request = request.body(Body::from(body)).unwrap();
-        OptionalObject::from_request(request, &()).await.map(|OptionalObject(fields)| fields)
+        OptionalJsonBody::from_request(request, &()).await.map(|OptionalJsonBody(fields)| fields)
     };
-    assert_eq!(take("text/plain", "").await, Ok(Fields::default()));
-    assert_eq!(take("application/json", "{}").await, Ok(Fields::default()));
+    assert_eq!(take("text/plain", "").await, Ok(BodyFields::default()));
+    assert_eq!(take("application/json", "{}").await, Ok(BodyFields::default()));
     for (content_type, body) in [("text/plain", "{}"), ("application/json", "[]")] {
         assert!(take(content_type, body).await.is_err(), "{content_type} {body}");
     }

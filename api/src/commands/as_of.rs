@@ -16,7 +16,7 @@ use crate::service::Service;
 
 /// Which subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum HookFilter {
     /// Those that lived, last made first.
     Live,
     /// Those of them whose last finished delivery had ended with 410.
@@ -25,7 +25,7 @@ pub enum Which {
     Removed(Option<DateTime<Utc>>),
 }
 
-impl Which {
+impl HookFilter {
     fn has(self, hook: &HookThen) -> bool {
         match (self, hook.life.removed_at) {
             (Self::Live, removed) => removed.is_none(),
@@ -76,13 +76,13 @@ pub async fn check(service: &Service, as_of: AsOf) -> Result<AsOf, Error> {
 pub async fn hooks(
     service: &Service,
     (firm_id, as_of): (Uuid, AsOf),
-    which: Which,
+    which: HookFilter,
 ) -> Result<Vec<HookLife>, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let then = as_of::list_hooks(&mut connection, firm_id, as_of).await.map_err(unread)?;
     let mut lives: Vec<HookLife> =
         then.into_iter().filter(|hook| which.has(hook)).map(|hook| hook.life).collect();
-    if matches!(which, Which::Removed(_)) {
+    if matches!(which, HookFilter::Removed(_)) {
         lives.sort_by_key(|life| std::cmp::Reverse(life.removed_at));
     }
     Ok(lives)

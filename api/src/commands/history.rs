@@ -6,7 +6,7 @@ use domain::as_of::AsOf;
 use domain::delivery::{Attempt, DeliveryEvent};
 use domain::event::Event;
 use domain::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
-use domain::target::shown;
+use domain::target::shown_target;
 use domain::time::Timestamp;
 use eventstore::{RecordedEvent, StreamName, load_many};
 use projector::{audit, deliveries};
@@ -20,7 +20,7 @@ use crate::service::Service;
 
 /// A subscription's life, and its end.
 #[derive(Debug, Serialize)]
-pub struct History {
+pub struct HookHistory {
     id: Uuid,
     /// The firm; whoever asks for one of its hooks knows it.
     #[serde(skip)]
@@ -32,14 +32,14 @@ pub struct History {
     /// `live`, `warned` (the next 410 removes it) or `removed`.
     state: &'static str,
     created_at: Option<Timestamp>,
-    removal: Option<Removal>,
+    removal: Option<HookRemoval>,
     /// What the audit log says of it, first to last.
     entries: Vec<Value>,
 }
 
 /// Its end.
 #[derive(Debug, Serialize)]
-struct Removal {
+struct HookRemoval {
     at: Timestamp,
     reason: RemovalReason,
     actor: String,
@@ -48,7 +48,7 @@ struct Removal {
     /// Its place in the log.
     position: i64,
     /// The deliveries that decided it; for `target_gone` only.
-    deciding: Vec<Deciding>,
+    deciding: Vec<DecidingDelivery>,
     /// How many deliveries arrived between them: none.
     delivered_between: Option<i64>,
     /// How many deliveries were cancelled, so far; not told of a time gone by.
@@ -57,15 +57,15 @@ struct Removal {
 
 /// A delivery that ended with 410.
 #[derive(Debug, Serialize)]
-struct Deciding {
+struct DecidingDelivery {
     delivery_id: Uuid,
     status: u16,
     finished_at: Timestamp,
-    attempts: Vec<Try>,
+    attempts: Vec<DecidingAttempt>,
 }
 
 #[derive(Debug, Serialize)]
-struct Try {
+struct DecidingAttempt {
     number: u32,
     started_at: Timestamp,
     finished_at: Timestamp,
@@ -83,7 +83,7 @@ pub async fn of_hook(
     service: &Service,
     hook_id: Uuid,
     as_of: Option<AsOf>,
-) -> Result<History, Error> {
+) -> Result<HookHistory, Error> {
     let had = |position, at: Timestamp| as_of.is_none_or(|as_of| as_of.includes(position, at));
     let mut life = stream(service, &[("Subscription", hook_id)]).await?;
     let later = |event: &RecordedEvent| !had(event.position, event.context.recorded_at);
@@ -91,7 +91,7 @@ pub async fn of_hook(
     let first = life.first().ok_or(Error::NotFound)?;
     let mut entries = audit::of_subject(service.store.pool(), hook_id).await?;
     entries.retain(|entry| had(entry.position, entry.at.into()));
-    let mut history = History {
+    let mut history = HookHistory {
         id: hook_id,
         firm_id: first.context.firm_id,
         key_id: None,
@@ -101,7 +101,7 @@ pub async fn of_hook(
         state: "live",
         created_at: None,
         removal: None,
-        entries: entries.iter().map(lines::shown).collect(),
+        entries: entries.iter().map(lines::entry_json).collect(),
     };
     for recorded in &life {
         history.follow(recorded);
@@ -114,7 +114,7 @@ pub async fn of_hook(
     Ok(history)
 }
 
-impl History {
+impl HookHistory {
     fn follow(&mut self, recorded: &RecordedEvent) {
         let Event::Subscription(event) = &recorded.event else {
             return;
@@ -123,7 +123,7 @@ impl History {
             SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id } => {
                 self.key_id = Some(*key_id);
                 self.trigger = Some(trigger.key());
-                self.target = Some(shown(target_url));
+                self.target = Some(shown_target(target_url));
                 self.form_id = *form_id;
                 self.created_at = Some(recorded.context.recorded_at);
             }
@@ -147,17 +147,17 @@ async fn end(
     service: &Service,
     hook_id: Uuid,
     (removed, reason, evidence): (&RecordedEvent, RemovalReason, &[GoneAnswer]),
-) -> Result<Removal, Error> {
+) -> Result<HookRemoval, Error> {
     let pool = service.store.pool();
     let between = match evidence {
         [first, .., last] => {
             let time = (first.finished_at.get(), last.finished_at.get());
-            Some(deliveries::delivered_between(pool, hook_id, time).await?)
+            Some(deliveries::count_delivered(pool, hook_id, time).await?)
         }
         [] | [_] => None,
     };
-    let cancelled = deliveries::cancelled(pool, hook_id).await?;
-    Ok(Removal {
+    let cancelled = deliveries::count_cancelled(pool, hook_id).await?;
+    Ok(HookRemoval {
         at: removed.context.recorded_at,
         reason,
         actor: removed.context.actor.to_string(),
@@ -169,10 +169,13 @@ async fn end(
     })
 }
 
-async fn deciding(service: &Service, evidence: &[GoneAnswer]) -> Result<Vec<Deciding>, Error> {
+async fn deciding(
+    service: &Service,
+    evidence: &[GoneAnswer],
+) -> Result<Vec<DecidingDelivery>, Error> {
     let names: Vec<_> = evidence.iter().map(|gone| ("Delivery", gone.delivery_id)).collect();
     let events = stream(service, &names).await?;
-    let of = |gone: &GoneAnswer| Deciding {
+    let of = |gone: &GoneAnswer| DecidingDelivery {
         delivery_id: gone.delivery_id,
         status: gone.status,
         finished_at: gone.finished_at,
@@ -181,14 +184,14 @@ async fn deciding(service: &Service, evidence: &[GoneAnswer]) -> Result<Vec<Deci
     Ok(evidence.iter().map(of).collect())
 }
 
-fn attempt(recorded: &RecordedEvent, delivery_id: Uuid) -> Option<Try> {
+fn attempt(recorded: &RecordedEvent, delivery_id: Uuid) -> Option<DecidingAttempt> {
     let Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) = &recorded.event else {
         return None;
     };
     (recorded.aggregate_id == delivery_id.to_string()).then(|| attempt.into())
 }
 
-impl From<&Attempt> for Try {
+impl From<&Attempt> for DecidingAttempt {
     fn from(attempt: &Attempt) -> Self {
         Self {
             number: attempt.number,

@@ -1,12 +1,12 @@
 //! Making and removing subscriptions (contract, section POST /hooks; ruling 10).
 
 use domain::address::AllowedTargets;
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::subscription::{
     RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
 };
 use domain::target::Target;
-use domain::trigger::{Plan, Trigger};
+use domain::trigger::{FirmPlan, Trigger};
 use eventstore::{AppendError, CommandError};
 use projector::forms;
 use projector::hooks::{self, HookRow};
@@ -68,7 +68,7 @@ async fn execute(
     service: &Service,
     hook_id: Uuid,
     command: SubscriptionCommand,
-    context: &Context,
+    context: &EventContext,
 ) -> Result<(), Error> {
     match service.store.execute::<Subscription>(&hook_id.to_string(), command, context).await {
         Ok(()) => Ok(()),
@@ -79,7 +79,7 @@ async fn execute(
     }
 }
 
-fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
+fn offered(key: &str, plan: FirmPlan) -> Result<Trigger, Error> {
     key.parse()
         .ok()
         .filter(|trigger: &Trigger| trigger.offered_to(plan))
@@ -89,7 +89,7 @@ fn offered(key: &str, plan: Plan) -> Result<Trigger, Error> {
 /// As text, then by name: DNS refuses only on proof (ruling 17).
 pub(super) async fn check_target(service: &Service, target_url: &str) -> Result<(), Error> {
     let target = parse_target(target_url, &service.allowed)?;
-    if service.names.prove_private(&target).await {
+    if service.target_dns.prove_private(&target).await {
         return Err(Error::PrivateTarget);
     }
     Ok(())
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn a6_a_trigger_must_exist_and_be_in_the_plan() {
-        let all = Plan { leads_in_full: true };
+        let all = FirmPlan { leads_in_full: true };
         assert_eq!(offered("lead_hot", all), Ok(Trigger::LeadHot));
-        assert_eq!(offered("lead_hot", Plan::default()), Err(Error::UnknownTrigger));
-        assert_eq!(offered("form_submitted", Plan::default()), Ok(Trigger::FormSubmitted));
+        assert_eq!(offered("lead_hot", FirmPlan::default()), Err(Error::UnknownTrigger));
+        assert_eq!(offered("form_submitted", FirmPlan::default()), Ok(Trigger::FormSubmitted));
         for unknown in ["", "Form_Submitted", "form_submitted ", "nothing"] {
             assert_eq!(offered(unknown, all), Err(Error::UnknownTrigger), "{unknown}");
         }

@@ -3,8 +3,8 @@
 use domain::context::Actor;
 use domain::person::{Person, PersonCommand};
 use eventstore::{AppendError, CommandError};
-use inviter::{InviteError, Invited, NewInvite};
-use vault::Recipient;
+use inviter::{InviteError, InviteOutcome, NewInvite};
+use vault::MailRecipient;
 
 use super::no_longer_active;
 use crate::Service;
@@ -16,7 +16,7 @@ pub(crate) async fn send(
     service: &Service,
     caller: &Caller,
     new: &NewInvite,
-) -> Result<Invited, Error> {
+) -> Result<InviteOutcome, Error> {
     match service.inviter.invite(caller.firm_id, Actor::Key(caller.key_id), new).await {
         Ok(invited) => Ok(invited),
         Err(InviteError::Append(AppendError::ActorInactive)) => {
@@ -27,8 +27,8 @@ pub(crate) async fn send(
 }
 
 /// Records that a person wants no more mail of a firm; asked twice, it is recorded once.
-pub(crate) async fn unsubscribe(service: &Service, recipient: Recipient) -> Result<(), Error> {
-    let Recipient { firm_id, person_id } = recipient;
+pub(crate) async fn unsubscribe(service: &Service, recipient: MailRecipient) -> Result<(), Error> {
+    let MailRecipient { firm_id, person_id } = recipient;
     let context = service.context(firm_id, Actor::Person(person_id));
     let command = PersonCommand::Unsubscribe { time: context.recorded_at };
     match service.store.execute::<Person>(&person_id.to_string(), command, &context).await {

@@ -1,7 +1,7 @@
 //! Making, listing and revoking API keys (contract, section Authentication 2–6).
 
 use domain::api_key::ApiKey;
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::key::{Key, KeyCommand, KeyEvent, KeyRejection, RevocationReason};
 use domain::subscription::{RemovalReason, SubscriptionEvent};
 use domain::time::Timestamp;
@@ -15,11 +15,11 @@ use crate::error::Error;
 use crate::service::Service;
 
 /// The longest label of a key, in characters.
-const NAME_MAX: usize = 100;
+const LABEL_MAX: usize = 100;
 
 /// The place of a key's revocation in its stream: right after its making, which is all an active
 /// key has.
-const REVOCATION: i64 = 2;
+const REVOCATION_SEQUENCE: i64 = 2;
 
 /// A key that was just made, with its text: nothing else ever shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub async fn revoke(
 async fn try_revoke(
     service: &Service,
     key_id: Uuid,
-    context: &Context,
+    context: &EventContext,
 ) -> Result<bool, AppendError> {
     let mut appending = service.store.begin().await?;
     let connection = appending.connection();
@@ -130,14 +130,14 @@ async fn try_revoke(
 
 /// A locked key's revocation, and the removal of its live subscriptions that it causes.
 pub(crate) fn revocation(
-    context: &Context,
+    context: &EventContext,
     key_id: Uuid,
     reason: RevocationReason,
     hooks: &[LiveHook],
 ) -> Vec<NewEvent> {
     let revoked = NewEvent {
         aggregate_id: key_id.to_string(),
-        sequence: REVOCATION,
+        sequence: REVOCATION_SEQUENCE,
         event: KeyEvent::KeyRevoked { reason }.into(),
         context: context.clone(),
     };
@@ -147,7 +147,7 @@ pub(crate) fn revocation(
 }
 
 /// A live subscription's removal for a reason other than its target.
-pub(crate) fn removal(context: &Context, hook: &LiveHook, reason: RemovalReason) -> NewEvent {
+pub(crate) fn removal(context: &EventContext, hook: &LiveHook, reason: RemovalReason) -> NewEvent {
     NewEvent {
         aggregate_id: hook.hook_id.to_string(),
         sequence: hook.sequence + 1,
@@ -160,7 +160,7 @@ pub(crate) fn removal(context: &Context, hook: &LiveHook, reason: RemovalReason)
 pub(super) fn label(name: &str) -> Result<String, Error> {
     let name = name.trim();
     match name.chars().count() {
-        1..=NAME_MAX => Ok(name.to_owned()),
+        1..=LABEL_MAX => Ok(name.to_owned()),
         _ => Err(Error::invalid("`name` must have 1 to 100 characters")),
     }
 }
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
     use domain::event::Event;
 
-    fn context() -> Context {
-        Context {
+    fn context() -> EventContext {
+        EventContext {
             firm_id: Uuid::from_u128(1),
             recorded_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
             actor: Actor::Operator(Uuid::nil()),

@@ -4,29 +4,29 @@ use std::collections::HashSet;
 
 use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;
-use domain::reading::{Look, Read, ReadAs};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
-use projector::deliveries::{self, DeliveryRow, Wanted};
+use projector::deliveries::{self, DeliveryFilter, DeliveryRow};
 use projector::firms;
 use projector::hooks::{self, HookLife};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::commands::as_of::{self, Which};
+use crate::commands::as_of::{self, HookFilter};
 use crate::error::Error;
 use crate::service::Service;
 
 /// How many are listed when nothing is said.
-pub const LIMIT: i64 = 50;
+pub const LIST_LIMIT_DEFAULT: i64 = 50;
 
 /// How many are listed at most.
-pub const LIMIT_MAX: i64 = 500;
+pub const LIST_LIMIT_MAX: i64 = 500;
 
 /// What is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct DeliveryListQuery {
     /// Only this subscription's.
     pub hook_id: Option<Uuid>,
     /// Only this trigger's.
@@ -45,18 +45,23 @@ pub struct Asked {
     pub as_of: Option<String>,
 }
 
-impl Asked {
+impl DeliveryListQuery {
     /// What somebody reads who is shown that.
     #[must_use]
-    pub const fn look(&self) -> Look {
+    pub const fn look(&self) -> ReadingDetails {
         let Self { hook_id, since, until, .. } = *self;
-        Look { hook_id, since, until, ..Look::at(Read::Deliveries, ReadAs::Page) }
+        ReadingDetails {
+            hook_id,
+            since,
+            until,
+            ..ReadingDetails::at(ReadingSubject::Deliveries, ReadAs::Page)
+        }
     }
 }
 
 /// A page, and where the next one begins, if there may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page<R> {
+pub struct ListPage<R> {
     /// The rows, newest first.
     pub rows: Vec<R>,
     /// The last of them.
@@ -70,11 +75,11 @@ pub struct Page<R> {
 pub async fn deliveries(
     service: &Service,
     firm_id: Uuid,
-    asked: &Asked,
-) -> Result<Page<DeliveryRow>, Error> {
+    asked: &DeliveryListQuery,
+) -> Result<ListPage<DeliveryRow>, Error> {
     let wanted = wanted(service, firm_id, asked).await?;
     let rows = deliveries::list(service.store.pool(), firm_id, &wanted).await?;
-    Ok(Page::of(rows, wanted.limit, |row| row.delivery_id))
+    Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
 /// A firm's newest deliveries as they were, and which of their responses are erased by now.
@@ -84,9 +89,13 @@ pub async fn deliveries(
 pub async fn deliveries_then(
     service: &Service,
     firm_id: Uuid,
-    asked: &Asked,
+    asked: &DeliveryListQuery,
 ) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
-    let alone = Asked { limit: asked.limit, as_of: asked.as_of.clone(), ..Asked::default() };
+    let alone = DeliveryListQuery {
+        limit: asked.limit,
+        as_of: asked.as_of.clone(),
+        ..DeliveryListQuery::default()
+    };
     if *asked != alone {
         return Err(Error::invalid("beside `as_of` there may be `limit`, and nothing else"));
     }
@@ -103,14 +112,14 @@ pub async fn deliveries_then(
 pub async fn steps(
     service: &Service,
     firm_id: Uuid,
-    asked: &Asked,
-) -> Result<Page<DeliveryRow>, Error> {
+    asked: &DeliveryListQuery,
+) -> Result<ListPage<DeliveryRow>, Error> {
     let wanted = wanted(service, firm_id, asked).await?;
     let rows = deliveries::list_steps(service.store.pool(), firm_id, &wanted).await?;
-    Ok(Page::of(rows, wanted.limit, |row| row.delivery_id))
+    Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
-impl<R> Page<R> {
+impl<R> ListPage<R> {
     fn of(mut rows: Vec<R>, limit: i64, id: impl Fn(&R) -> Uuid) -> Self {
         rows.truncate(usize::try_from(limit).unwrap_or_default());
         let full = i64::try_from(rows.len()) == Ok(limit);
@@ -121,9 +130,9 @@ impl<R> Page<R> {
 
 /// Which of a firm's subscriptions are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HooksAsked {
+pub struct HookListQuery {
     /// Of which kind.
-    pub which: Which,
+    pub which: HookFilter,
     /// As it was at this position or instant.
     pub as_of: Option<AsOf>,
     /// Only those after this one of the list.
@@ -139,26 +148,26 @@ pub struct HooksAsked {
 pub async fn hooks(
     service: &Service,
     firm_id: Uuid,
-    asked: HooksAsked,
-) -> Result<Page<HookLife>, Error> {
+    asked: HookListQuery,
+) -> Result<ListPage<HookLife>, Error> {
     let pool = service.store.pool();
-    let limit = within(asked.limit.unwrap_or(LIMIT_MAX))?;
+    let limit = within(asked.limit.unwrap_or(LIST_LIMIT_MAX))?;
     let places = match asked.after.filter(|_| asked.as_of.is_none()) {
-        Some(id) => Some(hooks::places(pool, firm_id, id).await?.ok_or_else(no_hook)?),
+        Some(id) => Some(hooks::positions(pool, firm_id, id).await?.ok_or_else(no_hook)?),
         None => None,
     };
     let lives = match (asked.as_of, asked.which) {
-        (None, Which::Removed(since)) => {
+        (None, HookFilter::Removed(since)) => {
             let after = places.map(|(_, removed)| removed.ok_or_else(no_hook)).transpose()?;
             hooks::list_removed(pool, firm_id, (since, after), limit).await?
         }
-        (None, Which::Warned) => made_before(hooks::list_warned(pool, firm_id).await?, places),
-        (None, Which::Live) => made_before(hooks::list_live(pool, firm_id).await?, places),
+        (None, HookFilter::Warned) => made_before(hooks::list_warned(pool, firm_id).await?, places),
+        (None, HookFilter::Live) => made_before(hooks::list_live(pool, firm_id).await?, places),
         (Some(as_of), which) => {
             rest(as_of::hooks(service, (firm_id, as_of), which).await?, asked.after)?
         }
     };
-    Ok(Page::of(lives, limit, |life| life.hook_id))
+    Ok(ListPage::of(lives, limit, |life| life.hook_id))
 }
 
 /// Those made before the one with these places, which may be of another list by now.
@@ -181,16 +190,20 @@ fn no_hook() -> Error {
 }
 
 fn within(limit: i64) -> Result<i64, Error> {
-    if (1..=LIMIT_MAX).contains(&limit) {
+    if (1..=LIST_LIMIT_MAX).contains(&limit) {
         Ok(limit)
     } else {
         Err(Error::invalid("`limit` must be a whole number from 1 to 500"))
     }
 }
 
-async fn wanted(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Wanted, Error> {
+async fn wanted(
+    service: &Service,
+    firm_id: Uuid,
+    asked: &DeliveryListQuery,
+) -> Result<DeliveryFilter, Error> {
     let pool = service.store.pool();
-    let limit = within(asked.limit.unwrap_or(LIMIT))?;
+    let limit = within(asked.limit.unwrap_or(LIST_LIMIT_DEFAULT))?;
     let trigger: Option<Trigger> = match &asked.trigger {
         Some(key) => Some(key.parse().map_err(|_| Error::invalid("`trigger` is not one"))?),
         None => None,
@@ -204,7 +217,7 @@ async fn wanted(service: &Service, firm_id: Uuid, asked: &Asked) -> Result<Wante
         }
         None => None,
     };
-    Ok(Wanted {
+    Ok(DeliveryFilter {
         hook_id: asked.hook_id,
         trigger,
         state: asked.state,

@@ -14,7 +14,7 @@ pub mod secrets;
 pub(crate) mod steps;
 pub mod tokens;
 
-use domain::replay::REASON_MAX;
+use domain::replay::REASON_MAX_CHARS;
 use projector::firms;
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
 /// Why an operator does something, as the log keeps it.
 fn reason(text: &str) -> Result<String, Error> {
     let reason = text.trim();
-    if (1..=REASON_MAX).contains(&reason.chars().count()) {
+    if (1..=REASON_MAX_CHARS).contains(&reason.chars().count()) {
         return Ok(reason.to_owned());
     }
     Err(Error::invalid("`reason` must have 1 to 200 characters"))

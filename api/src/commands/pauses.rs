@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use domain::context::Actor;
-use domain::pause::{Held, Pause, PauseCommand, PauseRejection, Scope};
+use domain::pause::{DeliveryRoute, Pause, PauseCommand, PauseRejection, PauseScope};
 use domain::target::host_of;
 use eventstore::CommandError;
 use projector::deliveries::{self, DeliveryRow};
@@ -16,7 +16,7 @@ use crate::service::Service;
 
 /// What is to be held, as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum RequestedScope {
     /// Everything.
     All,
     /// A firm's.
@@ -33,7 +33,7 @@ pub enum Which {
 /// `invalid_request`; `firm_not_found`; `not_found` for a subscription that is not live.
 pub async fn pause(
     service: &Service,
-    which: &Which,
+    which: &RequestedScope,
     reason: &str,
     actor: Actor,
 ) -> Result<PauseRow, Error> {
@@ -62,12 +62,14 @@ pub async fn resume(
 
 /// The pause of what is asked for, on or not. A subscription needs no look-up: only its id counts.
 #[must_use]
-pub fn id_of(which: &Which) -> Option<Uuid> {
+pub fn id_of(which: &RequestedScope) -> Option<Uuid> {
     let scope = match which {
-        Which::All => Scope::All,
-        Which::Firm(firm_id) => Scope::Firm { firm_id: *firm_id },
-        Which::Hook(hook_id) => Scope::Hook { firm_id: Uuid::nil(), hook_id: *hook_id },
-        Which::Host(name) => Scope::host(name)?,
+        RequestedScope::All => PauseScope::All,
+        RequestedScope::Firm(firm_id) => PauseScope::Firm { firm_id: *firm_id },
+        RequestedScope::Hook(hook_id) => {
+            PauseScope::Hook { firm_id: Uuid::nil(), hook_id: *hook_id }
+        }
+        RequestedScope::Host(name) => PauseScope::host(name)?,
     };
     Some(scope.pause_id())
 }
@@ -99,7 +101,7 @@ pub async fn holding(
     let mut holding = HashMap::new();
     for one in deliveries::destinations(pool, &pending).await? {
         let host = one.host.or_else(|| one.target_url.as_deref().map(host_of));
-        let held = Held { firm_id, hook_id: one.hook_id, host: host.as_deref() };
+        let held = DeliveryRoute { firm_id, hook_id: one.hook_id, host: host.as_deref() };
         if let Some(pause) = pauses.iter().find(|pause| pause.scope().holds(held)) {
             holding.insert(one.delivery_id, pause.pause_id);
         }
@@ -107,31 +109,30 @@ pub async fn holding(
     Ok(holding)
 }
 
-async fn scope(service: &Service, which: &Which) -> Result<Scope, Error> {
+async fn scope(service: &Service, which: &RequestedScope) -> Result<PauseScope, Error> {
     let pool = service.store.pool();
     match which {
-        Which::All => Ok(Scope::All),
-        Which::Firm(firm_id) => {
+        RequestedScope::All => Ok(PauseScope::All),
+        RequestedScope::Firm(firm_id) => {
             firms::is_active(pool, *firm_id).await?.ok_or(Error::FirmNotFound)?;
-            Ok(Scope::Firm { firm_id: *firm_id })
+            Ok(PauseScope::Firm { firm_id: *firm_id })
         }
-        Which::Hook(hook_id) => {
+        RequestedScope::Hook(hook_id) => {
             let firm_id = hooks::firm_of_live(pool, *hook_id).await?.ok_or(Error::NotFound)?;
-            Ok(Scope::Hook { firm_id, hook_id: *hook_id })
+            Ok(PauseScope::Hook { firm_id, hook_id: *hook_id })
         }
-        Which::Host(name) => {
-            Scope::host(name).ok_or_else(|| Error::invalid("`host` must be the name of a host"))
-        }
+        RequestedScope::Host(name) => PauseScope::host(name)
+            .ok_or_else(|| Error::invalid("`host` must be the name of a host")),
     }
 }
 
 async fn execute(
     service: &Service,
-    scope: &Scope,
+    scope: &PauseScope,
     actor: Actor,
     command: PauseCommand,
 ) -> Result<(), Error> {
-    let context = service.context(scope.chain(), actor);
+    let context = service.context(scope.chain_firm_id(), actor);
     let stream = scope.pause_id().to_string();
     service.store.execute::<Pause>(&stream, command, &context).await.map_err(refused)
 }

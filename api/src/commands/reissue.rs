@@ -3,12 +3,13 @@
 
 use domain::context::Actor;
 use domain::delivery::{
-    Consignment, Delivery, DeliveryCommand, DeliveryEvent, DeliveryOf, NotReissued, Reissued,
+    Consignment, Delivery, DeliveryCommand, DeliveryEvent, DeliveryOf, NotReissued,
+    ReissuedDelivery,
 };
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, reissue_id};
-use eventstore::{AppendError, Appending, NewEvent, StreamName, load_many};
-use projector::firms::{self, Standing};
+use eventstore::{AppendError, AppendTransaction, NewEvent, StreamName, load_many};
+use projector::firms::{self, FirmStanding};
 use projector::{hooks, subjects};
 use uuid::Uuid;
 
@@ -39,14 +40,14 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
     let mut appending = service.store.begin().await?;
     let standing = firms::hold_open(appending.connection(), new.firm_id).await?;
     let standing = standing.ok_or(Error::DeliveryNotFound)?;
-    let events = told(service, &mut appending, "Delivery", delivery_id).await?;
+    let events = stream_events(service, &mut appending, "Delivery", delivery_id).await?;
     if let Some((firm_id, _)) = events.first() {
         let same_firm = *firm_id == new.firm_id;
-        appending.leave().await?;
+        appending.rollback().await?;
         return if same_firm { Ok(delivery_id) } else { Err(Error::DeliveryNotFound) };
     }
     let of = ended(service, &mut appending, new).await?;
-    if standing == Standing::Closed {
+    if standing == FirmStanding::Closed {
         return Err(Error::FirmInactive);
     }
     let happening = happening(service, &mut appending, of.occurrence_id).await?;
@@ -58,7 +59,7 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
         trigger: happening.trigger,
     };
     check(&mut appending, new.firm_id, &consignment).await?;
-    let reissued = Reissued {
+    let reissued = ReissuedDelivery {
         reissue_of: new.delivery_id,
         request_id: new.request_id,
         reason,
@@ -79,10 +80,10 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
 /// Occurrence and subscription of a delivery of this firm that has ended.
 async fn ended(
     service: &Service,
-    appending: &mut Appending<'_>,
+    appending: &mut AppendTransaction<'_>,
     new: &NewReissue,
 ) -> Result<DeliveryOf, Error> {
-    let events = told(service, appending, "Delivery", new.delivery_id).await?;
+    let events = stream_events(service, appending, "Delivery", new.delivery_id).await?;
     let of_firm = events.first().is_some_and(|(firm_id, _)| *firm_id == new.firm_id);
     if !of_firm {
         return Err(Error::DeliveryNotFound);
@@ -99,7 +100,7 @@ async fn ended(
 /// Whether there is somebody to send it to, and something to send. Both may end a moment later: then
 /// it is cancelled, like any other.
 async fn check(
-    appending: &mut Appending<'_>,
+    appending: &mut AppendTransaction<'_>,
     firm_id: Uuid,
     consignment: &Consignment,
 ) -> Result<(), Error> {
@@ -117,10 +118,10 @@ async fn check(
 /// What happened, as the log has it: the outbox, which knew, has forgotten it.
 async fn happening(
     service: &Service,
-    appending: &mut Appending<'_>,
+    appending: &mut AppendTransaction<'_>,
     occurrence_id: Uuid,
 ) -> Result<Happening, Error> {
-    let events = told(service, appending, "Occurrence", occurrence_id).await?;
+    let events = stream_events(service, appending, "Occurrence", occurrence_id).await?;
     match events.into_iter().next() {
         Some((_, Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)))) => {
             Ok(happening)
@@ -130,9 +131,9 @@ async fn happening(
 }
 
 /// A stream's events, each with its firm.
-async fn told(
+async fn stream_events(
     service: &Service,
-    appending: &mut Appending<'_>,
+    appending: &mut AppendTransaction<'_>,
     aggregate_type: &'static str,
     id: Uuid,
 ) -> Result<Vec<(Uuid, Event)>, Error> {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::context::Actor;
 use domain::delivery::DeliveryState;
 use domain::replay::{
-    RATE_MAX, Replay, ReplayCommand, ReplayOrder, ReplayRejection, Selection, Skip, skip,
+    RATE_PER_SECOND_MAX, Replay, ReplayCommand, ReplayOrder, ReplayRejection, ReplaySelection,
+    ReplaySkip, skip_reason,
 };
 use eventstore::CommandError;
 use projector::firms;
@@ -19,7 +20,7 @@ use crate::service::Service;
 const SELECTED_MAX: i64 = 1_000_000;
 
 /// Items written in one transaction.
-const CHUNK: usize = 10_000;
+const ITEMS_PER_TRANSACTION: usize = 10_000;
 
 /// A replay as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct NewReplay {
     /// The firm.
     pub firm_id: Uuid,
     /// Which of its deliveries; those that failed, unless it is said.
-    pub selection: Selection,
+    pub selection: ReplaySelection,
     /// Why.
     pub reason: String,
     /// Those that were delivered too.
@@ -38,11 +39,11 @@ pub struct NewReplay {
 
 /// What a replay sends again, and what not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selected {
+pub struct SelectedDeliveries {
     /// What is sent again, oldest first.
     pub delivery_ids: Vec<Uuid>,
     /// What is not, and why.
-    pub skipped: Vec<(Uuid, Skip)>,
+    pub skipped: Vec<(Uuid, ReplaySkip)>,
 }
 
 /// A replay, and what came of its deliveries so far.
@@ -58,11 +59,11 @@ pub struct ReplayView {
 ///
 /// # Errors
 /// `invalid_request`, `firm_not_found`.
-pub async fn select(service: &Service, new: &NewReplay) -> Result<Selected, Error> {
+pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDeliveries, Error> {
     check(new)?;
     let pool = service.store.pool();
     firms::is_active(pool, new.firm_id).await?.ok_or(Error::FirmNotFound)?;
-    let mut selected = Selected::default();
+    let mut selected = SelectedDeliveries::default();
     let found = replays::selected(pool, new.firm_id, &wanted(new), SELECTED_MAX + 1).await?;
     if i64::try_from(found.len()).is_ok_and(|count| count > SELECTED_MAX) {
         return Err(Error::invalid(
@@ -72,12 +73,12 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<Selected, Erro
     let mut named: BTreeSet<Uuid> = new.selection.delivery_ids.iter().copied().collect();
     for one in found {
         named.remove(&one.delivery_id);
-        match skip(one.standing(), new.force) {
+        match skip_reason(one.standing(), new.force) {
             None => selected.delivery_ids.push(one.delivery_id),
             Some(why) => selected.skipped.push((one.delivery_id, why)),
         }
     }
-    selected.skipped.extend(named.into_iter().map(|id| (id, Skip::NotSelected)));
+    selected.skipped.extend(named.into_iter().map(|id| (id, ReplaySkip::NotSelected)));
     Ok(selected)
 }
 
@@ -89,12 +90,12 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<Selected, Erro
 pub async fn start(
     service: &Service,
     new: &NewReplay,
-    selected: &Selected,
+    selected: &SelectedDeliveries,
     actor: Actor,
 ) -> Result<Uuid, Error> {
     let replay_id = service.entropy.id();
     let mut place = 1;
-    for chunk in selected.delivery_ids.chunks(CHUNK) {
+    for chunk in selected.delivery_ids.chunks(ITEMS_PER_TRANSACTION) {
         replays::put_items(service.store.pool(), replay_id, place, chunk).await?;
         place += i64::try_from(chunk.len()).unwrap_or(i64::MAX);
     }
@@ -158,7 +159,7 @@ fn refused(error: CommandError<ReplayRejection>) -> Error {
 }
 
 /// Those that failed, unless it is said which.
-fn wanted(new: &NewReplay) -> Selection {
+fn wanted(new: &NewReplay) -> ReplaySelection {
     let mut selection = new.selection.clone();
     if selection.state.is_none() && selection.delivery_ids.is_empty() && !new.force {
         selection.state = Some(DeliveryState::Failed);
@@ -168,7 +169,7 @@ fn wanted(new: &NewReplay) -> Selection {
 
 fn check(new: &NewReplay) -> Result<(), Error> {
     super::reason(&new.reason)?;
-    if !(1..=RATE_MAX).contains(&new.rate_per_second) {
+    if !(1..=RATE_PER_SECOND_MAX).contains(&new.rate_per_second) {
         return Err(Error::invalid("`rate_per_second` must be a whole number from 1 to 5000"));
     }
     Ok(())

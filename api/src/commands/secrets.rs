@@ -1,7 +1,7 @@
 //! Showing and rotating a firm's webhook signing secret (contract, Authentication 9). That it was
 //! shown is in the log before it is; the secret itself never is.
 
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand, FirmRejection};
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
@@ -73,7 +73,7 @@ pub async fn rotate(
 /// committed its secret, too.
 async fn try_rotate(
     service: &Service,
-    context: &Context,
+    context: &EventContext,
     command: &FirmCommand,
     new: &FirmSecret,
 ) -> Result<(), CommandError<FirmRejection>> {

@@ -7,10 +7,10 @@ use domain::workflow::{StepMethod, StepName, StepOrder, check_headers};
 use eventstore::{AppendError, CommandError, NewEvent, RecordedEvent, StreamName, load_many};
 use projector::as_of::DeliveryThen;
 use projector::deliveries;
-use projector::firms::{self, Standing};
+use projector::firms::{self, FirmStanding};
 use uuid::Uuid;
 use vault::step_headers::{self, Headers};
-use vault::{DataKey, Subject, responses};
+use vault::{DataKey, KeySubject, responses};
 
 use super::hooks::check_target;
 use crate::error::Error;
@@ -56,7 +56,7 @@ pub(crate) async fn queue(
     }
     check_target(service, &new.url).await?;
     check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
-    let subject = Subject { firm_id: new.firm_id, subject_id: new.response_id };
+    let subject = KeySubject { firm_id: new.firm_id, subject_id: new.response_id };
     let mut keys = service.keyring.find(&[subject]).await?;
     let name = new.name;
     append(service, new, (subject, keys.remove(&subject)), actor).await?;
@@ -66,13 +66,13 @@ pub(crate) async fn queue(
 async fn append(
     service: &Service,
     new: NewStep,
-    (subject, key): (Subject, Option<DataKey>),
+    (subject, key): (KeySubject, Option<DataKey>),
     actor: Actor,
 ) -> Result<(), Error> {
     let mut appending = service.store.begin().await?;
     let connection = appending.connection();
     let standing = firms::hold_open(connection, new.firm_id).await?.ok_or(Error::FirmNotFound)?;
-    let Standing::Open(plan) = standing else {
+    let FirmStanding::Open(plan) = standing else {
         return Err(Error::FirmInactive);
     };
     let offered = |trigger: &Trigger| trigger.offered_to(plan);

@@ -27,7 +27,7 @@ const SECRET_CHARS: usize = 43;
 /// What a token's holder may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum HolderRole {
     /// Report activity, manage keys, show secrets: the product's own screens and back end.
     Product,
     /// All of it: the people who run the service.
@@ -51,21 +51,21 @@ pub struct CreatedToken {
     /// Its label.
     pub name: String,
     /// What it allows.
-    pub role: Role,
+    pub role: HolderRole,
     /// When it was made.
     pub created_at: Timestamp,
 }
 
 /// The holder of an active token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holder {
+pub struct TokenHolder {
     /// The token.
     pub token_id: Uuid,
     /// What it allows.
-    pub role: Role,
+    pub role: HolderRole,
 }
 
-impl Holder {
+impl TokenHolder {
     pub(crate) fn of(token: &ActiveToken) -> Result<Self, Error> {
         let role = token.role.parse();
         let role = role.map_err(|error: NotARole| Error::Internal(error.to_string()))?;
@@ -76,9 +76,9 @@ impl Holder {
     #[must_use]
     pub const fn actor(self) -> Actor {
         match self.role {
-            Role::Product => Actor::Product(self.token_id),
-            Role::Operator => Actor::Operator(self.token_id),
-            Role::Auditor => Actor::Auditor(self.token_id),
+            HolderRole::Product => Actor::Product(self.token_id),
+            HolderRole::Operator => Actor::Operator(self.token_id),
+            HolderRole::Auditor => Actor::Auditor(self.token_id),
         }
     }
 }
@@ -87,7 +87,11 @@ impl Holder {
 ///
 /// # Errors
 /// `invalid_request` for a name that is empty or longer than 100 characters.
-pub async fn create(service: &Service, name: &str, role: Role) -> Result<CreatedToken, Error> {
+pub async fn create(
+    service: &Service,
+    name: &str,
+    role: HolderRole,
+) -> Result<CreatedToken, Error> {
     let name = super::keys::label(name)?;
     let (id, created_at) = (service.entropy.id(), service.clock.now());
     let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(service.entropy.secret()));
@@ -133,7 +137,7 @@ pub(crate) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-impl Role {
+impl HolderRole {
     /// Every role.
     pub const ALL: [Self; 3] = [Self::Product, Self::Operator, Self::Auditor];
 
@@ -148,7 +152,7 @@ impl Role {
     }
 }
 
-impl FromStr for Role {
+impl FromStr for HolderRole {
     type Err = NotARole;
 
     fn from_str(name: &str) -> Result<Self, NotARole> {
@@ -180,15 +184,15 @@ mod tests {
 
     #[test]
     fn roles_read_back_as_themselves_and_act_under_their_token() {
-        for role in Role::ALL {
+        for role in HolderRole::ALL {
             assert_eq!(role.name().parse(), Ok(role));
         }
-        assert_eq!("root".parse::<Role>(), Err(NotARole));
+        assert_eq!("root".parse::<HolderRole>(), Err(NotARole));
         let token_id = Uuid::from_u128(1);
-        let actor = |role| Holder { token_id, role }.actor();
-        assert_eq!(actor(Role::Product), Actor::Product(token_id));
-        assert_eq!(actor(Role::Operator), Actor::Operator(token_id));
-        assert_eq!(actor(Role::Auditor), Actor::Auditor(token_id));
+        let actor = |role| TokenHolder { token_id, role }.actor();
+        assert_eq!(actor(HolderRole::Product), Actor::Product(token_id));
+        assert_eq!(actor(HolderRole::Operator), Actor::Operator(token_id));
+        assert_eq!(actor(HolderRole::Auditor), Actor::Auditor(token_id));
     }
 
     #[test]
@@ -197,7 +201,7 @@ mod tests {
             id: Uuid::nil(),
             token: "fft_secret".into(),
             name: "Backend".into(),
-            role: Role::Product,
+            role: HolderRole::Product,
             created_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
         };
         assert!(!format!("{created:?}").contains("fft_secret"));

@@ -12,7 +12,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 
 /// A desk where each serving waits until it is let, and is written down.
 struct Counter {
-    desk: Arc<Desk<u32, u32>>,
+    desk: Arc<Batcher<u32, u32>>,
     let_go: Arc<Semaphore>,
     served: Arc<Mutex<Vec<Vec<u32>>>>,
 }
@@ -20,17 +20,23 @@ struct Counter {
 impl Counter {
     fn new(at_once: usize, most: usize) -> Self {
         let (let_go, served) = (Arc::new(Semaphore::new(0)), Arc::default());
-        let turns = Turns { at_once, many: most + 1, moment: None, most, last: LONG };
-        Self { desk: Desk::new(turns), let_go, served }
+        let turns = BatchPolicy {
+            parallel: at_once,
+            busy_at: most + 1,
+            linger: None,
+            max: most,
+            turn_max: LONG,
+        };
+        Self { desk: Batcher::new(turns), let_go, served }
     }
 
     /// The same, where so many are many.
     fn with(self, many: usize, moment: Option<Duration>) -> Self {
-        let turns = Turns { many, moment, ..self.desk.turns };
-        Self { desk: Desk::new(turns), ..self }
+        let turns = BatchPolicy { busy_at: many, linger: moment, ..self.desk.policy };
+        Self { desk: Batcher::new(turns), ..self }
     }
 
-    fn serve(&self) -> Serve<u32, u32> {
+    fn serve(&self) -> BatchFn<u32, u32> {
         let (let_go, served) = (Arc::clone(&self.let_go), Arc::clone(&self.served));
         Arc::new(move |questions| {
             let (let_go, served) = (Arc::clone(&let_go), Arc::clone(&served));
@@ -153,8 +159,8 @@ async fn who_does_not_come_again_is_waited_for_a_moment() {
 #[tokio::test]
 async fn who_is_not_answered_yet_is_not_waited_for() {
     let counter = Counter::new(1, 10).with(2, Some(LONG));
-    let turns = Turns { last: MOMENT, ..counter.desk.turns };
-    let counter = Counter { desk: Desk::new(turns), ..counter };
+    let turns = BatchPolicy { turn_max: MOMENT, ..counter.desk.policy };
+    let counter = Counter { desk: Batcher::new(turns), ..counter };
     let mut asked = counter.come(1..=3).await;
     counter.begun(2).await;
     asked.extend(counter.come([4]).await);
@@ -178,9 +184,14 @@ async fn a_full_turn_of_those_who_wait_waits_for_nobody() {
 
 #[tokio::test]
 async fn what_takes_long_goes_on_and_holds_up_nobody_else() {
-    let turns =
-        Turns { at_once: 1, many: 10, most: 10, moment: None, last: Duration::from_millis(50) };
-    let counter = Counter { desk: Desk::new(turns), ..Counter::new(1, 10) };
+    let turns = BatchPolicy {
+        parallel: 1,
+        busy_at: 10,
+        max: 10,
+        linger: None,
+        turn_max: Duration::from_millis(50),
+    };
+    let counter = Counter { desk: Batcher::new(turns), ..Counter::new(1, 10) };
     let asked = counter.come(1..=3).await;
     counter.begun(2).await;
     assert_eq!(counter.served(), [vec![1], vec![2, 3]], "the first still waits");

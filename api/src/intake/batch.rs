@@ -9,27 +9,27 @@ use domain::firm::Firm;
 use domain::form::Form;
 use domain::payload::FormPart;
 use domain::person::Person;
-use domain::trigger::{Plan, Trigger};
+use domain::trigger::{FirmPlan, Trigger};
 use eventstore::StreamName;
 use projector::reports::ReportId;
-use projector::subjects::{Belongs, SubjectId};
+use projector::subjects::{SubjectId, SubjectLinks};
 use uuid::Uuid;
-use vault::{Identity, Subject};
+use vault::{IdentityKey, KeySubject};
 
-use super::calls::Batch;
+use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
 use super::facts::fact_of;
 
 /// The firms, and the members of firms, whose rows a batch changes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changing {
+pub(super) struct ChangedFirms {
     pub(super) firms: BTreeSet<Uuid>,
     pub(super) members: BTreeSet<(Uuid, Uuid)>,
 }
 
-impl Changing {
+impl ChangedFirms {
     /// A member is in its firm's stream: the firm changes too.
-    pub(super) fn by(batch: &Batch) -> Self {
+    pub(super) fn by(batch: &IntakeBatch) -> Self {
         let mut changing = Self::default();
         for event in batch.events() {
             match &event.activity {
@@ -49,7 +49,7 @@ impl Changing {
 
 /// The streams whose next events a batch decides: those of what it reports the state of. A response
 /// needs none, so that it costs the same however long its firm's stream is.
-pub(super) fn streams(batch: &Batch, identity: &Identity) -> Vec<StreamName> {
+pub(super) fn streams(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<StreamName> {
     let streams: BTreeSet<_> = batch
         .events()
         .filter_map(|event| match &event.activity {
@@ -70,13 +70,13 @@ pub(super) fn streams(batch: &Batch, identity: &Identity) -> Vec<StreamName> {
 
 /// Firms, and forms of firms, that a batch names without deciding about them: they must be there.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct BatchReferences {
     pub(super) firms: BTreeSet<Uuid>,
     pub(super) forms: BTreeSet<(Uuid, Uuid)>,
 }
 
-impl Named {
-    pub(super) fn by(batch: &Batch) -> Self {
+impl BatchReferences {
+    pub(super) fn by(batch: &IntakeBatch) -> Self {
         let mut named = Self::default();
         for event in batch.events() {
             match &event.activity {
@@ -96,13 +96,13 @@ impl Named {
 
 /// Those of them that are there, forms with what a payload says of them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct There {
+pub(super) struct FoundReferences {
     pub(super) firms: BTreeSet<Uuid>,
     pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
 }
 
 /// The firms whose state a batch reports: what is read of them may not be what they come to.
-pub(super) fn firms_of_state(batch: &Batch) -> BTreeSet<Uuid> {
+pub(super) fn firms_of_state(batch: &IntakeBatch) -> BTreeSet<Uuid> {
     let of_state = |event: &&CloudEvent| {
         matches!(
             event.activity,
@@ -117,7 +117,7 @@ fn stream<A: Aggregate>(id: Uuid) -> StreamName {
 }
 
 /// Whose data the batch holds.
-pub(super) fn subjects_of(batch: &Batch) -> Vec<Subject> {
+pub(super) fn subjects_of(batch: &IntakeBatch) -> Vec<KeySubject> {
     batch
         .events()
         .filter_map(|event| match &event.activity {
@@ -126,7 +126,7 @@ pub(super) fn subjects_of(batch: &Batch) -> Vec<Subject> {
             | Activity::Report { .. }
             | Activity::BookingMade { .. } => {
                 let subject_id = event.activity.response_id()?;
-                Some(Subject { firm_id: event.firm_id, subject_id })
+                Some(KeySubject { firm_id: event.firm_id, subject_id })
             }
             _ => None,
         })
@@ -135,8 +135,8 @@ pub(super) fn subjects_of(batch: &Batch) -> Vec<Subject> {
 
 /// What the batch reports things of: responses, reports and calls; each with where it belongs, by the
 /// first report that says so.
-pub(super) fn reported_of(batch: &Batch) -> BTreeMap<SubjectId, Belongs> {
-    let mut reported: BTreeMap<SubjectId, Belongs> = BTreeMap::new();
+pub(super) fn reported_of(batch: &IntakeBatch) -> BTreeMap<SubjectId, SubjectLinks> {
+    let mut reported: BTreeMap<SubjectId, SubjectLinks> = BTreeMap::new();
     for CloudEvent { firm_id, activity, .. } in batch.events() {
         let response_id = activity.response_id();
         if let Some(response_id) = response_id {
@@ -152,23 +152,23 @@ pub(super) fn reported_of(batch: &Batch) -> BTreeMap<SubjectId, Belongs> {
 }
 
 /// The firms whose plan decides about a lead.
-pub(super) fn firms_of_leads(batch: &Batch) -> Vec<Uuid> {
+pub(super) fn firms_of_leads(batch: &IntakeBatch) -> Vec<Uuid> {
     let of_leads = batch.events().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
     of_leads.map(|event| event.firm_id).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// What the hot leads of a batch become.
-pub(super) fn hot_leads(batch: &Batch, identity: &Identity) -> Vec<Uuid> {
+pub(super) fn hot_leads(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<Uuid> {
     batch
         .events()
-        .filter_map(|event| Some((event.firm_id, fact_of(event, identity, Plan::default())?)))
+        .filter_map(|event| Some((event.firm_id, fact_of(event, identity, FirmPlan::default())?)))
         .filter(|(_, fact)| fact.trigger == Trigger::LeadHot)
         .map(|(firm_id, fact)| fact.occurrence_id(firm_id))
         .collect()
 }
 
 /// The people whose data is to be erased.
-pub(super) fn erased_people(batch: &Batch, identity: &Identity) -> Vec<(Uuid, Uuid)> {
+pub(super) fn erased_people(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<(Uuid, Uuid)> {
     batch
         .events()
         .filter_map(|event| match &event.activity {
@@ -181,7 +181,7 @@ pub(super) fn erased_people(batch: &Batch, identity: &Identity) -> Vec<(Uuid, Uu
 }
 
 /// How the batch's reports of state are told apart.
-pub(super) fn report_ids(batch: &Batch) -> Vec<ReportId> {
+pub(super) fn report_ids(batch: &IntakeBatch) -> Vec<ReportId> {
     batch.events().filter_map(report_id).collect()
 }
 

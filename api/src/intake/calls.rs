@@ -5,24 +5,24 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use domain::context::Context;
+use domain::context::EventContext;
 
-use super::accept::Accepted;
+use super::accept::IntakeCounts;
 use super::cloudevents::CloudEvent;
 use crate::presented::TokenHash;
 
 /// What one call reports.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct IntakeCall {
     /// Its reports, in order.
     pub(super) events: Vec<CloudEvent>,
     /// Who called and when, of no firm: each event gets its own.
-    pub(super) context: Context,
+    pub(super) context: EventContext,
     /// Its token, if that is still to be asked about.
     pub(super) unconfirmed: Option<TokenHash>,
 }
 
-impl Call {
+impl IntakeCall {
     /// Whether its token is one of these.
     pub(super) fn has_one_of(&self, tokens: &BTreeSet<TokenHash>) -> bool {
         self.unconfirmed.is_some_and(|token| tokens.contains(&token))
@@ -31,14 +31,14 @@ impl Call {
 
 /// Calls that are taken in together, in the order in which they came; never none.
 #[derive(Debug)]
-pub(super) struct Batch {
-    calls: Vec<Arc<Call>>,
+pub(super) struct IntakeBatch {
+    calls: Vec<Arc<IntakeCall>>,
     /// Where each call's reports end, among all of them.
     ends: Vec<usize>,
 }
 
-impl Batch {
-    pub(super) fn of(calls: Vec<Arc<Call>>) -> Self {
+impl IntakeBatch {
+    pub(super) fn of(calls: Vec<Arc<IntakeCall>>) -> Self {
         let ends = calls.iter().scan(0, |end, call| {
             *end += call.events.len();
             Some(*end)
@@ -57,12 +57,12 @@ impl Batch {
     }
 
     /// All reports, each in the context of its call.
-    pub(super) fn in_context(&self) -> impl Iterator<Item = (&CloudEvent, &Context)> {
+    pub(super) fn in_context(&self) -> impl Iterator<Item = (&CloudEvent, &EventContext)> {
         self.calls.iter().flat_map(|call| call.events.iter().map(|event| (event, &call.context)))
     }
 
     /// The context of the report at this place.
-    pub(super) fn context_of(&self, place: usize) -> &Context {
+    pub(super) fn context_of(&self, place: usize) -> &EventContext {
         &self.calls[self.call_of(place)].context
     }
 
@@ -77,10 +77,10 @@ impl Batch {
     }
 
     /// What became of each call, when the reports at these places were duplicates.
-    pub(super) fn accepted(&self, duplicates: &[usize]) -> Vec<Accepted> {
+    pub(super) fn accepted(&self, duplicates: &[usize]) -> Vec<IntakeCounts> {
         let of = |range: Range<usize>| {
             let duplicates = duplicates.iter().filter(|place| range.contains(place)).count();
-            Accepted { accepted: range.len() - duplicates, duplicates }
+            IntakeCounts { accepted: range.len() - duplicates, duplicates }
         };
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| of(start..*end)).collect()
@@ -96,8 +96,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::intake) fn context(correlation_id: u128) -> Context {
-        Context {
+    pub(in crate::intake) fn context(correlation_id: u128) -> EventContext {
+        EventContext {
             firm_id: Uuid::nil(),
             recorded_at: "2026-11-01T00:00:59.000Z".parse().unwrap(),
             actor: Actor::Product(Uuid::nil()),
@@ -108,11 +108,15 @@ pub(super) mod tests {
     }
 
     /// Calls with these reports, told apart by their correlation ids: 9, 10 and so on.
-    pub(in crate::intake) fn calls<const N: usize>(calls: [&[CloudEvent]; N]) -> Batch {
+    pub(in crate::intake) fn calls<const N: usize>(calls: [&[CloudEvent]; N]) -> IntakeBatch {
         let call = |(id, events): (u128, &[CloudEvent])| {
-            Arc::new(Call { events: events.to_vec(), context: context(id), unconfirmed: None })
+            Arc::new(IntakeCall {
+                events: events.to_vec(),
+                context: context(id),
+                unconfirmed: None,
+            })
         };
-        Batch::of((9..).zip(calls).map(call).collect())
+        IntakeBatch::of((9..).zip(calls).map(call).collect())
     }
 
     fn event() -> CloudEvent {

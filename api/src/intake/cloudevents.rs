@@ -17,7 +17,7 @@ use crate::body::{BodyError, json};
 type Attributes<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The longest `id` or `source`, in bytes: both are in one key of an index.
-const NAME_MAX: usize = 1_024;
+const ID_BYTES_MAX: usize = 1_024;
 
 /// A report of the product, and who sent it under which id.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ pub struct CloudEvent {
 
 /// How events are written into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum EventFormat {
     /// `application/cloudevents+json`: one event.
     Single,
     /// `application/cloudevents-batch+json`: an array of events.
@@ -47,7 +47,7 @@ pub enum Format {
     Lines,
 }
 
-impl Format {
+impl EventFormat {
     /// The format that a `Content-Type` names, if it is one of the three, in UTF-8.
     #[must_use]
     pub fn of_content_type(content_type: &str) -> Option<Self> {
@@ -71,16 +71,16 @@ impl Format {
 ///
 /// # Errors
 /// [`IntakeError`] says what is wrong with the request, or names the first event that is.
-pub fn parse(format: Format, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError> {
+pub fn parse(format: EventFormat, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError> {
     if body.len() > BATCH_MAX_BYTES {
         return Err(IntakeError::TooLarge);
     }
     let text = str::from_utf8(body)
         .map_err(|_| IntakeError::NotABatch("the body is not UTF-8".to_owned()))?;
     let items = match format {
-        Format::Single => vec![Item { line: None, text }],
-        Format::Batch => array(text)?,
-        Format::Lines => lines(text),
+        EventFormat::Single => vec![RawEvent { line: None, text }],
+        EventFormat::Batch => array(text)?,
+        EventFormat::Lines => lines(text),
     };
     if items.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
@@ -89,12 +89,12 @@ pub fn parse(format: Format, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError
 }
 
 /// One event, not yet read.
-struct Item<'a> {
+struct RawEvent<'a> {
     line: Option<usize>,
     text: &'a str,
 }
 
-impl Item<'_> {
+impl RawEvent<'_> {
     fn read(self, index: usize) -> Result<CloudEvent, IntakeError> {
         let line = self.line;
         let event = read(self.text).map_err(|why| BadEvent { index, line, why })?;
@@ -103,7 +103,7 @@ impl Item<'_> {
 }
 
 /// Taken apart as text first, so that what is wrong within an item is said of that item.
-fn array(text: &str) -> Result<Vec<Item<'_>>, IntakeError> {
+fn array(text: &str) -> Result<Vec<RawEvent<'_>>, IntakeError> {
     let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
         IntakeError::NotABatch(format!(
             "the body is not a JSON array of events: line {}, column {}",
@@ -111,16 +111,16 @@ fn array(text: &str) -> Result<Vec<Item<'_>>, IntakeError> {
             error.column()
         ))
     })?;
-    Ok(items.into_iter().map(|item| Item { line: None, text: item.get() }).collect())
+    Ok(items.into_iter().map(|item| RawEvent { line: None, text: item.get() }).collect())
 }
 
 /// Blank lines are no events.
-fn lines(text: &str) -> Vec<Item<'_>> {
+fn lines(text: &str) -> Vec<RawEvent<'_>> {
     (1..)
         .zip(text.split('\n'))
         .filter(|(_, text)| !text.trim_ascii().is_empty())
         .take(BATCH_MAX_EVENTS + 1)
-        .map(|(line, text)| Item { line: Some(line), text })
+        .map(|(line, text)| RawEvent { line: Some(line), text })
         .collect()
 }
 
@@ -150,8 +150,8 @@ fn name(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, Stri
     let text = required(attributes, attribute)?;
     match text.len() {
         0 => Err(format!("{attribute}: empty")),
-        1..=NAME_MAX => Ok(text),
-        _ => Err(format!("{attribute}: longer than {NAME_MAX} bytes")),
+        1..=ID_BYTES_MAX => Ok(text),
+        _ => Err(format!("{attribute}: longer than {ID_BYTES_MAX} bytes")),
     }
 }
 

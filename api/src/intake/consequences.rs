@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::key::RevocationReason;
 use domain::subscription::RemovalReason;
 use eventstore::NewEvent;
@@ -12,12 +12,12 @@ use projector::hooks::LiveHook;
 use projector::keys::ActiveKey;
 use uuid::Uuid;
 
-use super::plan::Plan;
+use super::plan::BatchPlan;
 use crate::commands::keys::{removal, revocation};
 
 /// What is locked and must go.
 #[derive(Debug, Default)]
-pub(super) struct Condemned {
+pub(super) struct EndedAccess {
     /// Keys of members who do not manage.
     pub(super) keys: Vec<ActiveKey>,
     /// The live subscriptions of those keys.
@@ -28,9 +28,9 @@ pub(super) struct Condemned {
 
 /// The plan's events, each followed by its consequences. A subscription goes once, with the first
 /// event that takes it along: as if they had been reported one by one.
-pub(super) fn with_consequences(plan: &mut Plan, condemned: &Condemned) -> Vec<NewEvent> {
+pub(super) fn with_consequences(plan: &mut BatchPlan, condemned: &EndedAccess) -> Vec<NewEvent> {
     let events = std::mem::take(&mut plan.events);
-    let mut consequences = Consequences { condemned, gone: HashSet::new() };
+    let mut consequences = ConsequenceBuilder { condemned, gone: HashSet::new() };
     let unmanaging: HashMap<Uuid, _> =
         plan.unmanaging.iter().map(|(who, by)| (*by, *who)).collect();
     let closed: HashSet<Uuid> = plan.closed.values().copied().collect();
@@ -52,14 +52,14 @@ pub(super) fn with_consequences(plan: &mut Plan, condemned: &Condemned) -> Vec<N
     all
 }
 
-struct Consequences<'a> {
-    condemned: &'a Condemned,
+struct ConsequenceBuilder<'a> {
+    condemned: &'a EndedAccess,
     /// Subscriptions that have gone.
     gone: HashSet<Uuid>,
 }
 
-impl Consequences<'_> {
-    fn revoke(&mut self, member: (Uuid, Uuid), context: &Context, events: &mut Vec<NewEvent>) {
+impl ConsequenceBuilder<'_> {
+    fn revoke(&mut self, member: (Uuid, Uuid), context: &EventContext, events: &mut Vec<NewEvent>) {
         let of_member = |key: &&ActiveKey| (key.firm_id, key.member_id) == member;
         for key in self.condemned.keys.iter().filter(of_member) {
             let of_key = |hook: &LiveHook| hook.key_id == key.key_id;
@@ -69,7 +69,7 @@ impl Consequences<'_> {
         }
     }
 
-    fn close(&mut self, context: &Context, events: &mut Vec<NewEvent>) {
+    fn close(&mut self, context: &EventContext, events: &mut Vec<NewEvent>) {
         let of_firm = |hook: &LiveHook| hook.firm_id == context.firm_id;
         let hooks = self.going(&self.condemned.hooks_of_firms, of_firm);
         let removal = |hook: &LiveHook| removal(context, hook, RemovalReason::FirmClosed);

@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sealed_is_a_defect() {
-        let error = IntakeError::from(VaultError::Broken(vault::Broken));
+        let error = IntakeError::from(VaultError::Broken(vault::BrokenSeal));
         assert!(!error.is_conflict());
         assert!(matches!(error.into(), Error::Internal(_)));
     }

@@ -3,21 +3,21 @@
 use std::collections::HashSet;
 
 use domain::activity::Activity;
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::fact::Fact;
 use domain::occurrence::OccurrenceEvent;
-use domain::trigger::{Plan, Trigger};
+use domain::trigger::{FirmPlan, Trigger};
 use eventstore::NewEvent;
-use projector::subjects::{SubjectId, Waiting};
+use projector::subjects::{SubjectId, WaitingFact};
 use uuid::Uuid;
-use vault::Identity;
+use vault::IdentityKey;
 
-use super::calls::Batch;
+use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
-use super::known::Known;
+use super::known::KnownState;
 
 /// The fact that an event reports, if it reports one, to a firm with this plan.
-pub(super) fn fact_of(event: &CloudEvent, identity: &Identity, plan: Plan) -> Option<Fact> {
+pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan) -> Option<Fact> {
     let person_id = match &event.activity {
         Activity::LeadScored(lead) => identity.person_named(event.firm_id, &lead.person),
         _ => Uuid::nil(),
@@ -27,45 +27,45 @@ pub(super) fn fact_of(event: &CloudEvent, identity: &Identity, plan: Plan) -> Op
 
 /// The facts a batch reports, in order, each once, with the place of its report.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Facts {
-    reported: Vec<(Waiting, usize)>,
+pub(super) struct BatchFacts {
+    reported: Vec<(WaitingFact, usize)>,
     /// By occurrence, and by what it happened to.
     known: HashSet<(Uuid, Uuid)>,
 }
 
 /// What becomes of facts.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct PlacedFacts {
     /// To append.
     pub(super) events: Vec<NewEvent>,
     /// The places of the batch's facts that count and are placed, each with its event, if it did not
     /// wait before.
     reported: Vec<(usize, Option<Uuid>)>,
     /// To wait.
-    pub(super) waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<WaitingFact>,
     /// The places of those.
     waiting_from: Vec<usize>,
 }
 
-impl Facts {
+impl BatchFacts {
     /// Takes a fact in; whether the batch reports it for the first time.
     pub(super) fn take(&mut self, firm_id: Uuid, fact: Fact, place: usize) -> bool {
         let occurrence_id = fact.occurrence_id(firm_id);
         let news = self.known.insert((occurrence_id, fact.subject_id));
         if news {
-            self.reported.push((Waiting { firm_id, occurrence_id, fact }, place));
+            self.reported.push((WaitingFact { firm_id, occurrence_id, fact }, place));
         }
         news
     }
 
     /// Places those that waited until now, and these.
-    pub(super) fn place(
+    pub(super) fn into_occurrences(
         self,
-        known: &Known,
+        known: &KnownState,
         waited: &[(SubjectId, Fact)],
-        batch: &Batch,
-    ) -> Placed {
-        let mut placed = Placed::default();
+        batch: &IntakeBatch,
+    ) -> PlacedFacts {
+        let mut placed = PlacedFacts::default();
         let mut once = HashSet::new();
         // What waited for a part of an erased response is dropped.
         for (response, fact) in waited.iter().filter(|(response, _)| !known.is_erased(*response)) {
@@ -97,7 +97,7 @@ impl Facts {
     }
 }
 
-impl Placed {
+impl PlacedFacts {
     /// The places of the batch's facts that were known: recorded, or waiting.
     pub(super) fn duplicates(
         &self,
@@ -120,7 +120,12 @@ fn is_told_by(fact: &Fact) -> bool {
     fact.trigger != Trigger::BookingMade
 }
 
-fn event(known: &Known, subject: SubjectId, fact: &Fact, context: &Context) -> Option<NewEvent> {
+fn event(
+    known: &KnownState,
+    subject: SubjectId,
+    fact: &Fact,
+    context: &EventContext,
+) -> Option<NewEvent> {
     let response = known.response_of(subject)?;
     let firm_id = response.firm_id;
     let happening = fact.happening(response.form_id?, response.subject_id);
@@ -128,6 +133,6 @@ fn event(known: &Known, subject: SubjectId, fact: &Fact, context: &Context) -> O
         aggregate_id: fact.occurrence_id(firm_id).to_string(),
         sequence: 1,
         event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
-        context: Context { firm_id, ..context.clone() },
+        context: EventContext { firm_id, ..context.clone() },
     })
 }

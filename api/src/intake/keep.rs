@@ -3,34 +3,34 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use projector::partials::{self, Partial};
+use projector::partials::{self, PartialRow};
 use projector::subjects::SubjectId;
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::bookings::{self, Booking};
+use vault::bookings::{self, StoredBooking};
 use vault::people::NamedOn;
-use vault::reports::{self, Report};
-use vault::responses::{self, Before, Response};
-use vault::{DataKeys, Subject, secrets};
+use vault::reports::{self, StoredReport};
+use vault::responses::{self, PriorContent, StoredResponse};
+use vault::{DataKeys, KeySubject, secrets};
 
 use super::error::IntakeError;
-use super::plan::Plan;
-use super::reported::Reported;
-use super::take_in::Intake;
+use super::plan::BatchPlan;
+use super::reported::ReportedResponse;
+use super::take_in::BatchIntake;
 
 /// What putting away came to.
-pub(super) struct Kept {
+pub(super) struct VaultOutcome {
     /// The places of reports that turned out to be duplicates.
     pub(super) duplicates: Vec<usize>,
     /// Responses that were submitted just now, and nothing more is known of.
-    pub(super) submitted: Vec<Response>,
+    pub(super) submitted: Vec<StoredResponse>,
 }
 
-impl Intake<'_> {
+impl BatchIntake<'_> {
     pub(super) async fn keep_of_firms(
         &self,
         connection: &mut PgConnection,
-        plan: &Plan,
+        plan: &BatchPlan,
     ) -> Result<(), IntakeError> {
         let service = self.service;
         let (wrapping, entropy) = (service.keyring.wrapping(), &*service.entropy);
@@ -43,16 +43,16 @@ impl Intake<'_> {
     pub(super) async fn keep(
         &self,
         connection: &mut PgConnection,
-        ((plan, before), keys): ((Plan, Before), &DataKeys),
+        ((plan, before), keys): ((BatchPlan, PriorContent), &DataKeys),
         recorded: &HashSet<Uuid>,
-    ) -> Result<Kept, IntakeError> {
+    ) -> Result<VaultOutcome, IntakeError> {
         let entropy = &*self.service.entropy;
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let news = reports::put(connection, keys, &reports, entropy).await?;
-        let mut duplicates = old(reports.iter().map(Report::id).zip(places), &news);
+        let mut duplicates = old(reports.iter().map(StoredReport::id).zip(places), &news);
         let (bookings, places): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
         let news = bookings::put(connection, keys, &bookings, entropy).await?;
-        duplicates.extend(old(bookings.iter().map(Booking::id).zip(places), &news));
+        duplicates.extend(old(bookings.iter().map(StoredBooking::id).zip(places), &news));
         reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
@@ -72,30 +72,31 @@ impl Intake<'_> {
     async fn keep_responses(
         &self,
         connection: &mut PgConnection,
-        (reported, named): (BTreeMap<Subject, Reported>, &BTreeSet<NamedOn>),
-        (keys, before): (&DataKeys, Before),
+        (reported, named): (BTreeMap<KeySubject, ReportedResponse>, &BTreeSet<NamedOn>),
+        (keys, before): (&DataKeys, PriorContent),
         recorded: &HashSet<Uuid>,
-    ) -> Result<Kept, IntakeError> {
-        let is_new =
-            |reported: &Reported| reported.submission.is_none_or(|event| recorded.contains(&event));
+    ) -> Result<VaultOutcome, IntakeError> {
+        let is_new = |reported: &ReportedResponse| {
+            reported.submission.is_none_or(|event| recorded.contains(&event))
+        };
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
         let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.reports).collect();
         if new.is_empty() && named.is_empty() {
-            return Ok(Kept { duplicates, submitted: Vec::new() });
+            return Ok(VaultOutcome { duplicates, submitted: Vec::new() });
         }
         let (put, places): (Vec<_>, Vec<_>) =
             new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
         let entropy = &*self.service.entropy;
         let news = responses::put(connection, keys, (&put, named, before), entropy).await?;
-        let news: HashSet<Subject> = news.into_iter().collect();
-        let is_news = |response: &&Response| news.contains(&response.subject());
+        let news: HashSet<KeySubject> = news.into_iter().collect();
+        let is_news = |response: &&StoredResponse| news.contains(&response.subject());
         self.begin_hour(connection, put.iter().filter(is_news)).await?;
         let old = put.iter().zip(places).filter(|(response, _)| !is_news(response));
         duplicates.extend(old.flat_map(|(_, places)| places));
         let is_submitted =
-            |one: &Response| one.submitted_at.is_some() && news.contains(&one.subject());
+            |one: &StoredResponse| one.submitted_at.is_some() && news.contains(&one.subject());
         let submitted = put.into_iter().filter(is_submitted).collect();
-        Ok(Kept { duplicates, submitted })
+        Ok(VaultOutcome { duplicates, submitted })
     }
 
     /// Whoever answered something has an hour to go on, by database time (contract, section
@@ -103,7 +104,7 @@ impl Intake<'_> {
     async fn begin_hour<'b>(
         &self,
         connection: &mut PgConnection,
-        news: impl Iterator<Item = &'b Response>,
+        news: impl Iterator<Item = &'b StoredResponse>,
     ) -> Result<(), IntakeError> {
         let due_at = self.batch.at() + self.service.partial_after;
         let (begun, empty): (Vec<_>, Vec<_>) = news
@@ -111,9 +112,9 @@ impl Intake<'_> {
             .partition(|response| !response.document.answers.is_empty());
         let empty: Vec<_> = empty.iter().map(|r| (r.firm_id, r.response_id)).collect();
         partials::drop_of(connection, &empty).await?;
-        let begun: Vec<Partial> = begun
+        let begun: Vec<PartialRow> = begun
             .into_iter()
-            .map(|response| Partial {
+            .map(|response| PartialRow {
                 firm_id: response.firm_id,
                 response_id: response.response_id,
                 form_id: response.form_id,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cqrs_es::Aggregate;
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::event::Event;
 use domain::fact::Fact;
 use domain::firm::{Firm, FirmRejection};
@@ -13,24 +13,24 @@ use domain::form::{Form, FormRejection};
 use domain::payload::FormPart;
 use domain::person::Person;
 use domain::response::PartRejection;
-use domain::trigger::Plan;
+use domain::trigger::FirmPlan;
 use eventstore::{NewEvent, RecordedEvent};
-use projector::subjects::{Locked, SubjectId, SubjectRow};
+use projector::subjects::{LockedSubject, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
 
-use super::batch::There;
+use super::batch::FoundReferences;
 
 /// The firms and forms a batch speaks of.
 #[derive(Default)]
-pub(super) struct Known {
-    there: There,
-    firms: HashMap<Uuid, Stream<Firm>>,
-    forms: HashMap<Uuid, Stream<Form>>,
-    people: HashMap<Uuid, Stream<Person>>,
+pub(super) struct KnownState {
+    references: FoundReferences,
+    firms: HashMap<Uuid, StreamState<Firm>>,
+    forms: HashMap<Uuid, StreamState<Form>>,
+    people: HashMap<Uuid, StreamState<Person>>,
     subjects: HashMap<SubjectId, SubjectRow>,
     /// What firms have paid for.
-    plans: HashMap<Uuid, Plan>,
+    plans: HashMap<Uuid, FirmPlan>,
     /// Whether facts that wait, by what they will become, are used up without telling anybody.
     silent: HashMap<Uuid, bool>,
     /// Where people who are to be erased are named.
@@ -45,17 +45,21 @@ pub(super) struct Known {
 
 /// One stream in memory.
 #[derive(Default)]
-pub(super) struct Stream<A> {
+pub(super) struct StreamState<A> {
     pub(super) aggregate: A,
     last_sequence: i64,
     firm_id: Option<Uuid>,
 }
 
-impl Known {
+impl KnownState {
     /// What these events, each stream's in order, come to, and what else is there.
-    pub(super) fn of(events: Vec<RecordedEvent>, there: There, locked: Vec<Locked>) -> Self {
-        let mut known = Self { there, ..Self::default() };
-        for Locked { row, is_new } in locked {
+    pub(super) fn of(
+        events: Vec<RecordedEvent>,
+        there: FoundReferences,
+        locked: Vec<LockedSubject>,
+    ) -> Self {
+        let mut known = Self { references: there, ..Self::default() };
+        for LockedSubject { row, is_new } in locked {
             let id = (row.firm_id, row.subject_id);
             known.in_table.insert(id, row);
             if is_new {
@@ -89,22 +93,22 @@ impl Known {
         known
     }
 
-    pub(super) fn firm(&mut self, firm_id: Uuid) -> &mut Stream<Firm> {
+    pub(super) fn firm(&mut self, firm_id: Uuid) -> &mut StreamState<Firm> {
         self.firms.entry(firm_id).or_default()
     }
 
-    pub(super) fn form(&mut self, form_id: Uuid) -> &mut Stream<Form> {
+    pub(super) fn form(&mut self, form_id: Uuid) -> &mut StreamState<Form> {
         self.forms.entry(form_id).or_default()
     }
 
-    pub(super) fn person(&mut self, person_id: Uuid) -> &mut Stream<Person> {
+    pub(super) fn person(&mut self, person_id: Uuid) -> &mut StreamState<Person> {
         self.people.entry(person_id).or_default()
     }
 
     /// What else the tables told.
     pub(super) fn with(
         self,
-        plans: Vec<(Uuid, Plan)>,
+        plans: Vec<(Uuid, FirmPlan)>,
         silent: Vec<(Uuid, bool)>,
         named: Vec<NamedOn>,
     ) -> Self {
@@ -120,12 +124,12 @@ impl Known {
     }
 
     /// Learns what a firm has paid for.
-    pub(super) fn learn_plan(&mut self, firm_id: Uuid, plan: Plan) {
+    pub(super) fn learn_plan(&mut self, firm_id: Uuid, plan: FirmPlan) {
         self.plans.insert(firm_id, plan);
     }
 
     /// What a firm has paid for.
-    pub(super) fn plan_of(&self, firm_id: Uuid) -> Plan {
+    pub(super) fn plan_of(&self, firm_id: Uuid) -> FirmPlan {
         self.plans.get(&firm_id).copied().unwrap_or_default()
     }
 
@@ -226,13 +230,13 @@ impl Known {
 
     /// A form that the batch names and does not report of.
     pub(super) fn form_part(&self, firm_id: Uuid, form_id: Uuid) -> Option<&FormPart> {
-        self.there.forms.get(&(firm_id, form_id))
+        self.references.forms.get(&(firm_id, form_id))
     }
 
     /// Refuses what is reported of a firm that is not known.
     pub(super) fn require_firm(&self, firm_id: Uuid) -> Result<(), FirmRejection> {
         let opened = self.firms.get(&firm_id).is_some_and(|firm| firm.firm_id.is_some());
-        if opened || self.there.firms.contains(&firm_id) {
+        if opened || self.references.firms.contains(&firm_id) {
             Ok(())
         } else {
             Err(FirmRejection::Unknown)
@@ -275,7 +279,7 @@ impl Known {
     /// responses.
     pub(super) fn require_form(&self, firm_id: Uuid, form_id: Uuid) -> Result<(), FormRejection> {
         let created = self.forms.get(&form_id).is_some_and(|form| form.firm_id == Some(firm_id));
-        if created || self.there.forms.contains_key(&(firm_id, form_id)) {
+        if created || self.references.forms.contains_key(&(firm_id, form_id)) {
             Ok(())
         } else {
             Err(FormRejection::Unknown)
@@ -283,7 +287,7 @@ impl Known {
     }
 }
 
-impl<A: Aggregate> Stream<A> {
+impl<A: Aggregate> StreamState<A> {
     fn take(&mut self, sequence: i64, firm_id: Uuid, event: A::Event) {
         self.aggregate.apply(event);
         self.last_sequence = sequence;
@@ -294,7 +298,7 @@ impl<A: Aggregate> Stream<A> {
     pub(super) fn extend(
         &mut self,
         id: Uuid,
-        context: &Context,
+        context: &EventContext,
         decided: Vec<A::Event>,
     ) -> Vec<NewEvent>
     where
@@ -321,9 +325,10 @@ mod tests {
         SubjectRow { firm_id, subject_id, response_id: None, form_id: None, erased: false }
     }
 
-    fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> Known {
-        let locked = locked.into_iter().map(|(row, is_new)| Locked { row, is_new }).collect();
-        Known::of(Vec::new(), There::default(), locked)
+    fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> KnownState {
+        let locked =
+            locked.into_iter().map(|(row, is_new)| LockedSubject { row, is_new }).collect();
+        KnownState::of(Vec::new(), FoundReferences::default(), locked)
     }
 
     #[test]

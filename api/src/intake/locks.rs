@@ -6,24 +6,24 @@ use domain::payload::FormPart;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, NewEvent};
 use projector::forms::FormRow;
-use projector::subjects::{self, Belongs, Locked, SubjectId};
+use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
 
-use super::batch::{Changing, Named, There};
-use super::consequences::Condemned;
-use super::plan::Plan;
+use super::batch::{BatchReferences, ChangedFirms, FoundReferences};
+use super::consequences::EndedAccess;
+use super::plan::BatchPlan;
 
 /// Locks what is reported of and the responses that it belongs to, all in one order. Whatever the
 /// report takes an id for: the table may know it as a part's.
 pub(super) async fn lock_subjects(
     connection: &mut PgConnection,
-    reported_of: &BTreeMap<SubjectId, Belongs>,
-) -> Result<Vec<Locked>, AppendError> {
+    reported_of: &BTreeMap<SubjectId, SubjectLinks>,
+) -> Result<Vec<LockedSubject>, AppendError> {
     let locked = subjects::lock(connection, reported_of).await?;
     let ids: HashSet<SubjectId> =
-        locked.iter().map(|Locked { row, .. }| (row.firm_id, row.subject_id)).collect();
-    let is_whole = |Locked { row, .. }: &Locked| {
+        locked.iter().map(|LockedSubject { row, .. }| (row.firm_id, row.subject_id)).collect();
+    let is_whole = |LockedSubject { row, .. }: &LockedSubject| {
         !reported_of.contains_key(&(row.firm_id, row.subject_id))
             || row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
     };
@@ -32,11 +32,11 @@ pub(super) async fn lock_subjects(
 }
 
 /// Those of them that are there, be they closed or deleted by now.
-pub(super) async fn there(
+pub(super) async fn find_references(
     connection: &mut PgConnection,
-    named: Named,
-) -> Result<There, sqlx::Error> {
-    let Named { firms, forms } = named;
+    named: BatchReferences,
+) -> Result<FoundReferences, sqlx::Error> {
+    let BatchReferences { firms, forms } = named;
     let forms: Vec<_> = forms.into_iter().collect();
     let forms = if forms.is_empty() { vec![] } else { forms::find_all(connection, &forms).await? };
     // A form that is there is a firm's that is.
@@ -47,13 +47,13 @@ pub(super) async fn there(
         let id = (form.firm_id, form.form_id);
         (id, FormPart { id: form.form_id.into(), title: form.title, url: form.url })
     };
-    Ok(There { firms: there, forms: forms.into_iter().map(part).collect() })
+    Ok(FoundReferences { firms: there, forms: forms.into_iter().map(part).collect() })
 }
 
 /// In the order of locks: firms, then members.
 pub(super) async fn lock(
     connection: &mut PgConnection,
-    changing: Changing,
+    changing: ChangedFirms,
 ) -> Result<(), sqlx::Error> {
     if !changing.firms.is_empty() {
         firms::lock(connection, &changing.firms.into_iter().collect::<Vec<_>>()).await?;
@@ -65,11 +65,11 @@ pub(super) async fn lock(
 }
 
 /// Locks the keys that must go, then lists what goes with them: nothing can be added in between.
-pub(super) async fn condemned(
+pub(super) async fn lock_ended_access(
     connection: &mut PgConnection,
-    plan: &Plan,
-) -> Result<Condemned, sqlx::Error> {
-    let mut condemned = Condemned::default();
+    plan: &BatchPlan,
+) -> Result<EndedAccess, sqlx::Error> {
+    let mut condemned = EndedAccess::default();
     if !plan.unmanaging.is_empty() {
         let members: Vec<_> = plan.unmanaging.keys().copied().collect();
         condemned.keys = keys::lock_active_of(connection, &members).await?;
@@ -100,7 +100,7 @@ pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::context::{Actor, Context};
+    use domain::context::{Actor, EventContext};
     use domain::occurrence::{Happening, OccurrenceEvent};
     use uuid::Uuid;
 
@@ -117,7 +117,7 @@ mod tests {
             silent: false,
             happened_at,
         };
-        let context = Context {
+        let context = EventContext {
             firm_id: Uuid::nil(),
             recorded_at: happened_at,
             actor: Actor::System,

@@ -20,7 +20,7 @@ mod plan;
 mod reported;
 mod take_in;
 
-pub use accept::{Accepted, accept};
-pub(crate) use accept::{IntakeDesk, SMALL_BYTES, accept_with_others, desk};
-pub use cloudevents::{CloudEvent, Format, parse};
+pub(crate) use accept::{IntakeBatcher, SMALL_CALL_BYTES_MAX, accept_with_others, intake_batcher};
+pub use accept::{IntakeCounts, accept};
+pub use cloudevents::{CloudEvent, EventFormat, parse};
 pub use error::{BadEvent, IntakeError};

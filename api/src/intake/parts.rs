@@ -10,14 +10,14 @@ use domain::response::{PartRejection, ResponseEvent, response_stream};
 use eventstore::NewEvent;
 use projector::subjects::SubjectId;
 use uuid::Uuid;
-use vault::Subject;
-use vault::bookings::Booking;
+use vault::KeySubject;
+use vault::bookings::StoredBooking;
 use vault::people::NamedOn;
-use vault::reports::Report;
+use vault::reports::StoredReport;
 
 use super::cloudevents::CloudEvent;
 use super::facts::fact_of;
-use super::plan::{Planner, Verdict};
+use super::plan::{Planner, ReportVerdict};
 
 impl Planner<'_> {
     /// Whose part it is, is learned even of what is not taken in: what belongs to an erased response
@@ -25,7 +25,7 @@ impl Planner<'_> {
     pub(super) fn learn_part(&mut self, event: &CloudEvent) {
         let ids = (event.activity.part_id(), event.activity.response_id());
         if let (Some(part_id), Some(response_id)) = ids {
-            self.known.learn_response((event.firm_id, part_id), (response_id, self.place));
+            self.known.learn_response((event.firm_id, part_id), (response_id, self.index));
         }
     }
 
@@ -71,7 +71,7 @@ impl Planner<'_> {
         &mut self,
         event: &CloudEvent,
         activity: &Activity,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         match activity {
@@ -99,17 +99,17 @@ impl Planner<'_> {
         Ok(self.fact(event))
     }
 
-    fn fact(&mut self, event: &CloudEvent) -> Verdict {
+    fn fact(&mut self, event: &CloudEvent) -> ReportVerdict {
         let firm_id = event.firm_id;
         let Some(fact) = fact_of(event, self.identity, self.known.plan_of(firm_id)) else {
             // A lead that is not hot is nothing to tell, and no duplicate either.
-            return Verdict::News;
+            return ReportVerdict::News;
         };
         let fact = self.known.as_first_reported(firm_id, fact);
-        if self.plan.facts.take(firm_id, fact, self.place) {
-            Verdict::News
+        if self.plan.facts.take(firm_id, fact, self.index) {
+            ReportVerdict::News
         } else {
-            Verdict::Duplicate
+            ReportVerdict::Duplicate
         }
     }
 
@@ -118,15 +118,16 @@ impl Planner<'_> {
         event: &CloudEvent,
         response_id: Uuid,
         report: &ReportDocument,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let id: SubjectId = (event.firm_id, report.id.into());
         let elsewhere = PartRejection::ReportElsewhere;
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
-        let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
-        let new = Report { subject, reported_at: event.time.get(), document: report.clone() };
-        let is_newer =
-            |new: &Report, old: &Report| new.reported_at >= old.reported_at && new != old;
-        Ok(keep_newest(&mut self.plan.reports, (id, self.place), (new, is_newer)))
+        let subject = KeySubject { firm_id: event.firm_id, subject_id: response_id };
+        let new = StoredReport { subject, reported_at: event.time.get(), document: report.clone() };
+        let is_newer = |new: &StoredReport, old: &StoredReport| {
+            new.reported_at >= old.reported_at && new != old
+        };
+        Ok(keep_newest(&mut self.plan.reports, (id, self.index), (new, is_newer)))
     }
 
     /// Any call of a response is kept; that only the first is told of is the fact's matter.
@@ -135,20 +136,20 @@ impl Planner<'_> {
         event: &CloudEvent,
         response_id: Uuid,
         booking: &Call,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let id: SubjectId = (event.firm_id, booking.id.into());
         let elsewhere = PartRejection::BookingElsewhere;
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
-        let subject = Subject { firm_id: event.firm_id, subject_id: response_id };
-        let new = Booking { subject, made_at: event.time.get(), document: booking.clone() };
-        let is_newer = |new: &Booking, old: &Booking| new.made_at > old.made_at;
-        Ok(keep_newest(&mut self.plan.bookings, (id, self.place), (new, is_newer)))
+        let subject = KeySubject { firm_id: event.firm_id, subject_id: response_id };
+        let new = StoredBooking { subject, made_at: event.time.get(), document: booking.clone() };
+        let is_newer = |new: &StoredBooking, old: &StoredBooking| new.made_at > old.made_at;
+        Ok(keep_newest(&mut self.plan.bookings, (id, self.index), (new, is_newer)))
     }
 
     /// Each response once; what the batch itself said of it goes too.
-    fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> Verdict {
+    fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> ReportVerdict {
         let firm_id = event.firm_id;
-        let place = self.place;
+        let place = self.index;
         let news: Vec<Uuid> = response_ids
             .iter()
             .copied()
@@ -166,7 +167,7 @@ impl Planner<'_> {
     }
 
     fn drop_of(&mut self, firm_id: Uuid, response_ids: &[Uuid]) {
-        let kept = |subject: &Subject| {
+        let kept = |subject: &KeySubject| {
             subject.firm_id != firm_id || !response_ids.contains(&subject.subject_id)
         };
         self.plan.responses.retain(|subject, _| kept(subject));
@@ -177,7 +178,7 @@ impl Planner<'_> {
 
     /// All responses that name a person, by this batch too. Erased before or not: what is open by now,
     /// an invite say, ends by the newest erasure.
-    fn erase_person(&mut self, event: &CloudEvent, email: &str) -> Verdict {
+    fn erase_person(&mut self, event: &CloudEvent, email: &str) -> ReportVerdict {
         let firm_id = event.firm_id;
         let person_id = self.identity.person_named(firm_id, email);
         let naming = self.plan.named.iter().chain(&self.known.named);
@@ -200,9 +201,9 @@ fn keep_newest<P>(
     parts: &mut BTreeMap<SubjectId, (P, Vec<usize>)>,
     (id, place): (SubjectId, usize),
     (new, is_newer): (P, impl Fn(&P, &P) -> bool),
-) -> Verdict {
+) -> ReportVerdict {
     match parts.get_mut(&id) {
-        Some((known, _)) if !is_newer(&new, known) => return Verdict::Duplicate,
+        Some((known, _)) if !is_newer(&new, known) => return ReportVerdict::Duplicate,
         Some((known, places)) => {
             *known = new;
             places.push(place);
@@ -211,5 +212,5 @@ fn keep_newest<P>(
             parts.insert(id, (new, vec![place]));
         }
     }
-    Verdict::News
+    ReportVerdict::News
 }

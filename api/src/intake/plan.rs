@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::activity::{Activity, BookingMove, ResponseReport};
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::firm::{FirmChange, FirmCommand, FirmEvent, MemberChange};
 use domain::form::{FormChange, FormCommand};
 use domain::person::{AddressChange, PersonCommand};
@@ -14,42 +14,42 @@ use eventstore::NewEvent;
 use projector::reports::ReportId;
 use projector::subjects::SubjectId;
 use uuid::Uuid;
-use vault::bookings::Booking;
+use vault::bookings::StoredBooking;
 use vault::people::NamedOn;
-use vault::reports::Report;
-use vault::{Identity, Subject};
+use vault::reports::StoredReport;
+use vault::{IdentityKey, KeySubject};
 
 use super::batch::report_id;
-use super::calls::Batch;
+use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
 use super::error::BadEvent;
-use super::facts::Facts;
-use super::known::Known;
-use super::reported::{Reported, submission};
+use super::facts::BatchFacts;
+use super::known::KnownState;
+use super::reported::{ReportedResponse, submission};
 
 /// What is to be done about a batch.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct BatchPlan {
     /// To append, in the order of the reports.
     pub(super) events: Vec<NewEvent>,
     /// To put into the vault: each response once.
-    pub(super) responses: BTreeMap<Subject, Reported>,
+    pub(super) responses: BTreeMap<KeySubject, ReportedResponse>,
     /// To put into the vault: each report as it was reported last, and the places of the reports that
     /// led there.
-    pub(super) reports: BTreeMap<SubjectId, (Report, Vec<usize>)>,
+    pub(super) reports: BTreeMap<SubjectId, (StoredReport, Vec<usize>)>,
     /// To write down: who is named on which response.
     pub(super) named: BTreeSet<NamedOn>,
     /// When reports were approved.
     pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
     /// To put into the vault: each call as it was booked last, and the places of the reports that led
     /// there.
-    pub(super) bookings: BTreeMap<SubjectId, (Booking, Vec<usize>)>,
+    pub(super) bookings: BTreeMap<SubjectId, (StoredBooking, Vec<usize>)>,
     /// New times of calls.
     pub(super) moves: Vec<(Uuid, BookingMove)>,
     /// Calls that were cancelled.
     pub(super) cancelled: Vec<SubjectId>,
     /// What happened.
-    pub(super) facts: Facts,
+    pub(super) facts: BatchFacts,
     /// Firms that need a webhook secret.
     pub(super) opened: Vec<Uuid>,
     /// The newest reply address of firms whose brand was reported.
@@ -62,7 +62,7 @@ pub(super) struct Plan {
     pub(super) duplicates: Vec<usize>,
 }
 
-impl Plan {
+impl BatchPlan {
     /// The responses (of firms) that the batch says were submitted.
     pub(super) fn submitted(&self) -> Vec<SubjectId> {
         let submitted = self.responses.iter().filter(|(_, reported)| reported.submission.is_some());
@@ -72,7 +72,7 @@ impl Plan {
 
 /// Whether a report changes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ReportVerdict {
     News,
     Duplicate,
 }
@@ -83,19 +83,19 @@ pub(super) enum Verdict {
 /// # Errors
 /// The first report that is refused, by its place.
 pub(super) fn plan(
-    batch: &Batch,
+    batch: &IntakeBatch,
     fresh: Vec<ReportId>,
-    known: Known,
-    identity: &Identity,
-) -> Result<(Plan, Known), BadEvent> {
+    known: KnownState,
+    identity: &IdentityKey,
+) -> Result<(BatchPlan, KnownState), BadEvent> {
     let fresh = fresh.into_iter().collect();
-    let (context, plan) = (batch.context_of(0), Plan::default());
-    let mut planner = Planner { fresh, known, identity, context, place: 0, plan };
+    let (context, plan) = (batch.context_of(0), BatchPlan::default());
+    let mut planner = Planner { fresh, known, identity, context, index: 0, plan };
     for (place, (event, context)) in batch.in_context().enumerate() {
-        (planner.place, planner.context) = (place, context);
+        (planner.index, planner.context) = (place, context);
         match planner.take(event) {
-            Ok(Verdict::News) => {}
-            Ok(Verdict::Duplicate) => planner.plan.duplicates.push(place),
+            Ok(ReportVerdict::News) => {}
+            Ok(ReportVerdict::Duplicate) => planner.plan.duplicates.push(place),
             Err(why) => {
                 return Err(BadEvent { index: place, line: event.line, why });
             }
@@ -108,33 +108,33 @@ pub(super) fn plan(
 /// Decides report by report; reports, calls and erasure in [`super::parts`].
 pub(super) struct Planner<'a> {
     fresh: HashSet<ReportId>,
-    pub(super) known: Known,
-    pub(super) identity: &'a Identity,
+    pub(super) known: KnownState,
+    pub(super) identity: &'a IdentityKey,
     /// Of the call whose turn it is.
-    pub(super) context: &'a Context,
+    pub(super) context: &'a EventContext,
     /// Of the report whose turn it is.
-    pub(super) place: usize,
-    pub(super) plan: Plan,
+    pub(super) index: usize,
+    pub(super) plan: BatchPlan,
 }
 
 impl Planner<'_> {
-    fn take(&mut self, event: &CloudEvent) -> Result<Verdict, String> {
+    fn take(&mut self, event: &CloudEvent) -> Result<ReportVerdict, String> {
         if let Some(id) = report_id(event)
             && !self.fresh.remove(&id)
         {
-            return Ok(Verdict::Duplicate);
+            return Ok(ReportVerdict::Duplicate);
         }
         self.require_one_kind(event)?;
         self.learn_part(event);
         if self.is_of_erased(event) {
-            return Ok(Verdict::Duplicate);
+            return Ok(ReportVerdict::Duplicate);
         }
         self.learn_person(event);
         match &event.activity {
             Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
             Activity::Member { member_id, change } => self.member(event, *member_id, *change),
             Activity::Form { form_id, change } => self.form(event, *form_id, change),
-            Activity::Address { email: None, .. } => Ok(Verdict::Duplicate),
+            Activity::Address { email: None, .. } => Ok(ReportVerdict::Duplicate),
             Activity::Address { email: Some(email), change } => {
                 self.address(event, self.identity.person(event.firm_id, email), *change)
             }
@@ -149,7 +149,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         change: &FirmChange,
         reply_to: Option<&Option<String>>,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let command = FirmCommand::ReportFirm { time: event.time, change: change.clone() };
         let new = self.decide_firm(event.firm_id, &command)?;
         let Some(first) = new.first() else {
@@ -158,7 +158,7 @@ impl Planner<'_> {
             if let Some(reply_to) = reply_to.filter(|_| again) {
                 self.plan.contacts.insert(event.firm_id, reply_to.clone());
             }
-            return Ok(Verdict::Duplicate);
+            return Ok(ReportVerdict::Duplicate);
         };
         if let FirmChange::Opened { plan, .. } | FirmChange::Changed { plan: Some(plan), .. } =
             change
@@ -185,7 +185,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         member_id: Uuid,
         change: MemberChange,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let command = FirmCommand::ReportMember { member_id, time: event.time, change };
         let new = self.decide_firm(event.firm_id, &command)?;
         if let Some(first) = new.first()
@@ -214,7 +214,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         form_id: Uuid,
         change: &FormChange,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let (firm_id, time) = (event.firm_id, event.time);
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         let command = FormCommand::Report { firm_id, time, change: change.clone() };
@@ -230,7 +230,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         person_id: Uuid,
         change: AddressChange,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         let context = self.context_of(firm_id);
@@ -246,36 +246,37 @@ impl Planner<'_> {
         event: &CloudEvent,
         report: &ResponseReport,
         submitted_at: Option<Timestamp>,
-    ) -> Result<Verdict, String> {
+    ) -> Result<ReportVerdict, String> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
         let form_id =
-            self.known.learn_form((firm_id, report.response_id), (report.form_id, self.place));
-        let reported = Reported::new((firm_id, form_id), report, (submitted_at, self.place));
+            self.known.learn_form((firm_id, report.response_id), (report.form_id, self.index));
+        let reported =
+            ReportedResponse::new((firm_id, form_id), report, (submitted_at, self.index));
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),
         };
         let Some(news) = news else {
-            return Ok(Verdict::Duplicate);
+            return Ok(ReportVerdict::Duplicate);
         };
         if let Some(at) = submitted_at {
             let recorded = submission(self.context, &news.response, at);
             news.submission = Some(recorded.id());
             self.plan.events.push(recorded);
         }
-        Ok(Verdict::News)
+        Ok(ReportVerdict::News)
     }
 
-    pub(super) fn append(&mut self, new: Vec<NewEvent>) -> Verdict {
-        let verdict = if new.is_empty() { Verdict::Duplicate } else { Verdict::News };
+    pub(super) fn append(&mut self, new: Vec<NewEvent>) -> ReportVerdict {
+        let verdict = if new.is_empty() { ReportVerdict::Duplicate } else { ReportVerdict::News };
         self.plan.events.extend(new);
         verdict
     }
 
-    pub(super) fn context_of(&self, firm_id: Uuid) -> Context {
-        Context { firm_id, ..self.context.clone() }
+    pub(super) fn context_of(&self, firm_id: Uuid) -> EventContext {
+        EventContext { firm_id, ..self.context.clone() }
     }
 }
 

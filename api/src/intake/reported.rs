@@ -2,32 +2,32 @@
 //! submission. A batch may speak of a response several times; the vault takes it once.
 
 use domain::activity::ResponseReport;
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::NewEvent;
 use uuid::Uuid;
-use vault::responses::Response;
+use vault::responses::StoredResponse;
 
 /// A response as the batch leaves it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Reported {
+pub(super) struct ReportedResponse {
     /// Its last state.
-    pub(super) response: Response,
+    pub(super) response: StoredResponse,
     /// The places of the reports that led there: duplicates, if it turns out to be no news.
     pub(super) reports: Vec<usize>,
     /// The event that records its submission.
     pub(super) submission: Option<Uuid>,
 }
 
-impl Reported {
+impl ReportedResponse {
     pub(super) fn new(
         (firm_id, form_id): (Uuid, Uuid),
         report: &ResponseReport,
         (submitted_at, place): (Option<Timestamp>, usize),
     ) -> Self {
-        let response = Response {
+        let response = StoredResponse {
             firm_id,
             response_id: report.response_id,
             form_id,
@@ -55,8 +55,12 @@ impl Reported {
 }
 
 /// Records the one submission of a response; whether it is the first, the log will tell.
-pub(super) fn submission(context: &Context, response: &Response, at: Timestamp) -> NewEvent {
-    let Response { firm_id, form_id, response_id, .. } = *response;
+pub(super) fn submission(
+    context: &EventContext,
+    response: &StoredResponse,
+    at: Timestamp,
+) -> NewEvent {
+    let StoredResponse { firm_id, form_id, response_id, .. } = *response;
     let trigger = Trigger::FormSubmitted;
     let id = occurrence_id(firm_id, trigger, &response_id.to_string());
     let happening = Happening {
@@ -74,6 +78,6 @@ pub(super) fn submission(context: &Context, response: &Response, at: Timestamp) 
         aggregate_id: id.to_string(),
         sequence: 1,
         event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
-        context: Context { firm_id, ..context.clone() },
+        context: EventContext { firm_id, ..context.clone() },
     }
 }

@@ -4,33 +4,33 @@ use std::collections::HashSet;
 
 use domain::event::Event;
 use domain::trigger::Trigger;
-use eventstore::{AppendError, Appending, NewEvent, RecordedEvent, load_many};
+use eventstore::{AppendError, AppendTransaction, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
 use projector::{firms, partials, reports};
 use sqlx::PgConnection;
 use telemetry::figures::WORKER_FAILURES;
 use uuid::Uuid;
-use vault::responses::{Before, Response};
-use vault::{DataKeys, Subject, erasure, people};
+use vault::responses::{PriorContent, StoredResponse};
+use vault::{DataKeys, KeySubject, erasure, people};
 
-use super::accept::Accepted;
+use super::accept::IntakeCounts;
 use super::batch::{
-    Changing, Named, erased_people, firms_of_leads, firms_of_state, hot_leads, report_ids,
-    reported_of, streams, subjects_of,
+    BatchReferences, ChangedFirms, erased_people, firms_of_leads, firms_of_state, hot_leads,
+    report_ids, reported_of, streams, subjects_of,
 };
-use super::calls::Batch;
+use super::calls::IntakeBatch;
 use super::consequences::with_consequences;
 use super::error::IntakeError;
-use super::facts::Placed;
-use super::known::Known;
-use super::locks::{condemned, leads_last, lock, lock_subjects, there};
-use super::plan::{Plan, plan};
+use super::facts::PlacedFacts;
+use super::known::KnownState;
+use super::locks::{find_references, leads_last, lock, lock_ended_access, lock_subjects};
+use super::plan::{BatchPlan, plan};
 use crate::presented;
-use crate::service::{ClaimedInAppend, Service, Submission};
+use crate::service::{ClaimedInAppend, NewSubmission, Service};
 
 /// What is believed of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Belief {
+pub(super) enum TrustedSource {
     /// What tables say: of a response that nobody had heard of no submission was recorded, and nothing was put away.
     /// If that is not so, it is a conflict.
     Tables,
@@ -44,10 +44,10 @@ pub(super) enum Belief {
 /// [`IntakeError`] says why nothing was taken in; a [`super::BadEvent`] is told by its place among all.
 pub(super) async fn take_in(
     service: &Service,
-    batch: &Batch,
-    belief: Belief,
-) -> Result<Vec<Accepted>, IntakeError> {
-    let intake = Intake { service, batch, belief, subjects: subjects_of(batch) };
+    batch: &IntakeBatch,
+    belief: TrustedSource,
+) -> Result<Vec<IntakeCounts>, IntakeError> {
+    let intake = BatchIntake { service, batch, trusted: belief, subjects: subjects_of(batch) };
     let mut taken = intake.attempt(intake.begin().await?, ClaimMode::InAppend).await;
     if let Err(IntakeError::ClaimRefused(error)) = &taken {
         tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
@@ -70,42 +70,42 @@ enum ClaimMode {
 }
 
 /// A batch under way.
-pub(super) struct Intake<'a> {
+pub(super) struct BatchIntake<'a> {
     pub(super) service: &'a Service,
-    pub(super) batch: &'a Batch,
-    belief: Belief,
+    pub(super) batch: &'a IntakeBatch,
+    trusted: TrustedSource,
     /// Whose data it holds.
-    subjects: Vec<Subject>,
+    subjects: Vec<KeySubject>,
 }
 
 /// A batch that was taken in.
-struct Taken {
-    accepted: Vec<Accepted>,
+struct TakenBatch {
+    accepted: Vec<IntakeCounts>,
     /// Those whose data it held, and who were erased.
-    erased: Vec<Subject>,
+    erased: Vec<KeySubject>,
 }
 
 /// A batch that is decided, and locked.
-struct Decided<'a> {
-    appending: Appending<'a>,
-    plan: Plan,
-    known: Known,
+struct DecidedBatch<'a> {
+    appending: AppendTransaction<'a>,
+    plan: BatchPlan,
+    known: KnownState,
     /// To append.
     events: Vec<NewEvent>,
     /// What there may be of it, in the log and in the vault.
-    before: Before,
-    placed: Placed,
+    before: PriorContent,
+    placed: PlacedFacts,
 }
 
-impl<'a> Intake<'a> {
+impl<'a> BatchIntake<'a> {
     /// The keyring is a database of its own, and commits on its own: a key without data does no harm,
     /// data without one would. So the keys are made while it is decided, and nothing is kept before
     /// they are there. They are always waited for: none appears after the look for who was erased.
     async fn attempt(
         &self,
-        appending: Appending<'a>,
+        appending: AppendTransaction<'a>,
         mode: ClaimMode,
-    ) -> Result<Taken, IntakeError> {
+    ) -> Result<TakenBatch, IntakeError> {
         let (decided, keys) = tokio::join!(self.decide(appending), self.keys());
         let (mut decided, keys) = (decided?, keys?);
         let connection = decided.appending.connection();
@@ -114,7 +114,7 @@ impl<'a> Intake<'a> {
         let recorded = append(&mut decided.appending, decided.events, decided.before).await?;
         let connection = decided.appending.connection();
         drop_parts(connection, &decided.known.parts_of_erased()).await?;
-        let now_waiting = subjects::wait(connection, &decided.placed.waiting).await?;
+        let now_waiting = subjects::insert_waiting(connection, &decided.placed.waiting).await?;
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
         duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
@@ -132,7 +132,7 @@ impl<'a> Intake<'a> {
         if let Some(claimed) = claimed {
             claimed.send();
         }
-        Ok(Taken {
+        Ok(TakenBatch {
             accepted: self.batch.accepted(&duplicates),
             erased: self.erased_of(&decided.known),
         })
@@ -142,19 +142,19 @@ impl<'a> Intake<'a> {
     /// of, whose forms and firms the batch does not change.
     fn new_submissions<'b>(
         &self,
-        known: &'b Known,
-        submitted: &'b [Response],
+        known: &'b KnownState,
+        submitted: &'b [StoredResponse],
         keys: &'b DataKeys,
-    ) -> Vec<Submission<'b>> {
+    ) -> Vec<NewSubmission<'b>> {
         let changing = firms_of_state(self.batch);
-        let submission = |response: &'b Response| {
+        let submission = |response: &'b StoredResponse| {
             let (firm_id, subject) = (response.firm_id, response.subject());
             let is_new = known.is_new((firm_id, response.response_id));
             if !is_new || changing.contains(&firm_id) {
                 return None;
             }
             let form = known.form_part(firm_id, response.form_id)?;
-            Some(Submission { response, key: keys.get(&subject)?, form })
+            Some(NewSubmission { response, key: keys.get(&subject)?, form })
         };
         submitted.iter().filter_map(submission).collect()
     }
@@ -162,8 +162,8 @@ impl<'a> Intake<'a> {
     /// Claims deliveries of these, if this process sends; otherwise the commit queues them.
     async fn claim(
         &self,
-        appending: &mut Appending<'_>,
-        submissions: &[Submission<'_>],
+        appending: &mut AppendTransaction<'_>,
+        submissions: &[NewSubmission<'_>],
     ) -> Result<Option<Box<dyn ClaimedInAppend>>, IntakeError> {
         let Some(claims) = self.service.append_claims.get().filter(|_| !submissions.is_empty())
         else {
@@ -189,41 +189,47 @@ impl<'a> Intake<'a> {
     }
 
     /// Who was let in because a token was known is asked about again, before anything is made for them.
-    async fn begin(&self) -> Result<Appending<'a>, IntakeError> {
+    async fn begin(&self) -> Result<AppendTransaction<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
         let tokens = self.batch.unconfirmed();
         let revoked = presented::revoked(appending.connection(), tokens).await?;
         if revoked.is_empty() {
             return Ok(appending);
         }
-        self.service.desks.tokens.forget(&revoked);
+        self.service.batchers.tokens.forget(&revoked);
         Err(IntakeError::Revoked(revoked))
     }
 
-    async fn decide(&self, mut appending: Appending<'a>) -> Result<Decided<'a>, IntakeError> {
+    async fn decide(
+        &self,
+        mut appending: AppendTransaction<'a>,
+    ) -> Result<DecidedBatch<'a>, IntakeError> {
         let (mut plan, known) = self.plan(appending.connection()).await?;
-        let condemned = condemned(appending.connection(), &plan).await?;
+        let condemned = lock_ended_access(appending.connection(), &plan).await?;
         let mut events = with_consequences(&mut plan, &condemned);
-        let mut placed = self.place(appending.connection(), &mut plan, &known).await?;
+        let mut placed = self.place_facts(appending.connection(), &mut plan, &known).await?;
         events.extend(leads_last(std::mem::take(&mut placed.events)));
-        let before = match self.belief {
-            Belief::Tables if is_all_new(&known, &plan, &events) => Before::Nothing,
-            Belief::Tables | Belief::Nothing => Before::Anything,
+        let before = match self.trusted {
+            TrustedSource::Tables if is_all_new(&known, &plan, &events) => PriorContent::Nothing,
+            TrustedSource::Tables | TrustedSource::Nothing => PriorContent::Anything,
         };
-        Ok(Decided { appending, plan, known, events, before, placed })
+        Ok(DecidedBatch { appending, plan, known, events, before, placed })
     }
 
     /// Locks before it loads: then nothing of these firms and subjects can change before the commit.
-    async fn plan(&self, connection: &mut PgConnection) -> Result<(Plan, Known), IntakeError> {
+    async fn plan(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<(BatchPlan, KnownState), IntakeError> {
         let fresh = reports::remember(connection, &report_ids(self.batch), self.batch.at()).await?;
-        lock(connection, Changing::by(self.batch)).await?;
+        lock(connection, ChangedFirms::by(self.batch)).await?;
         let known = self.known(connection).await?;
         let identity = &self.service.inviter.identity;
         Ok(plan(self.batch, fresh, known, identity)?)
     }
 
     /// Only streams that are decided about are loaded; the rest is asked of the tables.
-    async fn known(&self, connection: &mut PgConnection) -> Result<Known, IntakeError> {
+    async fn known(&self, connection: &mut PgConnection) -> Result<KnownState, IntakeError> {
         let identity = &self.service.inviter.identity;
         let streams = streams(self.batch, identity);
         let upcasters = self.service.intake.upcasters();
@@ -232,7 +238,7 @@ impl<'a> Intake<'a> {
         } else {
             load_many(connection, &upcasters, &streams).await?
         };
-        let there = there(connection, Named::by(self.batch)).await?;
+        let there = find_references(connection, BatchReferences::by(self.batch)).await?;
         let leads = firms::plans(connection, &firms_of_leads(self.batch)).await?;
         let silent = subjects::silent(connection, &hot_leads(self.batch, identity)).await?;
         let erased = erased_people(self.batch, identity);
@@ -246,25 +252,25 @@ impl<'a> Intake<'a> {
         if people::naming(connection, &erased).await? != named {
             return Err(AppendError::Conflict.into());
         }
-        Ok(Known::of(events, there, subjects).with(leads, silent, named))
+        Ok(KnownState::of(events, there, subjects).with(leads, silent, named))
     }
 
     /// Writes down what became known of subjects, and finds out what that settles.
-    async fn place(
+    async fn place_facts(
         &self,
         connection: &mut PgConnection,
-        plan: &mut Plan,
-        known: &Known,
-    ) -> Result<Placed, IntakeError> {
+        plan: &mut BatchPlan,
+        known: &KnownState,
+    ) -> Result<PlacedFacts, IntakeError> {
         let (rows, responses) = known.learned();
-        subjects::know(connection, &rows).await?;
+        subjects::update_known(connection, &rows).await?;
         let waited = subjects::take_waiting(connection, &responses).await?;
-        Ok(std::mem::take(&mut plan.facts).place(known, &waited, self.batch))
+        Ok(std::mem::take(&mut plan.facts).into_occurrences(known, &waited, self.batch))
     }
 
     /// Whatever became of the batch, an erased response has no key: the one just made for it goes. An
     /// erasure that comes after the batch had locked the response, or after this look, drops it itself.
-    async fn forget_erased(&self, taken: Option<&Taken>) -> Result<(), IntakeError> {
+    async fn forget_erased(&self, taken: Option<&TakenBatch>) -> Result<(), IntakeError> {
         let erased = match taken {
             Some(taken) => taken.erased.clone(),
             None => self.look_for_erased().await?,
@@ -275,12 +281,12 @@ impl<'a> Intake<'a> {
         Ok(self.service.keyring.forget(&erased).await?)
     }
 
-    fn erased_of(&self, known: &Known) -> Vec<Subject> {
-        let is_erased = |one: &&Subject| known.is_erased((one.firm_id, one.subject_id));
+    fn erased_of(&self, known: &KnownState) -> Vec<KeySubject> {
+        let is_erased = |one: &&KeySubject| known.is_erased((one.firm_id, one.subject_id));
         self.subjects.iter().filter(is_erased).copied().collect()
     }
 
-    async fn look_for_erased(&self) -> Result<Vec<Subject>, IntakeError> {
+    async fn look_for_erased(&self) -> Result<Vec<KeySubject>, IntakeError> {
         if self.subjects.is_empty() {
             return Ok(Vec::new());
         }
@@ -288,14 +294,14 @@ impl<'a> Intake<'a> {
             self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
         let mut connection = self.service.intake.pool().acquire().await?;
         let erased = subjects::erased(&mut connection, &responses).await?;
-        let subject = |(firm_id, subject_id)| Subject { firm_id, subject_id };
+        let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
         Ok(erased.into_iter().map(subject).collect())
     }
 }
 
 /// Whether none of it can be in the log or in the vault: it is of responses that nobody had heard of, and what
 /// occurred are their submissions. What else occurs may have another key than its response.
-fn is_all_new(known: &Known, plan: &Plan, events: &[NewEvent]) -> bool {
+fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool {
     let is_new = |firm_id, response_id| known.is_new((firm_id, response_id));
     events.iter().all(|new| {
         let Some(of) = new.event.happening() else { return true };
@@ -317,15 +323,15 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
 /// Appends all of it in the order of the reports; answers the ids of the occurrences that are new. Only an
 /// occurrence may have been recorded before: any other place that is taken means that another append came first.
 async fn append(
-    appending: &mut Appending<'_>,
+    appending: &mut AppendTransaction<'_>,
     events: Vec<NewEvent>,
-    before: Before,
+    before: PriorContent,
 ) -> Result<HashSet<Uuid>, AppendError> {
     let is_occurrence = |event: &Event| matches!(event, Event::Occurrence(_));
     let required = events.iter().filter(|new| !is_occurrence(&new.event)).count();
     let recorded = match before {
-        Before::Nothing => appending.append(events).await?,
-        Before::Anything => appending.append_new(events).await?,
+        PriorContent::Nothing => appending.append(events).await?,
+        PriorContent::Anything => appending.append_new(events).await?,
     };
     let (occurrences, others): (Vec<_>, Vec<_>) =
         recorded.iter().partition(|recorded| is_occurrence(&recorded.event));

@@ -8,9 +8,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::caller::Reporter;
-use crate::body::{self, Limit};
+use crate::body::{self, BodyLimit};
 use crate::error::Error;
-use crate::intake::{self, Accepted, CloudEvent, Format};
+use crate::intake::{self, CloudEvent, EventFormat, IntakeCounts};
 use crate::presented;
 use crate::service::Service;
 
@@ -19,7 +19,7 @@ pub(super) async fn report(
     Reporter(caller): Reporter,
     State(service): State<Arc<Service>>,
     request: Request,
-) -> Result<(StatusCode, Json<Accepted>), Error> {
+) -> Result<(StatusCode, Json<IntakeCounts>), Error> {
     let read = read(request).await;
     let is_taken_in = read.as_ref().is_ok_and(|(events, _)| !events.is_empty());
     if !is_taken_in {
@@ -35,19 +35,19 @@ pub(super) async fn report(
 async fn read(request: Request) -> Result<(Vec<CloudEvent>, usize), Error> {
     let (parts, body) = request.into_parts();
     let format = format(&parts.headers)?;
-    let bytes = body::read_of_any_type(&parts.headers, body, Limit::INTERNAL).await?;
+    let bytes = body::read_of_any_type(&parts.headers, body, BodyLimit::INTERNAL).await?;
     Ok((intake::parse(format, &bytes)?, bytes.len()))
 }
 
 /// There is no default: the type says how the events are written.
-fn format(headers: &HeaderMap) -> Result<Format, Error> {
+fn format(headers: &HeaderMap) -> Result<EventFormat, Error> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (content_type, None) = (types.next(), types.next()) else {
         return Err(unknown_format());
     };
     content_type
         .and_then(|value| value.to_str().ok())
-        .and_then(Format::of_content_type)
+        .and_then(EventFormat::of_content_type)
         .ok_or_else(unknown_format)
 }
 

@@ -10,33 +10,33 @@ use axum::extract::{Query, State};
 use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
 use domain::audit::Action;
-use domain::reading::{Look, Read, ReadAs};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use futures::{Stream, stream};
-use projector::audit::{self, Filter, Span};
+use projector::audit::{self, AuditFilter, ChainSpan};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::List;
+use super::ListBody;
 use super::caller::Reader;
-use super::path::Firm;
+use super::path::PathFirm;
 use crate::commands::readings;
 use crate::error::Error;
 use crate::service::Service;
 
 /// How many are listed when nothing is said, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 500;
+const LIST_LIMIT_DEFAULT: i64 = 50;
+const LIST_LIMIT_MAX: i64 = 500;
 
 /// Entries read at a time for an export.
-const PAGE: i64 = 1_000;
+const EXPORT_PAGE_ENTRIES: i64 = 1_000;
 
 /// What of the list is asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct AuditListParams {
     action: Option<String>,
     actor: Option<String>,
     subject: Option<String>,
@@ -49,15 +49,15 @@ pub(super) struct Asked {
 /// What of the export is asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
-    format: Option<Format>,
+pub(super) struct AuditExportParams {
+    format: Option<AuditExportFormat>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Format {
+enum AuditExportFormat {
     Csv,
     #[default]
     Ndjson,
@@ -66,32 +66,37 @@ enum Format {
 /// Lists the newest, or those before the one of `after`.
 pub(super) async fn list(
     reader: Reader,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Json<List<Value>>, Error> {
+    asked: Result<Query<AuditListParams>, QueryRejection>,
+) -> Result<Json<ListBody<Value>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
-    let limit = asked.limit.unwrap_or(LIMIT);
+    let limit = asked.limit.unwrap_or(LIST_LIMIT_DEFAULT);
     let (since, until) = (asked.since, asked.until);
     let filter = asked.filter(limit).ok_or_else(invalid)?;
-    let look = Look { since, until, ..Look::at(Read::Audit, ReadAs::Page) };
+    let look =
+        ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let rows = audit::list(service.store.pool(), firm_id, &filter, limit).await?;
     let more = i64::try_from(rows.len()) == Ok(limit);
     let last = rows.last().filter(|_| more).map(|row| row.sequence.to_string());
-    Ok(Json(List { items: rows.iter().map(lines::shown).collect(), next: last }))
+    Ok(Json(ListBody { items: rows.iter().map(lines::entry_json).collect(), next: last }))
 }
 
 /// Streams all of it, or of a time, first to last.
 pub(super) async fn export(
     reader: Reader,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<AuditExportParams>, QueryRejection>,
 ) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
-    let Query(Wanted { format, since, until }) = wanted.map_err(|_| invalid())?;
+    let Query(AuditExportParams { format, since, until }) = wanted.map_err(|_| invalid())?;
     let format = format.unwrap_or_default();
-    let look = Look { since, until, ..Look::at(Read::Audit, format.read_as()) };
+    let look = ReadingDetails {
+        since,
+        until,
+        ..ReadingDetails::at(ReadingSubject::Audit, format.read_as())
+    };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let pool = service.store.pool().clone();
     let time = (since.map(Timestamp::get), until.map(Timestamp::get));
@@ -102,11 +107,11 @@ pub(super) async fn export(
     Ok(([(CONTENT_TYPE, format.content_type())], body))
 }
 
-impl Asked {
+impl AuditListParams {
     /// What is looked for; none if it can be nothing.
-    fn filter(self, limit: i64) -> Option<Filter> {
+    fn filter(self, limit: i64) -> Option<AuditFilter> {
         let action: Option<Action> = self.action.map(|word| word.parse()).transpose().ok()?;
-        (1..=LIMIT_MAX).contains(&limit).then_some(Filter {
+        (1..=LIST_LIMIT_MAX).contains(&limit).then_some(AuditFilter {
             action: action.map(Action::name),
             actor: self.actor,
             subject: self.subject,
@@ -123,7 +128,7 @@ fn invalid() -> Error {
     )
 }
 
-impl Format {
+impl AuditExportFormat {
     const fn read_as(self) -> ReadAs {
         match self {
             Self::Csv => ReadAs::Csv,
@@ -143,28 +148,28 @@ impl Format {
 fn lines_of(
     pool: PgPool,
     firm_id: Uuid,
-    (span, format): (Option<Span>, Format),
+    (span, format): (Option<ChainSpan>, AuditExportFormat),
 ) -> impl Stream<Item = Result<Bytes, sqlx::Error>> {
     let begin = match format {
-        Format::Csv => lines::CSV_HEADER,
-        Format::Ndjson => "",
+        AuditExportFormat::Csv => lines::CSV_HEADER,
+        AuditExportFormat::Ndjson => "",
     };
     let line = match format {
-        Format::Csv => lines::csv,
-        Format::Ndjson => lines::ndjson,
+        AuditExportFormat::Csv => lines::csv,
+        AuditExportFormat::Ndjson => lines::ndjson,
     };
     stream::try_unfold((span, begin.to_owned()), move |(span, mut text)| {
         let pool = pool.clone();
         async move {
-            let Some(Span { first, last }) = span else {
+            let Some(ChainSpan { first, last }) = span else {
                 return Ok((!text.is_empty()).then(|| (text.into(), (None, String::new()))));
             };
-            let page = Span { first, last: last.min(first + PAGE - 1) };
+            let page = ChainSpan { first, last: last.min(first + EXPORT_PAGE_ENTRIES - 1) };
             let mut connection = pool.acquire().await?;
             for row in audit::stretch(&mut connection, firm_id, page).await? {
                 text.push_str(&line(&row));
             }
-            let rest = (page.last < last).then_some(Span { first: page.last + 1, last });
+            let rest = (page.last < last).then_some(ChainSpan { first: page.last + 1, last });
             Ok(Some((text.into(), (rest, String::new()))))
         }
     })

@@ -10,28 +10,28 @@ use domain::context::Actor;
 use uuid::Uuid;
 
 use crate::body;
-use crate::commands::tokens::{Holder, Role};
+use crate::commands::tokens::{HolderRole, TokenHolder};
 use crate::error::Error;
 use crate::intake;
-use crate::presented::{self, Presented};
+use crate::presented::{self, Bearer};
 use crate::service::Service;
 
 /// The product, or an operator in its place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Product(Holder);
+pub(super) struct Product(TokenHolder);
 
 /// The product, or an operator in its place, as it reports something: by a token that was active when it was asked
 /// about last, if the report is announced as a small one. Whoever takes it in asks about the token again.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reporter(pub(super) Presented);
+pub(super) struct Reporter(pub(super) Bearer);
 
 /// Who may read what was sent: operators and auditors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader(Holder);
+pub(super) struct Reader(TokenHolder);
 
 /// Who runs the service.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Operator(Holder);
+pub(super) struct Operator(TokenHolder);
 
 impl Operator {
     /// Who this is in the log.
@@ -41,14 +41,14 @@ impl Operator {
 }
 
 impl Product {
-    const ROLES: &[Role] = &[Role::Product, Role::Operator];
+    const ROLES: &[HolderRole] = &[HolderRole::Product, HolderRole::Operator];
 
     /// Who this is in the log where a member does something on the product's screens: that member, unless
     /// an operator does it.
     pub(super) fn for_member(self, member_id: Uuid) -> Actor {
         match self.0.role {
-            Role::Operator => self.actor(),
-            Role::Product | Role::Auditor => Actor::Member(member_id),
+            HolderRole::Operator => self.actor(),
+            HolderRole::Product | HolderRole::Auditor => Actor::Member(member_id),
         }
     }
 
@@ -59,7 +59,7 @@ impl Product {
 }
 
 impl Reader {
-    const ROLES: &[Role] = &[Role::Operator, Role::Auditor];
+    const ROLES: &[HolderRole] = &[HolderRole::Operator, HolderRole::Auditor];
 
     /// Who this is in the log.
     pub(super) const fn actor(self) -> Actor {
@@ -68,7 +68,7 @@ impl Reader {
 
     /// What receivers said is foreign text, shown to those who must find out what went wrong.
     pub(super) fn sees_answers(self) -> bool {
-        self.0.role == Role::Operator
+        self.0.role == HolderRole::Operator
     }
 }
 
@@ -85,11 +85,11 @@ impl FromRequestParts<Arc<Service>> for Reporter {
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
-        let is_small = |bytes| bytes <= intake::SMALL_BYTES as u64;
-        let caller = if body::announced(&parts.headers).is_some_and(is_small) {
-            presented::recall(service, token).await?
+        let is_small = |bytes| bytes <= intake::SMALL_CALL_BYTES_MAX as u64;
+        let caller = if body::content_length(&parts.headers).is_some_and(is_small) {
+            presented::authenticate_cached(service, token).await?
         } else {
-            presented::authenticate(service, token).await?.map(Presented::confirmed)
+            presented::authenticate(service, token).await?.map(Bearer::confirmed)
         };
         let caller = caller.ok_or(Error::NoToken)?;
         if Product::ROLES.contains(&caller.holder.role) {
@@ -112,11 +112,15 @@ impl FromRequestParts<Arc<Service>> for Operator {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(&parts.headers, service, &[Role::Operator]).await.map(Self)
+        admit(&parts.headers, service, &[HolderRole::Operator]).await.map(Self)
     }
 }
 
-async fn admit(headers: &HeaderMap, service: &Service, roles: &[Role]) -> Result<Holder, Error> {
+async fn admit(
+    headers: &HeaderMap,
+    service: &Service,
+    roles: &[HolderRole],
+) -> Result<TokenHolder, Error> {
     let token = bearer(headers).ok_or(Error::NoToken)?;
     let holder = presented::authenticate(service, token).await?.ok_or(Error::NoToken)?;
     if roles.contains(&holder.role) { Ok(holder) } else { Err(Error::Forbidden) }

@@ -9,32 +9,32 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use domain::as_of::AsOf;
 use domain::delivery::{self, Hop, Outcome};
-use domain::reading::{Look, Read, ReadAs};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::as_of::DeliveryThen;
 use projector::deliveries::DeliveryRow;
 use projector::subjects;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use vault::{Subject, answers};
+use vault::{KeySubject, answers};
 
-use super::List;
+use super::ListBody;
 use super::caller::Reader;
-use super::path::{Firm, PathId};
-use crate::commands::listing::{self, Asked};
+use super::path::{PathFirm, PathParamId};
+use crate::commands::listing::{self, DeliveryListQuery};
 use crate::commands::{as_of, pauses, readings};
 use crate::error::Error;
 use crate::service::Service;
 
 /// Up to when one is asked for.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Then {
+pub(super) struct DeliveryParams {
     as_of: Option<String>,
 }
 
 /// A delivery, in this door's shape.
 #[derive(Debug, Serialize)]
-pub(super) struct Delivery {
+pub(super) struct DeliveryBody {
     id: Uuid,
     hook_id: Option<Uuid>,
     /// Only of a workflow step's.
@@ -58,14 +58,14 @@ pub(super) struct Delivery {
     paused: Option<Uuid>,
     /// Only where one delivery is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempts: Option<Vec<Attempt>>,
+    attempts: Option<Vec<AttemptBody>>,
     /// Whether its response is erased by now; only where a time gone by is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     erased: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
-struct Attempt {
+struct AttemptBody {
     number: u32,
     started_at: Timestamp,
     finished_at: Timestamp,
@@ -83,10 +83,10 @@ struct Attempt {
 /// Lists the newest, without their attempts.
 pub(super) async fn list(
     reader: Reader,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Json<List<Delivery>>, Error> {
+    asked: Result<Query<DeliveryListQuery>, QueryRejection>,
+) -> Result<Json<ListBody<DeliveryBody>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
     readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
     if asked.as_of.is_some() {
@@ -96,33 +96,33 @@ pub(super) async fn list(
     let holding = pauses::holding(&service, firm_id, &page.rows).await?;
     let held = |row: DeliveryRow| {
         let paused = holding.get(&row.delivery_id).copied();
-        Delivery { paused, ..row.into() }
+        DeliveryBody { paused, ..row.into() }
     };
     let next = page.next.map(|id| id.to_string());
-    Ok(Json(List { items: page.rows.into_iter().map(held).collect(), next }))
+    Ok(Json(ListBody { items: page.rows.into_iter().map(held).collect(), next }))
 }
 
 async fn list_then(
     service: &Service,
     firm_id: Uuid,
-    asked: &Asked,
-) -> Result<Json<List<Delivery>>, Error> {
+    asked: &DeliveryListQuery,
+) -> Result<Json<ListBody<DeliveryBody>>, Error> {
     let (rows, erased) = listing::deliveries_then(service, firm_id, asked).await?;
     let shown = |row: DeliveryRow| {
         let erased = Some(erased.contains(&row.response_id));
-        Delivery { erased, ..row.into() }
+        DeliveryBody { erased, ..row.into() }
     };
-    Ok(Json(List::of(rows.into_iter().map(shown).collect::<Vec<_>>())))
+    Ok(Json(ListBody::of(rows.into_iter().map(shown).collect::<Vec<_>>())))
 }
 
 /// Shows one with all its attempts, as it is or as it was; what receivers said only to operators.
 pub(super) async fn show(
     reader: Reader,
-    Firm(firm_id): Firm,
-    delivery_id: PathId,
+    PathFirm(firm_id): PathFirm,
+    delivery_id: PathParamId,
     State(service): State<Arc<Service>>,
-    then: Result<Query<Then>, QueryRejection>,
-) -> Result<Json<Delivery>, Error> {
+    then: Result<Query<DeliveryParams>, QueryRejection>,
+) -> Result<Json<DeliveryBody>, Error> {
     let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
     let as_of = match &then.as_of {
@@ -131,7 +131,10 @@ pub(super) async fn show(
     };
     let (DeliveryThen { row, attempts }, erased) =
         as_of::delivery(&service, (firm_id, delivery_id), as_of).await?;
-    let look = Look { delivery_id: Some(delivery_id), ..Look::at(Read::Delivery, ReadAs::Page) };
+    let look = ReadingDetails {
+        delivery_id: Some(delivery_id),
+        ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
+    };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let answers = if reader.sees_answers() {
         answers_to(&service, firm_id, &row).await?
@@ -140,12 +143,12 @@ pub(super) async fn show(
     };
     let attempts = Some(with_answers(attempts, answers));
     let shown = if then.as_of.is_some() {
-        Delivery { erased: Some(erased), ..row.into() }
+        DeliveryBody { erased: Some(erased), ..row.into() }
     } else {
         let holding = pauses::holding(&service, firm_id, slice::from_ref(&row)).await?;
-        Delivery { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
+        DeliveryBody { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
     };
-    Ok(Json(Delivery { attempts, ..shown }))
+    Ok(Json(DeliveryBody { attempts, ..shown }))
 }
 
 fn invalid() -> Error {
@@ -161,7 +164,7 @@ async fn answers_to(
     firm_id: Uuid,
     row: &DeliveryRow,
 ) -> Result<HashMap<i32, String>, Error> {
-    let subject = Subject { firm_id, subject_id: row.response_id };
+    let subject = KeySubject { firm_id, subject_id: row.response_id };
     let keys = service.keyring.find(&[subject]).await?;
     let mut connection = service.store.pool().acquire().await?;
     if !subjects::erased(&mut connection, &[(firm_id, row.response_id)]).await?.is_empty() {
@@ -173,7 +176,7 @@ async fn answers_to(
 fn with_answers(
     attempts: Vec<delivery::Attempt>,
     mut answers: HashMap<i32, String>,
-) -> Vec<Attempt> {
+) -> Vec<AttemptBody> {
     attempts
         .into_iter()
         .map(|one| {
@@ -181,7 +184,7 @@ fn with_answers(
             // A try that was cut off said nothing; its late answer did.
             let cut_off = one.outcome == Outcome::Interrupted;
             let answer = if cut_off { None } else { answers.remove(&number) };
-            Attempt {
+            AttemptBody {
                 number: one.number,
                 started_at: one.started_at,
                 finished_at: one.finished_at,
@@ -197,7 +200,7 @@ fn with_answers(
         .collect()
 }
 
-impl From<DeliveryRow> for Delivery {
+impl From<DeliveryRow> for DeliveryBody {
     fn from(row: DeliveryRow) -> Self {
         Self {
             id: row.delivery_id,
@@ -259,7 +262,7 @@ mod tests {
             reissue_of: None,
         };
         assert_eq!(
-            serde_json::to_string(&Delivery::from(row)).unwrap(),
+            serde_json::to_string(&DeliveryBody::from(row)).unwrap(),
             concat!(
                 r#"{"id":"00000000-0000-0000-0000-000000000001","#,
                 r#""hook_id":"00000000-0000-0000-0000-000000000002","trigger":"form_submitted","#,

@@ -10,14 +10,14 @@ use serde::Serialize;
 use sqlx::{Connection, PgPool};
 
 use crate::error::Error;
-use crate::service::{Sending, Service};
+use crate::service::{SendingMode, Service};
 
 /// Whoever asks waits no longer than this for the database.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The answer when all is well.
 #[derive(Debug, Serialize)]
-pub(crate) struct Health {
+pub(crate) struct HealthBody {
     ok: bool,
     /// Only of a process that sends nothing: it serves all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -30,15 +30,18 @@ pub(super) fn routes() -> Router<Arc<Service>> {
 }
 
 /// The process answers.
-pub(crate) async fn live() -> Json<Health> {
-    Json(Health { ok: true, paused: false })
+pub(crate) async fn live() -> Json<HealthBody> {
+    Json(HealthBody { ok: true, paused: false })
 }
 
 /// The database answers too, and its time can be trusted.
-async fn ready(State(service): State<Arc<Service>>) -> Result<Json<Health>, Error> {
+async fn ready(State(service): State<Arc<Service>>) -> Result<Json<HealthBody>, Error> {
     answers(&service.health).await?;
-    let paused = service.sending == Sending::Held;
-    service.clock.fault().map_or(Ok(Json(Health { ok: true, paused })), |fault| Err(fault.into()))
+    let paused = service.sending == SendingMode::Held;
+    service
+        .clock
+        .fault()
+        .map_or(Ok(Json(HealthBody { ok: true, paused })), |fault| Err(fault.into()))
 }
 
 async fn answers(pool: &PgPool) -> Result<(), Error> {

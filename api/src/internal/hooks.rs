@@ -5,19 +5,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use domain::reading::{Look, Read, ReadAs};
-use domain::target::shown;
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::target::shown_target;
 use domain::time::Timestamp;
 use projector::hooks::HookLife;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::List;
+use super::ListBody;
 use super::caller::Reader;
-use super::path::{Firm, PathId};
-use crate::commands::as_of::{self, Which};
-use crate::commands::history::{self, History};
-use crate::commands::listing::{self, HooksAsked};
+use super::path::{PathFirm, PathParamId};
+use crate::commands::as_of::{self, HookFilter};
+use crate::commands::history::{self, HookHistory};
+use crate::commands::listing::{self, HookListQuery};
 use crate::commands::readings;
 use crate::error::Error;
 use crate::service::Service;
@@ -25,7 +25,7 @@ use crate::service::Service;
 /// What of the list is asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct HookListParams {
     removed: Option<bool>,
     warned: Option<bool>,
     since: Option<Timestamp>,
@@ -37,13 +37,13 @@ pub(super) struct Asked {
 /// Up to when a history is asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Then {
+pub(super) struct HookHistoryParams {
     as_of: Option<String>,
 }
 
 /// A subscription, in this door's shape.
 #[derive(Debug, Serialize)]
-pub(super) struct Hook {
+pub(super) struct HookLifeBody {
     id: Uuid,
     key_id: Uuid,
     trigger: String,
@@ -58,31 +58,31 @@ pub(super) struct Hook {
 /// as they were.
 pub(super) async fn list(
     reader: Reader,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Json<List<Hook>>, Error> {
+    asked: Result<Query<HookListParams>, QueryRejection>,
+) -> Result<Json<ListBody<HookLifeBody>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
     let (since, which) = (asked.since, asked.which()?);
     let as_of = match &asked.as_of {
         Some(text) => Some(as_of::read(&service, text).await?),
         None => None,
     };
-    let look = Look { since, ..Look::at(Read::Hooks, ReadAs::Page) };
+    let look = ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    let wanted = HooksAsked { which, as_of, after: asked.after, limit: asked.limit };
+    let wanted = HookListQuery { which, as_of, after: asked.after, limit: asked.limit };
     let page = listing::hooks(&service, firm_id, wanted).await?;
     let next = page.next.map(|id| id.to_string());
-    Ok(Json(List { items: page.rows.into_iter().map(Hook::from).collect(), next }))
+    Ok(Json(ListBody { items: page.rows.into_iter().map(HookLifeBody::from).collect(), next }))
 }
 
-impl Asked {
-    fn which(&self) -> Result<Which, Error> {
+impl HookListParams {
+    fn which(&self) -> Result<HookFilter, Error> {
         match (self.removed, self.warned) {
             (Some(true), Some(true)) => Err(invalid()),
-            (Some(true), _) => Ok(Which::Removed(self.since.map(Timestamp::get))),
-            (_, Some(true)) => Ok(Which::Warned),
-            (_, _) => Ok(Which::Live),
+            (Some(true), _) => Ok(HookFilter::Removed(self.since.map(Timestamp::get))),
+            (_, Some(true)) => Ok(HookFilter::Warned),
+            (_, _) => Ok(HookFilter::Live),
         }
     }
 }
@@ -90,11 +90,11 @@ impl Asked {
 /// Shows what became of one, and why.
 pub(super) async fn history(
     reader: Reader,
-    Firm(firm_id): Firm,
-    hook_id: PathId,
+    PathFirm(firm_id): PathFirm,
+    hook_id: PathParamId,
     State(service): State<Arc<Service>>,
-    then: Result<Query<Then>, QueryRejection>,
-) -> Result<Json<History>, Error> {
+    then: Result<Query<HookHistoryParams>, QueryRejection>,
+) -> Result<Json<HookHistory>, Error> {
     let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
     let as_of = match &then.as_of {
         Some(text) => Some(as_of::read(&service, text).await?),
@@ -105,7 +105,10 @@ pub(super) async fn history(
     if found.firm_id != firm_id {
         return Err(Error::NotFound);
     }
-    let look = Look { hook_id: Some(hook_id), ..Look::at(Read::Hook, ReadAs::Page) };
+    let look = ReadingDetails {
+        hook_id: Some(hook_id),
+        ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
+    };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     Ok(Json(found))
 }
@@ -116,13 +119,13 @@ fn invalid() -> Error {
     )
 }
 
-impl From<HookLife> for Hook {
+impl From<HookLife> for HookLifeBody {
     fn from(life: HookLife) -> Self {
         Self {
             id: life.hook_id,
             key_id: life.key_id,
             trigger: life.trigger,
-            target: shown(&life.target_url),
+            target: shown_target(&life.target_url),
             form_id: life.form_id,
             created_at: life.created_at.into(),
             removed_at: life.removed_at.map(Timestamp::from),

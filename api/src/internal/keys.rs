@@ -11,17 +11,17 @@ use projector::keys::KeyRow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::List;
+use super::ListBody;
 use super::caller::Product;
-use super::path::{Firm, PathId};
-use crate::body::{self, Limit, json};
+use super::path::{PathFirm, PathParamId};
+use crate::body::{self, BodyLimit, json};
 use crate::commands::keys::{self, CreatedKey};
 use crate::error::Error;
 use crate::service::Service;
 
 /// A key, in this door's shape.
 #[derive(Debug, Serialize)]
-pub(super) struct Key {
+pub(super) struct KeyBody {
     id: Uuid,
     name: String,
     prefix: String,
@@ -35,19 +35,19 @@ pub(super) struct Key {
 
 /// The answer of a removal.
 #[derive(Debug, Serialize)]
-pub(super) struct Done {
+pub(super) struct KeyRevokedAnswer {
     ok: bool,
 }
 
 /// Makes a key; its text is in this answer only, which nobody on the way may keep.
 pub(super) async fn create(
     caller: Product,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
     request: Request,
-) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<Key>), Error> {
+) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<KeyBody>), Error> {
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let member_id = fields.id("member_id")?;
     let (name, by) = (fields.string("name")?, (member_id, caller.for_member(member_id)));
     let created = keys::create_by(&service, firm_id, by, &name).await?;
@@ -57,25 +57,25 @@ pub(super) async fn create(
 /// Lists the firm's keys, revoked ones too.
 pub(super) async fn list(
     _: Product,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-) -> Result<Json<List<Key>>, Error> {
-    Ok(Json(List::of(keys::list(&service, firm_id).await?)))
+) -> Result<Json<ListBody<KeyBody>>, Error> {
+    Ok(Json(ListBody::of(keys::list(&service, firm_id).await?)))
 }
 
 /// Revokes a key.
 pub(super) async fn revoke(
     caller: Product,
-    Firm(firm_id): Firm,
-    key_id: PathId,
+    PathFirm(firm_id): PathFirm,
+    key_id: PathParamId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Done>, Error> {
+) -> Result<Json<KeyRevokedAnswer>, Error> {
     let key_id = key_id.or(Error::NotFound)?;
     keys::revoke(&service, firm_id, key_id, caller.actor()).await?;
-    Ok(Json(Done { ok: true }))
+    Ok(Json(KeyRevokedAnswer { ok: true }))
 }
 
-impl From<CreatedKey> for Key {
+impl From<CreatedKey> for KeyBody {
     fn from(created: CreatedKey) -> Self {
         Self {
             id: created.id,
@@ -89,7 +89,7 @@ impl From<CreatedKey> for Key {
     }
 }
 
-impl From<KeyRow> for Key {
+impl From<KeyRow> for KeyBody {
     fn from(row: KeyRow) -> Self {
         Self {
             id: row.key_id,
@@ -131,7 +131,7 @@ mod tests {
             r#""created_at":"2026-11-01T10:00:00.000Z","revoked_at":null"#,
         );
         let text = created.key.as_str().to_owned();
-        let json = |key: Key| serde_json::to_string(&key).unwrap();
+        let json = |key: KeyBody| serde_json::to_string(&key).unwrap();
         assert_eq!(json(created.into()), format!(r#"{shared},"key":"{text}"}}"#));
         assert_eq!(json(row.into()), format!("{shared}}}"));
     }

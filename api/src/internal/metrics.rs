@@ -14,7 +14,7 @@ use super::wrong_method;
 use crate::public::layers;
 
 /// Prometheus' text format.
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a process counts.
 pub trait Exposition: Send + Sync {
@@ -32,5 +32,5 @@ pub fn metrics(exposition: Arc<dyn Exposition>) -> Router {
 }
 
 async fn show(State(exposition): State<Arc<dyn Exposition>>) -> Response {
-    ([(CONTENT_TYPE, TEXT)], exposition.text().await).into_response()
+    ([(CONTENT_TYPE, PROMETHEUS_TEXT)], exposition.text().await).into_response()
 }

@@ -90,12 +90,12 @@ async fn wrong_method() -> Error {
 
 /// A list, newest first, and where the next page begins, if there may be one.
 #[derive(Debug, Serialize)]
-struct List<T> {
+struct ListBody<T> {
     items: Vec<T>,
     next: Option<String>,
 }
 
-impl<T> List<T> {
+impl<T> ListBody<T> {
     /// All there is, or was asked for.
     fn of(rows: Vec<impl Into<T>>) -> Self {
         Self { items: rows.into_iter().map(Into::into).collect(), next: None }

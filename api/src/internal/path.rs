@@ -10,19 +10,19 @@ use uuid::Uuid;
 use crate::error::Error;
 
 /// The `{firm}` of the path.
-pub(super) struct Firm(pub(super) Uuid);
+pub(super) struct PathFirm(pub(super) Uuid);
 
 /// The `{id}` of the path, if it is one.
-pub(super) struct PathId(Option<Uuid>);
+pub(super) struct PathParamId(Option<Uuid>);
 
-impl PathId {
+impl PathParamId {
     /// The id, or the answer for an object that is not there.
     pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
         self.0.ok_or(missing)
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Firm {
+impl<S: Send + Sync> FromRequestParts<S> for PathFirm {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
@@ -30,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Firm {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for PathId {
+impl<S: Send + Sync> FromRequestParts<S> for PathParamId {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {

@@ -10,17 +10,17 @@ use projector::pauses::PauseRow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::List;
+use super::ListBody;
 use super::caller::{Operator, Reader};
-use super::path::PathId;
-use crate::body::{self, Fields, Limit, json};
-use crate::commands::pauses::{self, Which};
+use super::path::PathParamId;
+use crate::body::{self, BodyFields, BodyLimit, json};
+use crate::commands::pauses::{self, RequestedScope};
 use crate::error::Error;
 use crate::service::Service;
 
 /// A pause, in this door's shape.
 #[derive(Debug, Serialize)]
-pub(super) struct Pause {
+pub(super) struct PauseBody {
     id: Uuid,
     kind: String,
     firm_id: Option<Uuid>,
@@ -36,9 +36,9 @@ pub(super) async fn pause(
     caller: Operator,
     State(service): State<Arc<Service>>,
     request: Request,
-) -> Result<(StatusCode, Json<Pause>), Error> {
+) -> Result<(StatusCode, Json<PauseBody>), Error> {
     let (parts, body) = request.into_parts();
-    let fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let (which, reason) = read(fields)?;
     let row = pauses::pause(&service, &which, &reason, caller.actor()).await?;
     Ok((StatusCode::CREATED, Json(row.into())))
@@ -48,26 +48,26 @@ pub(super) async fn pause(
 pub(super) async fn list(
     _: Reader,
     State(service): State<Arc<Service>>,
-) -> Result<Json<List<Pause>>, Error> {
-    Ok(Json(List::of(pauses::list(&service).await?)))
+) -> Result<Json<ListBody<PauseBody>>, Error> {
+    Ok(Json(ListBody::of(pauses::list(&service).await?)))
 }
 
 /// Lets go.
 pub(super) async fn resume(
     caller: Operator,
-    pause_id: PathId,
+    pause_id: PathParamId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Pause>, Error> {
+) -> Result<Json<PauseBody>, Error> {
     let pause_id = pause_id.or(Error::PauseNotFound)?;
     Ok(Json(pauses::resume(&service, pause_id, None, caller.actor()).await?.into()))
 }
 
 /// One thing is named: a caller that left its id out must not hold everything.
-fn read(mut fields: Fields) -> Result<(Which, String), Error> {
-    let firm = fields.optional_id("firm_id")?.map(Which::Firm);
-    let hook = fields.optional_id("hook_id")?.map(Which::Hook);
-    let host = fields.nullable_string("host")?.map(Which::Host);
-    let all = fields.optional_bool("all")?.filter(|all| *all).map(|_| Which::All);
+fn read(mut fields: BodyFields) -> Result<(RequestedScope, String), Error> {
+    let firm = fields.optional_id("firm_id")?.map(RequestedScope::Firm);
+    let hook = fields.optional_id("hook_id")?.map(RequestedScope::Hook);
+    let host = fields.nullable_string("host")?.map(RequestedScope::Host);
+    let all = fields.optional_bool("all")?.filter(|all| *all).map(|_| RequestedScope::All);
     let reason = fields.string("reason")?;
     fields.end()?;
     let mut named = [firm, hook, host, all].into_iter().flatten();
@@ -77,7 +77,7 @@ fn read(mut fields: Fields) -> Result<(Which, String), Error> {
     }
 }
 
-impl From<PauseRow> for Pause {
+impl From<PauseRow> for PauseBody {
     fn from(row: PauseRow) -> Self {
         Self {
             id: row.pause_id,

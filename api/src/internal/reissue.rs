@@ -9,15 +9,15 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::caller::Operator;
-use super::path::{Firm, PathId};
-use crate::body::{self, Limit, json};
+use super::path::{PathFirm, PathParamId};
+use crate::body::{self, BodyLimit, json};
 use crate::commands::reissue::{self, NewReissue};
 use crate::error::Error;
 use crate::service::Service;
 
 /// What was made anew.
 #[derive(Debug, Serialize)]
-pub(super) struct Reissue {
+pub(super) struct ReissueAnswer {
     /// The new delivery.
     id: Uuid,
     reissue_of: Uuid,
@@ -27,18 +27,18 @@ pub(super) struct Reissue {
 /// Makes one anew; the same request again is answered in the same way.
 pub(super) async fn reissue(
     caller: Operator,
-    Firm(firm_id): Firm,
-    delivery_id: PathId,
+    PathFirm(firm_id): PathFirm,
+    delivery_id: PathParamId,
     State(service): State<Arc<Service>>,
     request: Request,
-) -> Result<(StatusCode, Json<Reissue>), Error> {
+) -> Result<(StatusCode, Json<ReissueAnswer>), Error> {
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let reason = fields.string("reason")?;
     let request_id = fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.id());
     fields.end()?;
     let new = NewReissue { firm_id, delivery_id, request_id, reason };
     let id = reissue::reissue(&service, &new, caller.actor()).await?;
-    Ok((StatusCode::ACCEPTED, Json(Reissue { id, reissue_of: delivery_id, request_id })))
+    Ok((StatusCode::ACCEPTED, Json(ReissueAnswer { id, reissue_of: delivery_id, request_id })))
 }

@@ -7,28 +7,28 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use domain::replay::{RATE, ReplayCommand, Selection, Skip};
+use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection, ReplaySkip};
 use domain::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::caller::Operator;
-use super::path::PathId;
-use crate::body::{self, Fields, Limit, json};
-use crate::commands::replays::{self, NewReplay, ReplayView, Selected};
+use super::path::PathParamId;
+use crate::body::{self, BodyFields, BodyLimit, json};
+use crate::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use crate::error::Error;
 use crate::service::Service;
 
 /// Skipped deliveries that are named in an answer.
-const NAMED: usize = 1_000;
+const SKIPPED_NAMED_MAX: usize = 1_000;
 
 /// What was, or would be, begun.
 #[derive(Debug, Serialize)]
-pub(super) struct Begun {
+pub(super) struct ReplayStartAnswer {
     /// None of a dry run.
     id: Option<Uuid>,
     selected: usize,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedDelivery>,
     /// All of them, by reason.
     skipped_counts: BTreeMap<&'static str, usize>,
     /// The first that are sent again.
@@ -38,14 +38,14 @@ pub(super) struct Begun {
 }
 
 #[derive(Debug, Serialize)]
-struct Skipped {
+struct SkippedDelivery {
     delivery_id: Uuid,
-    why: Skip,
+    why: ReplaySkip,
 }
 
 /// A replay, in this door's shape.
 #[derive(Debug, Serialize)]
-pub(super) struct Replay {
+pub(super) struct ReplayBody {
     id: Uuid,
     firm_id: Uuid,
     state: String,
@@ -63,24 +63,30 @@ pub(super) async fn start(
     caller: Operator,
     State(service): State<Arc<Service>>,
     request: Request,
-) -> Result<(StatusCode, Json<Begun>), Error> {
+) -> Result<(StatusCode, Json<ReplayStartAnswer>), Error> {
     let (parts, body) = request.into_parts();
-    let fields = json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?;
+    let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let (new, dry_run) = read(fields)?;
     let selected = replays::select(&service, &new).await?;
     if dry_run {
-        return Ok((StatusCode::OK, Json(Begun::of(None, &selected, new.rate_per_second))));
+        return Ok((
+            StatusCode::OK,
+            Json(ReplayStartAnswer::of(None, &selected, new.rate_per_second)),
+        ));
     }
     let id = replays::start(&service, &new, &selected, caller.actor()).await?;
-    Ok((StatusCode::ACCEPTED, Json(Begun::of(Some(id), &selected, new.rate_per_second))))
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(ReplayStartAnswer::of(Some(id), &selected, new.rate_per_second)),
+    ))
 }
 
 /// Shows one.
 pub(super) async fn show(
     _: Operator,
-    replay_id: PathId,
+    replay_id: PathParamId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Replay>, Error> {
+) -> Result<Json<ReplayBody>, Error> {
     let replay_id = replay_id.or(Error::ReplayNotFound)?;
     Ok(Json(replays::show(&service, replay_id).await?.into()))
 }
@@ -88,42 +94,42 @@ pub(super) async fn show(
 /// Holds one.
 pub(super) async fn pause(
     caller: Operator,
-    replay_id: PathId,
+    replay_id: PathParamId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Replay>, Error> {
+) -> Result<Json<ReplayBody>, Error> {
     change(&service, replay_id, ReplayCommand::Pause, caller).await
 }
 
 /// Goes on with one.
 pub(super) async fn resume(
     caller: Operator,
-    replay_id: PathId,
+    replay_id: PathParamId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Replay>, Error> {
+) -> Result<Json<ReplayBody>, Error> {
     change(&service, replay_id, ReplayCommand::Resume, caller).await
 }
 
 /// Ends one.
 pub(super) async fn stop(
     caller: Operator,
-    replay_id: PathId,
+    replay_id: PathParamId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Replay>, Error> {
+) -> Result<Json<ReplayBody>, Error> {
     change(&service, replay_id, ReplayCommand::Stop, caller).await
 }
 
 async fn change(
     service: &Service,
-    replay_id: PathId,
+    replay_id: PathParamId,
     command: ReplayCommand,
     caller: Operator,
-) -> Result<Json<Replay>, Error> {
+) -> Result<Json<ReplayBody>, Error> {
     let replay_id = replay_id.or(Error::ReplayNotFound)?;
     Ok(Json(replays::change(service, replay_id, command, caller.actor()).await?.into()))
 }
 
-fn read(mut fields: Fields) -> Result<(NewReplay, bool), Error> {
-    let selection = Selection {
+fn read(mut fields: BodyFields) -> Result<(NewReplay, bool), Error> {
+    let selection = ReplaySelection {
         delivery_ids: fields.ids("delivery_ids")?,
         hook_id: fields.optional_id("hook_id")?,
         trigger: parsed("trigger", fields.nullable_string("trigger")?)?,
@@ -137,7 +143,9 @@ fn read(mut fields: Fields) -> Result<(NewReplay, bool), Error> {
         selection,
         reason: fields.string("reason")?,
         force: fields.optional_bool("force")?.unwrap_or_default(),
-        rate_per_second: fields.optional_number("rate_per_second")?.unwrap_or(RATE),
+        rate_per_second: fields
+            .optional_number("rate_per_second")?
+            .unwrap_or(RATE_PER_SECOND_DEFAULT),
     };
     let dry_run = fields.optional_bool("dry_run")?.unwrap_or_default();
     fields.end()?;
@@ -150,9 +158,9 @@ fn parsed<T: FromStr>(name: &'static str, text: Option<String>) -> Result<Option
     text.map(|text| text.parse().map_err(unknown)).transpose()
 }
 
-impl Begun {
-    fn of(id: Option<Uuid>, selected: &Selected, rate_per_second: u32) -> Self {
-        let named = selected.skipped.iter().take(NAMED);
+impl ReplayStartAnswer {
+    fn of(id: Option<Uuid>, selected: &SelectedDeliveries, rate_per_second: u32) -> Self {
+        let named = selected.skipped.iter().take(SKIPPED_NAMED_MAX);
         let mut skipped_counts = BTreeMap::new();
         for (_, why) in &selected.skipped {
             *skipped_counts.entry(why.name()).or_default() += 1;
@@ -160,7 +168,9 @@ impl Begun {
         Self {
             id,
             selected: selected.delivery_ids.len(),
-            skipped: named.map(|&(delivery_id, why)| Skipped { delivery_id, why }).collect(),
+            skipped: named
+                .map(|&(delivery_id, why)| SkippedDelivery { delivery_id, why })
+                .collect(),
             skipped_counts,
             sample: selected.delivery_ids.iter().take(10).copied().collect(),
             seconds: (selected.delivery_ids.len() as u64).div_ceil(rate_per_second.into()),
@@ -168,7 +178,7 @@ impl Begun {
     }
 }
 
-impl From<ReplayView> for Replay {
+impl From<ReplayView> for ReplayBody {
     fn from(view: ReplayView) -> Self {
         let ReplayView { row, outcomes } = view;
         Self {

@@ -10,51 +10,51 @@ use domain::time::Timestamp;
 use serde::Serialize;
 
 use super::caller::Product;
-use super::path::Firm;
-use crate::body::{Fields, OptionalObject};
+use super::path::PathFirm;
+use crate::body::{BodyFields, OptionalJsonBody};
 use crate::commands::secrets::{self, RevealedSecret};
 use crate::error::Error;
 use crate::service::Service;
 
 /// A webhook secret, in this door's shape.
 #[derive(Serialize)]
-pub(super) struct Secret {
+pub(super) struct SecretBody {
     secret: String,
     rotated_at: Timestamp,
 }
 
 /// A secret that nobody on the way may keep.
-type Answer = ([(HeaderName, &'static str); 1], Json<Secret>);
+type SecretAnswer = ([(HeaderName, &'static str); 1], Json<SecretBody>);
 
 /// Shows the secret.
 pub(super) async fn reveal(
     caller: Product,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-) -> Result<Answer, Error> {
+) -> Result<SecretAnswer, Error> {
     Ok(shown(&secrets::reveal(&service, firm_id, caller.actor()).await?))
 }
 
 /// Makes a new secret, and shows it.
 pub(super) async fn rotate(
     caller: Product,
-    Firm(firm_id): Firm,
+    PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    OptionalObject(body): OptionalObject,
-) -> Result<Answer, Error> {
+    OptionalJsonBody(body): OptionalJsonBody,
+) -> Result<SecretAnswer, Error> {
     let reason = reason(body)?;
     let rotated = secrets::rotate(&service, firm_id, caller.actor(), reason.as_deref()).await?;
     Ok(shown(&rotated))
 }
 
-fn reason(mut body: Fields) -> Result<Option<String>, Error> {
+fn reason(mut body: BodyFields) -> Result<Option<String>, Error> {
     let reason = body.nullable_string("reason")?;
     body.end()?;
     Ok(reason)
 }
 
-fn shown(revealed: &RevealedSecret) -> Answer {
+fn shown(revealed: &RevealedSecret) -> SecretAnswer {
     let secret = revealed.secret.as_str().to_owned();
-    let secret = Secret { secret, rotated_at: revealed.rotated_at };
+    let secret = SecretBody { secret, rotated_at: revealed.rotated_at };
     ([(CACHE_CONTROL, "no-store")], Json(secret))
 }

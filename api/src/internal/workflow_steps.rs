@@ -15,32 +15,32 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::caller::Product;
-use crate::body::{self, Fields, Json as Value, Limit, json};
+use crate::body::{self, BodyFields, BodyLimit, JsonValue as Value, json};
 use crate::commands::steps::{self, NewStep};
 use crate::error::Error;
 use crate::service::Service;
 
 /// What was taken in.
 #[derive(Debug, Serialize)]
-pub(super) struct Accepted {
+pub(super) struct StepAcceptedAnswer {
     delivery_id: Uuid,
     state: String,
 }
 
 /// A step's webhook, in this door's shape.
 #[derive(Debug, Serialize)]
-pub(super) struct Step {
+pub(super) struct StepBody {
     delivery_id: Uuid,
     run_id: Uuid,
     step_id: Uuid,
     state: String,
     cause: Option<String>,
     next_try_at: Option<Timestamp>,
-    attempts: Vec<Try>,
+    attempts: Vec<StepAttemptBody>,
 }
 
 #[derive(Debug, Serialize)]
-struct Try {
+struct StepAttemptBody {
     number: u32,
     started_at: Timestamp,
     finished_at: Timestamp,
@@ -52,9 +52,9 @@ struct Try {
 }
 
 /// The `{run_id}/{step_id}` of the path: one that is malformed is as unknown as any other.
-pub(super) struct Named(StepName);
+pub(super) struct PathStepName(StepName);
 
-impl FromRequestParts<Arc<Service>> for Named {
+impl FromRequestParts<Arc<Service>> for PathStepName {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
@@ -70,9 +70,9 @@ pub(super) async fn queue(
     caller: Product,
     State(service): State<Arc<Service>>,
     request: Request,
-) -> Result<(StatusCode, Json<Accepted>), Error> {
+) -> Result<(StatusCode, Json<StepAcceptedAnswer>), Error> {
     let (parts, body) = request.into_parts();
-    let new = read(json::object(&body::read(&parts.headers, body, Limit::PUBLIC).await?)?)?;
+    let new = read(json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?)?;
     let step = steps::queue(&service, new, caller.actor()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
@@ -80,23 +80,23 @@ pub(super) async fn queue(
 /// Shows it.
 pub(super) async fn show(
     _: Product,
-    Named(name): Named,
+    PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Step>, Error> {
-    Ok(Json(Step::of(name, steps::show(&service, name).await?)))
+) -> Result<Json<StepBody>, Error> {
+    Ok(Json(StepBody::of(name, steps::show(&service, name).await?)))
 }
 
 /// Tries a failed one anew.
 pub(super) async fn retry(
     caller: Product,
-    Named(name): Named,
+    PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
-) -> Result<(StatusCode, Json<Accepted>), Error> {
+) -> Result<(StatusCode, Json<StepAcceptedAnswer>), Error> {
     let step = steps::retry(&service, name, caller.actor()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
 
-fn read(mut fields: Fields) -> Result<NewStep, Error> {
+fn read(mut fields: BodyFields) -> Result<NewStep, Error> {
     let headers = fields.optional_object("headers")?.into_iter();
     let headers = headers.map(|(name, value)| match value {
         Value::String(value) => Ok((name, value)),
@@ -119,13 +119,13 @@ fn read(mut fields: Fields) -> Result<NewStep, Error> {
     Ok(new)
 }
 
-impl From<DeliveryThen> for Accepted {
+impl From<DeliveryThen> for StepAcceptedAnswer {
     fn from(step: DeliveryThen) -> Self {
         Self { delivery_id: step.row.delivery_id, state: step.row.state }
     }
 }
 
-impl Step {
+impl StepBody {
     fn of(StepName { run_id, step_id }: StepName, step: DeliveryThen) -> Self {
         let DeliveryThen { row, attempts } = step;
         Self {
@@ -135,12 +135,12 @@ impl Step {
             state: row.state,
             cause: row.cause,
             next_try_at: row.next_try_at.map(Timestamp::from),
-            attempts: attempts.into_iter().map(Try::from).collect(),
+            attempts: attempts.into_iter().map(StepAttemptBody::from).collect(),
         }
     }
 }
 
-impl From<Attempt> for Try {
+impl From<Attempt> for StepAttemptBody {
     fn from(attempt: Attempt) -> Self {
         Self {
             number: attempt.number,

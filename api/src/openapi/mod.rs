@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use operation::Operation;
-pub(crate) use served::Served;
+pub(crate) use served::ServedDescription;
 
 /// The version that the contract's section Versioning names.
 const VERSION: &str = "1";

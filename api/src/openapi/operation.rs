@@ -7,7 +7,7 @@ use crate::Error;
 
 /// Who may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum OperationAccess {
     /// The holder of a key of an active firm.
     Keyed,
     /// Anybody.
@@ -23,16 +23,16 @@ pub(super) struct Operation {
     pub(super) tag: &'static str,
     pub(super) summary: &'static str,
     pub(super) description: &'static str,
-    pub(super) access: Access,
+    pub(super) access: OperationAccess,
     pub(super) parameters: Vec<Value>,
-    pub(super) body: Option<Body>,
-    pub(super) success: Success,
+    pub(super) body: Option<RequestBody>,
+    pub(super) success: SuccessAnswer,
     /// What it refuses for reasons of its own, beside what every operation can answer.
     pub(super) refusals: Vec<Error>,
 }
 
 /// What is sent.
-pub(super) struct Body {
+pub(super) struct RequestBody {
     pub(super) required: bool,
     /// The name of its schema.
     pub(super) schema: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct Body {
 }
 
 /// The answer to a call that is done as asked.
-pub(super) struct Success {
+pub(super) struct SuccessAnswer {
     pub(super) status: u16,
     pub(super) description: &'static str,
     pub(super) schema: Value,
@@ -55,7 +55,7 @@ impl Operation {
     pub(super) fn all_refusals(&self) -> Vec<Error> {
         let mut refusals = self.refusals.clone();
         refusals.extend([Error::MethodNotAllowed, Error::HeadTooLarge]);
-        if self.access == Access::Keyed {
+        if self.access == OperationAccess::Keyed {
             refusals.extend([
                 Error::Unauthorized,
                 Error::FirmInactive,
@@ -77,8 +77,8 @@ impl Operation {
             "description": self.description,
             "tags": [self.tag],
             "security": match self.access {
-                Access::Keyed => either_key(),
-                Access::Open => json!([]),
+                OperationAccess::Keyed => either_key(),
+                OperationAccess::Open => json!([]),
             },
             "responses": errors::references(&self.all_refusals()),
         });
@@ -93,7 +93,7 @@ impl Operation {
     }
 }
 
-impl Body {
+impl RequestBody {
     fn describe(&self) -> Value {
         json!({
             "required": self.required,
@@ -105,7 +105,7 @@ impl Body {
     }
 }
 
-impl Success {
+impl SuccessAnswer {
     fn describe(&self) -> Value {
         let mut described = json!({
             "description": self.description,

@@ -10,16 +10,16 @@ use axum::routing::get;
 use super::{document, page};
 
 /// Ten minutes: a new version of the service is seen soon after it started.
-const CACHED: &str = "public, max-age=600";
+const CACHE_POLICY: &str = "public, max-age=600";
 
 /// The bytes to serve.
-pub(crate) struct Served {
+pub(crate) struct ServedDescription {
     json: Bytes,
     page: Bytes,
     page_policy: String,
 }
 
-impl Served {
+impl ServedDescription {
     /// Makes them for a service that is reached at `base_url`.
     pub(crate) fn at(base_url: &str) -> Self {
         let document = document(base_url);
@@ -31,12 +31,12 @@ impl Served {
     pub(crate) fn routes<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
         let Self { json, page, page_policy } = self;
         let json = move || async move {
-            ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, CACHED)], json)
+            ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, CACHE_POLICY)], json)
         };
         let page = move || async move {
             let headers = [
                 (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
-                (CACHE_CONTROL, CACHED.to_owned()),
+                (CACHE_CONTROL, CACHE_POLICY.to_owned()),
                 (CONTENT_SECURITY_POLICY, page_policy),
                 (REFERRER_POLICY, "no-referrer".to_owned()),
             ];

@@ -18,7 +18,7 @@ An event reaches each subscription once, but a delivery can arrive twice: dedupe
 A workflow's step is signed the same way with the same secret, by POST, PUT or PATCH. It may carry \
 further headers, and has 5 tries, 30 seconds, 2, 8 and 32 minutes apart, each varied by up to 20 %.";
 
-const SIGNATURE: &str = "\
+const SIGNATURE_TEXT: &str = "\
 `t=<unix seconds>,v1=<hex>`. `v1` is the lower-case hex HMAC-SHA256 of `<t>.<raw body>` (t, a dot, \
 the exact bytes of the body), keyed with the firm's webhook signing secret: all of its text, \
 `whsec_` included. Read the raw body before parsing it, compare with `v1` in constant time, and \
@@ -108,7 +108,7 @@ fn headers(trigger: Trigger) -> Value {
         ),
         header(
             "X-Service-Signature",
-            SIGNATURE,
+            SIGNATURE_TEXT,
             &json!({"type": "string", "pattern": "^t=[0-9]+,v1=[0-9a-f]{64}$"})
         ),
         optional(

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::rate::retry_after_seconds;
 use domain::time::Timestamp;
-use domain::trigger::Plan;
+use domain::trigger::FirmPlan;
 use projector::calls::{self, Admission, CallerRow};
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
 use super::client::client;
-use super::credentials::{Presented, presented};
-use super::turnstile::{Question, Turnstile};
+use super::credentials::{KeyHeader, key_header};
+use super::turnstile::{KeyBatcher, KeyQuery};
 use crate::Service;
 use crate::error::Error;
 
@@ -33,36 +33,36 @@ pub(crate) struct Caller {
     /// The firm's name.
     pub(crate) firm_name: String,
     /// What the firm has paid for.
-    pub(crate) plan: Plan,
+    pub(crate) plan: FirmPlan,
 }
 
 impl FromRequestParts<Arc<Service>> for Caller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        let row = shown(parts, service, &service.turnstiles.who_calls).await?;
+        let row = look_up_key(parts, service, &service.key_batchers.callers).await?;
         Self::admit(row, service.clock.now())
     }
 }
 
 /// What a turnstile says of the key that a request shows. No positive answer is kept: a revoked key is
 /// refused at once (Authentication 6).
-pub(super) async fn shown<Q: Question>(
+pub(super) async fn look_up_key<Q: KeyQuery>(
     parts: &Parts,
     service: &Service,
-    turnstile: &Turnstile<Q>,
+    turnstile: &KeyBatcher<Q>,
 ) -> Result<Q::Answer, Error> {
     let wrong_keys = &service.wrong_keys;
     let from = || (client(parts, &service.trusted_proxies), service.clock.now());
-    let key = match presented(&parts.headers) {
-        Presented::Key(key) => key,
-        Presented::Missing => return Err(Error::Unauthorized),
-        Presented::Unusable => {
+    let key = match key_header(&parts.headers) {
+        KeyHeader::Key(key) => key,
+        KeyHeader::Missing => return Err(Error::Unauthorized),
+        KeyHeader::Unusable => {
             let (address, now) = from();
             return Err(wrong_keys.malformed(address, now));
         }
     };
-    if let Some(answer) = turnstile.pass(service, key.hash()).await? {
+    if let Some(answer) = turnstile.look_up(service, key.hash()).await? {
         return Ok(answer);
     }
     let (address, now) = from();
@@ -82,14 +82,14 @@ pub(super) fn admit(admission: Admission, now: Timestamp) -> Result<(), Error> {
 
 /// A caller, and a connection for it: it sees the rows of the caller's firm and no other's (case B16).
 /// For handlers that read and take no body: it is held until they are done.
-pub(crate) struct Reading {
+pub(crate) struct ReadingCaller {
     /// Who calls.
     pub(crate) caller: Caller,
     /// By which to read.
     pub(crate) connection: PoolConnection<Postgres>,
 }
 
-impl FromRequestParts<Arc<Service>> for Reading {
+impl FromRequestParts<Arc<Service>> for ReadingCaller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
@@ -97,7 +97,7 @@ impl FromRequestParts<Arc<Service>> for Reading {
     }
 }
 
-impl Reading {
+impl ReadingCaller {
     /// Waits for something else without a connection, since all callers share a few; then takes one
     /// for the caller's firm again.
     pub(super) async fn without<T>(
@@ -113,14 +113,14 @@ impl Reading {
 
     async fn of(caller: Caller, service: &Service) -> Result<Self, Error> {
         let mut connection = service.readers.acquire().await?;
-        calls::is_for(&mut connection, caller.firm_id).await?;
+        calls::restrict_to_firm(&mut connection, caller.firm_id).await?;
         Ok(Self { caller, connection })
     }
 }
 
 impl Caller {
     /// The context of a command that this caller gives now.
-    pub(crate) fn context(&self, service: &Service) -> Context {
+    pub(crate) fn context(&self, service: &Service) -> EventContext {
         service.context(self.firm_id, Actor::Key(self.key_id))
     }
 
@@ -132,7 +132,7 @@ impl Caller {
             key_prefix: row.key_prefix,
             firm_id: row.firm_id,
             firm_name: row.firm_name,
-            plan: Plan { leads_in_full: row.leads_in_full },
+            plan: FirmPlan { leads_in_full: row.leads_in_full },
         })
     }
 }

@@ -11,12 +11,13 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The address of the socket a request came by; whoever serves the door puts it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
+pub struct PeerAddress(pub IpAddr);
 
 /// The address of the client of a request.
 pub(super) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
     // A door without sockets, as in tests, has one client.
-    let peer = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| *peer);
+    let peer =
+        parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |PeerAddress(peer)| *peer);
     first_untrusted(peer.to_canonical(), &parts.headers, trusted)
 }
 

@@ -8,7 +8,7 @@ const API_KEY_HEADER: &str = "x-api-key";
 
 /// What a request carries in the place of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Presented {
+pub(super) enum KeyHeader {
     /// Nothing.
     Missing,
     /// Something that cannot be a key, or two different ones. It needs no look-up.
@@ -17,11 +17,11 @@ pub(super) enum Presented {
     Key(ApiKey),
 }
 
-pub(super) fn presented(headers: &HeaderMap) -> Presented {
+pub(super) fn key_header(headers: &HeaderMap) -> KeyHeader {
     if !headers.contains_key(AUTHORIZATION) && !headers.contains_key(API_KEY_HEADER) {
-        return Presented::Missing;
+        return KeyHeader::Missing;
     }
-    key(headers).map_or(Presented::Unusable, Presented::Key)
+    key(headers).map_or(KeyHeader::Unusable, KeyHeader::Key)
 }
 
 fn key(headers: &HeaderMap) -> Option<ApiKey> {
@@ -66,10 +66,10 @@ mod tests {
                 (HeaderName::from_static(name), value)
             })
             .collect();
-        match presented(&headers) {
-            Presented::Key(key) => Some(key.as_str().to_owned()),
-            Presented::Unusable => None,
-            Presented::Missing => Some("missing".to_owned()),
+        match key_header(&headers) {
+            KeyHeader::Key(key) => Some(key.as_str().to_owned()),
+            KeyHeader::Unusable => None,
+            KeyHeader::Missing => Some("missing".to_owned()),
         }
     }
 

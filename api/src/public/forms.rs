@@ -3,17 +3,17 @@
 use axum::Json;
 use domain::form::HiddenField;
 use domain::time::Timestamp;
-use projector::forms::{self, FormRow, LISTED};
+use projector::forms::{self, FormRow, LISTED_FORMS_MAX};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Reading;
+use super::ReadingCaller;
 use super::path::PathId;
 use crate::error::Error;
 
 /// The contract's Form.
 #[derive(Debug, Serialize)]
-pub(super) struct Form {
+pub(super) struct FormBody {
     id: Uuid,
     title: String,
     status: String,
@@ -24,19 +24,20 @@ pub(super) struct Form {
 }
 
 /// Lists the firm's newest forms.
-pub(super) async fn list(mut reading: Reading) -> Result<Json<Vec<Form>>, Error> {
-    let rows = forms::list(&mut *reading.connection, reading.caller.firm_id, LISTED).await?;
-    Ok(Json(rows.into_iter().map(Form::from).collect()))
+pub(super) async fn list(mut reading: ReadingCaller) -> Result<Json<Vec<FormBody>>, Error> {
+    let rows =
+        forms::list(&mut *reading.connection, reading.caller.firm_id, LISTED_FORMS_MAX).await?;
+    Ok(Json(rows.into_iter().map(FormBody::from).collect()))
 }
 
 /// Shows one of the firm's forms.
-pub(super) async fn show(mut reading: Reading, id: PathId) -> Result<Json<Form>, Error> {
+pub(super) async fn show(mut reading: ReadingCaller, id: PathId) -> Result<Json<FormBody>, Error> {
     let form_id = id.or(Error::FormNotFound)?;
     let row = forms::find(&mut *reading.connection, reading.caller.firm_id, form_id).await?;
     Ok(Json(row.ok_or(Error::FormNotFound)?.into()))
 }
 
-impl From<FormRow> for Form {
+impl From<FormRow> for FormBody {
     fn from(row: FormRow) -> Self {
         Self {
             id: row.form_id,
@@ -68,7 +69,7 @@ mod tests {
             created_at: "2026-11-01T10:00:00Z".parse::<Timestamp>().unwrap().get(),
         };
         assert_eq!(
-            serde_json::to_string(&Form::from(row)).unwrap(),
+            serde_json::to_string(&FormBody::from(row)).unwrap(),
             concat!(
                 r#"{"id":"00000000-0000-0000-0000-00000000abcd","title":"Intake","#,
                 r#""status":"draft","created_at":"2026-11-01T10:00:00.000Z","slug":"intake","#,

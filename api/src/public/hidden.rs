@@ -7,14 +7,14 @@ use domain::lang::Lang;
 use domain::link::HIDDEN_KEY_MAX;
 
 use crate::body::fields::at_most;
-use crate::body::{Fields, Json};
+use crate::body::{BodyFields, JsonValue};
 use crate::error::Error;
 
 /// The longest `lang`, in characters (contract, section Limits).
 pub(crate) const LANG_MAX: usize = 10;
 
 /// The values of `hidden` as text, without those that are null.
-pub(super) fn hidden(body: &mut Fields) -> Result<BTreeMap<String, String>, Error> {
+pub(super) fn hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, Error> {
     let sent = body.optional_object("hidden")?;
     if sent.keys().any(|key| key.chars().count() > HIDDEN_KEY_MAX) {
         return Err(Error::invalid("a key of `hidden` must have at most 100 characters"));
@@ -25,19 +25,19 @@ pub(super) fn hidden(body: &mut Fields) -> Result<BTreeMap<String, String>, Erro
 }
 
 /// A number goes out as it was sent.
-fn text(value: Json) -> Result<Option<String>, Error> {
+fn text(value: JsonValue) -> Result<Option<String>, Error> {
     match value {
-        Json::Null => Ok(None),
-        Json::Bool(value) => Ok(Some(value.to_string())),
-        Json::Number(text) | Json::String(text) => Ok(Some(text)),
-        Json::Array(_) | Json::Object(_) => {
+        JsonValue::Null => Ok(None),
+        JsonValue::Bool(value) => Ok(Some(value.to_string())),
+        JsonValue::Number(text) | JsonValue::String(text) => Ok(Some(text)),
+        JsonValue::Array(_) | JsonValue::Object(_) => {
             Err(Error::invalid("a value of `hidden` must be a string, a number, a boolean or null"))
         }
     }
 }
 
 /// `lang`, if it names one of the languages; others are ignored.
-pub(super) fn lang(body: &mut Fields) -> Result<Option<Lang>, Error> {
+pub(super) fn lang(body: &mut BodyFields) -> Result<Option<Lang>, Error> {
     let sent = at_most("lang", LANG_MAX, body.optional_string("lang")?)?;
     Ok(sent.and_then(|code| Lang::read(&code)))
 }

@@ -12,16 +12,16 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Caller;
-use super::caller::{admit, shown};
+use super::caller::{admit, look_up_key};
 use super::path::PathId;
 use crate::Service;
-use crate::body::{Fields, Object};
+use crate::body::{BodyFields, JsonBody};
 use crate::commands::hooks::{self as commands, NewHook};
 use crate::error::Error;
 
 /// The contract's Hook.
 #[derive(Debug, Serialize)]
-pub(super) struct Hook {
+pub(super) struct HookBody {
     id: Uuid,
     trigger: String,
     target_url: String,
@@ -31,35 +31,35 @@ pub(super) struct Hook {
 
 /// That it was done.
 #[derive(Debug, Serialize)]
-pub(super) struct Done {
+pub(super) struct HookRemovedAnswer {
     ok: bool,
 }
 
 /// The subscriptions of a caller who is let in.
-pub(super) struct Listing(Vec<HookRow>);
+pub(super) struct CallerHooks(Vec<HookRow>);
 
-impl FromRequestParts<Arc<Service>> for Listing {
+impl FromRequestParts<Arc<Service>> for CallerHooks {
     type Rejection = Error;
 
     /// In the statement that says who calls.
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        let listed = shown(parts, service, &service.turnstiles.which_hooks).await?;
+        let listed = look_up_key(parts, service, &service.key_batchers.hooks).await?;
         admit(listed.admission, service.clock.now())?;
         Ok(Self(listed.hooks))
     }
 }
 
 /// Lists the subscriptions made with this key.
-pub(super) async fn list(Listing(hooks): Listing) -> Json<Vec<Hook>> {
-    Json(hooks.into_iter().map(Hook::from).collect())
+pub(super) async fn list(CallerHooks(hooks): CallerHooks) -> Json<Vec<HookBody>> {
+    Json(hooks.into_iter().map(HookBody::from).collect())
 }
 
 /// Subscribes a URL to a trigger.
 pub(super) async fn create(
     caller: Caller,
     State(service): State<Arc<Service>>,
-    Object(body): Object,
-) -> Result<(StatusCode, Json<Hook>), Error> {
+    JsonBody(body): JsonBody,
+) -> Result<(StatusCode, Json<HookBody>), Error> {
     let row = commands::create(&service, &caller, parse(body)?).await?;
     Ok((StatusCode::CREATED, Json(row.into())))
 }
@@ -69,15 +69,15 @@ pub(super) async fn delete(
     caller: Caller,
     id: PathId,
     State(service): State<Arc<Service>>,
-) -> Result<Json<Done>, Error> {
+) -> Result<Json<HookRemovedAnswer>, Error> {
     let hook_id = id.or(Error::NotFound)?;
     commands::delete(&service, &caller, hook_id).await?;
-    Ok(Json(Done { ok: true }))
+    Ok(Json(HookRemovedAnswer { ok: true }))
 }
 
 /// The shape of a request; what its words mean is asked later (ruling 10). Other properties are
 /// ignored (ruling 7).
-fn parse(mut body: Fields) -> Result<NewHook, Error> {
+fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
     let target_url = body.string("target_url")?;
     let trigger = body.optional_string("trigger")?;
     let event = body.optional_string("event")?;
@@ -97,7 +97,7 @@ fn one_of(trigger: Option<String>, event: Option<String>) -> Result<String, Erro
     }
 }
 
-impl From<HookRow> for Hook {
+impl From<HookRow> for HookBody {
     fn from(row: HookRow) -> Self {
         Self {
             id: row.hook_id,
@@ -183,13 +183,16 @@ mod tests {
             created_at: "2026-11-01T10:00:00Z".parse::<Timestamp>().unwrap().get(),
         };
         assert_eq!(
-            serde_json::to_string(&Hook::from(row)).unwrap(),
+            serde_json::to_string(&HookBody::from(row)).unwrap(),
             concat!(
                 r#"{"id":"00000000-0000-0000-0000-00000000abcd","trigger":"lead_hot","#,
                 r#""target_url":"HTTPS-as-sent","form_id":null,"#,
                 r#""created_at":"2026-11-01T10:00:00.000Z"}"#,
             )
         );
-        assert_eq!(serde_json::to_string(&Done { ok: true }).unwrap(), r#"{"ok":true}"#);
+        assert_eq!(
+            serde_json::to_string(&HookRemovedAnswer { ok: true }).unwrap(),
+            r#"{"ok":true}"#
+        );
     }
 }

@@ -8,20 +8,20 @@ use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use telemetry::figures::Answered;
-use telemetry::trace::{self, Call, Cause, Traced};
+use telemetry::figures::AnsweredRequest;
+use telemetry::trace::{self, CallerTrace, TraceSpan, TracedCall};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
 
 /// The most header lines of a request, and the most bytes they may have together (case A22).
-const HEADER_LINES: usize = 100;
-const HEAD_BYTES: usize = 16 << 10;
+const HEADER_LINES_MAX: usize = 100;
+const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// The longest a call takes, its body and its statements included: what takes longer has lost the
 /// database without a word, and ends.
-const CALL: Duration = Duration::from_secs(120);
+const CALL_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Puts the layers around a door of this name. The last one named is the outermost.
 pub(crate) fn around(door: Router, name: &'static str) -> Router {
@@ -37,23 +37,24 @@ async fn watched(door: &'static str, request: Request, next: Next) -> Response {
     let method = method(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map(MatchedPath::as_str);
-    let traced = Traced::call(Call { door, method, route }, cause(door, request.headers()));
-    let response = trace::at(traced.place(), next.run(request)).await;
+    let traced =
+        TraceSpan::call(TracedCall { door, method, route }, cause(door, request.headers()));
+    let response = trace::scope(traced.traceparent(), next.run(request)).await;
     let status = response.status().as_u16();
     traced.answered(status);
-    Answered { door, route, method, status }.count(began.elapsed());
+    AnsweredRequest { door, route, method, status }.count(began.elapsed());
     response
 }
 
 /// What the caller says it is a part of, said once and soundly. The product's word is taken; anybody can
 /// write the header of a call to the public door, so that one begins a trace of ours.
-fn cause(door: &'static str, headers: &HeaderMap) -> Cause {
+fn cause(door: &'static str, headers: &HeaderMap) -> CallerTrace {
     let mut values = headers.get_all("traceparent").iter();
     let said = match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok().and_then(|value| value.parse().ok()),
         _ => None,
     };
-    if door == "internal" { Cause::Ours(said) } else { Cause::Theirs(said) }
+    if door == "internal" { CallerTrace::Ours(said) } else { CallerTrace::Theirs(said) }
 }
 
 /// Methods are foreign text too.
@@ -72,9 +73,9 @@ fn method(method: &Method) -> &'static str {
 
 /// A caller that hangs up stops nothing half-way (case A23), and a panic is an answer (case A24).
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
-    let call = trace::at(trace::place(), next.run(request));
+    let call = trace::scope(trace::current_traceparent(), next.run(request));
     let mut call = tokio::spawn(call.in_current_span());
-    let Ok(ended) = timeout(CALL, &mut call).await else {
+    let Ok(ended) = timeout(CALL_TIME_MAX, &mut call).await else {
         call.abort();
         return Error::Unavailable("a call got no answer".into()).into_response();
     };
@@ -97,7 +98,7 @@ async fn limit_head(request: Request, next: Next) -> Response {
 
 fn fits(target: usize, headers: &HeaderMap) -> bool {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    headers.len() <= HEADER_LINES && target + bytes <= HEAD_BYTES
+    headers.len() <= HEADER_LINES_MAX && target + bytes <= HEAD_BYTES_MAX
 }
 
 /// What a key is told is nobody else's: a cache on the way knows `Authorization`, and not `X-API-Key`
@@ -130,10 +131,10 @@ mod tests {
             values.map(|value| (name.clone(), value)).collect()
         };
         let sound = said.parse().ok();
-        assert_eq!(cause("internal", &of(&[said])), Cause::Ours(sound));
-        assert_eq!(cause("public", &of(&[said])), Cause::Theirs(sound));
+        assert_eq!(cause("internal", &of(&[said])), CallerTrace::Ours(sound));
+        assert_eq!(cause("public", &of(&[said])), CallerTrace::Theirs(sound));
         for other in [&[][..], &[said, said], &["canary"]] {
-            assert_eq!(cause("internal", &of(other)), Cause::Ours(None), "{other:?}");
+            assert_eq!(cause("internal", &of(other)), CallerTrace::Ours(None), "{other:?}");
         }
     }
 
@@ -142,7 +143,7 @@ mod tests {
         assert!(fits(0, &headers(100, 1)));
         assert!(!fits(0, &headers(101, 1)));
         let name = "x-test".len();
-        assert!(fits(0, &headers(1, HEAD_BYTES - name)));
-        assert!(!fits(1, &headers(1, HEAD_BYTES - name)));
+        assert!(fits(0, &headers(1, HEAD_BYTES_MAX - name)));
+        assert!(!fits(1, &headers(1, HEAD_BYTES_MAX - name)));
     }
 }

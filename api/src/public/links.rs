@@ -17,12 +17,12 @@ use super::Caller;
 use super::hidden::{hidden, lang};
 use super::path::PathId;
 use crate::Service;
-use crate::body::{Fields, OptionalObject};
+use crate::body::{BodyFields, OptionalJsonBody};
 use crate::error::Error;
 
 /// The contract's PrefilledLink.
 #[derive(Debug, Serialize)]
-pub(super) struct PrefilledLink {
+pub(super) struct PrefilledLinkBody {
     url: String,
     form_id: Uuid,
     published: bool,
@@ -42,8 +42,8 @@ pub(super) async fn create(
     caller: Caller,
     id: PathId,
     State(service): State<Arc<Service>>,
-    OptionalObject(body): OptionalObject,
-) -> Result<(StatusCode, Json<PrefilledLink>), Error> {
+    OptionalJsonBody(body): OptionalJsonBody,
+) -> Result<(StatusCode, Json<PrefilledLinkBody>), Error> {
     let new = parse(body)?;
     let form_id = id.or(Error::FormNotFound)?;
     let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
@@ -51,18 +51,18 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(link)))
 }
 
-fn parse(mut body: Fields) -> Result<NewLink, Error> {
+fn parse(mut body: BodyFields) -> Result<NewLink, Error> {
     let new = NewLink { hidden: hidden(&mut body)?, lang: lang(&mut body)? };
     body.end()?;
     Ok(new)
 }
 
 impl NewLink {
-    fn to(self, form: &FormRow) -> PrefilledLink {
+    fn to(self, form: &FormRow) -> PrefilledLinkBody {
         let Built { url, hidden, ignored } =
             Built::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
         let published = form.status == FormStatus::Published.name();
-        PrefilledLink { url, form_id: form.form_id, published, hidden, ignored }
+        PrefilledLinkBody { url, form_id: form.form_id, published, hidden, ignored }
     }
 }
 

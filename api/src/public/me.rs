@@ -9,18 +9,18 @@ use super::Caller;
 /// The contract's Me.
 #[derive(Debug, Serialize)]
 pub(super) struct Me {
-    firm: Firm,
-    key: Key,
+    firm: MeFirm,
+    key: MeKey,
 }
 
 #[derive(Debug, Serialize)]
-struct Firm {
+struct MeFirm {
     id: Uuid,
     name: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Key {
+struct MeKey {
     id: Uuid,
     name: String,
     prefix: String,
@@ -34,8 +34,8 @@ pub(super) async fn show(caller: Caller) -> Json<Me> {
 impl From<Caller> for Me {
     fn from(caller: Caller) -> Self {
         Self {
-            firm: Firm { id: caller.firm_id, name: caller.firm_name },
-            key: Key { id: caller.key_id, name: caller.key_name, prefix: caller.key_prefix },
+            firm: MeFirm { id: caller.firm_id, name: caller.firm_name },
+            key: MeKey { id: caller.key_id, name: caller.key_name, prefix: caller.key_prefix },
         }
     }
 }

@@ -25,16 +25,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post};
 
-pub(crate) use caller::{Caller, Reading};
-pub use client::Peer;
+pub(crate) use caller::{Caller, ReadingCaller};
+pub use client::PeerAddress;
 pub(crate) use hidden::LANG_MAX;
 pub(crate) use send::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
-pub use turnstile::Turnstiles;
+pub use turnstile::KeyBatchers;
 pub use wrong_keys::WrongKeys;
 
 use crate::Service;
 use crate::error::Error;
-use crate::openapi::Served;
+use crate::openapi::ServedDescription;
 
 /// The routes of the public door.
 pub fn router(service: Service) -> Router {
@@ -43,7 +43,7 @@ pub fn router(service: Service) -> Router {
         .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
     let door = Router::new()
         .nest("/api/v1", contract)
-        .merge(Served::at(&service.base_url).routes())
+        .merge(ServedDescription::at(&service.base_url).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)

@@ -7,30 +7,30 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use domain::ids::parse_id;
 use domain::payload::{EventPayload, FormPart};
-use domain::sample::{self, Latest};
+use domain::sample::{self, LatestSubmission};
 use domain::trigger::Trigger;
 use projector::forms::{self, FormRow};
 use projector::subjects::{self, SubjectId};
 use sqlx::PgConnection;
 use tokio::time::timeout;
 use url::form_urlencoded;
-use vault::responses::{self, Response};
-use vault::{DataKeys, Subject, bookings, reports};
+use vault::responses::{self, StoredResponse};
+use vault::{DataKeys, KeySubject, bookings, reports};
 
 use super::path::PathText;
-use super::{Caller, Reading};
+use super::{Caller, ReadingCaller};
 use crate::Service;
 use crate::error::Error;
 
 /// How many of the newest submissions are looked at for one whose key is still there.
-const LOOKED_AT: i64 = 100;
+const CANDIDATES_MAX: i64 = 100;
 
 /// Nobody waits longer than this for the keyring.
-const KEYRING_WITHIN: Duration = Duration::from_secs(2);
+const KEYRING_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Shows what an event of a trigger looks like.
 pub(super) async fn show(
-    mut reading: Reading,
+    mut reading: ReadingCaller,
     trigger: PathText,
     RawQuery(query): RawQuery,
     State(service): State<Arc<Service>>,
@@ -66,7 +66,7 @@ fn offered(PathText(key): &PathText, caller: &Caller) -> Result<Trigger, Error> 
 }
 
 /// The form of `form_id`, if one was sent: once, and the firm's (case A19).
-async fn asked_form(reading: &mut Reading, query: &str) -> Result<Option<FormRow>, Error> {
+async fn asked_form(reading: &mut ReadingCaller, query: &str) -> Result<Option<FormRow>, Error> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let mut sent = pairs.filter(|(name, _)| name == "form_id").map(|(_, id)| id);
     let form_id = match (sent.next(), sent.next()) {
@@ -79,29 +79,32 @@ async fn asked_form(reading: &mut Reading, query: &str) -> Result<Option<FormRow
 }
 
 /// A made-up event still names a form of the firm, if it has one.
-async fn newest_form(reading: &mut Reading) -> Result<Option<FormRow>, Error> {
+async fn newest_form(reading: &mut ReadingCaller) -> Result<Option<FormRow>, Error> {
     Ok(forms::list(&mut *reading.connection, reading.caller.firm_id, 1).await?.pop())
 }
 
 /// The newest submissions, of the firm or of a form.
-async fn newest(reading: &mut Reading, form: Option<&FormRow>) -> Result<Vec<Subject>, Error> {
+async fn newest(
+    reading: &mut ReadingCaller,
+    form: Option<&FormRow>,
+) -> Result<Vec<KeySubject>, Error> {
     let (firm_id, form_id) = (reading.caller.firm_id, form.map(|form| form.form_id));
     let connection = &mut *reading.connection;
-    Ok(responses::latest_submissions(connection, firm_id, form_id, LOOKED_AT).await?)
+    Ok(responses::latest_submissions(connection, firm_id, form_id, CANDIDATES_MAX).await?)
 }
 
 /// The keys of those that are not erased, from a keyring that answers in time.
-async fn keys(service: &Service, newest: &[Subject]) -> Result<DataKeys, Error> {
-    let keys = timeout(KEYRING_WITHIN, service.keyring.find(newest)).await;
+async fn keys(service: &Service, newest: &[KeySubject]) -> Result<DataKeys, Error> {
+    let keys = timeout(KEYRING_WAIT_MAX, service.keyring.find(newest)).await;
     Ok(keys.map_err(|_| Error::Unavailable("the keyring does not answer".to_owned()))??)
 }
 
 /// The latest submission that can be read: the key of an erased one is gone.
 async fn latest(
-    reading: &mut Reading,
-    newest: Vec<Subject>,
+    reading: &mut ReadingCaller,
+    newest: Vec<KeySubject>,
     mut keys: DataKeys,
-) -> Result<Option<Latest>, Error> {
+) -> Result<Option<LatestSubmission>, Error> {
     let (firm_id, connection) = (reading.caller.firm_id, &mut *reading.connection);
     let erased = erased(connection, &newest).await?;
     keys.retain(|subject, _| !erased.contains(&(subject.firm_id, subject.subject_id)));
@@ -115,7 +118,7 @@ async fn latest(
     let form = forms::find_all(connection, &[(firm_id, response.form_id)]).await?.pop();
     let report = reports::read(connection, &keys, &[latest]).await?.pop();
     let booking = bookings::read(connection, &keys, &[latest]).await?.pop();
-    Ok(form.map(|form| Latest {
+    Ok(form.map(|form| LatestSubmission {
         report: report.map(|report| report.document),
         booking: booking.map(|booking| booking.document),
         ..of(form, response)
@@ -125,14 +128,14 @@ async fn latest(
 /// Whose erasure is under way.
 async fn erased(
     connection: &mut PgConnection,
-    newest: &[Subject],
+    newest: &[KeySubject],
 ) -> Result<Vec<SubjectId>, Error> {
     let responses: Vec<_> = newest.iter().map(|one| (one.firm_id, one.subject_id)).collect();
     Ok(subjects::erased(connection, &responses).await?)
 }
 
-fn of(form: FormRow, response: Response) -> Latest {
-    Latest {
+fn of(form: FormRow, response: StoredResponse) -> LatestSubmission {
+    LatestSubmission {
         form: part(form),
         response_id: response.response_id,
         submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),

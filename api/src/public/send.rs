@@ -10,7 +10,7 @@ use domain::email::EmailAddress;
 use domain::form::FormStatus;
 use domain::lang::Lang;
 use domain::link::PrefilledLink;
-use inviter::{Invited, NewInvite};
+use inviter::{InviteOutcome, NewInvite};
 use mailer::greeting;
 use projector::forms::{self, FormRow};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::hidden::{hidden, lang};
 use super::path::PathId;
 use crate::Service;
 use crate::body::fields::at_most;
-use crate::body::{Fields, Object};
+use crate::body::{BodyFields, JsonBody};
 use crate::commands::invites;
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ pub(super) struct FormInvite {
 
 /// What an invite is asked for with.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct InviteRequest {
     to: EmailAddress,
     greeting: Option<String>,
     hidden: BTreeMap<String, String>,
@@ -58,7 +58,7 @@ pub(super) async fn create(
     caller: Caller,
     id: PathId,
     State(service): State<Arc<Service>>,
-    Object(body): Object,
+    JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<FormInvite>), Error> {
     let asked = parse(body)?;
     let form_id = id.or(Error::FormNotFound)?;
@@ -72,11 +72,11 @@ pub(super) async fn create(
     Ok((StatusCode::ACCEPTED, Json(FormInvite::of(invited, new.url, ignored))))
 }
 
-fn parse(mut body: Fields) -> Result<Asked, Error> {
+fn parse(mut body: BodyFields) -> Result<InviteRequest, Error> {
     let to = body.string("email")?;
     let name = at_most("name", NAME_MAX, body.nullable_string("name")?)?;
     let first = at_most("first_name", FIRST_NAME_MAX, body.nullable_string("first_name")?)?;
-    let asked = Asked {
+    let asked = InviteRequest {
         to: to.parse().map_err(|_| Error::invalid("`email` must be an email address"))?,
         greeting: greeting(first.as_deref(), name.as_deref()),
         hidden: hidden(&mut body)?,
@@ -87,7 +87,7 @@ fn parse(mut body: Fields) -> Result<Asked, Error> {
     Ok(asked)
 }
 
-impl Asked {
+impl InviteRequest {
     /// The invite to this form, and what the form does not take.
     fn to(self, form: FormRow) -> (NewInvite, Vec<String>) {
         let link = PrefilledLink::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
@@ -105,10 +105,10 @@ impl Asked {
 }
 
 impl FormInvite {
-    fn of(invited: Invited, url: String, ignored: Vec<String>) -> Self {
+    fn of(invited: InviteOutcome, url: String, ignored: Vec<String>) -> Self {
         let (status, reason, email_id) = match invited {
-            Invited::Sent { email_id } => ("sent", None, Some(email_id)),
-            Invited::Skipped(skip) => ("skipped", Some(skip.reason()), None),
+            InviteOutcome::Sent { email_id } => ("sent", None, Some(email_id)),
+            InviteOutcome::Skipped(skip) => ("skipped", Some(skip.reason()), None),
         };
         Self { ok: true, status, reason, email_id, url, ignored }
     }
@@ -118,10 +118,10 @@ impl FormInvite {
 mod tests {
     use super::*;
     use crate::body::json::object;
-    use inviter::Skip;
+    use inviter::InviteSkip;
     use rstest::rstest;
 
-    fn read(json: &str) -> Result<Asked, Error> {
+    fn read(json: &str) -> Result<InviteRequest, Error> {
         parse(object(json.as_bytes()).unwrap())
     }
 
@@ -170,14 +170,14 @@ mod tests {
             serde_json::to_string(&invite).unwrap()
         };
         assert_eq!(
-            of(Invited::Sent { email_id: Uuid::from_u128(0xABCD) }),
+            of(InviteOutcome::Sent { email_id: Uuid::from_u128(0xABCD) }),
             concat!(
                 r#"{"ok":true,"status":"sent","email_id":"00000000-0000-0000-0000-00000000abcd","#,
                 r#""url":"https://f","ignored":["x"]}"#,
             )
         );
         assert_eq!(
-            of(Invited::Skipped(Skip::AlreadySentToday)),
+            of(InviteOutcome::Skipped(InviteSkip::AlreadySentToday)),
             concat!(
                 r#"{"ok":true,"status":"skipped","reason":"already_sent_today","#,
                 r#""url":"https://f","ignored":["x"]}"#,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use domain::trigger::{Plan, Trigger};
+use domain::trigger::{FirmPlan, Trigger};
 use serde::Serialize;
 
 use super::Caller;
@@ -12,7 +12,7 @@ use crate::Service;
 
 /// The contract's Trigger.
 #[derive(Debug, Serialize)]
-pub(super) struct Offer {
+pub(super) struct OfferedTrigger {
     key: &'static str,
     label: &'static str,
     hint: &'static str,
@@ -20,15 +20,18 @@ pub(super) struct Offer {
 }
 
 /// Lists what the firm's plan offers (ruling 14).
-pub(super) async fn list(caller: Caller, State(service): State<Arc<Service>>) -> Json<Vec<Offer>> {
+pub(super) async fn list(
+    caller: Caller,
+    State(service): State<Arc<Service>>,
+) -> Json<Vec<OfferedTrigger>> {
     Json(offers(caller.plan, &service.base_url))
 }
 
-fn offers(plan: Plan, base_url: &str) -> Vec<Offer> {
+fn offers(plan: FirmPlan, base_url: &str) -> Vec<OfferedTrigger> {
     Trigger::ALL
         .into_iter()
         .filter(|trigger| trigger.offered_to(plan))
-        .map(|trigger| Offer {
+        .map(|trigger| OfferedTrigger {
             key: trigger.key(),
             label: trigger.label(),
             hint: trigger.hint(),
@@ -42,7 +45,7 @@ mod tests {
     use super::*;
 
     fn keys(leads_in_full: bool) -> Vec<&'static str> {
-        let plan = Plan { leads_in_full };
+        let plan = FirmPlan { leads_in_full };
         offers(plan, "https://forms.example/api/v1").iter().map(|offer| offer.key).collect()
     }
 
@@ -54,7 +57,7 @@ mod tests {
 
     #[test]
     fn an_offer_is_the_contracts_trigger() {
-        let offers = offers(Plan::default(), "https://forms.example/api/v1");
+        let offers = offers(FirmPlan::default(), "https://forms.example/api/v1");
         assert_eq!(
             serde_json::to_string(&offers[0]).unwrap(),
             concat!(

@@ -19,73 +19,73 @@ use sqlx::{PgPool, Postgres};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub(crate) use question::{Question, WhichHooks, WhoCalls};
+pub(crate) use question::{CallerByKey, HooksByKey, KeyQuery};
 
 use crate::Service;
 use crate::error::Error;
 
 /// Statements of a turnstile under way at once: with more there would be fewer callers in each.
-const ATTENDANTS: usize = 2;
+const LOOKUP_TASKS_MAX: usize = 2;
 
 /// The most callers in a statement.
-const TOGETHER: usize = 32;
+const BATCH_KEYS_MAX: usize = 32;
 
 /// How long an attendant waits for the next caller.
-const LINGER: Duration = Duration::from_millis(100);
+const TASK_IDLE_MAX: Duration = Duration::from_millis(100);
 
 /// How long a caller waits for its turn before it is told to come back, as for a connection.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CALL_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// How long a statement may take, waiting for locks (5 s) included: one that takes longer has lost the
 /// database without a word.
-const ANSWER: Duration = Duration::from_secs(10);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The turnstiles of a door. Clones share them.
 #[derive(Clone, Default)]
-pub struct Turnstiles {
-    pub(super) who_calls: Turnstile<WhoCalls>,
-    pub(super) which_hooks: Turnstile<WhichHooks>,
+pub struct KeyBatchers {
+    pub(super) callers: KeyBatcher<CallerByKey>,
+    pub(super) hooks: KeyBatcher<HooksByKey>,
 }
 
 /// A turnstile; clones share it.
-pub(super) struct Turnstile<Q: Question>(Arc<Shared<Q::Answer>>);
+pub(super) struct KeyBatcher<Q: KeyQuery>(Arc<KeyQueue<Q::Answer>>);
 
-struct Shared<A> {
-    waiting: Mutex<VecDeque<Caller<A>>>,
+struct KeyQueue<A> {
+    waiting: Mutex<VecDeque<WaitingCall<A>>>,
     /// Somebody has come to wait.
     came: Notify,
     seats: Arc<Semaphore>,
 }
 
 /// A caller who waits.
-struct Caller<A> {
+struct WaitingCall<A> {
     key: KeyHash,
     since: Instant,
-    told: oneshot::Sender<Told<A>>,
+    told: oneshot::Sender<KeyAnswer<A>>,
 }
 
-type Told<A> = Result<Option<A>, Error>;
+type KeyAnswer<A> = Result<Option<A>, Error>;
 
-type Batch<A> = BTreeMap<KeyHash, Caller<A>>;
+type KeyBatch<A> = BTreeMap<KeyHash, WaitingCall<A>>;
 
-impl<Q: Question> Turnstile<Q> {
+impl<Q: KeyQuery> KeyBatcher<Q> {
     /// What is said of this key, whose call is counted; nothing if nobody has it.
     ///
     /// # Errors
     /// If the database does not answer in time.
-    pub(super) async fn pass(&self, service: &Service, key: KeyHash) -> Told<Q::Answer> {
+    pub(super) async fn look_up(&self, service: &Service, key: KeyHash) -> KeyAnswer<Q::Answer> {
         let (told, hears) = oneshot::channel();
-        self.wait(service, Caller { key, since: Instant::now(), told });
+        self.wait(service, WaitingCall { key, since: Instant::now(), told });
         hears.await.unwrap_or_else(|_| Err(Error::Internal("an attendant is gone".to_owned())))
     }
 
     /// Waits, and has an attendant come if there is a seat for one more.
-    fn wait(&self, service: &Service, caller: Caller<Q::Answer>) {
+    fn wait(&self, service: &Service, caller: WaitingCall<Q::Answer>) {
         let mut waiting = self.0.waiting();
         waiting.push_back(caller);
         match Arc::clone(&self.0.seats).try_acquire_owned() {
             Ok(seat) => {
-                let attendant = Attendant::<Q> {
+                let attendant = LookupTask::<Q> {
                     shared: Arc::clone(&self.0),
                     seat: Some(seat),
                     pool: service.readers.clone(),
@@ -100,8 +100,8 @@ impl<Q: Question> Turnstile<Q> {
 }
 
 /// Who asks for those who wait. They wait for it in turn, so nobody else has to.
-struct Attendant<Q: Question> {
-    shared: Arc<Shared<Q::Answer>>,
+struct LookupTask<Q: KeyQuery> {
+    shared: Arc<KeyQueue<Q::Answer>>,
     /// None once it has left.
     seat: Option<OwnedSemaphorePermit>,
     pool: PgPool,
@@ -110,7 +110,7 @@ struct Attendant<Q: Question> {
     connection: Option<PoolConnection<Postgres>>,
 }
 
-impl<Q: Question> Attendant<Q> {
+impl<Q: KeyQuery> LookupTask<Q> {
     async fn attend(mut self) {
         while let Some(batch) = self.next().await {
             let keys: Vec<KeyHash> = batch.keys().copied().collect();
@@ -120,8 +120,8 @@ impl<Q: Question> Attendant<Q> {
     }
 
     /// Those who go together; nobody, if nobody has come for a while.
-    async fn next(&mut self) -> Option<Batch<Q::Answer>> {
-        let until = Instant::now() + LINGER;
+    async fn next(&mut self) -> Option<KeyBatch<Q::Answer>> {
+        let until = Instant::now() + TASK_IDLE_MAX;
         loop {
             if let Some(batch) = take(&mut self.shared.waiting()) {
                 return Some(batch);
@@ -143,7 +143,7 @@ impl<Q: Question> Attendant<Q> {
             None => self.pool.acquire().await?,
         };
         let now = self.clock.now().get();
-        let answers = timeout(ANSWER, Q::ask(&mut connection, keys, now)).await;
+        let answers = timeout(STATEMENT_TIMEOUT, Q::ask(&mut connection, keys, now)).await;
         let answers = answers.map_err(|_| Error::Unavailable("no answer in time".to_owned()))??;
         self.connection = Some(connection);
         Ok(answers)
@@ -152,12 +152,12 @@ impl<Q: Question> Attendant<Q> {
 
 /// The first call of each key that waits, up to so many; the others stay in their order. Who has waited
 /// too long is told so.
-fn take<A>(waiting: &mut VecDeque<Caller<A>>) -> Option<Batch<A>> {
-    let (mut batch, mut later) = (Batch::new(), VecDeque::new());
-    while batch.len() < TOGETHER
+fn take<A>(waiting: &mut VecDeque<WaitingCall<A>>) -> Option<KeyBatch<A>> {
+    let (mut batch, mut later) = (KeyBatch::new(), VecDeque::new());
+    while batch.len() < BATCH_KEYS_MAX
         && let Some(caller) = waiting.pop_front()
     {
-        if caller.since.elapsed() > PATIENCE {
+        if caller.since.elapsed() > CALL_WAIT_MAX {
             caller.tell(Err(Error::Unavailable("a call waited too long for its turn".to_owned())));
         } else {
             match batch.entry(caller.key) {
@@ -171,7 +171,7 @@ fn take<A>(waiting: &mut VecDeque<Caller<A>>) -> Option<Batch<A>> {
     (!batch.is_empty()).then_some(batch)
 }
 
-fn tell<A>(batch: Batch<A>, answers: Result<Vec<Option<A>>, Error>) {
+fn tell<A>(batch: KeyBatch<A>, answers: Result<Vec<Option<A>>, Error>) {
     match answers {
         Ok(answers) => {
             batch.into_values().zip(answers).for_each(|(caller, answer)| caller.tell(Ok(answer)));
@@ -180,31 +180,31 @@ fn tell<A>(batch: Batch<A>, answers: Result<Vec<Option<A>>, Error>) {
     }
 }
 
-impl<A> Caller<A> {
+impl<A> WaitingCall<A> {
     /// One who has hung up hears nothing.
-    fn tell(self, told: Told<A>) {
+    fn tell(self, told: KeyAnswer<A>) {
         let _ = self.told.send(told);
     }
 }
 
-impl<A> Shared<A> {
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Caller<A>>> {
+impl<A> KeyQueue<A> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<WaitingCall<A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<Q: Question> Clone for Turnstile<Q> {
+impl<Q: KeyQuery> Clone for KeyBatcher<Q> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<Q: Question> Default for Turnstile<Q> {
+impl<Q: KeyQuery> Default for KeyBatcher<Q> {
     fn default() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(KeyQueue {
             waiting: Mutex::default(),
             came: Notify::new(),
-            seats: Arc::new(Semaphore::new(ATTENDANTS)),
+            seats: Arc::new(Semaphore::new(LOOKUP_TASKS_MAX)),
         }))
     }
 }

@@ -12,7 +12,7 @@ use domain::lang::Lang;
 use maud::{DOCTYPE, Markup, html};
 use projector::firms;
 use url::form_urlencoded;
-use vault::Recipient;
+use vault::MailRecipient;
 
 use super::path::PathText;
 use crate::Service;
@@ -57,21 +57,24 @@ pub(super) async fn act(
 }
 
 /// Whose mails a link ends.
-struct OfFirm {
-    recipient: Recipient,
+struct LinkRecipient {
+    recipient: MailRecipient,
     name: String,
 }
 
-async fn firm(service: &Service, PathText(link): &PathText) -> Result<Option<OfFirm>, Error> {
+async fn firm(
+    service: &Service,
+    PathText(link): &PathText,
+) -> Result<Option<LinkRecipient>, Error> {
     let link = link.as_deref().unwrap_or_default();
     let Some(recipient) = service.inviter.identity.read_link(link) else {
         return Ok(None);
     };
     let sender = firms::sender(service.store.pool(), recipient.firm_id).await?;
-    Ok(sender.map(|sender| OfFirm { recipient, name: sender.name }))
+    Ok(sender.map(|sender| LinkRecipient { recipient, name: sender.name }))
 }
 
-fn answer(status: StatusCode, words: &Words, page: &Markup) -> Response {
+fn answer(status: StatusCode, words: &PageWords, page: &Markup) -> Response {
     let page = html! {
         (DOCTYPE)
         html lang=(words.lang.code()) {
@@ -93,7 +96,7 @@ const STYLE: &str = ":root{color-scheme:light dark}\
     main{max-width:34rem;margin:15vh auto;padding:0 1.5rem}\
     button{font:inherit;padding:.6rem 1.2rem;cursor:pointer}";
 
-fn question(words: &Words, firm: &str) -> Markup {
+fn question(words: &PageWords, firm: &str) -> Markup {
     html! {
         h1 { (words.title) }
         p { (words.ask) " " strong { (firm) } "." }
@@ -101,14 +104,14 @@ fn question(words: &Words, firm: &str) -> Markup {
     }
 }
 
-fn done(words: &Words, firm: &str) -> Markup {
+fn done(words: &PageWords, firm: &str) -> Markup {
     html! {
         h1 { (words.done) }
         p { (words.ended) " " strong { (firm) } "." }
     }
 }
 
-fn unknown(words: &Words) -> Markup {
+fn unknown(words: &PageWords) -> Markup {
     html! {
         h1 { (words.unknown) }
         p { (words.copied) }
@@ -116,7 +119,7 @@ fn unknown(words: &Words) -> Markup {
 }
 
 /// The page's words in one language.
-struct Words {
+struct PageWords {
     lang: Lang,
     title: &'static str,
     ask: &'static str,
@@ -127,7 +130,7 @@ struct Words {
     copied: &'static str,
 }
 
-const ENGLISH: Words = Words {
+const ENGLISH: PageWords = PageWords {
     lang: Lang::En,
     title: "Unsubscribe",
     ask: "You will get no more form invitations from",
@@ -138,7 +141,7 @@ const ENGLISH: Words = Words {
     copied: "It may not have been copied as a whole. Please use the link in the email.",
 };
 
-const FRENCH: Words = Words {
+const FRENCH: PageWords = PageWords {
     lang: Lang::Fr,
     title: "Se désinscrire",
     ask: "Vous ne recevrez plus d’invitations à des formulaires de la part de",
@@ -149,7 +152,7 @@ const FRENCH: Words = Words {
     copied: "Il n’a peut-être pas été copié en entier. Veuillez utiliser le lien de l’e-mail.",
 };
 
-const SPANISH: Words = Words {
+const SPANISH: PageWords = PageWords {
     lang: Lang::Es,
     title: "Cancelar la suscripción",
     ask: "No recibirá más invitaciones a formularios de",
@@ -161,7 +164,7 @@ const SPANISH: Words = Words {
 };
 
 /// In the language of the mail, which its link names.
-fn words(query: Option<&str>) -> &'static Words {
+fn words(query: Option<&str>) -> &'static PageWords {
     let lang = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .find_map(|(name, code)| (name == "lang").then(|| Lang::read(&code)))
         .flatten()

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use domain::rate::{WRONG_KEYS_PER_ADDRESS, Window, address_counter, retry_after_seconds};
+use domain::rate::{RateWindow, WRONG_KEYS_PER_ADDRESS, address_counter, retry_after_seconds};
 use domain::time::Timestamp;
 use projector::calls;
 use sqlx::PgPool;
@@ -15,17 +15,17 @@ use telemetry::figures::WRONG_KEYS;
 
 use crate::error::Error;
 
-const LIMIT: usize = WRONG_KEYS_PER_ADDRESS as usize;
+const WRONG_KEYS_MAX: usize = WRONG_KEYS_PER_ADDRESS as usize;
 
 /// The wrong keys this server saw. It holds one window per counter at most: their number is fixed.
 #[derive(Debug, Default)]
-pub struct WrongKeys(Mutex<HashMap<i32, Window>>);
+pub struct WrongKeys(Mutex<HashMap<i32, RateWindow>>);
 
 impl WrongKeys {
     /// The answer to a text that cannot be a key.
     pub(super) fn malformed(&self, address: IpAddr, now: Timestamp) -> Error {
         WRONG_KEYS.count(&[("kind", "malformed")]);
-        self.in_window(address, |window| match window.wait(LIMIT, now) {
+        self.in_window(address, |window| match window.wait(WRONG_KEYS_MAX, now) {
             Some(seconds) => Error::RateLimited(seconds),
             None => {
                 window.count(now);
@@ -45,7 +45,7 @@ impl WrongKeys {
         now: Timestamp,
     ) -> Result<Error, sqlx::Error> {
         WRONG_KEYS.count(&[("kind", "unknown")]);
-        if let Some(seconds) = self.in_window(address, |window| window.wait(LIMIT, now)) {
+        if let Some(seconds) = self.in_window(address, |window| window.wait(WRONG_KEYS_MAX, now)) {
             return Ok(Error::RateLimited(seconds));
         }
         let counter = address_counter(address);
@@ -58,7 +58,7 @@ impl WrongKeys {
         })
     }
 
-    fn in_window<T>(&self, address: IpAddr, act: impl FnOnce(&mut Window) -> T) -> T {
+    fn in_window<T>(&self, address: IpAddr, act: impl FnOnce(&mut RateWindow) -> T) -> T {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         act(windows.entry(address_counter(address)).or_default())
     }

@@ -3,26 +3,26 @@
 use std::io::Write;
 
 use crate::snapshot;
-use domain::audit::VERSION;
-use domain::merkle::{self, Frontier, Hash, beside};
+use domain::audit::FORMAT_VERSION;
+use domain::merkle::{self, Hash, MerkleFrontier, sibling_ranges};
 use domain::time::Timestamp;
-use projector::audit::{Span, chains, hashes, span, stretch};
+use projector::audit::{ChainSpan, chains, hashes, span, stretch};
 use serde::Serialize;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 use vault::Entropy;
 
-use super::{Header, KIND, Line, Proof};
+use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof};
 use crate::error::AuditError;
-use crate::files::Signed;
+use crate::files::SignedCheckpoint;
 use crate::notary::Notary;
 
 /// Entries read at a time.
-const PAGE: i64 = 1_000;
+const ENTRIES_PER_PAGE: i64 = 1_000;
 
 /// What of the audit log is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct ExportSelection {
     /// The firm.
     pub firm_id: Uuid,
     /// From then on.
@@ -31,13 +31,13 @@ pub struct Asked {
     pub until: Option<Timestamp>,
 }
 
-impl Asked {
+impl ExportSelection {
     /// The stretch of the chain that holds all of it.
     pub(crate) async fn span(
         &self,
         connection: &mut PgConnection,
         through: i64,
-    ) -> Result<Span, AuditError> {
+    ) -> Result<ChainSpan, AuditError> {
         let time = (self.since.map(Timestamp::get), self.until.map(Timestamp::get));
         span(connection, (self.firm_id, through), time).await?.ok_or(AuditError::Nothing)
     }
@@ -50,10 +50,10 @@ impl Asked {
 pub async fn export(
     (pool, notary): (&PgPool, &Notary),
     (entropy, at): (&dyn Entropy, Timestamp),
-    asked: Asked,
+    asked: ExportSelection,
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
-) -> Result<Signed, AuditError> {
+) -> Result<SignedCheckpoint, AuditError> {
     let mut transaction = snapshot::begin(pool).await?;
     let standing = notary.standing(&mut transaction).await?;
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
@@ -61,40 +61,50 @@ pub async fn export(
     let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let span = asked.span(&mut transaction, head.sequence.cast_signed()).await?;
     let signed = notary.sign(&standing, entropy, at)?;
-    entries(&mut transaction, (asked.firm_id, span), &mut to, progress).await?;
+    write_entries(&mut transaction, (asked.firm_id, span), &mut to, progress).await?;
     let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
     let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let head_index = u64::try_from(place).unwrap_or(u64::MAX);
-    let proof = Proof {
+    let proof = BundleProof {
         entry_path: path(&mut transaction, asked.firm_id, (span.last, head.sequence)).await?,
         head,
         head_index,
         head_path: texts(&merkle::path(&standing.heads, head_index)),
         signed,
     };
-    line(&mut to, &proof)?;
+    write_line(&mut to, &proof)?;
     to.flush()?;
     Ok(proof.signed)
 }
 
-async fn entries(
+async fn write_entries(
     connection: &mut PgConnection,
-    (firm_id, span): (Uuid, Span),
+    (firm_id, span): (Uuid, ChainSpan),
     to: &mut (impl Write + Send),
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<(), AuditError> {
     let (first, last) = (span.first.cast_unsigned(), span.last.cast_unsigned());
     let mut next = span.first;
     while next <= span.last {
-        let page = Span { first: next, last: span.last.min(next + PAGE - 1) };
+        let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
         for row in stretch(connection, firm_id, page).await? {
             if row.sequence == span.first {
                 let previous_hash = hex::encode(row.previous_hash);
-                let bundle = KIND.to_owned();
-                line(to, &Header { bundle, v: VERSION, firm_id, first, last, previous_hash })?;
+                let bundle = BUNDLE_KIND.to_owned();
+                write_line(
+                    to,
+                    &BundleHeader {
+                        bundle,
+                        v: FORMAT_VERSION,
+                        firm_id,
+                        first,
+                        last,
+                        previous_hash,
+                    },
+                )?;
             }
             let entry = String::from_utf8_lossy(&row.entry).into_owned();
-            line(to, &Line { entry, hash: hex::encode(row.hash) })?;
+            write_line(to, &BundleEntry { entry, hash: hex::encode(row.hash) })?;
         }
         next = page.last + 1;
         progress((next - span.first).cast_unsigned(), last - first + 1);
@@ -109,11 +119,11 @@ async fn path(
     (sequence, size): (i64, u64),
 ) -> Result<Vec<String>, AuditError> {
     let mut roots = Vec::new();
-    for stretch in beside(sequence.cast_unsigned() - 1, size) {
-        let mut tree = Frontier::default();
+    for stretch in sibling_ranges(sequence.cast_unsigned() - 1, size) {
+        let mut tree = MerkleFrontier::default();
         let (mut next, last) = (stretch.start.cast_signed() + 1, stretch.end.cast_signed());
         while next <= last {
-            let page = Span { first: next, last: last.min(next + 50 * PAGE - 1) };
+            let page = ChainSpan { first: next, last: last.min(next + 50 * ENTRIES_PER_PAGE - 1) };
             let page_hashes = hashes(connection, firm_id, page).await?;
             page_hashes.iter().for_each(|hash| tree.push(merkle::leaf(hash)));
             next = page.last + 1;
@@ -127,7 +137,7 @@ fn texts(hashes: &[Hash]) -> Vec<String> {
     hashes.iter().map(hex::encode).collect()
 }
 
-fn line(to: &mut impl Write, shape: &impl Serialize) -> Result<(), AuditError> {
+fn write_line(to: &mut impl Write, shape: &impl Serialize) -> Result<(), AuditError> {
     serde_json::to_writer(&mut *to, shape).map_err(std::io::Error::from)?;
     Ok(to.write_all(b"\n")?)
 }

@@ -10,14 +10,14 @@ use crate::error::AuditError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flaw {
     /// Where.
-    pub place: Place,
+    pub location: FlawLocation,
     /// What.
     pub why: String,
 }
 
 /// Where something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FlawLocation {
     /// In the log.
     Event {
         /// Its place there.
@@ -58,11 +58,11 @@ pub enum Place {
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.why)
+        write!(f, "{}: {}", self.location, self.why)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FlawLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event { position } => write!(f, "event at position {position}"),
@@ -83,7 +83,7 @@ impl fmt::Display for Place {
 
 /// Why a verification goes no further.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum VerifyStop {
     /// Something is not as it was.
     Broken(Flaw),
     /// It cannot be told.
@@ -92,12 +92,12 @@ pub(crate) enum Stop {
     Failed(AuditError),
 }
 
-impl<E: Into<AuditError>> From<E> for Stop {
+impl<E: Into<AuditError>> From<E> for VerifyStop {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
 }
 
-pub(crate) fn broken<T>(place: Place, why: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop::Broken(Flaw { place, why: why.into() }))
+pub(crate) fn broken<T>(place: FlawLocation, why: impl Into<String>) -> Result<T, VerifyStop> {
+    Err(VerifyStop::Broken(Flaw { location: place, why: why.into() }))
 }

@@ -17,18 +17,18 @@ use crate::error::AuditError;
 use crate::keys::PublicKey;
 use crate::notary::Notary;
 use crate::snapshot;
-use walk::Walk;
-use witnesses::Witnesses;
+use walk::AuditWalk;
+use witnesses::TrustedCheckpoints;
 
-pub use flaw::{Flaw, Place};
-pub(crate) use flaw::{Stop, broken};
+pub use flaw::{Flaw, FlawLocation};
+pub(crate) use flaw::{VerifyStop, broken};
 
 /// Heads read at a time.
-const HEADS: i64 = 5_000;
+const HEADS_PER_PAGE: i64 = 5_000;
 
 /// What a verification comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<R> {
+pub enum AuditVerdict<R> {
     /// All of it is as it was.
     Intact(R),
     /// It is not; this is the first place.
@@ -39,7 +39,7 @@ pub enum Verdict<R> {
 
 /// What was found intact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct DatabaseReport {
     /// Events whose digests hold.
     pub events: u64,
     /// The last position that was looked at.
@@ -66,34 +66,36 @@ pub async fn database(
     notary: &Notary,
     trusted: Option<Vec<PublicKey>>,
     progress: impl Fn(i64, i64) + Send,
-) -> Result<Verdict<Report>, AuditError> {
+) -> Result<AuditVerdict<DatabaseReport>, AuditError> {
     let verified = async {
         let trusted = trusted.map_or_else(|| notary.keys.list(), Ok)?;
         // Before the database is looked at: whatever a checkpoint says was there already.
-        let witnesses = Witnesses::read(&notary.checkpoints, &trusted)?;
+        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted)?;
         let mut transaction = snapshot::begin(pool).await.map_err(AuditError::from)?;
         walk(&mut transaction, witnesses, progress).await
     };
     match verified.await {
-        Ok((report, None)) => Ok(Verdict::Intact(report)),
-        Ok((_, Some(unknown))) | Err(Stop::Unknown(unknown)) => Ok(Verdict::Incomplete(unknown)),
-        Err(Stop::Broken(flaw)) => Ok(Verdict::Broken(flaw)),
-        Err(Stop::Failed(error)) => Err(error),
+        Ok((report, None)) => Ok(AuditVerdict::Intact(report)),
+        Ok((_, Some(unknown))) | Err(VerifyStop::Unknown(unknown)) => {
+            Ok(AuditVerdict::Incomplete(unknown))
+        }
+        Err(VerifyStop::Broken(flaw)) => Ok(AuditVerdict::Broken(flaw)),
+        Err(VerifyStop::Failed(error)) => Err(error),
     }
 }
 
 async fn walk(
     connection: &mut PgConnection,
-    witnesses: Witnesses,
+    witnesses: TrustedCheckpoints,
     progress: impl Fn(i64, i64),
-) -> Result<(Report, Option<String>), Stop> {
+) -> Result<(DatabaseReport, Option<String>), VerifyStop> {
     let unknown = witnesses.unknown(connection).await?;
     let sealed_to = sealed_to(connection).await?;
     let end = proof::height(connection).await?.max(sealed_to);
-    let mut walk = Walk::new(witnesses, (snapshot::followed(connection).await?, sealed_to));
+    let mut walk = AuditWalk::new(witnesses, (snapshot::followed(connection).await?, sealed_to));
     let mut after = 0;
     while after < end {
-        let through = (after + walk::WINDOW).min(end);
+        let through = (after + walk::WINDOW_POSITIONS).min(end);
         walk.window(connection, (after, through)).await?;
         progress(through, end);
         after = through;
@@ -104,14 +106,14 @@ async fn walk(
 }
 
 /// The ends of the chains that are kept for the next entry are those the entries lead to.
-async fn compare_heads(connection: &mut PgConnection, walk: &Walk) -> Result<(), Stop> {
+async fn compare_heads(connection: &mut PgConnection, walk: &AuditWalk) -> Result<(), VerifyStop> {
     let mut after = None;
     let mut kept = 0;
     loop {
-        let rows = heads_after(connection, after, HEADS).await?;
+        let rows = heads_after(connection, after, HEADS_PER_PAGE).await?;
         for row in &rows {
             if walk.chain(row.firm_id).is_none_or(|chain| row.chain().as_ref() != Some(chain)) {
-                let place = Place::Head { firm_id: row.firm_id };
+                let place = FlawLocation::Head { firm_id: row.firm_id };
                 return broken(place, "the kept end of the chain is not where its entries end");
             }
         }
@@ -123,6 +125,6 @@ async fn compare_heads(connection: &mut PgConnection, walk: &Walk) -> Result<(),
     }
     match walk.chains().nth(kept) {
         None => Ok(()),
-        Some(_) => broken(Place::Heads, "the kept end of a chain is missing"),
+        Some(_) => broken(FlawLocation::Heads, "the kept end of a chain is missing"),
     }
 }

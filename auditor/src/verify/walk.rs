@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use domain::audit::{BEGINNING, Chain, Checkpoint, Entry, Seal};
-use domain::merkle::{Frontier, Hash};
+use domain::audit::{AuditChain, AuditCheckpoint, AuditEntry, GENESIS_HASH, Seal};
+use domain::merkle::{Hash, MerkleFrontier};
 use domain::time::Timestamp;
-use eventstore::proof::{self, Checked};
+use eventstore::proof::{self, CheckedEvent};
 use eventstore::{RecordedEvent, Upcasters};
 use projector::audit::{self, EntryRow, entries_of};
 use projector::seals::{self, SealRow};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::witnesses::Witnesses;
-use super::{Place, Report, Stop, broken};
+use super::witnesses::TrustedCheckpoints;
+use super::{DatabaseReport, FlawLocation, VerifyStop, broken};
 
 /// Positions looked at together.
-pub(super) const WINDOW: i64 = 4 * Seal::BLOCK;
+pub(super) const WINDOW_POSITIONS: i64 = 4 * Seal::POSITIONS_PER_BLOCK;
 
 /// How far the walk is, and what the log comes to so far.
-pub(super) struct Walk {
-    witnesses: Witnesses,
+pub(super) struct AuditWalk {
+    witnesses: TrustedCheckpoints,
     followed_to: i64,
     sealed_to: i64,
-    chains: BTreeMap<Uuid, Chain>,
+    chains: BTreeMap<Uuid, AuditChain>,
     /// The root over all chains, until one of them grows.
     heads: Option<Hash>,
-    block: Frontier,
+    block: MerkleFrontier,
     sealed: Hash,
     seals: i64,
     events: u64,
@@ -39,21 +39,21 @@ pub(super) struct Walk {
 }
 
 /// What is there, in order.
-struct There {
+struct WindowRows {
     rows: Peekable<IntoIter<EntryRow>>,
     seals: Peekable<IntoIter<SealRow>>,
 }
 
-impl Walk {
-    pub(super) fn new(witnesses: Witnesses, (followed_to, sealed_to): (i64, i64)) -> Self {
+impl AuditWalk {
+    pub(super) fn new(witnesses: TrustedCheckpoints, (followed_to, sealed_to): (i64, i64)) -> Self {
         Self {
             witnesses,
             followed_to,
             sealed_to,
             chains: BTreeMap::new(),
             heads: None,
-            block: Frontier::default(),
-            sealed: BEGINNING,
+            block: MerkleFrontier::default(),
+            sealed: GENESIS_HASH,
             seals: 0,
             events: 0,
             entries: 0,
@@ -67,61 +67,61 @@ impl Walk {
         &mut self,
         connection: &mut PgConnection,
         (after, through): (i64, i64),
-    ) -> Result<(), Stop> {
+    ) -> Result<(), VerifyStop> {
         let checked = proof::checked(connection, &Upcasters::current(), (after, through)).await?;
         let events = intact(checked)?;
         let followed = events.partition_point(|event| event.position <= self.followed_to);
         let entries = entries_of(connection, &events[..followed]).await?;
-        let mut there = There {
+        let mut there = WindowRows {
             rows: audit::between(connection, (after, through)).await?.into_iter().peekable(),
             seals: seals::between(connection, (after, through)).await?.into_iter().peekable(),
         };
         let mut entries = entries.iter().peekable();
         for event in &events {
-            self.pass(event.position, &mut there)?;
+            self.advance_to(event.position, &mut there)?;
             self.block.push(Seal::leaf(event.position, &event.digest));
             self.events += 1;
             let entry = entries.next_if(|entry| entry.position == event.position);
-            self.entry(event.position, entry, &mut there)?;
+            self.compare_entry(event.position, entry, &mut there)?;
         }
-        self.pass(through + 1, &mut there)?;
-        stray(there.rows.next())
+        self.advance_to(through + 1, &mut there)?;
+        refuse_stray(there.rows.next())
     }
 
     /// The entry of an event, against the row that is there.
-    fn entry(
+    fn compare_entry(
         &mut self,
         position: i64,
-        entry: Option<&Entry>,
-        there: &mut There,
-    ) -> Result<(), Stop> {
+        entry: Option<&AuditEntry>,
+        there: &mut WindowRows,
+    ) -> Result<(), VerifyStop> {
         let row = there.rows.next_if(|row| row.position <= position);
         let Some(entry) = entry else {
-            return stray(row);
+            return refuse_stray(row);
         };
         let chain = self.chains.entry(entry.firm_id).or_default();
         let linked = chain.add(entry);
         let expected = EntryRow::of(entry, linked);
-        let place = place(&expected);
+        let place = location_of(&expected);
         self.heads = None;
         self.entries += 1;
         match row {
             Some(row) if row == expected => Ok(()),
-            Some(row) if row.position < position => stray(Some(row)),
+            Some(row) if row.position < position => refuse_stray(Some(row)),
             Some(row) => broken(place, difference(&row, &expected)),
             None => broken(place, "it is missing"),
         }
     }
 
     /// Comes to this position: what ends before it must hold.
-    fn pass(&mut self, position: i64, there: &mut There) -> Result<(), Stop> {
+    fn advance_to(&mut self, position: i64, there: &mut WindowRows) -> Result<(), VerifyStop> {
         loop {
-            let end = (self.seals + 1) * Seal::BLOCK;
+            let end = (self.seals + 1) * Seal::POSITIONS_PER_BLOCK;
             let witness = self.witnesses.next().map(|checkpoint| checkpoint.position);
             if end < position && witness.is_none_or(|witness| end <= witness) {
-                self.seal(end, there)?;
+                self.compare_seal(end, there)?;
             } else if witness.is_some_and(|witness| witness < position) {
-                self.hear()?;
+                self.compare_checkpoint()?;
             } else {
                 return Ok(());
             }
@@ -129,12 +129,12 @@ impl Walk {
     }
 
     /// A block is whole.
-    fn seal(&mut self, end: i64, there: &mut There) -> Result<(), Stop> {
+    fn compare_seal(&mut self, end: i64, there: &mut WindowRows) -> Result<(), VerifyStop> {
         let block = std::mem::take(&mut self.block);
         let expected = SealRow::of(end, &block, self.sealed);
         self.sealed = expected.hash;
         self.seals += 1;
-        let place = Place::Seal { number: expected.number };
+        let place = FlawLocation::Seal { number: expected.number };
         match there.seals.next_if(|row| row.last_position <= end) {
             Some(row) if row == expected => Ok(()),
             Some(row) if row.root == expected.root => {
@@ -147,22 +147,22 @@ impl Walk {
     }
 
     /// A checkpoint says how everything stood here.
-    fn hear(&mut self) -> Result<(), Stop> {
+    fn compare_checkpoint(&mut self) -> Result<(), VerifyStop> {
         let heads = *self.heads.get_or_insert_with(|| {
             let leaves = self.chains.iter().map(|(firm_id, chain)| chain.head(*firm_id).leaf());
-            leaves.collect::<Frontier>().root()
+            leaves.collect::<MerkleFrontier>().root()
         });
-        let Some(said) = self.witnesses.pass() else {
+        let Some(said) = self.witnesses.take_next() else {
             return Ok(());
         };
-        let place = Place::Checkpoint { number: said.number };
+        let place = FlawLocation::Checkpoint { number: said.number };
         let log = (said.seals, said.sealed, said.open.events, said.open.root);
         if log != (self.seals, self.sealed, self.block.size(), self.block.root()) {
-            return broken(place, other("the log", &said));
+            return broken(place, mismatch("the log", &said));
         }
         let firms = u64::try_from(self.chains.len()).unwrap_or(u64::MAX);
         if (said.firms, said.heads) != (firms, heads) {
-            return broken(place, other("the audit log", &said));
+            return broken(place, mismatch("the audit log", &said));
         }
         self.agreed += 1;
         self.witnessed = Some((said.position, said.at));
@@ -174,25 +174,25 @@ impl Walk {
         &mut self,
         connection: &mut PgConnection,
         end: i64,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), VerifyStop> {
         if self.witnesses.next().is_some_and(|said| said.position <= self.followed_to) {
             // The log ended in positions that were drawn and never used.
-            let mut nothing = There {
+            let mut nothing = WindowRows {
                 rows: Vec::new().into_iter().peekable(),
                 seals: Vec::new().into_iter().peekable(),
             };
-            self.pass(self.followed_to + 1, &mut nothing)?;
+            self.advance_to(self.followed_to + 1, &mut nothing)?;
         }
         if let Some(said) = self.witnesses.next() {
             let why = format!("the log reached position {}, and ends at {end} now", said.position);
-            return broken(Place::Checkpoint { number: said.number }, why);
+            return broken(FlawLocation::Checkpoint { number: said.number }, why);
         }
         let rows = audit::between(connection, (end.min(self.followed_to), i64::MAX)).await?;
-        stray(rows.into_iter().find(|row| row.position > end))
+        refuse_stray(rows.into_iter().find(|row| row.position > end))
     }
 
-    pub(super) fn report(&self, through: i64) -> Report {
-        Report {
+    pub(super) fn report(&self, through: i64) -> DatabaseReport {
+        DatabaseReport {
             events: self.events,
             through,
             seals: self.seals,
@@ -203,7 +203,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn chain(&self, firm_id: Uuid) -> Option<&Chain> {
+    pub(super) fn chain(&self, firm_id: Uuid) -> Option<&AuditChain> {
         self.chains.get(&firm_id)
     }
 
@@ -213,24 +213,30 @@ impl Walk {
 }
 
 /// The events, if each has the digest of what is stored.
-fn intact(checked: Vec<Checked>) -> Result<Vec<RecordedEvent>, Stop> {
-    let read = |checked: Checked| {
+fn intact(checked: Vec<CheckedEvent>) -> Result<Vec<RecordedEvent>, VerifyStop> {
+    let read = |checked: CheckedEvent| {
         if !checked.intact {
-            let place = Place::Event { position: checked.position };
+            let place = FlawLocation::Event { position: checked.position };
             return broken(place, "its digest is not that of what is stored");
         }
-        checked.event.map_err(|error| Stop::Unknown(format!("an event of another build: {error}")))
+        checked
+            .event
+            .map_err(|error| VerifyStop::Unknown(format!("an event of another build: {error}")))
     };
     checked.into_iter().map(read).collect()
 }
 
 /// A row that no event has led to.
-fn stray(row: Option<EntryRow>) -> Result<(), Stop> {
-    row.map_or(Ok(()), |row| broken(place(&row), "no event in the log has led to it"))
+fn refuse_stray(row: Option<EntryRow>) -> Result<(), VerifyStop> {
+    row.map_or(Ok(()), |row| broken(location_of(&row), "no event in the log has led to it"))
 }
 
-fn place(row: &EntryRow) -> Place {
-    Place::Entry { firm_id: row.firm_id, sequence: row.sequence, position: Some(row.position) }
+fn location_of(row: &EntryRow) -> FlawLocation {
+    FlawLocation::Entry {
+        firm_id: row.firm_id,
+        sequence: row.sequence,
+        position: Some(row.position),
+    }
 }
 
 fn difference(row: &EntryRow, expected: &EntryRow) -> String {
@@ -249,6 +255,6 @@ fn difference(row: &EntryRow, expected: &EntryRow) -> String {
     what.to_owned()
 }
 
-fn other(what: &str, said: &Checkpoint) -> String {
+fn mismatch(what: &str, said: &AuditCheckpoint) -> String {
     format!("{what} up to position {} is not what was signed at {}", said.position, said.at)
 }

@@ -2,29 +2,32 @@
 
 use std::collections::VecDeque;
 
-use domain::audit::{BEGINNING, Checkpoint};
+use domain::audit::{AuditCheckpoint, GENESIS_HASH};
 use domain::merkle::Hash;
 use eventstore::proof;
 use sqlx::PgConnection;
 
-use super::{Place, Stop, broken};
-use crate::files::{self, Checkpoints};
+use super::{FlawLocation, VerifyStop, broken};
+use crate::files::{self, CheckpointFolder};
 use crate::keys::PublicKey;
 
 /// The checkpoints, in order.
 #[derive(Debug, Default)]
-pub(super) struct Witnesses {
-    all: VecDeque<Checkpoint>,
+pub(super) struct TrustedCheckpoints {
+    all: VecDeque<AuditCheckpoint>,
     missing: Vec<u64>,
 }
 
-impl Witnesses {
+impl TrustedCheckpoints {
     /// Reads them, and listens to each.
-    pub(super) fn read(checkpoints: &Checkpoints, trusted: &[PublicKey]) -> Result<Self, Stop> {
+    pub(super) fn read(
+        checkpoints: &CheckpointFolder,
+        trusted: &[PublicKey],
+    ) -> Result<Self, VerifyStop> {
         let mut witnesses = Self::default();
-        let (mut next, mut previous) = (1, BEGINNING);
+        let (mut next, mut previous) = (1, GENESIS_HASH);
         for (number, path) in checkpoints.files()? {
-            let place = Place::Checkpoint { number };
+            let place = FlawLocation::Checkpoint { number };
             let Ok(signed) = files::read(&path) else {
                 return broken(place, "the file is not a checkpoint");
             };
@@ -38,7 +41,7 @@ impl Witnesses {
             let gap = number != next;
             witnesses.missing.extend(next..number);
             witnesses.follow(signed.checkpoint, number, (!gap).then_some(previous))?;
-            previous = witnesses.all.back().map_or(BEGINNING, Checkpoint::hash);
+            previous = witnesses.all.back().map_or(GENESIS_HASH, AuditCheckpoint::hash);
             next = number + 1;
         }
         Ok(witnesses)
@@ -47,11 +50,11 @@ impl Witnesses {
     /// Takes the next one in; `previous` is the one before, unless that is missing.
     fn follow(
         &mut self,
-        checkpoint: Checkpoint,
+        checkpoint: AuditCheckpoint,
         number: u64,
         previous: Option<Hash>,
-    ) -> Result<(), Stop> {
-        let place = Place::Checkpoint { number };
+    ) -> Result<(), VerifyStop> {
+        let place = FlawLocation::Checkpoint { number };
         if checkpoint.number != number {
             return broken(place, format!("the file holds checkpoint {}", checkpoint.number));
         }
@@ -86,12 +89,12 @@ impl Witnesses {
     }
 
     /// The next one.
-    pub(super) fn next(&self) -> Option<&Checkpoint> {
+    pub(super) fn next(&self) -> Option<&AuditCheckpoint> {
         self.all.front()
     }
 
     /// Lets the next one go.
-    pub(super) fn pass(&mut self) -> Option<Checkpoint> {
+    pub(super) fn take_next(&mut self) -> Option<AuditCheckpoint> {
         self.all.pop_front()
     }
 }

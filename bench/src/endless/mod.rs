@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use domain::pressure::Caps;
+use domain::pressure::HostCaps;
 use domain::time::Timestamp;
 use serde_json::Value;
 use sqlx::PgPool;
@@ -102,7 +102,7 @@ struct Bench {
 
 impl Bench {
     async fn subscribe(world: World, receivers: usize, pid: u32) -> anyhow::Result<Self> {
-        let per_firm = Caps::default().per_firm_and_host;
+        let per_firm = HostCaps::default().per_firm_and_host;
         let hosts = u8::try_from(receivers.div_ceil(per_firm))?;
         let hosts = Hosts::start(4, hosts, Manner::Well).await?;
         let mut firms = Vec::new();

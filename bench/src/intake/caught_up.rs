@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use eventstore::worker::Worker;
-use projector::deliveries::Deliveries;
+use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
@@ -45,7 +45,7 @@ pub(super) async fn spread(pool: &PgPool) -> anyhow::Result<()> {
 
 /// Waits until the history of deliveries has all of the log.
 pub(super) async fn listed(pool: &PgPool) -> anyhow::Result<()> {
-    let follower = <Follower<Deliveries> as Worker>::NAME;
+    let follower = <Follower<DeliveryProjection> as Worker>::NAME;
     let look = "select coalesce((select position from checkpoints where name = $1), 0),
                        coalesce((select max(position) from events), 0)";
     let (mut last, mut moved) = (-1, Instant::now());

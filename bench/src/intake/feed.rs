@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use firmforms::expected::Expected;
-use firmforms::generate::Line;
+use firmforms::expected::ExpectedState;
+use firmforms::generate::EventLine;
 use serde::{Deserialize, Serialize};
 
 use super::population::FIRMS;
@@ -15,8 +15,8 @@ use crate::activity::{Founding, Told, made_up};
 
 /// Where the stream is.
 pub(super) struct Feed {
-    lines: Box<dyn Iterator<Item = Line>>,
-    expected: Expected,
+    lines: Box<dyn Iterator<Item = EventLine>>,
+    expected: ExpectedState,
 }
 
 /// What was written to a file, and what must have come of everything written until then.

@@ -6,10 +6,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 use api::Service;
-use api::intake::Accepted;
+use api::intake::IntakeCounts;
 use firmforms::ingest;
 
 /// Takes in a file.
-pub(super) async fn take_in(service: &Service, file: &Path) -> anyhow::Result<Accepted> {
+pub(super) async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts> {
     ingest::lines(service, BufReader::new(File::open(file)?)).await
 }

@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use api::commands::tokens::{self, Role as TokenRole};
+use api::commands::tokens::{self, HolderRole as TokenRole};
 use clap::Args;
 use cluster::Cluster;
-use deliverer::outbox::spread::Spread;
+use deliverer::outbox::spread::SpreadWorker;
 use eventstore::worker::run as run_worker;
 use firmforms::serve::start_workers;
-use firmforms::wiring::{Role, System};
+use firmforms::wiring::{ProcessRole, System};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -145,8 +145,8 @@ pub(crate) async fn token(system: &System) -> anyhow::Result<String> {
 fn workers(system: &System, stop: &CancellationToken) -> JoinSet<()> {
     // The cluster was made without care; none of that is to be paid for in the run.
     nix::unistd::sync();
-    let mut tasks = start_workers(system, Role::Projector, stop);
-    let spread = Spread::new(system.courier.clone());
+    let mut tasks = start_workers(system, ProcessRole::Projector, stop);
+    let spread = SpreadWorker::new(system.courier.clone());
     let nudge = system.courier.store.nudge().subscribe_to_deliveries();
     tasks.spawn(run_worker(spread, nudge, stop.clone()));
     tasks

@@ -4,13 +4,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use api::Service;
-use api::public::Peer;
+use api::public::PeerAddress;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::map_request;
 use bytes::Bytes;
-use door::{Door, Settings};
+use door::{Door, DoorSettings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -33,14 +33,14 @@ pub(crate) async fn open(
 ) -> anyhow::Result<SocketAddr> {
     let door = Door::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
     let address = door.local_addr()?;
-    tasks.spawn(door.serve(router, Settings::default(), stop.clone()));
+    tasks.spawn(door.serve(router, DoorSettings::default(), stop.clone()));
     Ok(address)
 }
 
 /// As `serve` does it.
 async fn with_peer(mut request: Request) -> Request {
-    if let Some(door::Peer(address)) = request.extensions().get().copied() {
-        request.extensions_mut().insert(Peer(address));
+    if let Some(door::SocketPeer(address)) = request.extensions().get().copied() {
+        request.extensions_mut().insert(PeerAddress(address));
     }
     request
 }

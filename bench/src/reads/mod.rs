@@ -21,7 +21,7 @@ use axum::Router;
 use clap::Args;
 use cluster::Cluster;
 use firmforms::serve::start_workers;
-use firmforms::wiring::Role;
+use firmforms::wiring::ProcessRole;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,7 @@ impl Reads {
         // The cluster was made without care; none of that is to be paid for in the run.
         nix::unistd::sync();
         let stop = CancellationToken::new();
-        let mut tasks = start_workers(&system, Role::All, &stop);
+        let mut tasks = start_workers(&system, ProcessRole::All, &stop);
         let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: caller.pid };
         let bench = Bench { options: self, pool: system.pool(), caller, processes };
         let measured = self.measure(bench, population, (door, &mut tasks, &stop)).await;

@@ -12,7 +12,7 @@ use axum::Router;
 use domain::api_key::{ApiKey, KEYS_PER_FIRM};
 use domain::trigger::Trigger;
 use firmforms::ingest;
-use projector::forms::LISTED;
+use projector::forms::LISTED_FORMS_MAX;
 use sqlx::{Executor, PgPool};
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
@@ -31,7 +31,7 @@ pub(super) const FEW_HOOKS: usize = 10;
 const KEYS_WITH_FEW: usize = HOOKS / FEW_HOOKS;
 
 /// Forms of a firm.
-pub(super) const FORMS: usize = LISTED as usize;
+pub(super) const FORMS: usize = LISTED_FORMS_MAX as usize;
 
 /// Keys of a firm.
 pub(super) const KEYS: usize = KEYS_PER_FIRM as usize;

@@ -4,18 +4,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use domain::context::{Actor, Context};
+use domain::context::{Actor, EventContext};
 use domain::delivery::{Attempt, DeliveryEvent, DeliveryOf, Hop, Outcome};
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent, delivery_id, occurrence_id};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use eventstore::{NewEvent, Store};
 use projector::audit::AuditLog;
-use projector::deliveries::Deliveries;
+use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
-use projector::seals::Seals;
+use projector::seals::SealWorker;
 use serde_json::json;
 use tests::{Firm, World, activity};
 use uuid::Uuid;
@@ -78,7 +78,7 @@ fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 2] {
         aggregate_id: aggregate_id.to_string(),
         sequence: 1,
         event,
-        context: Context {
+        context: EventContext {
             firm_id: firm.id,
             recorded_at: now,
             actor: Actor::System,
@@ -131,9 +131,9 @@ async fn settings(world: &World, firm: &Firm) -> anyhow::Result<()> {
 pub(super) async fn follow(world: &World) -> anyhow::Result<Duration> {
     let began = Instant::now();
     let (store, fence) = (world.service().store.clone(), world.system.fence.clone());
-    to_the_end(Follower::new(store.clone(), fence.clone(), Deliveries)).await?;
+    to_the_end(Follower::new(store.clone(), fence.clone(), DeliveryProjection)).await?;
     to_the_end(Follower::new(store.clone(), fence.clone(), AuditLog)).await?;
-    to_the_end(Seals::new(store, fence)).await?;
+    to_the_end(SealWorker::new(store, fence)).await?;
     Ok(began.elapsed())
 }
 
@@ -141,6 +141,6 @@ pub(crate) async fn to_the_end<W: Worker>(mut worker: W) -> anyhow::Result<()>
 where
     W::Error: Send + Sync + 'static,
 {
-    while worker.step().await? != Step::IDLE {}
+    while worker.step().await? != NextStep::IDLE {}
     Ok(())
 }

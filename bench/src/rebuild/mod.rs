@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use projector::rebuild::{Act, Model, Order, TRIES, run as make};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, run as make};
 use tests::{Firm, World, cluster_with};
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -91,13 +91,13 @@ impl Bench<'_> {
         self.steadily(WARM_UP).await?;
         let before = self.traffic("before", self.steadily(self.time()).await?).await?;
         let (mut rows, mut traffic) = (Vec::new(), vec![before]);
-        for model in Model::ALL {
+        for model in ReadModel::ALL {
             let (row, reported) = self.beside_traffic(&[model]).await?;
             rows.extend(row);
             traffic.push(self.traffic(model.name(), reported).await?);
         }
         let began = Instant::now();
-        let (all, reported) = self.beside_traffic(&Model::ALL).await?;
+        let (all, reported) = self.beside_traffic(&ReadModel::ALL).await?;
         let all_took = began.elapsed();
         traffic.push(self.traffic("all", reported).await?);
         rows.extend(all);
@@ -120,9 +120,14 @@ impl Bench<'_> {
         Duration::from_secs(self.command.seconds)
     }
 
-    async fn make(&self, models: &[Model]) -> anyhow::Result<Vec<Row>> {
+    async fn make(&self, models: &[ReadModel]) -> anyhow::Result<Vec<Row>> {
         let now = self.world.clock.now().get();
-        let order = Order { models: models.to_vec(), act: Act::Replace, now, tries: TRIES };
+        let order = RebuildOrder {
+            models: models.to_vec(),
+            act: RebuildAct::Replace,
+            now,
+            tries: TRIES_MAX,
+        };
         let began = Instant::now();
         let reports = make(self.world.pool(), &order, &|_, _| {}).await?;
         // Alone, a read model's time is that of reading the log, too.
@@ -131,7 +136,10 @@ impl Bench<'_> {
     }
 
     /// Rebuilds while responses are reported, and says which.
-    async fn beside_traffic(&self, models: &[Model]) -> anyhow::Result<(Vec<Row>, Vec<Reported>)> {
+    async fn beside_traffic(
+        &self,
+        models: &[ReadModel],
+    ) -> anyhow::Result<(Vec<Row>, Vec<Reported>)> {
         let done = AtomicBool::new(false);
         let traffic = async {
             let (mut reported, mut due) = (Vec::new(), Instant::now());
@@ -152,9 +160,9 @@ impl Bench<'_> {
     /// Twice when nothing happens: what each read model comes to, and how long all of them took.
     async fn quiet(&self) -> anyhow::Result<report::Quiet> {
         let began = Instant::now();
-        let first = self.make(&Model::ALL).await?;
+        let first = self.make(&ReadModel::ALL).await?;
         let seconds = began.elapsed().as_secs_f64();
-        let second = self.make(&Model::ALL).await?;
+        let second = self.make(&ReadModel::ALL).await?;
         let same = first.iter().zip(&second).all(|(one, other)| one.digest == other.digest);
         ensure!(first.len() == second.len(), "a read model is missing");
         Ok(report::Quiet { seconds, same_digests: same })

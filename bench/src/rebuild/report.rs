@@ -1,7 +1,7 @@
 //! What a run says: a table for people, one JSON line for whatever reads it.
 
 use anyhow::ensure;
-use projector::rebuild::Report;
+use projector::rebuild::RebuildReport;
 use serde::Serialize;
 
 use crate::latency::Latency;
@@ -57,7 +57,7 @@ pub(super) struct Quiet {
 }
 
 impl Row {
-    pub(super) fn of(report: &Report, seconds: Option<f64>, together: usize) -> Self {
+    pub(super) fn of(report: &RebuildReport, seconds: Option<f64>, together: usize) -> Self {
         let seconds = seconds.unwrap_or(report.took.as_secs_f64());
         Self {
             model: report.model.name(),

@@ -7,7 +7,7 @@ mod report;
 
 use anyhow::ensure;
 use clap::Args;
-use domain::pressure::Caps;
+use domain::pressure::HostCaps;
 use tests::Templates;
 
 use self::report::{Report, Row};
@@ -81,7 +81,7 @@ impl Scale {
         }
         for one in &sent {
             one.check()?;
-            let (out, most) = (one.host_out_max, Caps::default().per_host);
+            let (out, most) = (one.host_out_max, HostCaps::default().per_host);
             ensure!(out <= most, "{out} were out to one host: {most} may be");
         }
         let postgres = described(&running.world.system).await?;

@@ -8,27 +8,27 @@ use domain::audit::Action;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use crate::args::Json;
+use crate::args::OutputArgs;
 
 /// What is asked of the audit log.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Audit {
+pub(crate) enum AuditCommand {
     /// What a firm has to answer for, newest first.
-    List(List),
+    List(AuditListArgs),
     /// Write a firm's audit log to a file; that it was exported is recorded.
-    Export(Export),
+    Export(ExportArgs),
     /// Verify the database against the checkpoints, or a bundle by itself. Exit code 0: intact;
     /// 1: broken, with the first bad place; 2: it cannot be told.
-    Verify(Verify),
+    Verify(AuditVerifyArgs),
     /// Take a checkpoint now, sign it, and keep it outside the database.
-    Checkpoint(Json),
+    Checkpoint(OutputArgs),
     /// The keys that sign checkpoints.
     #[command(subcommand)]
-    Keys(Keys),
+    Keys(AuditKeysCommand),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct AuditListArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
@@ -42,7 +42,7 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) subject: Option<String>,
     #[command(flatten)]
-    pub(crate) time: Time,
+    pub(crate) time: TimeRangeArgs,
     /// Only those before this one of the chain: the last of the page before.
     #[arg(long)]
     pub(crate) after: Option<i64>,
@@ -50,12 +50,12 @@ pub(crate) struct List {
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: i64,
     #[command(flatten)]
-    pub(crate) json: Json,
+    pub(crate) json: OutputArgs,
 }
 
 /// When it was.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Time {
+pub(crate) struct TimeRangeArgs {
     /// From then on (2026-11-01T00:00:00Z).
     #[arg(long)]
     pub(crate) since: Option<Timestamp>,
@@ -65,15 +65,15 @@ pub(crate) struct Time {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Export {
+pub(crate) struct ExportArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
     /// For a spreadsheet, for programs, or with everything that proves it.
     #[arg(long, value_enum, default_value = "bundle")]
-    pub(crate) format: Format,
+    pub(crate) format: ExportFormat,
     #[command(flatten)]
-    pub(crate) time: Time,
+    pub(crate) time: TimeRangeArgs,
     /// The file to write; by default standard output.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub(crate) struct Export {
 
 /// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ExportFormat {
     /// Comma-separated values.
     Csv,
     /// JSON, one entry per line.
@@ -91,7 +91,7 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Verify {
+pub(crate) struct AuditVerifyArgs {
     /// Verify this file, with no database.
     #[arg(long)]
     pub(crate) bundle: Option<PathBuf>,
@@ -102,11 +102,11 @@ pub(crate) struct Verify {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum AuditKeysCommand {
     /// All keys that ever signed here, oldest first.
-    List(Json),
+    List(OutputArgs),
     /// Make a new key; the old one's private half is deleted.
-    Rotate(Json),
+    Rotate(OutputArgs),
     /// Print the public keys, to be published where this machine cannot change them.
     Publish {
         /// Print PEM, as other programs read it.
@@ -117,21 +117,21 @@ pub(crate) enum Keys {
 
 /// What is asked of subscriptions.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Hooks {
+pub(crate) enum HooksCommand {
     /// The subscriptions of a firm: those that live, were removed, or are about to be.
-    List(HooksList),
+    List(HooksListArgs),
     /// Why a subscription went away: who, when, by which rule, on what evidence.
     Why {
         /// The subscription.
         hook: Uuid,
         #[command(flatten)]
-        json: Json,
+        json: OutputArgs,
     },
 }
 
 /// Which subscriptions.
 #[derive(Debug, Args)]
-pub(crate) struct HooksList {
+pub(crate) struct HooksListArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
@@ -154,5 +154,5 @@ pub(crate) struct HooksList {
     #[arg(long, default_value_t = 500)]
     pub(crate) limit: i64,
     #[command(flatten)]
-    pub(crate) json: Json,
+    pub(crate) json: OutputArgs,
 }

@@ -5,26 +5,26 @@ use std::io::{BufWriter, IsTerminal, Write, stdout};
 
 use anyhow::Context;
 use api::commands::readings;
-use auditor::bundle::{self, Asked};
+use auditor::bundle::{self, ExportSelection};
 use auditor::lines;
-use domain::reading::{Look, Read, ReadAs};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use indicatif::ProgressBar;
 use vault::SystemEntropy;
 
-use super::args::{Export, Format};
-use super::{OPERATOR, refused};
-use crate::wiring::{self, Place, System};
+use super::args::{ExportArgs, ExportFormat};
+use super::{OPERATOR, terminal_error};
+use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(place: &Place, export: &Export) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let (since, until) = (export.time.since, export.time.until);
     let how = match export.format {
-        Format::Csv => ReadAs::Csv,
-        Format::Ndjson => ReadAs::Ndjson,
-        Format::Bundle => ReadAs::Bundle,
+        ExportFormat::Csv => ReadAs::Csv,
+        ExportFormat::Ndjson => ReadAs::Ndjson,
+        ExportFormat::Bundle => ReadAs::Bundle,
     };
-    let look = Look { since, until, ..Look::at(Read::Audit, how) };
-    readings::record(&system.service, export.firm, OPERATOR, look).await.map_err(refused)?;
+    let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
+    readings::record(&system.service, export.firm, OPERATOR, look).await.map_err(terminal_error)?;
     let written = match &export.out {
         Some(path) => {
             let named = || path.display().to_string();
@@ -38,12 +38,16 @@ pub(crate) async fn run(place: &Place, export: &Export) -> anyhow::Result<()> {
 }
 
 async fn write(
-    place: &Place,
+    place: &StorageArgs,
     system: &System,
-    export: &Export,
+    export: &ExportArgs,
     mut to: impl Write + Send,
 ) -> anyhow::Result<()> {
-    let asked = Asked { firm_id: export.firm, since: export.time.since, until: export.time.until };
+    let asked = ExportSelection {
+        firm_id: export.firm,
+        since: export.time.since,
+        until: export.time.until,
+    };
     let bar = bar(export);
     let progress = |done, all| {
         bar.set_length(all);
@@ -51,12 +55,12 @@ async fn write(
     };
     let pool = system.pool();
     match export.format {
-        Format::Csv => {
+        ExportFormat::Csv => {
             to.write_all(lines::CSV_HEADER.as_bytes())?;
             lines::export(pool, asked, lines::csv, to, progress).await?;
         }
-        Format::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
-        Format::Bundle => {
+        ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
+        ExportFormat::Bundle => {
             let (notary, now) = (place.notary(), system.service.clock.now());
             let from = (pool, &notary);
             bundle::export(from, (&SystemEntropy, now), asked, to, progress).await?;
@@ -67,7 +71,7 @@ async fn write(
 }
 
 /// A bar for a person who waits for a file.
-fn bar(export: &Export) -> ProgressBar {
+fn bar(export: &ExportArgs) -> ProgressBar {
     if export.out.is_some() && std::io::stderr().is_terminal() {
         ProgressBar::new(0)
     } else {

@@ -1,51 +1,58 @@
 //! `hooks`: which subscriptions went away, and why.
 
-use api::commands::as_of::{self, Which};
-use api::commands::listing::{self, HooksAsked};
+use api::commands::as_of::{self, HookFilter};
+use api::commands::listing::{self, HookListQuery};
 use api::commands::{history, readings};
 use domain::as_of::AsOf;
-use domain::reading::{Look, Read, ReadAs};
-use domain::target::shown;
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::target::shown_target;
 use domain::time::Timestamp;
 use projector::hooks::HookLife;
 use serde_json::{Value, json};
 
-use super::args::{Hooks, HooksList};
-use super::{OPERATOR, refused};
-use crate::operate::{print, say};
-use crate::wiring::{self, Place, System};
+use super::args::{HooksCommand, HooksListArgs};
+use super::{OPERATOR, terminal_error};
+use crate::operate::{print, print_line};
+use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(place: &Place, command: Hooks) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     ask(&system, command).await?;
     system.stop().await
 }
 
-async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
+async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     match command {
-        Hooks::List(list) => {
+        HooksCommand::List(list) => {
             let (service, firm) = (&system.service, list.firm);
-            let look = Look { since: list.since, ..Look::at(Read::Hooks, ReadAs::Page) };
-            readings::record(service, firm, OPERATOR, look).await.map_err(refused)?;
+            let look = ReadingDetails {
+                since: list.since,
+                ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)
+            };
+            readings::record(service, firm, OPERATOR, look).await.map_err(terminal_error)?;
             let as_of = match list.as_of {
-                Some(as_of) => Some(as_of::check(service, as_of).await.map_err(refused)?),
+                Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
                 None => None,
             };
             let which = list.which();
-            let asked = HooksAsked { which, as_of, after: list.after, limit: Some(list.limit) };
-            let page = listing::hooks(service, firm, asked).await.map_err(refused)?;
+            let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
+            let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
             print(list.json, items(&page.rows), columns(as_of, which));
         }
-        Hooks::Why { hook, json } => {
-            let found = history::of_hook(&system.service, hook, None).await.map_err(refused)?;
-            let look = Look { hook_id: Some(hook), ..Look::at(Read::Hook, ReadAs::Page) };
+        HooksCommand::Why { hook, json } => {
+            let found =
+                history::of_hook(&system.service, hook, None).await.map_err(terminal_error)?;
+            let look = ReadingDetails {
+                hook_id: Some(hook),
+                ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
+            };
             let recorded = readings::record(&system.service, found.firm_id, OPERATOR, look).await;
-            recorded.map_err(refused)?;
+            recorded.map_err(terminal_error)?;
             let found = serde_json::to_value(&found)?;
             if json.json {
-                say(&format!("{found:#}"));
+                print_line(&format!("{found:#}"));
             } else {
-                sentences(&found).iter().for_each(|line| say(line));
+                sentences(&found).iter().for_each(|line| print_line(line));
             }
         }
     }
@@ -53,20 +60,20 @@ async fn ask(system: &System, command: Hooks) -> anyhow::Result<()> {
 }
 
 /// What a person is shown of each.
-const fn columns(as_of: Option<AsOf>, which: Which) -> &'static [&'static str] {
+const fn columns(as_of: Option<AsOf>, which: HookFilter) -> &'static [&'static str] {
     match (as_of, which) {
         (Some(_), _) => &["created_at", "removed_at", "reason", "id", "trigger", "target"],
-        (None, Which::Removed(_)) => &["removed_at", "reason", "id", "trigger", "target"],
-        (None, Which::Warned | Which::Live) => &["created_at", "id", "trigger", "target"],
+        (None, HookFilter::Removed(_)) => &["removed_at", "reason", "id", "trigger", "target"],
+        (None, HookFilter::Warned | HookFilter::Live) => &["created_at", "id", "trigger", "target"],
     }
 }
 
-impl HooksList {
-    fn which(&self) -> Which {
+impl HooksListArgs {
+    fn which(&self) -> HookFilter {
         match (self.removed, self.warned) {
-            (true, _) => Which::Removed(self.since.map(Timestamp::get)),
-            (_, true) => Which::Warned,
-            (_, _) => Which::Live,
+            (true, _) => HookFilter::Removed(self.since.map(Timestamp::get)),
+            (_, true) => HookFilter::Warned,
+            (_, _) => HookFilter::Live,
         }
     }
 }
@@ -75,7 +82,7 @@ fn items(lives: &[HookLife]) -> Vec<Value> {
     let item = |life: &HookLife| {
         json!({
             "id": life.hook_id, "key_id": life.key_id, "trigger": life.trigger,
-            "target": shown(&life.target_url), "form_id": life.form_id,
+            "target": shown_target(&life.target_url), "form_id": life.form_id,
             "created_at": Timestamp::from(life.created_at),
             "removed_at": life.removed_at.map(Timestamp::from), "reason": life.removal_reason,
         })

@@ -8,39 +8,40 @@ mod verify;
 use std::process::ExitCode;
 
 use api::commands::readings;
-use auditor::{PublicKey, Signed, lines};
-use domain::reading::{Look, Read, ReadAs};
+use auditor::{PublicKey, SignedCheckpoint, lines};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use eventstore::Clock;
-use projector::audit::{self, Filter};
+use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
-use crate::args::Json;
-use crate::databases::Looking;
-use crate::operate::{OPERATOR, print, refused, say};
-use crate::wiring::{self, Place};
-use args::{Audit, Keys, List};
+use crate::args::OutputArgs;
+use crate::databases::MainDatabase;
+use crate::operate::{OPERATOR, print, print_line, terminal_error};
+use crate::wiring::{self, StorageArgs};
+use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
 pub(crate) use hooks::run as hooks;
 
-pub(crate) async fn run(place: &Place, command: Audit) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(place: &StorageArgs, command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Audit::List(list) => show(place, list).await?,
-        Audit::Export(export) => export::run(place, &export).await?,
-        Audit::Verify(verify) => return Ok(verify::run(place, &verify).await),
-        Audit::Checkpoint(how) => checkpoint(place, how).await?,
-        Audit::Keys(command) => keys(place, &command)?,
+        AuditCommand::List(list) => show(place, list).await?,
+        AuditCommand::Export(export) => export::run(place, &export).await?,
+        AuditCommand::Verify(verify) => return Ok(verify::run(place, &verify).await),
+        AuditCommand::Checkpoint(how) => checkpoint(place, how).await?,
+        AuditCommand::Keys(command) => keys(place, &command)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(place: &Place, list: List) -> anyhow::Result<()> {
+async fn show(place: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
     let (since, until) = (list.time.since, list.time.until);
-    let look = Look { since, until, ..Look::at(Read::Audit, ReadAs::Page) };
-    readings::record(&system.service, list.firm, OPERATOR, look).await.map_err(refused)?;
-    let filter = Filter {
+    let look =
+        ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
+    readings::record(&system.service, list.firm, OPERATOR, look).await.map_err(terminal_error)?;
+    let filter = AuditFilter {
         action: list.action.map(domain::audit::Action::name),
         actor: list.actor,
         subject: list.subject,
@@ -59,7 +60,7 @@ async fn show(place: &Place, list: List) -> anyhow::Result<()> {
         }
         item
     };
-    let items = rows.iter().map(lines::shown).map(flat).collect();
+    let items = rows.iter().map(lines::entry_json).map(flat).collect();
     print(
         list.json,
         items,
@@ -68,15 +69,19 @@ async fn show(place: &Place, list: List) -> anyhow::Result<()> {
     system.stop().await
 }
 
-async fn checkpoint(place: &Place, how: Json) -> anyhow::Result<()> {
-    let looking = Looking::at(place).await?;
+async fn checkpoint(place: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
+    let looking = MainDatabase::at(place).await?;
     let at = Clock::of_database(&looking.pool).await?.now();
     let taken = place.notary().take(&looking.pool, &SystemEntropy, at).await?;
-    print(how, vec![shown(&taken)], &["number", "at", "position", "firms", "key_id", "hash"]);
+    print(
+        how,
+        vec![checkpoint_json(&taken)],
+        &["number", "at", "position", "firms", "key_id", "hash"],
+    );
     looking.close().await
 }
 
-fn shown(taken: &Signed) -> Value {
+fn checkpoint_json(taken: &SignedCheckpoint) -> Value {
     let said = &taken.checkpoint;
     json!({
         "number": said.number, "at": said.at, "position": said.position, "firms": said.firms,
@@ -84,20 +89,20 @@ fn shown(taken: &Signed) -> Value {
     })
 }
 
-fn keys(place: &Place, command: &Keys) -> anyhow::Result<()> {
+fn keys(place: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {
     let keys = place.notary().keys;
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
-        Keys::List(how) => {
+        AuditKeysCommand::List(how) => {
             print(*how, keys.list()?.iter().map(item).collect(), &["id", "public_key"]);
         }
-        Keys::Rotate(how) => {
+        AuditKeysCommand::Rotate(how) => {
             let made = keys.rotate(&SystemEntropy)?;
             print(*how, vec![item(&made)], &["id", "public_key"]);
         }
-        Keys::Publish { pem } => {
+        AuditKeysCommand::Publish { pem } => {
             for key in keys.list()? {
-                say(if *pem { key.pem() } else { key.hex() }.trim_end());
+                print_line(if *pem { key.pem() } else { key.hex() }.trim_end());
             }
         }
     }

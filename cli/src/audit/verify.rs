@@ -8,19 +8,19 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use auditor::PublicKey;
 use auditor::bundle::{self, BundleReport};
-use auditor::verify::{self, Report, Verdict};
+use auditor::verify::{self, AuditVerdict, DatabaseReport};
 use indicatif::ProgressBar;
 
-use super::args::Verify;
-use crate::databases::Looking;
-use crate::operate::say;
-use crate::wiring::Place;
+use super::args::AuditVerifyArgs;
+use crate::databases::MainDatabase;
+use crate::operate::print_line;
+use crate::wiring::StorageArgs;
 
 /// It cannot be told.
-const INCOMPLETE: u8 = 2;
+const EXIT_INCOMPLETE: u8 = 2;
 
 /// What cannot be looked at is not intact, and not broken either.
-pub(crate) async fn run(place: &Place, verify: &Verify) -> ExitCode {
+pub(crate) async fn run(place: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
         match &verify.bundle {
@@ -32,7 +32,7 @@ pub(crate) async fn run(place: &Place, verify: &Verify) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("firmforms: {error:#}");
-            ExitCode::from(INCOMPLETE)
+            ExitCode::from(EXIT_INCOMPLETE)
         }
     }
 }
@@ -41,12 +41,15 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
     let named = || path.display().to_string();
     let from = BufReader::new(File::open(path).with_context(named)?);
     let verdict = bundle::verify(from, trusted).with_context(named)?;
-    Ok(told(&verdict, |report| of_bundle(report, trusted.is_some())))
+    Ok(print_verdict(&verdict, |report| of_bundle(report, trusted.is_some())))
 }
 
 /// The database as it is: nothing is migrated and nothing is written.
-async fn database(place: &Place, trusted: Option<Vec<PublicKey>>) -> anyhow::Result<ExitCode> {
-    let looking = Looking::at(place).await?;
+async fn database(
+    place: &StorageArgs,
+    trusted: Option<Vec<PublicKey>>,
+) -> anyhow::Result<ExitCode> {
+    let looking = MainDatabase::at(place).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         ProgressBar::new(0)
     } else {
@@ -59,28 +62,28 @@ async fn database(place: &Place, trusted: Option<Vec<PublicKey>>) -> anyhow::Res
     let verdict = verify::database(&looking.pool, &place.notary(), trusted, progress).await;
     bar.finish_and_clear();
     looking.close().await?;
-    Ok(told(&verdict?, of_database))
+    Ok(print_verdict(&verdict?, of_database))
 }
 
-fn told<R>(verdict: &Verdict<R>, lines: impl Fn(&R) -> Vec<String>) -> ExitCode {
+fn print_verdict<R>(verdict: &AuditVerdict<R>, lines: impl Fn(&R) -> Vec<String>) -> ExitCode {
     match verdict {
-        Verdict::Intact(report) => {
-            lines(report).iter().for_each(|line| say(line));
+        AuditVerdict::Intact(report) => {
+            lines(report).iter().for_each(|line| print_line(line));
             ExitCode::SUCCESS
         }
-        Verdict::Broken(flaw) => {
-            say(&format!("BROKEN: {flaw}"));
+        AuditVerdict::Broken(flaw) => {
+            print_line(&format!("BROKEN: {flaw}"));
             ExitCode::FAILURE
         }
-        Verdict::Incomplete(why) => {
-            say(&format!("INCOMPLETE: {why}"));
-            ExitCode::from(INCOMPLETE)
+        AuditVerdict::Incomplete(why) => {
+            print_line(&format!("INCOMPLETE: {why}"));
+            ExitCode::from(EXIT_INCOMPLETE)
         }
     }
 }
 
-fn of_database(report: &Report) -> Vec<String> {
-    let Report { events, through, seals, entries, firms, checkpoints, witnessed } = report;
+fn of_database(report: &DatabaseReport) -> Vec<String> {
+    let DatabaseReport { events, through, seals, entries, firms, checkpoints, witnessed } = report;
     let mut lines = vec![
         format!("intact: {events} events up to position {through}, {seals} seals"),
         format!("        {entries} entries of {firms} firms"),

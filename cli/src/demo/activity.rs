@@ -3,31 +3,31 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, anyhow};
-use api::intake::{Format, IntakeError, parse};
+use api::intake::{EventFormat, IntakeError, parse};
 use domain::trigger::Trigger;
 use uuid::Uuid;
 
-use crate::args::Demo;
-use crate::expected::{Expected, Happened, is_founding};
-use crate::generate::MadeUp;
+use crate::args::DemoArgs;
+use crate::expected::{ExpectedOccurrence, ExpectedState, is_founding};
+use crate::generate::ActivityArgs;
 
 /// Firms that are made up.
-const FIRMS: u32 = 3;
+const GENERATED_FIRMS: u32 = 3;
 
 /// Lines, before and after the subscriptions.
-pub(super) struct Activity {
+pub(super) struct DemoActivity {
     /// Firms, members and forms.
     pub(super) founding: String,
     /// The first report of anything else, and all that follow.
     pub(super) responses: String,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedState,
 }
 
-impl Activity {
+impl DemoActivity {
     /// Reads the file, or makes it up.
-    pub(super) fn of(demo: &Demo) -> anyhow::Result<Self> {
+    pub(super) fn of(demo: &DemoArgs) -> anyhow::Result<Self> {
         if let Some(responses) = demo.responses {
-            return Self::read(made_up(MadeUp::new(FIRMS, responses, demo.seed))?);
+            return Self::read(made_up(ActivityArgs::new(GENERATED_FIRMS, responses, demo.seed))?);
         }
         let path = demo.activity.display();
         let text = std::fs::read_to_string(&demo.activity).with_context(|| {
@@ -46,17 +46,18 @@ impl Activity {
         self.heard().count()
     }
 
-    fn heard(&self) -> impl Iterator<Item = &Happened> {
+    fn heard(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
         self.expected.happened().filter(|happened| !happened.silent)
     }
 
     fn read(mut text: String) -> anyhow::Result<Self> {
-        let (mut expected, mut founding, mut end) = (Expected::default(), None, 0);
+        let (mut expected, mut founding, mut end) = (ExpectedState::default(), None, 0);
         for (number, line) in (1..).zip(text.split_inclusive('\n')) {
-            let events = parse(Format::Lines, line.as_bytes()).map_err(|error| match error {
-                IntakeError::BadEvent(bad) => anyhow!("line {number}: {}", bad.why),
-                other => other.into(),
-            })?;
+            let events =
+                parse(EventFormat::Lines, line.as_bytes()).map_err(|error| match error {
+                    IntakeError::BadEvent(bad) => anyhow!("line {number}: {}", bad.why),
+                    other => other.into(),
+                })?;
             for event in events {
                 expected.note(&event);
                 if !is_founding(&event.activity) {
@@ -70,7 +71,7 @@ impl Activity {
     }
 }
 
-fn made_up(made_up: MadeUp) -> anyhow::Result<String> {
+fn made_up(made_up: ActivityArgs) -> anyhow::Result<String> {
     let mut text = Vec::new();
     made_up.founding().chain(made_up.responses()).try_for_each(|line| line.write(&mut text))?;
     Ok(String::from_utf8(text)?)

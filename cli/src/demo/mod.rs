@@ -10,60 +10,60 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use activity::Activity;
+use activity::DemoActivity;
 use anyhow::{Context, bail};
 use api::commands::{keys, secrets};
 use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use deliverer::outgoing::{Method, Request};
+use deliverer::outgoing::{Method, OutgoingRequest};
 use domain::address::AllowedTargets;
-use domain::answer::Answer;
+use domain::answer::AttemptAnswer;
 use domain::context::Actor;
 use domain::trigger::Trigger;
-use door::{Door, Settings};
+use door::{Door, DoorSettings};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::args::Demo;
-use crate::doors::Doors;
-use crate::telemetry::Figures;
-use crate::wiring::{DatabaseNames, Databases, Place, Role, Setup, System};
+use crate::args::DemoArgs;
+use crate::doors::BoundDoors;
+use crate::telemetry::ProcessMetrics;
+use crate::wiring::{DatabaseNames, Databases, ProcessRole, StorageArgs, System, SystemSetup};
 use crate::{ingest, serve};
-use receiver::Receiver;
+use receiver::DemoReceiver;
 
 /// Databases of its own, new at each run.
-const DEMO: DatabaseNames =
+const DEMO_DATABASES: DatabaseNames =
     DatabaseNames { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
 
 /// How long the deliveries may take before the demo has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEMO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A firm of the demo: its key and its signing secret.
 #[derive(Debug, Clone)]
-struct Subscriber {
+struct DemoSubscriber {
     firm_id: Uuid,
     name: String,
     key: String,
     secret: String,
 }
 
-pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
-    let activity = Activity::of(demo)?;
+    let activity = DemoActivity::of(demo)?;
     let (public, internal) = addresses(demo);
-    let doors = Doors::bind(Some(public), Some(internal)).await?;
+    let doors = BoundDoors::bind(Some(public), Some(internal)).await?;
     let public = doors.public_addr().context("the public door's address")?;
-    let figures = Arc::new(Figures::begin()?);
+    let figures = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
     let system = start(place, base_url).await?;
     let stop = CancellationToken::new();
-    let mut tasks = serve::start_workers(&system, Role::All, &stop);
+    let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
     tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
     figures.watch(&system);
     doors.serve((None, figures), (&stop, &mut tasks)).open(&system.service);
     story::opened(&system, started);
-    let told = tell(&system, &activity, (&mut tasks, &stop, started)).await;
+    let told = play(&system, &activity, (&mut tasks, &stop, started)).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
         story::try_it(&system.service.base_url, subscribers);
         tokio::signal::ctrl_c().await?;
@@ -75,35 +75,35 @@ pub(crate) async fn run(place: &Place, demo: &Demo) -> anyhow::Result<()> {
 }
 
 /// A once-only demo takes any free ports: it may run beside a service.
-fn addresses(demo: &Demo) -> (SocketAddr, SocketAddr) {
+fn addresses(demo: &DemoArgs) -> (SocketAddr, SocketAddr) {
     let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, if demo.once { 0 } else { port }));
     (port(8080), port(8081))
 }
 
-async fn start(place: &Place, base_url: String) -> anyhow::Result<System> {
-    let databases = Databases::new_and_empty(place, DEMO).await?;
+async fn start(place: &StorageArgs, base_url: String) -> anyhow::Result<System> {
+    let databases = Databases::new_and_empty(place, DEMO_DATABASES).await?;
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
-    let setup = Setup {
+    let setup = SystemSetup {
         allowed: AllowedTargets::new(vec![loopback], true),
-        ..Setup::quiet(&base_url, &place.mails())?
+        ..SystemSetup::quiet(&base_url, &place.mails())?
     };
     System::start(databases, place.wrapping_key()?, setup).await
 }
 
 /// Everything that happens, in order; an error is what went wrong.
-async fn tell(
+async fn play(
     system: &System,
-    activity: &Activity,
+    activity: &DemoActivity,
     (tasks, stop, started): (&mut JoinSet<()>, &CancellationToken, Instant),
-) -> anyhow::Result<Vec<Subscriber>> {
+) -> anyhow::Result<Vec<DemoSubscriber>> {
     let known = ingest::lines(&system.service, activity.founding.as_bytes()).await?;
     story::reported("firms, members and forms", &known);
     let subscribers = subscribers(system, activity).await?;
     let secrets = subscribers.iter().map(|s| (s.firm_id, s.secret.clone())).collect();
-    let receiver = Receiver::new(secrets, system.service.clock.clone());
+    let receiver = DemoReceiver::new(secrets, system.service.clock.clone());
     let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let address = door.local_addr()?;
-    tasks.spawn(door.serve(receiver.router(), Settings::default(), stop.clone()));
+    tasks.spawn(door.serve(receiver.router(), DoorSettings::default(), stop.clone()));
     for subscriber in &subscribers {
         for trigger in activity.triggers_of(subscriber.firm_id) {
             subscribe(system, subscriber, (trigger, address)).await?;
@@ -113,7 +113,7 @@ async fn tell(
     let taken = ingest::lines(&system.service, activity.responses.as_bytes()).await?;
     story::reported("responses, and what comes of them", &taken);
     let expected = activity.deliveries();
-    if tokio::time::timeout(PATIENCE, receiver.wait_for(expected)).await.is_err() {
+    if tokio::time::timeout(DEMO_TIMEOUT, receiver.wait_for(expected)).await.is_err() {
         bail!("{} of {expected} deliveries arrived", receiver.arrived().len());
     }
     story::settled(system, expected).await?;
@@ -124,7 +124,10 @@ async fn tell(
     Ok(subscribers)
 }
 
-async fn subscribers(system: &System, activity: &Activity) -> anyhow::Result<Vec<Subscriber>> {
+async fn subscribers(
+    system: &System,
+    activity: &DemoActivity,
+) -> anyhow::Result<Vec<DemoSubscriber>> {
     let mut subscribers = Vec::new();
     for (&firm_id, firm) in &activity.expected.firms {
         let service = &system.service;
@@ -134,7 +137,7 @@ async fn subscribers(system: &System, activity: &Activity) -> anyhow::Result<Vec
         let revealed = secrets::reveal(service, firm_id, Actor::Operator(Uuid::nil()))
             .await
             .map_err(|error| anyhow::anyhow!("the signing secret: {error}"))?;
-        subscribers.push(Subscriber {
+        subscribers.push(DemoSubscriber {
             firm_id,
             name: firm.name.clone(),
             key: created.key.as_str().to_owned(),
@@ -147,7 +150,7 @@ async fn subscribers(system: &System, activity: &Activity) -> anyhow::Result<Vec
 /// `POST /hooks`, over HTTP, as an integrator does it.
 async fn subscribe(
     system: &System,
-    subscriber: &Subscriber,
+    subscriber: &DemoSubscriber,
     (trigger, receiver): (Trigger, SocketAddr),
 ) -> anyhow::Result<()> {
     let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
@@ -156,7 +159,7 @@ async fn subscribe(
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (HeaderName::from_static("x-api-key"), HeaderValue::try_from(&subscriber.key)?),
     ]);
-    let request = Request {
+    let request = OutgoingRequest {
         target: format!("{}/hooks", system.service.base_url),
         method: Method::POST,
         headers,
@@ -164,7 +167,7 @@ async fn subscribe(
         connect_by: None,
     };
     let exchange = system.courier.outgoing.send(request).await;
-    if exchange.answer != Answer::Status(201) {
+    if exchange.answer != AttemptAnswer::Status(201) {
         bail!("POST /hooks: {}", exchange.answer);
     }
     let hook: Value = serde_json::from_slice(&exchange.snippet)?;

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// A delivery as it arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Arrived {
+pub(super) struct ArrivedDelivery {
     pub(super) firm_id: Uuid,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -28,7 +28,7 @@ pub(super) struct Arrived {
     pub(super) at: Instant,
 }
 
-impl Arrived {
+impl ArrivedDelivery {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -36,14 +36,14 @@ impl Arrived {
 
 /// The receiver: one path per firm, `/hooks/{firm}`.
 #[derive(Clone)]
-pub(super) struct Receiver {
+pub(super) struct DemoReceiver {
     secrets: Arc<BTreeMap<Uuid, String>>,
     clock: Clock,
-    arrived: Arc<Mutex<Vec<Arrived>>>,
+    arrived: Arc<Mutex<Vec<ArrivedDelivery>>>,
     count: watch::Sender<usize>,
 }
 
-impl Receiver {
+impl DemoReceiver {
     pub(super) fn new(secrets: BTreeMap<Uuid, String>, clock: Clock) -> Self {
         let count = watch::Sender::new(0);
         Self { secrets: Arc::new(secrets), clock, arrived: Arc::default(), count }
@@ -53,7 +53,7 @@ impl Receiver {
         Router::new().route("/hooks/{firm}", post(receive)).with_state(self.clone())
     }
 
-    pub(super) fn arrived(&self) -> Vec<Arrived> {
+    pub(super) fn arrived(&self) -> Vec<ArrivedDelivery> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -64,7 +64,7 @@ impl Receiver {
 }
 
 async fn receive(
-    State(receiver): State<Receiver>,
+    State(receiver): State<DemoReceiver>,
     Path(firm_id): Path<Uuid>,
     headers: HeaderMap,
     body: Bytes,
@@ -77,14 +77,14 @@ async fn receive(
         }
         _ => false,
     };
-    let arrived = Arrived { firm_id, headers, body, genuine, at: Instant::now() };
+    let arrived = ArrivedDelivery { firm_id, headers, body, genuine, at: Instant::now() };
     receiver.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(arrived);
     receiver.count.send_modify(|count| *count += 1);
     if genuine { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
 }
 
 /// The signature as `openssl dgst` makes it; none when there is no openssl.
-pub(super) async fn openssl_signature(arrived: &Arrived, secret: &str) -> Option<String> {
+pub(super) async fn openssl_signature(arrived: &ArrivedDelivery, secret: &str) -> Option<String> {
     let t = arrived.header("x-service-signature").strip_prefix("t=")?.split(',').next()?;
     let mut openssl = Command::new("openssl")
         .args(["dgst", "-sha256", "-hmac", secret])

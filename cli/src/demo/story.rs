@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use api::intake::Accepted;
+use api::intake::IntakeCounts;
 use chrono::SecondsFormat;
 use domain::as_of::AsOf;
 use domain::trigger::Trigger;
@@ -14,24 +14,24 @@ use projector::deliveries;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::receiver::{Arrived, openssl_signature};
-use super::{PATIENCE, Subscriber};
+use super::receiver::{ArrivedDelivery, openssl_signature};
+use super::{DEMO_TIMEOUT, DemoSubscriber};
 use crate::wiring::System;
 
 /// Deliveries that openssl verifies too, each by a process.
-const BY_OPENSSL: usize = 100;
+const OPENSSL_CHECKS_MAX: usize = 100;
 
 pub(super) fn opened(system: &System, started: Instant) {
     println!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
     println!("  public    {}", system.service.base_url);
 }
 
-pub(super) fn reported(what: &str, accepted: &Accepted) {
-    let Accepted { accepted, duplicates } = accepted;
+pub(super) fn reported(what: &str, accepted: &IntakeCounts) {
+    let IntakeCounts { accepted, duplicates } = accepted;
     println!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
 }
 
-pub(super) fn subscribed(subscriber: &Subscriber, trigger: Trigger, hook: &Value) {
+pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &Value) {
     println!(
         "  {:<34} {trigger} → {} (hook {})",
         subscriber.name,
@@ -42,7 +42,7 @@ pub(super) fn subscribed(subscriber: &Subscriber, trigger: Trigger, hook: &Value
 
 /// Waits until history says what happened to every delivery.
 pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + DEMO_TIMEOUT;
     let mut nudge = system.service.store.nudge().subscribe();
     loop {
         let pending: (i64, i64) = deliveries::count(system.pool()).await?;
@@ -59,8 +59,8 @@ pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<
 
 /// Every delivery once, each signature good: by us on arrival, and the first ones by openssl.
 pub(super) async fn arrived(
-    arrived: &[Arrived],
-    subscribers: &[Subscriber],
+    arrived: &[ArrivedDelivery],
+    subscribers: &[DemoSubscriber],
     (started, reported): (Instant, Instant),
 ) -> anyhow::Result<()> {
     let ids: BTreeSet<&str> = arrived.iter().map(|one| one.header("x-service-delivery")).collect();
@@ -71,7 +71,7 @@ pub(super) async fn arrived(
         ids.len()
     );
     let mut by_openssl = 0;
-    for one in arrived.iter().take(BY_OPENSSL) {
+    for one in arrived.iter().take(OPENSSL_CHECKS_MAX) {
         let secret = subscribers.iter().find(|subscriber| subscriber.firm_id == one.firm_id);
         let Some(subscriber) = secret else { continue };
         match openssl_signature(one, &subscriber.secret).await {
@@ -98,7 +98,10 @@ pub(super) async fn arrived(
 }
 
 /// One delivery as it arrived, and its history.
-pub(super) async fn one_delivery(system: &System, arrived: &[Arrived]) -> anyhow::Result<()> {
+pub(super) async fn one_delivery(
+    system: &System,
+    arrived: &[ArrivedDelivery],
+) -> anyhow::Result<()> {
     let Some(shown) = arrived.iter().min_by_key(|one| one.body.len()) else {
         bail!("nothing arrived");
     };
@@ -134,7 +137,7 @@ pub(super) async fn one_delivery(system: &System, arrived: &[Arrived]) -> anyhow
 }
 
 /// Who subscribed there, as the audit log has it: the key that was made, and the subscription.
-pub(super) async fn one_entry(system: &System, arrived: &[Arrived]) -> anyhow::Result<()> {
+pub(super) async fn one_entry(system: &System, arrived: &[ArrivedDelivery]) -> anyhow::Result<()> {
     let Some(shown) = arrived.iter().min_by_key(|one| one.body.len()) else {
         bail!("nothing arrived");
     };
@@ -160,7 +163,7 @@ pub(super) async fn one_entry(system: &System, arrived: &[Arrived]) -> anyhow::R
 
 /// The first entry about a subject, once the audit log has come to it.
 async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryRow> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + DEMO_TIMEOUT;
     loop {
         let entries = audit::of_subject(system.pool(), subject_id).await?;
         if let Some(first) = entries.into_iter().next() {
@@ -174,7 +177,7 @@ async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryR
 }
 
 /// What to do next.
-pub(super) fn try_it(base_url: &str, subscribers: &[Subscriber]) {
+pub(super) fn try_it(base_url: &str, subscribers: &[DemoSubscriber]) {
     println!("\nTry it (Ctrl-C ends the demo):\n");
     for subscriber in subscribers {
         println!("  # {}", subscriber.name);

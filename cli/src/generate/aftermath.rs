@@ -1,13 +1,13 @@
 //! What else becomes of a response and of the person behind it: a score, an address that mail may
 //! not go to, erasure.
 
-use super::event::{DAY, HOUR, MINUTE, SECOND, Teller, Time};
+use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
 use super::random::Random;
-use super::responses::Response;
+use super::responses::GeneratedResponse;
 
 /// What becomes of the person in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PersonFate {
     /// Nothing more.
     Stays,
     /// Wants no mail, or can have none.
@@ -18,7 +18,7 @@ pub(super) enum Fate {
     PersonErased,
 }
 
-impl Fate {
+impl PersonFate {
     pub(super) fn of(random: &mut Random) -> Self {
         match random.below(1_000) {
             ..30 => Self::Unreachable,
@@ -39,7 +39,11 @@ impl Fate {
 }
 
 /// Scores the lead, and now and then again, higher.
-pub(super) fn score(teller: &mut Teller, response: &Response<'_>, submitted: Time) {
+pub(super) fn score(
+    teller: &mut EventTeller,
+    response: &GeneratedResponse<'_>,
+    submitted: EventTime,
+) {
     let scored = submitted.after(teller.random.between(SECOND, 10 * SECOND));
     lead(teller, response, (response.score, scored));
     if teller.random.per_mille(100) {
@@ -48,7 +52,7 @@ pub(super) fn score(teller: &mut Teller, response: &Response<'_>, submitted: Tim
     }
 }
 
-fn lead(teller: &mut Teller, response: &Response<'_>, (score, at): (u64, Time)) {
+fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, (score, at): (u64, EventTime)) {
     let band = match score {
         ..40 => "cold",
         40..75 => "warm",
@@ -61,22 +65,22 @@ fn lead(teller: &mut Teller, response: &Response<'_>, (score, at): (u64, Time)) 
 }
 
 /// Tells the end that the response and its person come to.
-pub(super) fn end(teller: &mut Teller, response: &Response<'_>, begins: Time) {
+pub(super) fn end(teller: &mut EventTeller, response: &GeneratedResponse<'_>, begins: EventTime) {
     let at = begins.after(teller.random.between(HOUR, 6 * DAY));
     match response.fate {
-        Fate::Stays => {}
-        Fate::Unreachable => unreachable(teller, response, at),
-        Fate::ResponseErased => teller.tell("response.erased", at, |data| {
+        PersonFate::Stays => {}
+        PersonFate::Unreachable => unreachable(teller, response, at),
+        PersonFate::ResponseErased => teller.tell("response.erased", at, |data| {
             data.plain("response_id", response.id);
         }),
-        Fate::PersonErased => teller.tell("person.erased", at, |data| {
+        PersonFate::PersonErased => teller.tell("person.erased", at, |data| {
             data.text("email", &response.person.email);
         }),
     }
 }
 
 /// Four in ten can be reached again.
-fn unreachable(teller: &mut Teller, response: &Response<'_>, at: Time) {
+fn unreachable(teller: &mut EventTeller, response: &GeneratedResponse<'_>, at: EventTime) {
     let kind = teller.random.pick(&["address.unsubscribed", "address.bounced"]);
     address(teller, kind, (&response.person.email, at));
     if teller.random.per_mille(400) {
@@ -85,7 +89,7 @@ fn unreachable(teller: &mut Teller, response: &Response<'_>, at: Time) {
     }
 }
 
-fn address(teller: &mut Teller, kind: &'static str, (email, at): (&str, Time)) {
+fn address(teller: &mut EventTeller, kind: &'static str, (email, at): (&str, EventTime)) {
     teller.tell(kind, at, |data| {
         data.text("email", email);
     });

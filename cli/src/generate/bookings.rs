@@ -2,13 +2,17 @@
 
 use uuid::Uuid;
 
-use super::event::{DAY, HOUR, MINUTE, Teller, Time};
-use super::json::Object;
-use super::reports::{Bought, pay};
-use super::responses::Response;
+use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE};
+use super::json::ObjectWriter;
+use super::reports::{PaidItem, pay};
+use super::responses::GeneratedResponse;
 
 /// Tells of the calls booked on a response: for three in ten one, now and then a second.
-pub(super) fn tell(teller: &mut Teller, response: &Response<'_>, submitted: Time) {
+pub(super) fn tell(
+    teller: &mut EventTeller,
+    response: &GeneratedResponse<'_>,
+    submitted: EventTime,
+) {
     if !teller.random.per_mille(300) {
         return;
     }
@@ -20,18 +24,18 @@ pub(super) fn tell(teller: &mut Teller, response: &Response<'_>, submitted: Time
     }
 }
 
-fn book(teller: &mut Teller, response: &Response<'_>, made: Time) {
+fn book(teller: &mut EventTeller, response: &GeneratedResponse<'_>, made: EventTime) {
     let id = teller.random.id();
-    let call = Call::after(teller, response, made);
+    let call = BookedCall::after(teller, response, made);
     call.made(teller, (id, made));
     if teller.random.per_mille(200) {
         let paid = made.after(teller.random.between(MINUTE, HOUR));
-        pay(teller, response, (Bought { report: None, booking: Some(id) }, paid));
+        pay(teller, response, (PaidItem { report: None, booking: Some(id) }, paid));
     }
     let mut now = made;
     while teller.random.per_mille(250) {
         now = now.after(teller.random.between(HOUR, 2 * DAY));
-        Call::after(teller, response, now).moved(teller, (id, now));
+        BookedCall::after(teller, response, now).moved(teller, (id, now));
     }
     if teller.random.per_mille(150) {
         now = now.after(teller.random.between(HOUR, DAY));
@@ -42,22 +46,26 @@ fn book(teller: &mut Teller, response: &Response<'_>, made: Time) {
 }
 
 /// When a call is to be, and with whom.
-struct Call<'a> {
-    response: &'a Response<'a>,
-    starts_at: Time,
+struct BookedCall<'a> {
+    response: &'a GeneratedResponse<'a>,
+    starts_at: EventTime,
     minutes: i64,
 }
 
-impl<'a> Call<'a> {
+impl<'a> BookedCall<'a> {
     /// A call some days from now, at a quarter of an hour.
-    fn after(teller: &mut Teller, response: &'a Response<'a>, now: Time) -> Self {
+    fn after(
+        teller: &mut EventTeller,
+        response: &'a GeneratedResponse<'a>,
+        now: EventTime,
+    ) -> Self {
         let later = now.after(teller.random.between(DAY, 12 * DAY));
-        let starts_at = Time(later.0 - later.0.rem_euclid(15 * MINUTE));
+        let starts_at = EventTime(later.0 - later.0.rem_euclid(15 * MINUTE));
         let minutes = teller.random.pick(&[15, 30, 30, 45, 60]);
         Self { response, starts_at, minutes }
     }
 
-    fn made(&self, teller: &mut Teller, (id, at): (Uuid, Time)) {
+    fn made(&self, teller: &mut EventTeller, (id, at): (Uuid, EventTime)) {
         let Self { response, .. } = self;
         let (form, person) = (response.form.template, &response.person);
         teller.tell("booking.made", at, |data| {
@@ -74,14 +82,14 @@ impl<'a> Call<'a> {
         });
     }
 
-    fn moved(&self, teller: &mut Teller, (id, at): (Uuid, Time)) {
+    fn moved(&self, teller: &mut EventTeller, (id, at): (Uuid, EventTime)) {
         teller.tell("booking.rescheduled", at.after(100), |data| {
             data.plain("booking_id", id).plain("moved_at", at);
             self.times(data);
         });
     }
 
-    fn times(&self, data: &mut Object<'_>) {
+    fn times(&self, data: &mut ObjectWriter<'_>) {
         let ends_at = self.starts_at.after(self.minutes * MINUTE);
         data.plain("starts_at", self.starts_at).plain("ends_at", ends_at);
         data.bare("duration_min", self.minutes);

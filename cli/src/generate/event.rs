@@ -7,7 +7,7 @@ use chrono::DateTime;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::json::{Object, object};
+use super::json::{ObjectWriter, object};
 use super::random::Random;
 
 pub(super) const SECOND: i64 = 1_000;
@@ -17,9 +17,9 @@ pub(super) const DAY: i64 = 24 * HOUR;
 
 /// A point in time, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Time(pub(super) i64);
+pub(super) struct EventTime(pub(super) i64);
 
-impl Time {
+impl EventTime {
     /// After everything.
     pub(super) const NEVER: Self = Self(i64::MAX);
 
@@ -28,7 +28,7 @@ impl Time {
     }
 }
 
-impl fmt::Display for Time {
+impl fmt::Display for EventTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Timestamp::new(DateTime::from_timestamp_millis(self.0).unwrap_or_default()).fmt(f)
     }
@@ -36,15 +36,15 @@ impl fmt::Display for Time {
 
 /// One event, and the time at which it comes in.
 #[derive(Debug, Clone)]
-pub struct Line {
-    pub(super) position: Time,
+pub struct EventLine {
+    pub(super) arrives_at: EventTime,
     pub(super) kind: &'static str,
     pub(super) id: Uuid,
     /// Everything after the id.
     pub(super) rest: Vec<u8>,
 }
 
-impl Line {
+impl EventLine {
     /// Whether its `type` is this one, or begins so.
     #[must_use]
     pub fn is_about(&self, kind: &str) -> bool {
@@ -64,19 +64,19 @@ impl Line {
 
 /// Tells what happens in a firm, with chance of its own.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct EventTeller {
     pub(super) random: Random,
     pub(super) firm_id: Uuid,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<EventLine>,
 }
 
-impl Teller {
+impl EventTeller {
     /// Tells of one thing. The product reports it as it happens: lines come in by their time.
     pub(super) fn tell(
         &mut self,
         kind: &'static str,
-        time: Time,
-        data: impl FnOnce(&mut Object<'_>),
+        time: EventTime,
+        data: impl FnOnce(&mut ObjectWriter<'_>),
     ) {
         let mut whole = Vec::with_capacity(512);
         object(&mut whole, |event| {
@@ -85,6 +85,6 @@ impl Teller {
             event.text("datacontenttype", "application/json").object("data", data);
         });
         let rest = whole.split_off(1);
-        self.lines.push(Line { position: time, kind, id: self.random.id(), rest });
+        self.lines.push(EventLine { arrives_at: time, kind, id: self.random.id(), rest });
     }
 }

@@ -2,60 +2,61 @@
 
 use uuid::Uuid;
 
-use super::event::{HOUR, Line, MINUTE, SECOND, Teller, Time};
-use super::forms::{self, Form};
-use super::json::Object;
+use super::event::{EventLine, EventTeller, EventTime, HOUR, MINUTE, SECOND};
+use super::forms::{self, GeneratedForm};
+use super::json::ObjectWriter;
 use super::random::Random;
-use super::stream::Span;
-use super::words::{COLORS, HOMES, MAIL_DOMAINS, Origin, PRACTICES, Template};
+use super::stream::RunPeriod;
+use super::words::{COLORS, FIRM_LOCALES, FormTemplate, Locale, MAIL_DOMAINS, PRACTICES};
 
 /// Firms draw from rows of their own.
-const KIND: u64 = 1;
+const FIRM_DRAWS: u64 = 1;
 
 /// A firm, as those who answer its forms meet it.
 #[derive(Debug)]
-pub(super) struct Firm {
+pub(super) struct GeneratedFirm {
     pub(super) id: Uuid,
-    pub(super) home: &'static Origin,
+    pub(super) home: &'static Locale,
     /// At least one, of which the first is always open.
-    pub(super) forms: Vec<Form>,
-    pub(super) closes_at: Option<Time>,
+    pub(super) forms: Vec<GeneratedForm>,
+    pub(super) closes_at: Option<EventTime>,
 }
 
 /// All firms, and their lives in order of time.
-pub(super) fn all(seed: u64, number: u32, span: Span) -> (Vec<Firm>, Vec<Line>) {
+pub(super) fn all(seed: u64, number: u32, span: RunPeriod) -> (Vec<GeneratedFirm>, Vec<EventLine>) {
     let mut lives = Vec::new();
     let firms = (0..number).map(|number| found(seed, number, span, &mut lives)).collect();
-    lives.sort_by_key(|line| line.position);
+    lives.sort_by_key(|line| line.arrives_at);
     (firms, lives)
 }
 
 /// Tells the life of one firm.
-fn found(seed: u64, number: u32, span: Span, lives: &mut Vec<Line>) -> Firm {
-    let mut random = Random::of(seed, KIND, number.into());
-    let (home, templates) = random.pick(&HOMES);
+fn found(seed: u64, number: u32, span: RunPeriod, lives: &mut Vec<EventLine>) -> GeneratedFirm {
+    let mut random = Random::of(seed, FIRM_DRAWS, number.into());
+    let (home, templates) = random.pick(&FIRM_LOCALES);
     let firm_id = random.id();
-    let opened = Time(random.between(span.from.0, span.from.0.midpoint(span.settled.0)));
-    let mut life = Life { teller: Teller { random, firm_id, lines: Vec::new() }, span, opened };
+    let opened = EventTime(random.between(span.from.0, span.from.0.midpoint(span.settled.0)));
+    let mut life =
+        FirmLife { teller: EventTeller { random, firm_id, lines: Vec::new() }, span, opened };
     let slug = life.open(home, number);
     life.members();
     let forms = life.forms(templates, &slug);
     life.changes(number);
     let closes_at = life.close(number);
     lives.append(&mut life.teller.lines);
-    Firm { id: firm_id, home, forms, closes_at }
+    GeneratedFirm { id: firm_id, home, forms, closes_at }
 }
 
 /// A firm whose life is being told.
-pub(super) struct Life {
-    pub(super) teller: Teller,
-    pub(super) span: Span,
-    pub(super) opened: Time,
+pub(super) struct FirmLife {
+    pub(super) teller: EventTeller,
+    pub(super) span: RunPeriod,
+    pub(super) opened: EventTime,
 }
 
-impl Life {
+impl FirmLife {
     /// Opens it; answers its short name.
-    fn open(&mut self, home: &Origin, number: u32) -> String {
+    fn open(&mut self, home: &Locale, number: u32) -> String {
         let random = &mut self.teller.random;
         let (last, ascii) = random.pick(home.last);
         let (partner, _) = random.pick(home.last);
@@ -63,7 +64,7 @@ impl Life {
         let slug = format!("{ascii}-{number}");
         // Both kinds of plan, however few firms there are.
         let in_full = number.is_multiple_of(2);
-        let brand = Brand::of(random, &slug);
+        let brand = GeneratedBrand::of(random, &slug);
         self.teller.tell("firm.opened", self.opened, |data| {
             data.text("name", &name);
             data.object("plan", |plan| {
@@ -105,7 +106,7 @@ impl Life {
         }
     }
 
-    fn member(&mut self, kind: &'static str, member: Uuid, (role, at): (Option<&str>, Time)) {
+    fn member(&mut self, kind: &'static str, member: Uuid, (role, at): (Option<&str>, EventTime)) {
         self.teller.tell(kind, at, |data| {
             data.plain("member_id", member);
             if let Some(role) = role {
@@ -115,7 +116,7 @@ impl Life {
     }
 
     /// One to five, made before the firm is settled or later.
-    fn forms(&mut self, templates: &'static [Template], slug: &str) -> Vec<Form> {
+    fn forms(&mut self, templates: &'static [FormTemplate], slug: &str) -> Vec<GeneratedForm> {
         let more = self.teller.random.below(4);
         (0..=more).map(|number| forms::make(self, number, (templates, slug))).collect()
     }
@@ -123,7 +124,7 @@ impl Life {
     fn changes(&mut self, number: u32) {
         let [first, second, third] = self.moments();
         let random = &mut self.teller.random;
-        let (brand, in_full) = (Brand::of(random, "new"), random.per_mille(500));
+        let (brand, in_full) = (GeneratedBrand::of(random, "new"), random.per_mille(500));
         match random.below(5) {
             0 => self.teller.tell("firm.changed", first, |data| {
                 data.object("brand", |fields| brand.write(fields));
@@ -146,7 +147,7 @@ impl Life {
     }
 
     /// One in nine closes towards the end; the first never does.
-    fn close(&mut self, number: u32) -> Option<Time> {
+    fn close(&mut self, number: u32) -> Option<EventTime> {
         let closes_at = self.span.part(15, 16);
         (number % 9 == 8).then(|| {
             self.teller.tell("firm.closed", closes_at, |_| {});
@@ -155,13 +156,13 @@ impl Life {
     }
 
     /// A time while the firm settles in.
-    pub(super) fn soon(&mut self) -> Time {
+    pub(super) fn soon(&mut self) -> EventTime {
         let (from, to) = (self.opened.after(MINUTE), self.span.settled);
-        Time(self.teller.random.between(from.0, to.0))
+        EventTime(self.teller.random.between(from.0, to.0))
     }
 
     /// Three times, one after the other, before any firm closes.
-    pub(super) fn moments(&mut self) -> [Time; 3] {
+    pub(super) fn moments(&mut self) -> [EventTime; 3] {
         let width = self.span.length() / 16 * 5;
         [0, 1, 2].map(|number| {
             let after = self.teller.random.between(SECOND, width - HOUR);
@@ -171,13 +172,13 @@ impl Life {
 }
 
 /// How a firm's mails look, and who reads the answers.
-struct Brand {
+struct GeneratedBrand {
     color: &'static str,
     logo_url: Option<String>,
     reply_to: Option<String>,
 }
 
-impl Brand {
+impl GeneratedBrand {
     fn of(random: &mut Random, slug: &str) -> Self {
         let color = random.pick(&COLORS);
         let logo = format!("https://forms.example.com/{slug}/logo.svg");
@@ -187,7 +188,7 @@ impl Brand {
         Self { color, logo_url, reply_to }
     }
 
-    fn write(&self, fields: &mut Object<'_>) {
+    fn write(&self, fields: &mut ObjectWriter<'_>) {
         fields.text("color", self.color);
         if let Some(logo_url) = &self.logo_url {
             fields.text("logo_url", logo_url);

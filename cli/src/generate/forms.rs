@@ -2,24 +2,24 @@
 
 use uuid::Uuid;
 
-use super::event::{SECOND, Time};
-use super::firms::Life;
-use super::json::Object;
-use super::words::{HIDDEN, Hidden, Template};
+use super::event::{EventTime, SECOND};
+use super::firms::FirmLife;
+use super::json::ObjectWriter;
+use super::words::{FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate};
 
 /// A form, as those who answer it meet it.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct GeneratedForm {
     pub(super) id: Uuid,
-    pub(super) template: &'static Template,
-    pub(super) hidden: Vec<&'static Hidden>,
+    pub(super) template: &'static FormTemplate,
+    pub(super) hidden: Vec<&'static HiddenFieldTemplate>,
     /// None for a draft.
-    opens_at: Option<Time>,
-    closes_at: Option<Time>,
+    opens_at: Option<EventTime>,
+    closes_at: Option<EventTime>,
 }
 
-impl Form {
-    pub(super) fn is_open(&self, at: Time) -> bool {
+impl GeneratedForm {
+    pub(super) fn is_open(&self, at: EventTime) -> bool {
         self.opens_at.is_some_and(|opens_at| opens_at <= at)
             && self.closes_at.is_none_or(|closes_at| at < closes_at)
     }
@@ -27,15 +27,16 @@ impl Form {
 
 /// Tells the life of a firm's form. The first is open from before the first response on, for good.
 pub(super) fn make(
-    life: &mut Life,
+    life: &mut FirmLife,
     number: u64,
-    (templates, firm): (&'static [Template], &str),
-) -> Form {
+    (templates, firm): (&'static [FormTemplate], &str),
+) -> GeneratedForm {
     let random = &mut life.teller.random;
     let template = &templates[random.index(templates.len())];
-    let hidden: Vec<&Hidden> = HIDDEN.iter().filter(|_| random.per_mille(350)).collect();
+    let hidden: Vec<&HiddenFieldTemplate> =
+        HIDDEN_FIELDS.iter().filter(|_| random.per_mille(350)).collect();
     let id = random.id();
-    let mut form = Form { id, template, hidden, opens_at: None, closes_at: None };
+    let mut form = GeneratedForm { id, template, hidden, opens_at: None, closes_at: None };
     let [first, second, third] = life.moments();
     let fate = if number == 0 { 0 } else { 1 + life.teller.random.below(6) };
     let made = if fate == 5 { first } else { life.soon() };
@@ -61,8 +62,8 @@ pub(super) fn make(
     form
 }
 
-impl Form {
-    fn create(&self, life: &mut Life, (made, status): (Time, &str), path: &str) {
+impl GeneratedForm {
+    fn create(&self, life: &mut FirmLife, (made, status): (EventTime, &str), path: &str) {
         life.teller.tell("form.created", made, |data| {
             data.plain("form_id", self.id).text("title", self.template.title);
             data.text("slug", path.rsplit('/').next().unwrap_or(path));
@@ -73,25 +74,25 @@ impl Form {
         });
     }
 
-    fn publish(&mut self, life: &mut Life, at: Time) {
+    fn publish(&mut self, life: &mut FirmLife, at: EventTime) {
         self.opens_at = Some(at);
         self.moved(life, "form.published", at);
     }
 
-    fn end(&mut self, life: &mut Life, kind: &'static str, at: Time) {
+    fn end(&mut self, life: &mut FirmLife, kind: &'static str, at: EventTime) {
         self.closes_at = Some(at);
         self.moved(life, kind, at);
     }
 
-    fn moved(&self, life: &mut Life, kind: &'static str, at: Time) {
+    fn moved(&self, life: &mut FirmLife, kind: &'static str, at: EventTime) {
         life.teller.tell(kind, at, |data| {
             data.plain("form_id", self.id);
         });
     }
 
     /// Another title, or one hidden field more.
-    fn change(&mut self, life: &mut Life, at: Time) {
-        let more = &HIDDEN[life.teller.random.index(HIDDEN.len())];
+    fn change(&mut self, life: &mut FirmLife, at: EventTime) {
+        let more = &HIDDEN_FIELDS[life.teller.random.index(HIDDEN_FIELDS.len())];
         let renames = life.teller.random.per_mille(500);
         if self.hidden.iter().all(|hidden| hidden.key != more.key) {
             self.hidden.push(more);
@@ -107,6 +108,6 @@ impl Form {
     }
 }
 
-fn write(hidden: &Hidden, field: &mut Object<'_>) {
+fn write(hidden: &HiddenFieldTemplate, field: &mut ObjectWriter<'_>) {
     field.text("key", hidden.key).text("label", hidden.label);
 }

@@ -8,19 +8,19 @@ use std::io::Write;
 const WRITTEN: &str = "memory takes any text";
 
 /// An object being written.
-pub(super) struct Object<'a> {
+pub(super) struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 /// Writes an object.
-pub(super) fn object(out: &mut Vec<u8>, fields: impl FnOnce(&mut Object<'_>)) {
+pub(super) fn object(out: &mut Vec<u8>, fields: impl FnOnce(&mut ObjectWriter<'_>)) {
     out.push(b'{');
-    fields(&mut Object { out, empty: true });
+    fields(&mut ObjectWriter { out, empty: true });
     out.push(b'}');
 }
 
-impl Object<'_> {
+impl ObjectWriter<'_> {
     /// A text of any kind.
     pub(super) fn text(&mut self, name: &str, value: &str) -> &mut Self {
         text(self.name(name), value);
@@ -39,7 +39,11 @@ impl Object<'_> {
         self
     }
 
-    pub(super) fn object(&mut self, name: &str, fields: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+    pub(super) fn object(
+        &mut self,
+        name: &str,
+        fields: impl FnOnce(&mut ObjectWriter<'_>),
+    ) -> &mut Self {
         object(self.name(name), fields);
         self
     }
@@ -48,7 +52,7 @@ impl Object<'_> {
         &mut self,
         name: &str,
         items: impl IntoIterator<Item = T>,
-        fields: impl Fn(&mut Object<'_>, T),
+        fields: impl Fn(&mut ObjectWriter<'_>, T),
     ) -> &mut Self {
         list(self.name(name), items, |out, item| object(out, |one| fields(one, item)));
         self

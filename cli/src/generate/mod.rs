@@ -30,19 +30,19 @@ use chrono::Datelike;
 use clap::{Args, value_parser};
 use domain::time::Timestamp;
 
-pub use self::event::Line;
-use self::stream::Stream;
-use crate::args::Generate;
+pub use self::event::EventLine;
+use self::stream::EventGenerator;
+use crate::args::GenerateArgs;
 
 /// Years that leave room for what happens before and after.
-const YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
+const UNTIL_YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
 
-const UNTIL: &str = "2026-11-01T00:00:00Z";
-const WEEKS: u32 = 12;
+const DEFAULT_UNTIL: &str = "2026-11-01T00:00:00Z";
+const DEFAULT_WEEKS: u32 = 12;
 
 /// What to make up: the same, whenever it is asked for.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct MadeUp {
+pub struct ActivityArgs {
     /// How many firms.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
     pub firms: u32,
@@ -53,43 +53,43 @@ pub struct MadeUp {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// When the last of it happens.
-    #[arg(long, default_value = UNTIL)]
+    #[arg(long, default_value = DEFAULT_UNTIL)]
     pub until: Timestamp,
     /// How many weeks it covers.
-    #[arg(long, default_value_t = WEEKS, value_parser = value_parser!(u32).range(1..=520))]
+    #[arg(long, default_value_t = DEFAULT_WEEKS, value_parser = value_parser!(u32).range(1..=520))]
     pub weeks: u32,
 }
 
-impl MadeUp {
+impl ActivityArgs {
     /// So much of it, in the time that the command covers by default.
     #[must_use]
     pub fn new(firms: u32, responses: u64, seed: u64) -> Self {
-        let until = UNTIL.parse().expect("a time in RFC 3339");
-        Self { firms, responses, seed, until, weeks: WEEKS }
+        let until = DEFAULT_UNTIL.parse().expect("a time in RFC 3339");
+        Self { firms, responses, seed, until, weeks: DEFAULT_WEEKS }
     }
 
     /// All of it, in the order it comes in.
-    pub fn activity(self) -> impl Iterator<Item = Line> {
-        Stream::of(self)
+    pub fn activity(self) -> impl Iterator<Item = EventLine> {
+        EventGenerator::of(self)
     }
 
     /// Its firms, members and forms, from first to last. The firms stay as they opened: what comes
     /// of a suspension or an end depends on what was sent by then.
-    pub fn founding(self) -> impl Iterator<Item = Line> {
+    pub fn founding(self) -> impl Iterator<Item = EventLine> {
         let lives = Self { responses: 0, ..self }.activity();
         lives.filter(|line| !line.is_about("firm.") || line.is_about("firm.opened"))
     }
 
     /// What comes in once all that is founded, less what erases, for the same reason.
-    pub fn responses(self) -> impl Iterator<Item = Line> {
+    pub fn responses(self) -> impl Iterator<Item = EventLine> {
         let left_out = ["firm.", "member.", "form.", "response.erased", "person.erased"];
         self.activity().filter(move |line| !left_out.iter().any(|kind| line.is_about(kind)))
     }
 }
 
-pub(crate) fn run(generate: &Generate) -> anyhow::Result<()> {
+pub(crate) fn run(generate: &GenerateArgs) -> anyhow::Result<()> {
     let until = generate.made_up.until.get();
-    ensure!(YEARS.contains(&until.year()), "--until must lie in the years 1990 to 9900");
+    ensure!(UNTIL_YEARS.contains(&until.year()), "--until must lie in the years 1990 to 9900");
     let written = match &generate.out {
         None => write(generate.made_up, stdout().lock()),
         Some(file) => File::create(file).and_then(|file| write(generate.made_up, file)),
@@ -101,7 +101,7 @@ pub(crate) fn run(generate: &Generate) -> anyhow::Result<()> {
     }
 }
 
-fn write(made_up: MadeUp, out: impl Write) -> io::Result<()> {
+fn write(made_up: ActivityArgs, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 18, out);
     made_up.activity().try_for_each(|line| line.write(&mut out))?;
     out.flush()

@@ -1,14 +1,14 @@
 //! People who answer forms, and what they write.
 
-use super::firms::Firm;
-use super::json::Object;
+use super::firms::GeneratedFirm;
+use super::json::ObjectWriter;
 use super::random::Random;
-use super::words::{ABROAD, ANYBODY, MAIL_DOMAINS, Order, Origin, TRADES};
+use super::words::{COMMON_SENTENCES, FOREIGN_LOCALES, Locale, MAIL_DOMAINS, NameOrder, TRADES};
 
 /// Somebody who answers; what they do not tell is empty.
 #[derive(Debug)]
-pub(super) struct Person {
-    pub(super) origin: &'static Origin,
+pub(super) struct GeneratedPerson {
+    pub(super) origin: &'static Locale,
     pub(super) name: String,
     first_name: &'static str,
     last_name: &'static str,
@@ -17,17 +17,17 @@ pub(super) struct Person {
     company: String,
 }
 
-impl Person {
+impl GeneratedPerson {
     /// Somebody of the firm's country or, now and then, of another. Addresses come back, as people
     /// do; those with this mark do not.
-    pub(super) fn of(random: &mut Random, firm: &Firm, mark: Option<u64>) -> Self {
-        let abroad = random.pick(&ABROAD);
+    pub(super) fn of(random: &mut Random, firm: &GeneratedFirm, mark: Option<u64>) -> Self {
+        let abroad = random.pick(&FOREIGN_LOCALES);
         let origin = if random.per_mille(600) { firm.home } else { abroad };
         let (first_name, first) = random.pick(origin.first);
         let (last_name, last) = random.pick(origin.last);
         let name = match origin.order {
-            Order::FirstLast => format!("{first_name} {last_name}"),
-            Order::LastFirst => format!("{last_name}{first_name}"),
+            NameOrder::FirstLast => format!("{first_name} {last_name}"),
+            NameOrder::LastFirst => format!("{last_name}{first_name}"),
         };
         let mark = mark.map_or_else(|| random.below(500).to_string(), |mark| format!("r{mark}"));
         let email = format!("{first}.{last}.{mark}@{}", random.pick(&MAIL_DOMAINS));
@@ -38,7 +38,7 @@ impl Person {
         Self { origin, name, first_name, last_name, email, phone, company }
     }
 
-    pub(super) fn write(&self, fields: &mut Object<'_>) {
+    pub(super) fn write(&self, fields: &mut ObjectWriter<'_>) {
         fields.text("name", &self.name).text("first_name", self.first_name);
         fields.text("last_name", self.last_name).text("email", &self.email);
         fields.text("phone", &self.phone).text("company", &self.company);
@@ -54,7 +54,7 @@ impl Person {
 
     pub(super) fn sentence(&self, random: &mut Random) -> &'static str {
         let of_anybody = random.per_mille(120);
-        if of_anybody { random.pick(&ANYBODY) } else { random.pick(self.origin.sentences) }
+        if of_anybody { random.pick(&COMMON_SENTENCES) } else { random.pick(self.origin.sentences) }
     }
 
     /// A few sentences; one in forty is some kilobytes of them.

@@ -4,26 +4,26 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Line, Time};
+use super::event::{EventLine, EventTime};
 
 /// How many lines wait at most: some megabytes.
 const WAITING_MAX: usize = 4_096;
 
 /// Lines by their turn; of those with the same time, the one that came first.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    waiting: BTreeMap<(Time, u64), Line>,
+pub(super) struct LineQueue {
+    waiting: BTreeMap<(EventTime, u64), EventLine>,
     pushed: u64,
 }
 
-impl Queue {
-    pub(super) fn push(&mut self, line: Line) {
-        self.waiting.insert((line.position, self.pushed), line);
+impl LineQueue {
+    pub(super) fn push(&mut self, line: EventLine) {
+        self.waiting.insert((line.arrives_at, self.pushed), line);
         self.pushed += 1;
     }
 
     /// The first that is due, or one too many.
-    pub(super) fn pop_due(&mut self, now: Time) -> Option<Line> {
+    pub(super) fn pop_due(&mut self, now: EventTime) -> Option<EventLine> {
         let first = self.waiting.first_entry()?;
         let is_kept = first.key().0 > now && self.waiting.len() <= WAITING_MAX;
         if is_kept { None } else { self.waiting.pop_first().map(|(_, line)| line) }

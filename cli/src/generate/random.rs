@@ -5,7 +5,7 @@
 use uuid::Uuid;
 
 /// The golden ratio, in 64 bits: how far each draw moves.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A row of draws.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ impl Random {
     }
 
     pub(super) const fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(STEP);
+        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
         mix(self.0)
     }
 

@@ -2,43 +2,53 @@
 
 use uuid::Uuid;
 
-use super::event::{DAY, HOUR, MINUTE, SECOND, Teller, Time};
-use super::responses::Response;
+use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
+use super::responses::GeneratedResponse;
 use super::words::{HIGHLIGHTS, SUMMARIES};
 
 /// How a report stands.
 #[derive(Clone, Copy)]
-struct State {
+struct ReportStatus {
     status: &'static str,
     locked: bool,
 }
 
 /// A report, as long as it goes on.
-struct Report<'a> {
+struct GeneratedReport<'a> {
     id: Uuid,
-    response: &'a Response<'a>,
+    response: &'a GeneratedResponse<'a>,
     summary: &'static str,
     highlights: &'static [&'static str],
 }
 
 /// Tells of a response's report; four in ten have none.
-pub(super) fn tell(teller: &mut Teller, response: &Response<'_>, submitted: Time) {
+pub(super) fn tell(
+    teller: &mut EventTeller,
+    response: &GeneratedResponse<'_>,
+    submitted: EventTime,
+) {
     if teller.random.per_mille(400) {
         return;
     }
     let random = &mut teller.random;
     let most = random.index(HIGHLIGHTS.len() / 2 + 1);
     let highlights = &HIGHLIGHTS[most..most + random.index(4)];
-    let report = Report { id: random.id(), response, summary: random.pick(&SUMMARIES), highlights };
+    let report =
+        GeneratedReport { id: random.id(), response, summary: random.pick(&SUMMARIES), highlights };
     let written = submitted.after(random.between(SECOND, 20 * SECOND));
     let locked = random.per_mille(250);
-    report.write(teller, "report.created", (State { status: "draft", locked }, written));
+    report.write(teller, "report.created", (ReportStatus { status: "draft", locked }, written));
     let (locked, now) = if locked { report.sell(teller, written) } else { (false, written) };
     report.review(teller, locked, now);
 }
 
-impl Report<'_> {
-    fn write(&self, teller: &mut Teller, kind: &'static str, (state, at): (State, Time)) {
+impl GeneratedReport<'_> {
+    fn write(
+        &self,
+        teller: &mut EventTeller,
+        kind: &'static str,
+        (state, at): (ReportStatus, EventTime),
+    ) {
         let Self { id, response, summary, highlights } = *self;
         teller.tell(kind, at, |data| {
             data.plain("report_id", id).plain("response_id", response.id);
@@ -50,23 +60,23 @@ impl Report<'_> {
     }
 
     /// Whether it is still locked, and when that was settled: most pay.
-    fn sell(&self, teller: &mut Teller, written: Time) -> (bool, Time) {
+    fn sell(&self, teller: &mut EventTeller, written: EventTime) -> (bool, EventTime) {
         let paid = written.after(teller.random.between(MINUTE, 2 * DAY));
         if teller.random.per_mille(350) {
             return (true, paid);
         }
-        let bought = Bought { report: Some(self.id), booking: None };
+        let bought = PaidItem { report: Some(self.id), booking: None };
         pay(teller, self.response, (bought, paid));
         let unlocked = paid.after(teller.random.between(SECOND, MINUTE));
-        let state = State { status: "draft", locked: false };
+        let state = ReportStatus { status: "draft", locked: false };
         self.write(teller, "report.changed", (state, unlocked));
         (false, unlocked)
     }
 
-    fn review(&self, teller: &mut Teller, locked: bool, now: Time) {
+    fn review(&self, teller: &mut EventTeller, locked: bool, now: EventTime) {
         let changed = now.after(teller.random.between(MINUTE, DAY));
         if teller.random.per_mille(350) {
-            let state = State { status: "in_review", locked };
+            let state = ReportStatus { status: "in_review", locked };
             self.write(teller, "report.changed", (state, changed));
         }
         if teller.random.per_mille(250) {
@@ -82,7 +92,7 @@ impl Report<'_> {
         }
     }
 
-    fn moved(&self, teller: &mut Teller, kind: &'static str, at: Time) {
+    fn moved(&self, teller: &mut EventTeller, kind: &'static str, at: EventTime) {
         teller.tell(kind, at.after(50), |data| {
             data.plain("report_id", self.id).plain("at", at);
         });
@@ -91,13 +101,17 @@ impl Report<'_> {
 
 /// What a payment was for.
 #[derive(Clone, Copy)]
-pub(super) struct Bought {
+pub(super) struct PaidItem {
     pub(super) report: Option<Uuid>,
     pub(super) booking: Option<Uuid>,
 }
 
 /// Tells of a payment.
-pub(super) fn pay(teller: &mut Teller, response: &Response<'_>, (bought, at): (Bought, Time)) {
+pub(super) fn pay(
+    teller: &mut EventTeller,
+    response: &GeneratedResponse<'_>,
+    (bought, at): (PaidItem, EventTime),
+) {
     let payment = teller.random.id();
     let amount = 1_900 + 500 * teller.random.below(60);
     let currency = if response.firm.home.lang == "en" { "GBP" } else { "EUR" };

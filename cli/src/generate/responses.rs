@@ -2,42 +2,47 @@
 
 use uuid::Uuid;
 
-use super::event::{DAY, HOUR, Line, MINUTE, SECOND, Teller, Time};
-use super::firms::Firm;
-use super::forms::Form;
-use super::json::Object;
-use super::people::Person;
+use super::event::{DAY, EventLine, EventTeller, EventTime, HOUR, MINUTE, SECOND};
+use super::firms::GeneratedFirm;
+use super::forms::GeneratedForm;
+use super::json::ObjectWriter;
+use super::people::GeneratedPerson;
 use super::random::Random;
-use super::words::{DEVICES, Kind, Question, UTM};
+use super::words::{DEVICES, FormQuestion, QuestionKind, UTM};
 use super::{aftermath, bookings, reports, unruly};
 
 /// Responses draw from rows of their own.
-const KIND: u64 = 2;
+const RESPONSE_DRAWS: u64 = 2;
 
 /// How much later than it happens something is reported, in milliseconds.
-const LAG: (i64, i64) = (20, 700);
+const REPORT_LAG_MS: (i64, i64) = (20, 700);
 
 /// A response as it will be in the end.
-pub(super) struct Response<'a> {
+pub(super) struct GeneratedResponse<'a> {
     pub(super) id: Uuid,
-    pub(super) firm: &'a Firm,
-    pub(super) form: &'a Form,
-    pub(super) person: Person,
-    pub(super) fate: aftermath::Fate,
+    pub(super) firm: &'a GeneratedFirm,
+    pub(super) form: &'a GeneratedForm,
+    pub(super) person: GeneratedPerson,
+    pub(super) fate: aftermath::PersonFate,
     pub(super) score: u64,
     device: &'static str,
     ending: &'static str,
-    answers: Vec<(&'static Question, String)>,
+    answers: Vec<(&'static FormQuestion, String)>,
     amount: u64,
     hidden: Vec<(&'static str, &'static str)>,
 }
 
 /// Tells of the response with this number, which begins at this time.
-pub(super) fn tell(seed: u64, number: u64, begins: Time, firms: &[Firm]) -> Vec<Line> {
-    let mut random = Random::of(seed, KIND, number);
+pub(super) fn tell(
+    seed: u64,
+    number: u64,
+    begins: EventTime,
+    firms: &[GeneratedFirm],
+) -> Vec<EventLine> {
+    let mut random = Random::of(seed, RESPONSE_DRAWS, number);
     let (firm, form) = asked(&mut random, begins, firms);
-    let response = Response::of(&mut random, number, (firm, form, begins));
-    let mut teller = Teller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
+    let response = GeneratedResponse::of(&mut random, number, (firm, form, begins));
+    let mut teller = EventTeller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
     if let Some(submitted) = response.answer(&mut teller, begins) {
         aftermath::score(&mut teller, &response, submitted);
         reports::tell(&mut teller, &response, submitted);
@@ -49,7 +54,11 @@ pub(super) fn tell(seed: u64, number: u64, begins: Time, firms: &[Firm]) -> Vec<
 }
 
 /// A form that is open: earlier firms are asked more often.
-fn asked<'a>(random: &mut Random, at: Time, firms: &'a [Firm]) -> (&'a Firm, &'a Form) {
+fn asked<'a>(
+    random: &mut Random,
+    at: EventTime,
+    firms: &'a [GeneratedFirm],
+) -> (&'a GeneratedFirm, &'a GeneratedForm) {
     let drawn = random.index(firms.len()).min(random.index(firms.len()));
     let is_gone = firms[drawn].closes_at.is_some_and(|closes_at| closes_at <= at);
     let firm = &firms[if is_gone { 0 } else { drawn }];
@@ -57,14 +66,14 @@ fn asked<'a>(random: &mut Random, at: Time, firms: &'a [Firm]) -> (&'a Firm, &'a
     (firm, if form.is_open(at) { form } else { &firm.forms[0] })
 }
 
-impl<'a> Response<'a> {
+impl<'a> GeneratedResponse<'a> {
     fn of(
         random: &mut Random,
         number: u64,
-        (firm, form, begins): (&'a Firm, &'a Form, Time),
+        (firm, form, begins): (&'a GeneratedFirm, &'a GeneratedForm, EventTime),
     ) -> Self {
-        let fate = aftermath::Fate::of(random);
-        let person = Person::of(random, firm, fate.is_personal().then_some(number));
+        let fate = aftermath::PersonFate::of(random);
+        let person = GeneratedPerson::of(random, firm, fate.is_personal().then_some(number));
         let template = form.template;
         let questions = template.questions.iter();
         let answers = questions.map(|q| (q, answer(random, q, (&person, begins)))).collect();
@@ -84,7 +93,7 @@ impl<'a> Response<'a> {
     }
 
     /// Tells of its saves and its submission; answers when that was. Most save once or not at all.
-    fn answer(&self, teller: &mut Teller, begins: Time) -> Option<Time> {
+    fn answer(&self, teller: &mut EventTeller, begins: EventTime) -> Option<EventTime> {
         let submits = teller.random.per_mille(860);
         let saves = teller.random.pick(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
         let saves = if submits { saves } else { 1.max(saves) };
@@ -104,11 +113,11 @@ impl<'a> Response<'a> {
     /// Tells as much of it as is answered; a save knows no ending.
     fn report(
         &self,
-        teller: &mut Teller,
+        teller: &mut EventTeller,
         (kind, when): (&'static str, &'static str),
-        (at, answered): (Time, usize),
+        (at, answered): (EventTime, usize),
     ) {
-        let time = at.after(teller.random.between(LAG.0, LAG.1));
+        let time = at.after(teller.random.between(REPORT_LAG_MS.0, REPORT_LAG_MS.1));
         teller.tell(kind, time, |data| {
             data.plain("response_id", self.id).plain("form_id", self.form.id).plain(when, at);
             data.text("device", self.device).text("lang", self.person.origin.lang);
@@ -116,7 +125,7 @@ impl<'a> Response<'a> {
                 data.text("ending", self.ending).object("variables", |one| self.variables(one));
             }
             let answers = &self.answers[..answered];
-            if answers.iter().any(|(question, _)| matches!(question.kind, Kind::Contact)) {
+            if answers.iter().any(|(question, _)| matches!(question.kind, QuestionKind::Contact)) {
                 data.object("respondent", |respondent| self.person.write(respondent));
             }
             data.objects("answers", answers, |one, (question, answer)| {
@@ -129,7 +138,7 @@ impl<'a> Response<'a> {
         });
     }
 
-    fn variables(&self, fields: &mut Object<'_>) {
+    fn variables(&self, fields: &mut ObjectWriter<'_>) {
         fields.bare("score", self.score);
         if self.score > 20 {
             let (whole, cents) = (self.amount / 100, self.amount % 100);
@@ -141,14 +150,18 @@ impl<'a> Response<'a> {
     }
 }
 
-fn answer(random: &mut Random, question: &Question, (person, at): (&Person, Time)) -> String {
+fn answer(
+    random: &mut Random,
+    question: &FormQuestion,
+    (person, at): (&GeneratedPerson, EventTime),
+) -> String {
     match question.kind {
-        Kind::Contact => person.contact(),
-        Kind::Short => person.sentence(random).to_owned(),
-        Kind::Long => person.text(random),
-        Kind::Choice(choices) => choice(random, choices),
-        Kind::Number(most) => number(random, most),
-        Kind::Date => date(at.after(random.between(-400 * DAY, 120 * DAY) + HOUR)),
+        QuestionKind::Contact => person.contact(),
+        QuestionKind::Short => person.sentence(random).to_owned(),
+        QuestionKind::Long => person.text(random),
+        QuestionKind::Choice(choices) => choice(random, choices),
+        QuestionKind::Number(most) => number(random, most),
+        QuestionKind::Date => date(at.after(random.between(-400 * DAY, 120 * DAY) + HOUR)),
     }
 }
 
@@ -165,14 +178,14 @@ fn number(random: &mut Random, most: u64) -> String {
     if random.per_mille(200) { random.digits(&format!("{whole}.##")) } else { whole.to_string() }
 }
 
-fn date(at: Time) -> String {
+fn date(at: EventTime) -> String {
     let mut day = at.to_string();
     day.truncate("2026-11-01".len());
     day
 }
 
 /// What the link gave: hidden fields, and where it was found.
-fn hidden(random: &mut Random, form: &Form) -> Vec<(&'static str, &'static str)> {
+fn hidden(random: &mut Random, form: &GeneratedForm) -> Vec<(&'static str, &'static str)> {
     let given = form.hidden.iter().filter(|_| random.per_mille(700)).copied().collect::<Vec<_>>();
     let mut hidden: Vec<_> =
         given.into_iter().map(|hidden| (hidden.key, random.pick(hidden.values))).collect();

@@ -4,27 +4,27 @@
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use super::MadeUp;
-use super::event::{DAY, Line, Time};
-use super::firms::{self, Firm};
-use super::queue::Queue;
+use super::ActivityArgs;
+use super::event::{DAY, EventLine, EventTime};
+use super::firms::{self, GeneratedFirm};
+use super::queue::LineQueue;
 use super::random::Random;
 use super::responses;
 
 /// Beginnings draw from rows of their own.
-const BEGINNINGS: u64 = 3;
+const BEGINNING_DRAWS: u64 = 3;
 
 /// The time a run covers: firms open in its first eighth, then responses come in.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub(super) from: Time,
-    pub(super) settled: Time,
-    until: Time,
+pub(super) struct RunPeriod {
+    pub(super) from: EventTime,
+    pub(super) settled: EventTime,
+    until: EventTime,
 }
 
-impl Span {
-    fn of(made_up: MadeUp) -> Self {
-        let until = Time(made_up.until.get().timestamp_millis());
+impl RunPeriod {
+    fn of(made_up: ActivityArgs) -> Self {
+        let until = EventTime(made_up.until.get().timestamp_millis());
         let length = i64::from(made_up.weeks) * 7 * DAY;
         Self { from: until.after(-length), settled: until.after(-length / 8 * 7), until }
     }
@@ -35,55 +35,55 @@ impl Span {
     }
 
     /// The time at which this part of the whole has passed.
-    pub(super) fn part(self, number: u64, of: u64) -> Time {
+    pub(super) fn part(self, number: u64, of: u64) -> EventTime {
         let passed = i128::from(self.length()) * i128::from(number) / i128::from(of.max(1));
         self.settled.after(i64::try_from(passed).unwrap_or_default())
     }
 }
 
 /// Where a run is.
-pub(super) struct Stream {
-    made_up: MadeUp,
-    span: Span,
-    firms: Vec<Firm>,
+pub(super) struct EventGenerator {
+    made_up: ActivityArgs,
+    span: RunPeriod,
+    firms: Vec<GeneratedFirm>,
     /// What the firms still have to tell.
-    lives: Peekable<IntoIter<Line>>,
-    queue: Queue,
+    lives: Peekable<IntoIter<EventLine>>,
+    queue: LineQueue,
     /// The response that is told next.
     number: u64,
-    begins: Time,
+    begins: EventTime,
 }
 
-impl Stream {
-    pub(super) fn of(made_up: MadeUp) -> Self {
-        let span = Span::of(made_up);
+impl EventGenerator {
+    pub(super) fn of(made_up: ActivityArgs) -> Self {
+        let span = RunPeriod::of(made_up);
         let (firms, mut lives) = firms::all(made_up.seed, made_up.firms, span);
-        lives.retain(|line| line.position <= span.until);
-        let (lives, queue) = (lives.into_iter().peekable(), Queue::default());
+        lives.retain(|line| line.arrives_at <= span.until);
+        let (lives, queue) = (lives.into_iter().peekable(), LineQueue::default());
         let mut stream =
-            Self { made_up, span, firms, lives, queue, number: 0, begins: Time::NEVER };
+            Self { made_up, span, firms, lives, queue, number: 0, begins: EventTime::NEVER };
         stream.begins = stream.begins();
         stream
     }
 
     /// When the next response begins: somewhere in its share of the time, so that they come in order.
-    fn begins(&self) -> Time {
-        let MadeUp { responses, seed, .. } = self.made_up;
+    fn begins(&self) -> EventTime {
+        let ActivityArgs { responses, seed, .. } = self.made_up;
         if self.number == responses {
-            return Time::NEVER;
+            return EventTime::NEVER;
         }
         let [from, to] =
             [self.number, self.number + 1].map(|number| self.span.part(number, responses));
-        Time(Random::of(seed, BEGINNINGS, self.number).between(from.0, to.0))
+        EventTime(Random::of(seed, BEGINNING_DRAWS, self.number).between(from.0, to.0))
     }
 
     /// Lets the next response tell; `None` if there is none.
     fn tell(&mut self) -> Option<()> {
-        if self.begins == Time::NEVER {
+        if self.begins == EventTime::NEVER {
             return None;
         }
         let told = responses::tell(self.made_up.seed, self.number, self.begins, &self.firms);
-        for line in told.into_iter().filter(|line| line.position <= self.span.until) {
+        for line in told.into_iter().filter(|line| line.arrives_at <= self.span.until) {
             self.queue.push(line);
         }
         self.number += 1;
@@ -92,13 +92,13 @@ impl Stream {
     }
 }
 
-impl Iterator for Stream {
-    type Item = Line;
+impl Iterator for EventGenerator {
+    type Item = EventLine;
 
     /// Lines that a response needs are out before it is told.
-    fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<EventLine> {
         loop {
-            while let Some(line) = self.lives.next_if(|line| line.position <= self.begins) {
+            while let Some(line) = self.lives.next_if(|line| line.arrives_at <= self.begins) {
                 self.queue.push(line);
             }
             if let Some(line) = self.queue.pop_due(self.begins) {

@@ -5,7 +5,7 @@
 pub(super) const GROUPS: [&str; 4] = ["api", "projector", "deliverer", "auditor"];
 
 /// A table, and what each of the [`GROUPS`] may do with it.
-pub(super) type Grant = (&'static str, [&'static str; 4]);
+pub(super) type TableGrants = (&'static str, [&'static str; 4]);
 
 const NO: &str = "";
 const READ: &str = "select";
@@ -19,7 +19,7 @@ const ALL: &str = "select, insert, update, delete";
 
 /// Of the main database. To lock a row takes the right to update it: that is why `api` may update some
 /// tables of which it only locks rows. Whoever serves reads what its figures count.
-pub(super) const MAIN: &[Grant] = &[
+pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     // The log and its proof: nobody changes what is there.
     ("events", [ADD, ADD, ADD, READ]),
     ("audit_log", [READ, ADD, NO, READ]),
@@ -71,10 +71,10 @@ pub(super) const MAIN: &[Grant] = &[
 ];
 
 /// What operators' commands may do beside: tokens are made at the terminal, and by no door.
-pub(super) const SERVICE: &[(&str, &str)] = &[("tokens", "insert, update")];
+pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update")];
 
 /// Our functions. One that runs with its owner's rights is for doors alone, which ask who a key is.
-pub(super) const FUNCTIONS: [&str; 6] = [
+pub(super) const KNOWN_FUNCTIONS: [&str; 6] = [
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
     "events_draw_xid()",
@@ -84,7 +84,7 @@ pub(super) const FUNCTIONS: [&str; 6] = [
 ];
 
 /// Of the keyring. Whoever comes first writes down what the keys are checked by.
-pub(super) const KEYRING: &[Grant] = &[
+pub(super) const KEYRING_GRANTS: &[TableGrants] = &[
     ("data_keys", [ALL, NO, DROP, NO]),
     ("identity_key", [ADD, ADD, ADD, NO]),
     ("wrapping_check", [ADD, ADD, ADD, NO]),

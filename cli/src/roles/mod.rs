@@ -13,12 +13,12 @@ use clap::Args;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
-use crate::wiring::{self, Place};
-use grants::{FUNCTIONS, GROUPS, Grant, KEYRING, MAIN, SERVICE};
+use crate::wiring::{self, StorageArgs};
+use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
 /// How `migrate` goes.
 #[derive(Debug, Args)]
-pub(crate) struct Migrate {
+pub(crate) struct MigrateArgs {
     /// Make the database roles, too, and give each its grants; wants an administrator's connection.
     #[arg(long)]
     roles: bool,
@@ -38,13 +38,13 @@ fn prefix(text: &str) -> Result<String, String> {
     Err("up to 40 small letters, digits and _, a letter first".to_owned())
 }
 
-pub(crate) async fn migrate(place: &Place, migrate: &Migrate) -> anyhow::Result<()> {
+pub(crate) async fn migrate(place: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
         wiring::open(place).await?.stop().await?;
         println!("both databases are at this version's schema");
         return Ok(());
     }
-    let databases = wiring::Databases::open(place, wiring::SERVICE).await?;
+    let databases = wiring::Databases::open(place, wiring::SERVICE_DATABASES).await?;
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
@@ -63,12 +63,16 @@ pub async fn make_roles(
     keyring: &PgConnectOptions,
     prefix: &str,
 ) -> anyhow::Result<()> {
-    make(main, prefix, MAIN).await.context("the main database")?;
-    make(keyring, prefix, KEYRING).await.context("the keyring")
+    make(main, prefix, MAIN_GRANTS).await.context("the main database")?;
+    make(keyring, prefix, KEYRING_GRANTS).await.context("the keyring")
 }
 
 /// All of it in one transaction: whoever is at work meets the grants of before, or those of after.
-async fn make(database: &PgConnectOptions, prefix: &str, grants: &[Grant]) -> anyhow::Result<()> {
+async fn make(
+    database: &PgConnectOptions,
+    prefix: &str,
+    grants: &[TableGrants],
+) -> anyhow::Result<()> {
     let mut connection = database.connect().await?;
     let mut transaction = connection.begin().await?;
     // Nobody's function or operator in `public` is run by its name alone, with an administrator's rights.
@@ -89,7 +93,10 @@ async fn make(database: &PgConnectOptions, prefix: &str, grants: &[Grant]) -> an
 }
 
 /// Every table has its grants decided, and every grant its table. Those of extensions are theirs.
-async fn require_decided(connection: &mut PgConnection, grants: &[Grant]) -> anyhow::Result<()> {
+async fn require_decided(
+    connection: &mut PgConnection,
+    grants: &[TableGrants],
+) -> anyhow::Result<()> {
     let tables: Vec<String> = sqlx::query_scalar(
         "select relname::text from pg_class c
           where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
@@ -121,7 +128,7 @@ async fn require_known(connection: &mut PgConnection) -> anyhow::Result<()> {
                                and d.deptype = 'e')
           order by 1 limit 1",
     )
-    .bind(FUNCTIONS)
+    .bind(KNOWN_FUNCTIONS)
     .fetch_optional(connection)
     .await?;
     if let Some(function) = unknown {
@@ -191,7 +198,7 @@ async fn give_to_owner(
     )
     .bind(&owner)
     .bind(tables)
-    .bind(FUNCTIONS)
+    .bind(KNOWN_FUNCTIONS)
     .fetch_all(&mut *connection)
     .await?;
     for statement in moved {
@@ -213,7 +220,7 @@ async fn grant(
         let grant = format!("grant {right} on public.{table} to {prefix}_{group}");
         connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
     }
-    for (_, right) in SERVICE.iter().filter(|(of, _)| *of == table) {
+    for (_, right) in SERVICE_GRANTS.iter().filter(|(of, _)| *of == table) {
         let grant = format!("grant {right} on public.{table} to {prefix}_service");
         connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
     }
@@ -233,7 +240,7 @@ async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow:
           where pronamespace = 'public'::regnamespace and prosecdef
             and format('%s(%s)', proname, oidvectortypes(proargtypes)) = any ($1)",
     )
-    .bind(FUNCTIONS)
+    .bind(KNOWN_FUNCTIONS)
     .fetch_all(&mut *connection)
     .await?;
     for function in functions {
@@ -300,7 +307,7 @@ mod tests {
     #[test]
     fn g1_nobody_who_serves_may_change_the_log_or_the_proof() {
         for table in ["events", "audit_log", "seals"] {
-            let (_, rights) = MAIN.iter().find(|(name, _)| *name == table).unwrap();
+            let (_, rights) = MAIN_GRANTS.iter().find(|(name, _)| *name == table).unwrap();
             let changes = |right: &&str| right.contains("update") || right.contains("delete");
             assert!(!rights.iter().any(changes), "{table}");
         }
@@ -308,8 +315,8 @@ mod tests {
 
     #[test]
     fn b16_the_auditor_reads_and_nothing_else() {
-        let all = MAIN.iter().chain(KEYRING);
+        let all = MAIN_GRANTS.iter().chain(KEYRING_GRANTS);
         assert!(all.clone().all(|(_, [.., auditor])| ["", "select"].contains(auditor)));
-        assert!(KEYRING.iter().all(|(_, [.., auditor])| auditor.is_empty()));
+        assert!(KEYRING_GRANTS.iter().all(|(_, [.., auditor])| auditor.is_empty()));
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Who reads what the process tells.
 #[derive(Debug, Clone, Args)]
-pub struct Told {
+pub struct TelemetryArgs {
     /// The OpenTelemetry collector that traces are sent to, by OTLP over HTTP: http://collector:4318.
     /// Without it, there are none.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]

@@ -19,24 +19,24 @@ use super::gather::{self, seconds};
 use crate::wiring::System;
 
 /// What the database said is told again for so long.
-const FRESH: Duration = Duration::from_secs(5);
+const SCRAPE_CACHE_FOR: Duration = Duration::from_secs(5);
 
 /// How often measured times are put into their buckets when nobody scrapes.
-const KEEP_EVERY: Duration = Duration::from_secs(5);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Upper bounds, in seconds: a claim takes milliseconds, a try at most 11 s, a call at most 120.
-const BUCKETS: [f64; 13] =
+const BUCKET_BOUNDS_SECONDS: [f64; 13] =
     [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 11.0, 30.0];
 
 /// What a process counts.
-pub(crate) struct Figures {
+pub(crate) struct ProcessMetrics {
     recorder: PrometheusHandle,
-    watched: OnceLock<Watched>,
-    looked: Mutex<Looked>,
+    sources: OnceLock<MetricSources>,
+    scrape_times: Mutex<ScrapeTimes>,
 }
 
 /// What is looked at when somebody asks.
-struct Watched {
+struct MetricSources {
     pools: [(&'static str, PgPool); 6],
     fence: Fence,
     clock: Clock,
@@ -45,29 +45,29 @@ struct Watched {
 
 /// When the database was asked, and when it last answered every question.
 #[derive(Default)]
-struct Looked {
+struct ScrapeTimes {
     asked: Option<Instant>,
     answered: Option<Instant>,
 }
 
-impl Figures {
+impl ProcessMetrics {
     /// Counts from here on, everything in this process.
     pub(crate) fn begin() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new()
-            .set_buckets(&BUCKETS)
+            .set_buckets(&BUCKET_BOUNDS_SECONDS)
             .and_then(PrometheusBuilder::install_recorder)
             .context("the figures")?;
         told::describe();
         told::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         told::DATABASE_UP.set(&[], 0.0);
         begin_at_zero();
-        Ok(Self { recorder, watched: OnceLock::new(), looked: Mutex::default() })
+        Ok(Self { recorder, sources: OnceLock::new(), scrape_times: Mutex::default() })
     }
 
     /// From here on looks at this system, too.
     pub(crate) fn watch(&self, system: &System) {
         let service = &system.service;
-        let _ = self.watched.set(Watched {
+        let _ = self.sources.set(MetricSources {
             pools: [
                 ("callers", service.store.pool().clone()),
                 ("intake", service.intake.pool().clone()),
@@ -88,16 +88,16 @@ impl Figures {
             self.recorder.run_upkeep();
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(KEEP_EVERY) => {}
+                () = tokio::time::sleep(UPKEEP_INTERVAL) => {}
             }
         }
     }
 
-    async fn look(&self, watched: &Watched) {
+    async fn look(&self, watched: &MetricSources) {
         watched.tell();
         // Who scrapes at the same time waits, and finds it answered.
-        let mut looked = self.looked.lock().await;
-        if looked.asked.is_none_or(|asked| asked.elapsed() >= FRESH) {
+        let mut looked = self.scrape_times.lock().await;
+        if looked.asked.is_none_or(|asked| asked.elapsed() >= SCRAPE_CACHE_FOR) {
             looked.asked = Some(Instant::now());
             let answer = gather::ask(&watched.health, watched.clock.now().get()).await;
             told::DATABASE_UP.set(&[], f64::from(u8::from(answer.up)));
@@ -111,10 +111,10 @@ impl Figures {
     }
 }
 
-impl Exposition for Figures {
+impl Exposition for ProcessMetrics {
     fn text(&self) -> BoxFuture<'_, String> {
         Box::pin(async {
-            if let Some(watched) = self.watched.get() {
+            if let Some(watched) = self.sources.get() {
                 self.look(watched).await;
             }
             self.recorder.render()
@@ -122,7 +122,7 @@ impl Exposition for Figures {
     }
 }
 
-impl Watched {
+impl MetricSources {
     /// Tells what is known without asking anybody.
     fn tell(&self) {
         for (name, pool) in &self.pools {

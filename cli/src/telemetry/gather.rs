@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use deliverer::backlog::{self, Backlog, Lanes};
-use eventstore::presence::{self, Group};
-use eventstore::progress::{Progress, progress};
+use deliverer::backlog::{self, DeliveryCounts, LaneCounts};
+use eventstore::presence::{self, ProcessGroup};
+use eventstore::progress::{FollowerProgress, progress};
 use projector::{invites, pauses, replays};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::figures as told;
 
 /// Whoever scrapes waits no longer than this for the database.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The followers there are: their names are labels. The seals wait for a block to be whole: what they
 /// read next may be old, and nothing is late.
@@ -21,7 +21,7 @@ const FOLLOWERS: [(&str, bool); 4] =
 
 /// What came of asking.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ScrapeAnswer {
     /// Whether the database answered at all.
     pub(super) up: bool,
     /// Whether it answered every question.
@@ -30,7 +30,7 @@ pub(super) struct Answer {
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
-enum Question {
+enum ScrapeQuestion {
     Pauses,
     Replays,
     OpenInvites,
@@ -42,25 +42,25 @@ enum Question {
 }
 
 /// The longest last.
-const QUESTIONS: [Question; 8] = [
-    Question::Pauses,
-    Question::Replays,
-    Question::OpenInvites,
-    Question::Progress,
-    Question::Senders,
-    Question::Lanes,
-    Question::Unspread,
-    Question::Backlog,
+const QUESTIONS: [ScrapeQuestion; 8] = [
+    ScrapeQuestion::Pauses,
+    ScrapeQuestion::Replays,
+    ScrapeQuestion::OpenInvites,
+    ScrapeQuestion::Progress,
+    ScrapeQuestion::Senders,
+    ScrapeQuestion::Lanes,
+    ScrapeQuestion::Unspread,
+    ScrapeQuestion::Backlog,
 ];
 
 /// Asks, within two seconds, and tells what was answered. A question that fails leaves the others be.
-pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> Answer {
-    let mut answer = Answer::default();
-    match tokio::time::timeout(ANSWER_WITHIN, each(pool, at, &mut answer)).await {
+pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
+    let mut answer = ScrapeAnswer::default();
+    match tokio::time::timeout(SCRAPE_TIMEOUT, each(pool, at, &mut answer)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::warn!(%error, "the database was not asked for its figures");
-            answer = Answer::default();
+            answer = ScrapeAnswer::default();
         }
         Err(late) => {
             tracing::warn!(error = %late, "the database was not asked for all its figures");
@@ -70,7 +70,11 @@ pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> Answer {
     answer
 }
 
-async fn each(pool: &PgPool, at: DateTime<Utc>, answer: &mut Answer) -> Result<(), sqlx::Error> {
+async fn each(
+    pool: &PgPool,
+    at: DateTime<Utc>,
+    answer: &mut ScrapeAnswer,
+) -> Result<(), sqlx::Error> {
     let mut connection = pool.acquire().await?;
     let mut whole = true;
     for question in QUESTIONS {
@@ -88,7 +92,7 @@ async fn each(pool: &PgPool, at: DateTime<Utc>, answer: &mut Answer) -> Result<(
     Ok(())
 }
 
-impl Question {
+impl ScrapeQuestion {
     async fn ask(
         self,
         connection: &mut PgConnection,
@@ -121,7 +125,8 @@ impl Question {
                 progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
             }
             Self::Senders => {
-                told::SENDERS.set_count(&[], presence::count(connection, Group::Sending).await?);
+                told::SENDERS
+                    .set_count(&[], presence::count(connection, ProcessGroup::Sending).await?);
             }
             Self::Unspread => {
                 told::UNSPREAD.set_count(&[], backlog::unspread(connection).await?);
@@ -133,14 +138,14 @@ impl Question {
     }
 }
 
-fn tell_backlog(Backlog { due, waiting, in_flight }: Backlog) {
+fn tell_backlog(DeliveryCounts { due, waiting, in_flight }: DeliveryCounts) {
     for (state, count) in [("due", due), ("waiting", waiting), ("in_flight", in_flight)] {
         told::BACKLOG.set_count(&[("state", state)], count);
     }
 }
 
-fn tell_lanes(lanes: Lanes, at: DateTime<Utc>) {
-    let Lanes { due, waiting, paused, closing, oldest_due_at } = lanes;
+fn tell_lanes(lanes: LaneCounts, at: DateTime<Utc>) {
+    let LaneCounts { due, waiting, paused, closing, oldest_due_at } = lanes;
     let lanes = [("due", due), ("waiting", waiting), ("paused", paused), ("closing", closing)];
     for (state, count) in lanes {
         told::LANES.set_count(&[("state", state)], count);
@@ -148,7 +153,7 @@ fn tell_lanes(lanes: Lanes, at: DateTime<Utc>) {
     told::BACKLOG_AGE.set(&[], since(oldest_due_at, at));
 }
 
-fn tell_progress(of: &Progress, at: DateTime<Utc>) {
+fn tell_progress(of: &FollowerProgress, at: DateTime<Utc>) {
     let Some((name, timely)) = FOLLOWERS.into_iter().find(|(name, _)| *name == of.name) else {
         return;
     };

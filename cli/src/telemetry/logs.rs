@@ -18,12 +18,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::traces::Traces;
+use super::traces::TraceExporter;
 
 /// Starts it at this level; `RUST_LOG` says otherwise. Spans are for traces alone.
-pub(super) fn start(json: bool, level: &str, traces: Option<&Traces>) {
+pub(super) fn start(json: bool, level: &str, traces: Option<&TraceExporter>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let filter = filter.and(filter_fn(|told| told.target() != trace::TARGET));
+    let filter = filter.and(filter_fn(|told| told.target() != trace::SPAN_TARGET));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = if json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
@@ -36,7 +36,7 @@ pub(super) fn start(json: bool, level: &str, traces: Option<&Traces>) {
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
-            .with_filter(filter_fn(|told| told.is_span() && told.target() == trace::TARGET))
+            .with_filter(filter_fn(|told| told.is_span() && told.target() == trace::SPAN_TARGET))
     });
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).init();
     std::panic::set_hook(Box::new(panicked));
@@ -80,7 +80,7 @@ where
     ) -> fmt::Result {
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        let mut fields = Fields::default();
+        let mut fields = JsonFields::default();
         event.record(&mut fields);
         let metadata = event.metadata();
         let mut line = json!({
@@ -90,7 +90,7 @@ where
             "message": fields.0.remove("message").unwrap_or_default(),
             "fields": fields.0,
         });
-        if let Some(place) = trace::place() {
+        if let Some(place) = trace::current_traceparent() {
             line["trace_id"] = hex::encode(place.trace_id).into();
         }
         writeln!(writer, "{line}")
@@ -99,15 +99,15 @@ where
 
 /// The fields of an event, as JSON has them.
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct JsonFields(Map<String, Value>);
 
-impl Fields {
+impl JsonFields {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl Visit for Fields {
+impl Visit for JsonFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}"));
     }
@@ -172,7 +172,7 @@ mod tests {
             tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
         tracing::info!(target: "api", ready = true, of = %"two\nlines", "a line\nand another");
         let place = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
-        trace::at(place, async { tracing::warn!(count = 3_u64, share = 0.5, "told") }).await;
+        trace::scope(place, async { tracing::warn!(count = 3_u64, share = 0.5, "told") }).await;
         drop(listening);
         let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let mut lines: Vec<Value> =

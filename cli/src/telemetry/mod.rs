@@ -10,12 +10,12 @@ mod traces;
 use std::sync::Arc;
 
 use args::OtlpEndpoint;
-pub(crate) use figures::Figures;
+pub(crate) use figures::ProcessMetrics;
 pub(crate) use logs::last_line;
 use tokio_util::sync::CancellationToken;
-pub(crate) use traces::Traces;
+pub(crate) use traces::TraceExporter;
 
-use crate::args::{Arguments, Command};
+use crate::args::{CliArgs, CliCommand};
 
 /// Starts the log and the figures as `serve` has them when it is told nothing about them, and keeps the
 /// figures until `stop`: for what measures a service in its own process.
@@ -24,16 +24,18 @@ use crate::args::{Arguments, Command};
 /// If the process has figures already.
 pub fn as_served(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     logs::start(false, "info", None);
-    Ok(Arc::new(Figures::begin()?).keep(stop))
+    Ok(Arc::new(ProcessMetrics::begin()?).keep(stop))
 }
 
 /// Starts the log, and the traces of a service that is told where they go.
-pub(crate) fn start(arguments: &Arguments) -> anyhow::Result<Option<Traces>> {
+pub(crate) fn start(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>> {
     let endpoint = match &arguments.command {
-        Command::Serve(serve) => serve.told.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces),
+        CliCommand::Serve(serve) => {
+            serve.telemetry.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces)
+        }
         _ => None,
     };
-    let traces = endpoint.map(Traces::to).transpose()?;
+    let traces = endpoint.map(TraceExporter::to).transpose()?;
     logs::start(arguments.log_json, arguments.command.log_level(), traces.as_ref());
     Ok(traces)
 }

@@ -16,12 +16,12 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExpor
 use telemetry::figures::TRACE_SPANS;
 
 /// How long the end of the process waits for what was not sent yet.
-const FLUSH: Duration = Duration::from_secs(3);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What sends spans. Stopped at the end, outside of the runtime: its client blocks.
-pub(crate) struct Traces(SdkTracerProvider);
+pub(crate) struct TraceExporter(SdkTracerProvider);
 
-impl Traces {
+impl TraceExporter {
     /// Sends to this collector. What else OpenTelemetry can be told is in its own environment names.
     pub(super) fn to(endpoint: String) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
@@ -34,7 +34,7 @@ impl Traces {
         let resource = if told { resource } else { resource.with_service_name("firmforms") };
         let provider = SdkTracerProvider::builder()
             .with_resource(resource.build())
-            .with_batch_exporter(Counted { exporter, failing: AtomicBool::new(false) })
+            .with_batch_exporter(CountedExporter { exporter, failing: AtomicBool::new(false) })
             .build();
         Ok(Self(provider))
     }
@@ -45,25 +45,25 @@ impl Traces {
 
     /// Sends what is left, for a moment.
     pub(crate) fn stop(self) {
-        if let Err(error) = self.0.shutdown_with_timeout(FLUSH) {
+        if let Err(error) = self.0.shutdown_with_timeout(FLUSH_TIMEOUT) {
             tracing::warn!(%error, "the last traces were not sent");
         }
     }
 }
 
 /// An exporter that counts, and tells once that it fails and once that it does not any more.
-struct Counted<E> {
+struct CountedExporter<E> {
     exporter: E,
     failing: AtomicBool,
 }
 
-impl<E> Debug for Counted<E> {
+impl<E> Debug for CountedExporter<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Counted").field("failing", &self.failing).finish_non_exhaustive()
     }
 }
 
-impl<E: Exporter> Exporter for Counted<E> {
+impl<E: Exporter> Exporter for CountedExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let exported = self.exporter.export(batch).await;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, ClusterError, Config, Durability};
+use cluster::{Cluster, ClusterConfig, ClusterError, Durability};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::{ConnectOptions, Executor};
@@ -33,8 +33,8 @@ pub(crate) fn pg_bin() -> Option<PathBuf> {
     std::env::var_os("FIRMFORMS_PG_BIN").map(PathBuf::from)
 }
 
-pub(crate) fn config(data_dir: &Path) -> Config {
-    Config {
+pub(crate) fn config(data_dir: &Path) -> ClusterConfig {
+    ClusterConfig {
         data_dir: data_dir.to_owned(),
         durability: Durability::Durable,
         settings: vec![("shared_buffers".into(), "16MB".into())],
@@ -46,7 +46,7 @@ pub(crate) async fn open(data_dir: &Path) -> Cluster {
     Cluster::open(&config(data_dir)).await.unwrap()
 }
 
-pub(crate) async fn refusal(config: &Config) -> String {
+pub(crate) async fn refusal(config: &ClusterConfig) -> String {
     Cluster::open(config).await.unwrap_err().to_string()
 }
 

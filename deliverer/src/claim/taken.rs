@@ -8,42 +8,42 @@ use eventstore::crash;
 use sqlx::types::Json;
 use tokio::time::Instant;
 
-use super::{Claimed, SEND_WITHIN, Sender};
-use crate::compose::Composed;
+use super::{ClaimedAttempt, DeliveryOrigin, SEND_WITHIN};
+use crate::compose::ComposedDeliveries;
 use crate::give_back::give_back;
-use crate::limits::Reserved;
+use crate::limits::SendReservation;
 use crate::outbox::OutboxRow;
-use crate::settings::{Courier, DeliveryError};
+use crate::settings::{DelivererContext, DeliveryError};
 use crate::withdrawn;
 
 /// A row that is leased.
-pub(crate) struct Leased {
+pub(crate) struct LeasedRow {
     pub(crate) row: OutboxRow,
     /// The fencing token.
     pub(crate) lease: i64,
-    pub(crate) room: Arc<Reserved>,
+    pub(crate) reservation: Arc<SendReservation>,
 }
 
 /// What a claim that has committed took.
-pub(crate) struct Taken {
-    pub(crate) leased: Vec<Leased>,
-    pub(crate) composed: Composed,
+pub(crate) struct CommittedClaim {
+    pub(crate) leased: Vec<LeasedRow>,
+    pub(crate) composed: ComposedDeliveries,
     /// When it was claimed, also on this machine's steady clock.
-    pub(crate) at: (Timestamp, Instant),
+    pub(crate) claimed_at: (Timestamp, Instant),
 }
 
-impl Taken {
+impl CommittedClaim {
     /// Hands it over to be sent.
     ///
     /// # Errors
     /// [`DeliveryError`]; it was given back then, or its leases end by themselves.
     pub(crate) async fn hand_over(
         mut self,
-        courier: &Courier,
-    ) -> Result<Vec<Claimed>, DeliveryError> {
+        courier: &DelivererContext,
+    ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
         crash::point("claimed");
         let looked = take_out_erased(courier, &self.leased, &mut self.composed).await;
-        let claimed_at = self.at.1;
+        let claimed_at = self.claimed_at.1;
         let all = self.claimed();
         if looked.is_err() || claimed_at.elapsed() > SEND_WITHIN {
             // What cannot go out in time uses up no try (case E13).
@@ -54,8 +54,8 @@ impl Taken {
     }
 
     /// What is sent.
-    pub(crate) fn claimed(self) -> Vec<Claimed> {
-        let Self { leased, mut composed, at } = self;
+    pub(crate) fn claimed(self) -> Vec<ClaimedAttempt> {
+        let Self { leased, mut composed, claimed_at: at } = self;
         leased.into_iter().filter_map(|one| to_claimed(one, &mut composed, at)).collect()
     }
 }
@@ -63,9 +63,9 @@ impl Taken {
 /// An erasure that committed before the claim did may have come after its look: such a try is never
 /// sent, and ends as it is recorded (ruling 29).
 async fn take_out_erased(
-    courier: &Courier,
-    leased: &[Leased],
-    composed: &mut Composed,
+    courier: &DelivererContext,
+    leased: &[LeasedRow],
+    composed: &mut ComposedDeliveries,
 ) -> Result<(), DeliveryError> {
     if leased.is_empty() {
         return Ok(());
@@ -79,13 +79,13 @@ async fn take_out_erased(
 }
 
 fn to_claimed(
-    Leased { row, lease, room }: Leased,
-    composed: &mut Composed,
+    LeasedRow { row, lease, reservation: room }: LeasedRow,
+    composed: &mut ComposedDeliveries,
     (claimed_at, claimed): (Timestamp, Instant),
-) -> Option<Claimed> {
-    let (sender, target) = sender(&row, composed);
+) -> Option<ClaimedAttempt> {
+    let (sender, target) = origin_of(&row, composed);
     let number = u32::try_from(row.tries).ok()?;
-    let mut claimed = Claimed {
+    let mut claimed = ClaimedAttempt {
         delivery_id: row.delivery_id,
         lane_id: row.lane_id,
         firm_id: row.firm_id,
@@ -95,17 +95,17 @@ fn to_claimed(
         key: composed.keys.get(&row.subject()).cloned(),
         number,
         nth: number,
-        sender,
+        origin: sender,
         replay_id: row.replay_id,
-        place: row.place(),
+        traceparent: row.traceparent(),
         lease,
         started_at: claimed_at,
-        claimed,
+        claimed_instant: claimed,
         host: host_of(&target),
         target,
         secret: composed.secrets.get(&row.firm_id).cloned(),
         body: composed.bodies.remove(&row.delivery_id),
-        reserved: Some(room),
+        reservation: Some(room),
     };
     let begun = u32::try_from(row.tries_max).ok()?.checked_sub(claimed.schedule().tries())?;
     claimed.nth = number.checked_sub(begun)?;
@@ -114,14 +114,14 @@ fn to_claimed(
 
 /// Who sends it, and where to. A step whose headers cannot be read has no body: it is not sent
 /// without them.
-fn sender(row: &OutboxRow, composed: &mut Composed) -> (Sender, Arc<str>) {
+fn origin_of(row: &OutboxRow, composed: &mut ComposedDeliveries) -> (DeliveryOrigin, Arc<str>) {
     let Some(Json(order)) = &row.step else {
         let target = composed.targets.get(&row.lane_id).cloned().unwrap_or_default();
-        return (Sender::Hook, target);
+        return (DeliveryOrigin::Hook, target);
     };
     let headers = composed.step_headers.remove(&row.delivery_id).unwrap_or_default();
     if headers.len() != order.extra_headers {
         composed.bodies.remove(&row.delivery_id);
     }
-    (Sender::Step(Box::new(order.clone()), headers), order.url.as_str().into())
+    (DeliveryOrigin::Step(Box::new(order.clone()), headers), order.url.as_str().into())
 }

@@ -3,46 +3,46 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::pressure::{Caps, Flight};
+use domain::pressure::{FlightCounts, HostCaps};
 use uuid::Uuid;
 
-use super::Pair;
+use super::FirmAndHost;
 
 /// The attempts in flight of a process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct InFlight(Arc<Mutex<Lanes>>);
+pub(super) struct InFlight(Arc<Mutex<FlightByLane>>);
 
-type Lanes = HashMap<Uuid, (Pair, usize)>;
+type FlightByLane = HashMap<Uuid, (FirmAndHost, usize)>;
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Flying {
+pub(super) struct InFlightGuard {
     of: InFlight,
     lane_id: Uuid,
 }
 
 impl InFlight {
     /// One more is in flight.
-    pub(super) fn note(&self, lane_id: Uuid, pair: Pair) -> Flying {
+    pub(super) fn note(&self, lane_id: Uuid, pair: FirmAndHost) -> InFlightGuard {
         self.lanes().entry(lane_id).or_insert((pair, 0)).1 += 1;
-        Flying { of: self.clone(), lane_id }
+        InFlightGuard { of: self.clone(), lane_id }
     }
 
     /// All of them, by lane, by firm and host, and by host.
-    pub(super) fn flight(&self, caps: Caps) -> Flight {
-        let mut flight = Flight::default();
+    pub(super) fn flight(&self, caps: HostCaps) -> FlightCounts {
+        let mut flight = FlightCounts::default();
         for (lane_id, (pair, count)) in self.lanes().iter() {
             flight.count((*lane_id, pair.clone()), *count, caps);
         }
         flight
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+    fn lanes(&self) -> MutexGuard<'_, FlightByLane> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Flying {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let mut lanes = self.of.lanes();
         if let Some((_, count)) = lanes.get_mut(&self.lane_id) {
@@ -60,13 +60,13 @@ mod tests {
 
     #[test]
     fn what_is_answered_counts_no_more() {
-        let (in_flight, caps) = (InFlight::default(), Caps::default());
+        let (in_flight, caps) = (InFlight::default(), HostCaps::default());
         let (lane, pair) = (Uuid::from_u128(7), (Uuid::from_u128(1), "a.example".to_owned()));
         let [first, second] = [(); 2].map(|()| in_flight.note(lane, pair.clone()));
         assert_eq!(in_flight.flight(caps).pairs, HashMap::from([(pair.clone(), 2)]));
         drop(first);
         assert_eq!(in_flight.flight(caps).lanes, HashMap::from([(lane, 1)]));
         drop(second);
-        assert_eq!(in_flight.flight(caps), Flight::default());
+        assert_eq!(in_flight.flight(caps), FlightCounts::default());
     }
 }

@@ -1,8 +1,8 @@
 //! Limits: how much one process sends at once, to whom, and for which firm (ruling 34).
 //!
 //! [`Permits`] count what a process sends in all, and which firm's it is. [`InFlight`] counts what is
-//! claimed and not answered, by lane, host and firm. [`Places`] count what is being sent to a host for a
-//! firm: more may be claimed of a host that answers quickly, and waits there for its place. [`Senders`]
+//! claimed and not answered, by lane, host and firm. [`HostSlots`] count what is being sent to a host for a
+//! firm: more may be claimed of a host that answers quickly, and waits there for its place. [`SenderCount`]
 //! says how many processes send: each keeps its share of the limits per host, in memory.
 //!
 //! A reservation is made before its rows are leased, and lasts until the answer is handed over. Nothing
@@ -16,60 +16,60 @@ mod senders;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::pressure::{Candidate, Caps, Flight, Room, choose};
+use domain::pressure::{ClaimCandidate, FlightCounts, HostCaps, PermitUsage, choose};
 use uuid::Uuid;
 
-use self::in_flight::{Flying, InFlight};
+use self::in_flight::{InFlight, InFlightGuard};
 use self::permits::{Permit, Permits};
-pub(crate) use self::places::{Pair, Place, Places};
-pub use self::senders::{Membership, Senders};
-use crate::settings::Settings;
+pub(crate) use self::places::{FirmAndHost, HostSlot, HostSlots};
+pub use self::senders::{SenderCount, SenderMembership};
+use crate::settings::DelivererSettings;
 
 /// The limits of a process.
-pub struct Limits {
-    settings: Settings,
+pub struct SendLimits {
+    settings: DelivererSettings,
     permits: Permits,
     in_flight: InFlight,
-    pub(crate) places: Places,
-    senders: Senders,
+    pub(crate) host_slots: HostSlots,
+    senders: SenderCount,
     reserving: Mutex<()>,
 }
 
 /// Room for one attempt, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct SendReservation {
     _permit: Permit,
-    _flying: Flying,
+    _flying: InFlightGuard,
 }
 
 /// Where there is no room: a claim leaves it out.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Full {
+pub(crate) struct FullLimits {
     /// Firms that have their share of the permits.
     pub(crate) firms: Vec<Uuid>,
     /// Hosts.
     pub(crate) hosts: Vec<String>,
     /// Firms and hosts.
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<FirmAndHost>,
 }
 
-impl Full {
+impl FullLimits {
     /// Whether there is room everywhere.
     pub(crate) const fn is_empty(&self) -> bool {
         self.firms.is_empty() && self.hosts.is_empty() && self.pairs.is_empty()
     }
 }
 
-impl Limits {
+impl SendLimits {
     /// The limits of a process that sends by these settings, beside these others.
     #[must_use]
-    pub fn new(settings: Settings, senders: Senders) -> Self {
+    pub fn new(settings: DelivererSettings, senders: SenderCount) -> Self {
         let each = settings.caps.share_of(senders.count()).per_firm_and_host;
         Self {
             settings,
             permits: Permits::new(settings.permits),
             in_flight: InFlight::default(),
-            places: Places::new(each),
+            host_slots: HostSlots::new(each),
             senders,
             reserving: Mutex::default(),
         }
@@ -77,19 +77,19 @@ impl Limits {
 
     /// The limits of a process that sends alone.
     #[must_use]
-    pub fn alone(settings: Settings) -> Self {
-        Self::new(settings, Senders::alone())
+    pub fn alone(settings: DelivererSettings) -> Self {
+        Self::new(settings, SenderCount::alone())
     }
 
     /// The share of the limits per host, for as many senders as there are.
-    fn caps(&self) -> Caps {
+    fn caps(&self) -> HostCaps {
         let caps = self.settings.caps.share_of(self.senders.count());
-        self.places.resize(caps.per_firm_and_host);
+        self.host_slots.resize(caps.per_firm_and_host);
         caps
     }
 
     /// How much of a firm may be in flight to a host.
-    pub(crate) fn of_a_pair(&self) -> usize {
+    pub(crate) fn per_firm_and_host(&self) -> usize {
         self.caps().per_firm_and_host
     }
 
@@ -105,19 +105,19 @@ impl Limits {
     }
 
     /// The free permits, and whose the others are.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> PermitUsage {
         self.permits.room()
     }
 
     /// Where there is no room now.
-    pub(crate) fn full(&self) -> Full {
+    pub(crate) fn full(&self) -> FullLimits {
         let (caps, room) = (self.caps(), self.room());
-        let Flight { pairs, hosts, .. } = self.in_flight.flight(caps);
-        let is_full = |pair: &Pair, count: usize| {
+        let FlightCounts { pairs, hosts, .. } = self.in_flight.flight(caps);
+        let is_full = |pair: &FirmAndHost, count: usize| {
             count >= caps.per_firm_and_host.saturating_add(self.ahead(pair, caps).unwrap_or(0))
         };
-        Full {
-            firms: room.sated(),
+        FullLimits {
+            firms: room.firms_at_share(),
             hosts: hosts.into_iter().filter(|(_, n)| *n >= caps.per_host).map(|(h, _)| h).collect(),
             pairs: pairs
                 .into_iter()
@@ -128,25 +128,26 @@ impl Limits {
     }
 
     /// How much may be claimed ahead of its places, for a host that answers quickly.
-    fn ahead(&self, pair: &Pair, caps: Caps) -> Option<usize> {
-        Some(caps.ahead(self.settings.ahead, self.places.answers_in(pair)?))
+    fn ahead(&self, pair: &FirmAndHost, caps: HostCaps) -> Option<usize> {
+        Some(caps.ahead(self.settings.ahead, self.host_slots.answers_in(pair)?))
     }
 
     /// Makes room for as many of these as the limits allow, in turn from lane to lane and from firm to
     /// firm; says which.
-    pub(crate) fn reserve(&self, due: Vec<Candidate>) -> Vec<(Uuid, Arc<Reserved>)> {
+    pub(crate) fn reserve(&self, due: Vec<ClaimCandidate>) -> Vec<(Uuid, Arc<SendReservation>)> {
         if due.is_empty() {
             return Vec::new();
         }
         let _alone = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
         let caps = self.caps();
         let mut flight = self.in_flight.flight(caps);
-        let pairs: HashSet<Pair> = due.iter().map(|one| (one.firm_id, one.host.clone())).collect();
+        let pairs: HashSet<FirmAndHost> =
+            due.iter().map(|one| (one.firm_id, one.host.clone())).collect();
         flight.ahead = pairs
             .into_iter()
             .filter_map(|pair| Some((pair.clone(), self.ahead(&pair, caps)?)))
             .collect();
-        let whose: HashMap<Uuid, (Uuid, Pair)> = due
+        let whose: HashMap<Uuid, (Uuid, FirmAndHost)> = due
             .iter()
             .map(|one| (one.delivery_id, (one.lane_id, (one.firm_id, one.host.clone()))))
             .collect();
@@ -157,7 +158,7 @@ impl Limits {
                 let (lane_id, pair) = whose.get(&delivery_id)?.clone();
                 let permit = self.permits.take(pair.0)?;
                 let flying = self.in_flight.note(lane_id, pair);
-                Some((delivery_id, Arc::new(Reserved { _permit: permit, _flying: flying })))
+                Some((delivery_id, Arc::new(SendReservation { _permit: permit, _flying: flying })))
             })
             .collect()
     }
@@ -167,14 +168,14 @@ impl Limits {
 mod tests {
     use super::*;
 
-    const CAPS: Caps = Caps { per_firm_and_host: 4, per_host: 6 };
+    const CAPS: HostCaps = HostCaps { per_firm_and_host: 4, per_host: 6 };
 
-    fn limits(permits: usize) -> Limits {
-        Limits::alone(Settings { permits, caps: CAPS, ..Settings::default() })
+    fn limits(permits: usize) -> SendLimits {
+        SendLimits::alone(DelivererSettings { permits, caps: CAPS, ..DelivererSettings::default() })
     }
 
-    fn due(firm: u128, count: u128) -> Vec<Candidate> {
-        let one = |number| Candidate {
+    fn due(firm: u128, count: u128) -> Vec<ClaimCandidate> {
+        let one = |number| ClaimCandidate {
             delivery_id: Uuid::from_u128(firm * 100 + number),
             lane_id: Uuid::from_u128(firm),
             firm_id: Uuid::from_u128(firm),
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn what_is_reserved_counts_until_it_is_dropped() {
         let limits = limits(64);
-        assert_eq!(limits.full(), Full::default());
+        assert_eq!(limits.full(), FullLimits::default());
         let first = limits.reserve(due(1, 9));
         assert_eq!(first.len(), CAPS.per_firm_and_host);
         assert_eq!(limits.full().pairs, [(Uuid::from_u128(1), "a.example".to_owned())]);

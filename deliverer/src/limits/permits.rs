@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::pressure::Room;
+use domain::pressure::PermitUsage;
 use telemetry::figures::{IN_FLIGHT, PERMITS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
@@ -36,9 +36,9 @@ impl Permits {
     }
 
     /// What there is room for now.
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> PermitUsage {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Room { permits: self.total, free: self.free.available_permits(), held }
+        PermitUsage { permits: self.total, free: self.free.available_permits(), held }
     }
 
     /// Takes a free one.
@@ -79,8 +79,8 @@ mod tests {
         drop(second);
         permits.any().await;
         let room = permits.room();
-        assert_eq!(room, Room { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
+        assert_eq!(room, PermitUsage { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);
-        assert_eq!(permits.room(), Room::of(2));
+        assert_eq!(permits.room(), PermitUsage::of(2));
     }
 }

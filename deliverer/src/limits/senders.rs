@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use eventstore::presence::{self, Group};
+use eventstore::presence::{self, ProcessGroup};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,12 +23,12 @@ const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
 /// How many processes send, as this one saw it last. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Senders {
+pub struct SenderCount {
     count: Arc<AtomicUsize>,
     may_send: Arc<AtomicBool>,
 }
 
-impl Senders {
+impl SenderCount {
     /// This process alone.
     #[must_use]
     pub fn alone() -> Self {
@@ -55,23 +55,23 @@ impl Senders {
 
 /// The membership of a process among the senders of a database.
 #[derive(Debug)]
-pub struct Membership {
-    senders: Senders,
+pub struct SenderMembership {
+    senders: SenderCount,
     pool: PgPool,
     /// How long a process that joins others waits before it sends.
     join_wait: Duration,
 }
 
-impl Membership {
+impl SenderMembership {
     /// The membership of a process that may send once [`Self::keep`] has joined.
     #[must_use]
     pub fn new(pool: PgPool, join_wait: Duration) -> Self {
-        Self { senders: Senders::unknown(), pool, join_wait }
+        Self { senders: SenderCount::unknown(), pool, join_wait }
     }
 
     /// What it sees.
     #[must_use]
-    pub fn senders(&self) -> Senders {
+    pub fn senders(&self) -> SenderCount {
         self.senders.clone()
     }
 
@@ -90,7 +90,7 @@ impl Membership {
     async fn join_and_look(&self, changed: &impl Fn()) -> Result<(), sqlx::Error> {
         let options = self.pool.connect_options();
         let mut connection = in_time(PgConnection::connect_with(&options)).await?;
-        let place = presence::take_place(&mut connection, Group::Sending, SENDERS_MAX);
+        let place = presence::join_limited(&mut connection, ProcessGroup::Sending, SENDERS_MAX);
         if in_time(place).await?.is_none() {
             tracing::warn!(
                 most = SENDERS_MAX,
@@ -101,7 +101,7 @@ impl Membership {
         }
         let joined = Instant::now();
         loop {
-            let count = in_time(presence::count(&mut connection, Group::Sending)).await?;
+            let count = in_time(presence::count(&mut connection, ProcessGroup::Sending)).await?;
             let count = count.clamp(1, SENDERS_MAX);
             let before = self.senders.count.swap(count, Ordering::Relaxed);
             let may_send =

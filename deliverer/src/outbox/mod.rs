@@ -8,11 +8,11 @@ pub mod spread;
 pub(crate) mod wakes;
 
 use chrono::{DateTime, Utc};
-use domain::context::Context;
+use domain::context::EventContext;
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::occurrence::Happening;
-use domain::pressure::Candidate;
-use domain::retry::Schedule;
+use domain::pressure::ClaimCandidate;
+use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use domain::trace::Traceparent;
 use domain::trigger::Trigger;
@@ -21,7 +21,7 @@ use eventstore::{NewEvent, RecordedEvent};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
-use vault::{Entropy, Subject};
+use vault::{Entropy, KeySubject};
 
 /// A row of the outbox, as a claim makes it.
 #[derive(Debug, Clone, FromRow)]
@@ -68,7 +68,7 @@ impl OutboxRow {
             position: recorded.position,
             sequence: 0,
             tries: 0,
-            tries_max: Schedule::RestHook.tries().cast_signed(),
+            tries_max: RetrySchedule::RestHook.tries().cast_signed(),
             step: None,
             replay_id: None,
             traceparent: recorded.context.traceparent.map(|place| place.to_string()),
@@ -78,18 +78,18 @@ impl OutboxRow {
     }
 
     /// Its place in a trace, if it has one.
-    pub(crate) fn place(&self) -> Option<Traceparent> {
+    pub(crate) fn traceparent(&self) -> Option<Traceparent> {
         self.traceparent.as_ref()?.parse().ok()
     }
 
-    pub(crate) const fn subject(&self) -> Subject {
-        Subject { firm_id: self.firm_id, subject_id: self.response_id }
+    pub(crate) const fn subject(&self) -> KeySubject {
+        KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 
     /// The same for the limits, where it goes to this host.
-    pub(crate) const fn candidate(&self, host: String) -> Candidate {
+    pub(crate) const fn candidate(&self, host: String) -> ClaimCandidate {
         let Self { delivery_id, lane_id, firm_id, .. } = *self;
-        Candidate { delivery_id, lane_id, firm_id, host }
+        ClaimCandidate { delivery_id, lane_id, firm_id, host }
     }
 
     /// Occurrence and subscription, if the next event is the first of its stream.
@@ -105,12 +105,12 @@ impl OutboxRow {
 
     /// The next event of its stream.
     pub(crate) fn next(&self, event: DeliveryEvent, now: Timestamp) -> NewEvent {
-        let context = crate::claim::system(self.firm_id, self.delivery_id, now);
+        let context = crate::claim::system_context(self.firm_id, self.delivery_id, now);
         NewEvent {
             aggregate_id: self.delivery_id.to_string(),
             sequence: self.sequence + 1,
             event: event.into(),
-            context: Context { traceparent: self.place(), ..context },
+            context: EventContext { traceparent: self.traceparent(), ..context },
         }
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn new_lease(entropy: &dyn Entropy) -> i64 {
 }
 
 /// A row that is put into the outbox: due, or leased as it is put there.
-pub(crate) struct NewRow {
+pub(crate) struct NewOutboxRow {
     pub(crate) row: OutboxRow,
     pub(crate) due_at: DateTime<Utc>,
     pub(crate) lease: Option<NewLease>,
@@ -139,7 +139,7 @@ pub(crate) struct NewLease {
 /// Puts rows into the outbox, and wakes the lanes of those that are due.
 pub(crate) async fn insert(
     connection: &mut PgConnection,
-    rows: &[NewRow],
+    rows: &[NewOutboxRow],
 ) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
         return Ok(());

@@ -11,44 +11,45 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{NewRow, OutboxRow, insert};
+use super::{NewOutboxRow, OutboxRow, insert};
 
 /// Rows of one call's occurrences that its own transaction inserts, at most.
-const OF_A_CALL: usize = 100;
+const ROWS_PER_CALL_MAX: usize = 100;
 
 /// Rows that one transaction inserts, at most, whoever's calls it takes in.
-const OF_A_TRANSACTION: usize = 512;
+const ROWS_PER_TRANSACTION_MAX: usize = 512;
 
 /// What a transaction's occurrences come to.
 #[derive(Default)]
-pub(crate) struct Listed {
+pub(crate) struct ListedRows {
     /// Rows to insert now.
     pub(crate) rows: Vec<OutboxRow>,
     /// Occurrences whose rows are inserted later.
-    pub(crate) unspread: Vec<Unspread>,
+    pub(crate) unspread: Vec<UnspreadOccurrence>,
 }
 
 /// An occurrence whose rows are not in the outbox yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unspread {
+pub(crate) struct UnspreadOccurrence {
     pub(crate) firm_id: Uuid,
     pub(crate) position: i64,
     pub(crate) occurrence_id: Uuid,
 }
 
 /// The outbox of a log. It queues what it is told; whether the process sends is nothing to it.
-pub struct Queue;
+pub struct AppendQueuer;
 
-impl Outbox for Queue {
+impl Outbox for AppendQueuer {
     fn queue<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let Listed { rows, unspread } = listed(occurrences);
+            let ListedRows { rows, unspread } = list_rows(occurrences);
             leave_unspread(connection, &unspread).await?;
-            let due = |row: OutboxRow| NewRow { due_at: due_at(occurrences), row, lease: None };
+            let due =
+                |row: OutboxRow| NewOutboxRow { due_at: due_at(occurrences), row, lease: None };
             Ok(insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?)
         })
     }
@@ -60,31 +61,33 @@ pub(crate) fn due_at(occurrences: &[RecordedEvent]) -> chrono::DateTime<chrono::
 }
 
 /// What these occurrences list, within the budget. A call is told apart by its correlation id.
-pub(crate) fn listed(occurrences: &[RecordedEvent]) -> Listed {
-    let mut listed = Listed::default();
+pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
+    let mut listed = ListedRows::default();
     let mut of_calls: HashMap<Uuid, usize> = HashMap::new();
     for recorded in occurrences {
         let Some((occurrence_id, happening)) = happening(recorded) else { continue };
         let of_call = of_calls.entry(recorded.context.correlation_id).or_default();
         let count = happening.hooks.len();
-        if *of_call + count <= OF_A_CALL && listed.rows.len() + count <= OF_A_TRANSACTION {
+        if *of_call + count <= ROWS_PER_CALL_MAX
+            && listed.rows.len() + count <= ROWS_PER_TRANSACTION_MAX
+        {
             *of_call += count;
             listed.rows.extend(rows(recorded));
         } else {
             // Of one call the order stays: what comes after waits too.
-            *of_call = OF_A_CALL;
+            *of_call = ROWS_PER_CALL_MAX;
             let (firm_id, position) = (recorded.context.firm_id, recorded.position);
-            listed.unspread.push(Unspread { firm_id, position, occurrence_id });
+            listed.unspread.push(UnspreadOccurrence { firm_id, position, occurrence_id });
         }
     }
     listed
 }
 
 /// The occurrences of these rows, each once.
-pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = Unspread> {
+pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = UnspreadOccurrence> {
     let of = |row: &OutboxRow| {
         let OutboxRow { firm_id, position, occurrence_id, .. } = *row;
-        (position, Unspread { firm_id, position, occurrence_id })
+        (position, UnspreadOccurrence { firm_id, position, occurrence_id })
     };
     rows.iter().map(of).collect::<BTreeMap<_, _>>().into_values()
 }
@@ -103,7 +106,7 @@ fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
 /// Leaves occurrences to be spread.
 pub(crate) async fn leave_unspread(
     connection: &mut PgConnection,
-    unspread: &[Unspread],
+    unspread: &[UnspreadOccurrence],
 ) -> Result<(), sqlx::Error> {
     if unspread.is_empty() {
         return Ok(());
@@ -122,7 +125,7 @@ pub(crate) async fn leave_unspread(
 
 #[cfg(test)]
 mod tests {
-    use domain::context::{Actor, Context};
+    use domain::context::{Actor, EventContext};
     use domain::occurrence::OccurrenceEvent;
     use domain::trigger::Trigger;
 
@@ -148,7 +151,7 @@ mod tests {
             aggregate_id: Uuid::from_u128(position.into()).to_string(),
             sequence: 1,
             event: OccurrenceEvent::OccurrenceRecorded(happening).into(),
-            context: Context {
+            context: EventContext {
                 firm_id: Uuid::nil(),
                 recorded_at: at,
                 actor: Actor::System,
@@ -160,7 +163,7 @@ mod tests {
     }
 
     fn positions(occurrences: &[RecordedEvent]) -> (Vec<i64>, Vec<i64>) {
-        let Listed { rows, unspread } = listed(occurrences);
+        let ListedRows { rows, unspread } = list_rows(occurrences);
         let mut now: Vec<i64> = rows.iter().map(|row| row.position).collect();
         now.dedup();
         (now, unspread.iter().map(|one| one.position).collect())

@@ -7,57 +7,63 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use eventstore::load_first;
-use eventstore::worker::{Step, Worker};
+use eventstore::worker::{NextStep, Worker};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::queue::rows;
-use super::{NewRow, OutboxRow, insert};
-use crate::claim::Taken;
-use crate::dispatch::Dispatch;
-use crate::leasing::{Leasing, Source};
-use crate::settings::{Courier, DeliveryError};
+use super::{NewOutboxRow, OutboxRow, insert};
+use crate::claim::CommittedClaim;
+use crate::dispatch::Dispatcher;
+use crate::leasing::{BodySource, RowLeasing};
+use crate::settings::{DelivererContext, DeliveryError};
 use crate::withdrawn;
 
 /// Occurrences taken at a time: 1,000 rows at most, so a transaction stays well under 100 ms.
-const OCCURRENCES: i64 = 10;
+const OCCURRENCES_PER_STEP: i64 = 10;
 
 /// From one look to the next while deliveries are queued all the time.
-const PACE: Duration = Duration::from_millis(10);
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The worker.
-pub struct Spread {
-    courier: Courier,
+pub struct SpreadWorker {
+    courier: DelivererContext,
     /// What sends, if this process does.
-    dispatch: Option<Arc<Dispatch>>,
+    dispatch: Option<Arc<Dispatcher>>,
     /// The firm whose turn was last.
-    after: Uuid,
+    last_firm_id: Uuid,
     /// Whether the last step's leases were refused: the next step queues without leases.
     refused: bool,
     /// Until then others have the machine: what only waits is put in half of the time.
-    rest: Option<Instant>,
+    rest_until: Option<Instant>,
 }
 
-impl Spread {
+impl SpreadWorker {
     /// A spreader of this outbox.
     #[must_use]
-    pub const fn new(courier: Courier) -> Self {
-        Self { courier, dispatch: None, after: Uuid::nil(), refused: false, rest: None }
+    pub const fn new(courier: DelivererContext) -> Self {
+        Self {
+            courier,
+            dispatch: None,
+            last_firm_id: Uuid::nil(),
+            refused: false,
+            rest_until: None,
+        }
     }
 
     /// The same in a process that sends.
     #[must_use]
-    pub fn that_leases(self, dispatch: Arc<Dispatch>) -> Self {
+    pub fn that_leases(self, dispatch: Arc<Dispatcher>) -> Self {
         Self { dispatch: Some(dispatch), ..self }
     }
 
     /// What leases now, if anything does.
-    fn leasing(&mut self) -> Option<Leasing> {
+    fn leasing(&mut self) -> Option<RowLeasing> {
         if std::mem::take(&mut self.refused) {
             return None;
         }
         let dispatch = self.dispatch.clone().filter(|dispatch| dispatch.may_send())?;
-        Some(Leasing { dispatch, now: self.courier.clock.now().get() })
+        Some(RowLeasing { dispatch, now: self.courier.clock.now().get() })
     }
 }
 
@@ -65,11 +71,11 @@ impl Spread {
 async fn put_in(
     connection: &mut PgConnection,
     rows: Vec<OutboxRow>,
-    leasing: Option<Leasing>,
+    leasing: Option<RowLeasing>,
     due_at: DateTime<Utc>,
-) -> Result<Option<(Arc<Dispatch>, Taken)>, DeliveryError> {
+) -> Result<Option<(Arc<Dispatcher>, CommittedClaim)>, DeliveryError> {
     let Some(leasing) = leasing else {
-        let due = |row| NewRow { row, due_at, lease: None };
+        let due = |row| NewOutboxRow { row, due_at, lease: None };
         insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?;
         return Ok(None);
     };
@@ -78,25 +84,25 @@ async fn put_in(
     let (for_claims, rows): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .partition(|row| row.is_first_of_partial() || erased.contains(&row.subject()));
-    let (taken, rest) = leasing.lease(connection, rows, Source::Vault).await?;
-    let mut new: Vec<NewRow> = leasing.rows(&taken).collect();
-    let due = |row| NewRow { row, due_at, lease: None };
+    let (taken, rest) = leasing.lease(connection, rows, BodySource::Vault).await?;
+    let mut new: Vec<NewOutboxRow> = leasing.rows(&taken).collect();
+    let due = |row| NewOutboxRow { row, due_at, lease: None };
     new.extend(rest.into_iter().chain(for_claims).map(due));
     insert(connection, &new).await?;
     Ok(Some((leasing.dispatch, taken)).filter(|(_, taken)| !taken.leased.is_empty()))
 }
 
-impl Worker for Spread {
+impl Worker for SpreadWorker {
     const NAME: &'static str = "spread";
-    const PACE: Duration = PACE;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
-    async fn step(&mut self) -> Result<Step, DeliveryError> {
-        if let Some(rest) = self.rest.take() {
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
+        if let Some(rest) = self.rest_until.take() {
             let left = rest.saturating_duration_since(Instant::now());
             if left > Duration::from_millis(1) {
-                self.rest = Some(rest);
-                return Ok(Step::IdleFor(left));
+                self.rest_until = Some(rest);
+                return Ok(NextStep::IdleFor(left));
             }
         }
         let began = Instant::now();
@@ -104,12 +110,12 @@ impl Worker for Spread {
         let store = &self.courier.store;
         let mut appending = store.begin().await?;
         let connection = appending.connection();
-        let taken = take(connection, self.after).await?;
+        let taken = take(connection, self.last_firm_id).await?;
         let Some((last, _)) = taken.last().copied() else {
-            appending.leave().await?;
+            appending.rollback().await?;
             // Firms before the one whose turn was last may have something.
-            let came_round = std::mem::replace(&mut self.after, Uuid::nil());
-            return Ok(if came_round.is_nil() { Step::IDLE } else { Step::Busy });
+            let came_round = std::mem::replace(&mut self.last_firm_id, Uuid::nil());
+            return Ok(if came_round.is_nil() { NextStep::IDLE } else { NextStep::Busy });
         };
         let ids: Vec<String> = taken.iter().map(|(_, id)| id.to_string()).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -119,19 +125,19 @@ impl Worker for Spread {
         let due_at = self.courier.clock.now().get();
         let rows = occurrences.iter().flat_map(rows).collect();
         let taken = put_in(connection, rows, leasing, due_at).await.inspect_err(|error| {
-            self.refused = !error.is_of_all();
+            self.refused = !error.is_transient();
         })?;
         appending.deliveries_wait();
         eventstore::crash::point("spreading");
         appending.commit().await?;
-        self.after = last;
+        self.last_firm_id = last;
         if let Some((dispatch, taken)) = taken {
             dispatch.start_all(taken.hand_over(&self.courier).await?, false);
-            return Ok(Step::Busy);
+            return Ok(NextStep::Busy);
         }
         let took = began.elapsed();
-        self.rest = Some(Instant::now() + took);
-        Ok(Step::IdleFor(took))
+        self.rest_until = Some(Instant::now() + took);
+        Ok(NextStep::IdleFor(took))
     }
 }
 
@@ -165,7 +171,7 @@ async fn take(
          select firm_id, occurrence_id from gone order by firm_id, position",
     )
     .bind(after)
-    .bind(OCCURRENCES)
+    .bind(OCCURRENCES_PER_STEP)
     .fetch_all(connection)
     .await
 }

@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::NewRow;
+use super::NewOutboxRow;
 
 /// Wakes taken at a time.
-const WAKES: i64 = 1_000;
+const WAKES_PER_STEP: i64 = 1_000;
 
 /// The lanes of those of these rows that nobody has leased, each once.
-pub(super) fn of(rows: &[NewRow]) -> Vec<Uuid> {
+pub(super) fn of(rows: &[NewOutboxRow]) -> Vec<Uuid> {
     let waiting = rows.iter().filter(|new| new.lease.is_none());
     waiting.map(|new| new.row.lane_id).collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -60,7 +60,7 @@ pub(crate) async fn absorb(
          select exists (select from lane_wakes where wake_id not in (select wake_id from taken))",
     )
     .bind(now)
-    .bind(WAKES)
+    .bind(WAKES_PER_STEP)
     .fetch_one(connection)
     .await
 }

@@ -27,26 +27,26 @@ const CONNECTION_IDLE: Duration = Duration::from_secs(4);
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
 /// The clients in use, and how one is made.
-pub(super) struct Clients {
+pub(super) struct ClientCache {
     tls: ClientConfig,
     connect: Duration,
-    kept: Mutex<HashMap<Key, Kept>>,
+    kept: Mutex<HashMap<ClientKey, CachedClient>>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct ClientKey {
     https: bool,
     /// `None` for an address written out: it is its own host.
     name: Option<String>,
     at: SocketAddr,
 }
 
-struct Kept {
+struct CachedClient {
     client: Client,
     used: Instant,
 }
 
-impl Clients {
+impl ClientCache {
     pub(super) fn new(tls: ClientConfig, connect: Duration) -> Self {
         Self { tls, connect, kept: Mutex::default() }
     }
@@ -56,7 +56,7 @@ impl Clients {
     /// # Errors
     /// None in practice: every client is made from the same parts.
     pub(super) fn dialling(&self, target: &Target, address: IpAddr) -> reqwest::Result<Client> {
-        let key = Key::of(target, address);
+        let key = ClientKey::of(target, address);
         let now = Instant::now();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = kept.get_mut(&key) {
@@ -65,14 +65,14 @@ impl Clients {
         }
         let client = self.make(key.at)?;
         make_room(&mut kept, now);
-        kept.insert(key, Kept { client: client.clone(), used: now });
+        kept.insert(key, CachedClient { client: client.clone(), used: now });
         Ok(client)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is deliverer::outgoing")]
     fn make(&self, at: SocketAddr) -> reqwest::Result<Client> {
         Client::builder()
-            .dns_resolver(Pinned(at))
+            .dns_resolver(PinnedAddress(at))
             .no_proxy()
             .redirect(Policy::none())
             .retry(retry::never())
@@ -86,7 +86,7 @@ impl Clients {
     }
 }
 
-impl Key {
+impl ClientKey {
     fn of(target: &Target, address: IpAddr) -> Self {
         let name = match target.host() {
             TargetHost::Name(name) => Some(name),
@@ -97,7 +97,7 @@ impl Key {
     }
 }
 
-fn make_room(kept: &mut HashMap<Key, Kept>, now: Instant) {
+fn make_room(kept: &mut HashMap<ClientKey, CachedClient>, now: Instant) {
     kept.retain(|_, client| now.duration_since(client.used) < CLIENT_IDLE);
     if kept.len() < MAX_CLIENTS {
         return;
@@ -108,9 +108,9 @@ fn make_room(kept: &mut HashMap<Key, Kept>, now: Instant) {
 }
 
 /// Answers every name with the one vetted address: whatever the client asks, it dials that.
-struct Pinned(SocketAddr);
+struct PinnedAddress(SocketAddr);
 
-impl Resolve for Pinned {
+impl Resolve for PinnedAddress {
     fn resolve(&self, _: Name) -> Resolving {
         let only: Addrs = Box::new(std::iter::once(self.0));
         Box::pin(std::future::ready(Ok(only)))
@@ -121,13 +121,13 @@ impl Resolve for Pinned {
 mod tests {
     use super::*;
 
-    fn clients() -> Clients {
-        Clients::new(super::super::tls::config(&[]).unwrap(), Duration::from_secs(5))
+    fn clients() -> ClientCache {
+        ClientCache::new(super::super::tls::config(&[]).unwrap(), Duration::from_secs(5))
     }
 
-    fn key(port: u16) -> Key {
+    fn key(port: u16) -> ClientKey {
         let at = SocketAddr::from(([9, 9, 9, 9], port));
-        Key { https: true, name: None, at }
+        ClientKey { https: true, name: None, at }
     }
 
     #[tokio::test]
@@ -138,7 +138,7 @@ mod tests {
         for port in 0..=MAX_CLIENTS as u16 {
             let used = start + Duration::from_millis(port.into());
             make_room(&mut kept, used);
-            kept.insert(key(port), Kept { client: client.clone(), used });
+            kept.insert(key(port), CachedClient { client: client.clone(), used });
         }
         assert_eq!(kept.len(), MAX_CLIENTS);
         assert!(!kept.contains_key(&key(0)) && kept.contains_key(&key(1)));

@@ -15,9 +15,9 @@ pub struct OutgoingConfig {
     /// Roots beside the platform's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Who answers for names.
-    pub names: Names,
+    pub names: DnsServers,
     /// How long each part of a try may take.
-    pub budget: Budget,
+    pub budget: AttemptBudget,
     /// How the client introduces itself (ruling 14c).
     pub user_agent: HeaderValue,
 }
@@ -29,8 +29,8 @@ impl OutgoingConfig {
         Self {
             allowed,
             extra_roots: Vec::new(),
-            names: Names::System,
-            budget: Budget::default(),
+            names: DnsServers::System,
+            budget: AttemptBudget::default(),
             user_agent: HeaderValue::from_static(concat!("firmforms/", env!("CARGO_PKG_VERSION"))),
         }
     }
@@ -38,7 +38,7 @@ impl OutgoingConfig {
 
 /// Who answers for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum DnsServers {
     /// The name servers this machine is configured with.
     System,
     /// One name server.
@@ -47,7 +47,7 @@ pub enum Names {
 
 /// How long each part of a try may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct AttemptBudget {
     /// From the start of DNS to the headers of the last answer, redirects included
     /// (contract, section Limits; ruling 25).
     pub headers: Duration,
@@ -60,7 +60,7 @@ pub struct Budget {
     pub body: Duration,
 }
 
-impl Default for Budget {
+impl Default for AttemptBudget {
     fn default() -> Self {
         Self {
             headers: Duration::from_secs(10),

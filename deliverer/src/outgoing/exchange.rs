@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::answer::{Answer, Verdict};
+use domain::answer::{AnswerVerdict, AttemptAnswer};
 use domain::delivery::Hop;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Method, Response};
@@ -13,7 +13,7 @@ use super::snippet;
 
 /// One try, ordered. Not to be printed: its body is somebody's answers.
 #[derive(Clone)]
-pub struct Request {
+pub struct OutgoingRequest {
     /// Where to, as it is stored: checked again here, at every try.
     pub target: String,
     /// POST; a workflow step also PUT or PATCH.
@@ -28,9 +28,9 @@ pub struct Request {
 
 /// One try, made.
 #[derive(Clone, Debug)]
-pub struct Exchange {
+pub struct OutgoingExchange {
     /// The last answer, or why there is none.
-    pub answer: Answer,
+    pub answer: AttemptAnswer,
     /// The only `Retry-After` of an answer that is retried, as it was written.
     pub retry_after: Option<String>,
     /// Every request of the try in order, the target's first.
@@ -41,18 +41,18 @@ pub struct Exchange {
     pub connected: bool,
 }
 
-impl Exchange {
+impl OutgoingExchange {
     pub(super) async fn answered(response: Response, hops: Vec<Hop>, body: Duration) -> Self {
-        let answer = Answer::Status(response.status().as_u16());
+        let answer = AttemptAnswer::Status(response.status().as_u16());
         let retry_after = match answer.verdict() {
-            Verdict::Retry => only_retry_after(response.headers()),
-            Verdict::Delivered | Verdict::Failed => None,
+            AnswerVerdict::Retry => only_retry_after(response.headers()),
+            AnswerVerdict::Delivered | AnswerVerdict::Failed => None,
         };
         let snippet = snippet::read(response, body).await;
         Self { answer, retry_after, hops, snippet, connected: true }
     }
 
-    pub(super) fn failed(answer: Answer, hops: Vec<Hop>, connected: bool) -> Self {
+    pub(super) fn failed(answer: AttemptAnswer, hops: Vec<Hop>, connected: bool) -> Self {
         Self { answer, retry_after: None, hops, snippet: Vec::new(), connected }
     }
 }

@@ -5,15 +5,15 @@
 
 use bytes::Bytes;
 use domain::address::AllowedTargets;
-use domain::answer::{Answer, RedirectFault};
+use domain::answer::{AttemptAnswer, RedirectFault};
 use domain::target::Target;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
 };
 use reqwest::{Method, StatusCode};
 
-use super::exchange::Request;
-use super::wire::Wire;
+use super::exchange::OutgoingRequest;
+use super::wire::SendLatch;
 
 /// Redirects followed in one try (ruling 19).
 const MAX_REDIRECTS: usize = 5;
@@ -23,25 +23,25 @@ const FOR_ANOTHER_HOST: [HeaderName; 3] = [CONTENT_TYPE, ACCEPT, USER_AGENT];
 
 /// One request.
 #[derive(Clone)]
-pub(super) struct Leg {
+pub(super) struct RequestLeg {
     pub(super) target: Target,
     method: Method,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Leg {
+impl RequestLeg {
     /// The request as it was ordered, its target checked.
     ///
     /// # Errors
     /// The target's text is refused.
     pub(super) fn first(
-        request: Request,
+        request: OutgoingRequest,
         allowed: &AllowedTargets,
         agent: &HeaderValue,
-    ) -> Result<Self, Answer> {
-        let target = Target::parse(&request.target, allowed).map_err(Answer::Refused)?;
-        let Request { method, mut headers, body, .. } = request;
+    ) -> Result<Self, AttemptAnswer> {
+        let target = Target::parse(&request.target, allowed).map_err(AttemptAnswer::Refused)?;
+        let OutgoingRequest { method, mut headers, body, .. } = request;
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         headers.entry(USER_AGENT).or_insert_with(|| agent.clone());
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -49,7 +49,7 @@ impl Leg {
     }
 
     /// The request in the client's words.
-    pub(super) fn to_send(&self, wire: &Wire) -> reqwest::Request {
+    pub(super) fn to_send(&self, wire: &SendLatch) -> reqwest::Request {
         let mut request = reqwest::Request::new(self.method.clone(), self.target.url().clone());
         request.headers_mut().clone_from(&self.headers);
         *request.body_mut() = Some(wire.carry(self.body.clone()));
@@ -97,13 +97,13 @@ impl Leg {
 }
 
 /// The requests of one try so far.
-pub(super) struct Chain {
-    passed: Vec<Leg>,
-    pub(super) now: Leg,
+pub(super) struct RedirectChain {
+    passed: Vec<RequestLeg>,
+    pub(super) now: RequestLeg,
 }
 
-impl Chain {
-    pub(super) fn from(first: Leg) -> Self {
+impl RedirectChain {
+    pub(super) fn from(first: RequestLeg) -> Self {
         Self { passed: Vec::new(), now: first }
     }
 

@@ -1,8 +1,8 @@
 //! The only place in the workspace that opens outgoing HTTP (architecture, section 4).
 //!
-//! [`Outgoing::send`] is one try: the target is checked as text, its host looked up, the answers
+//! [`OutgoingClient::send`] is one try: the target is checked as text, its host looked up, the answers
 //! vetted, one vetted address dialled, redirects followed by hand, the answer read, all against
-//! one budget. What comes of it is an [`Exchange`], whatever the receiver does.
+//! one budget. What comes of it is an [`OutgoingExchange`], whatever the receiver does.
 //!
 //! The cast: `resolver` says which addresses may be dialled, `clients` keeps one client per origin
 //! and vetted address, `leg` is one request of the chain and knows how a redirect changes it,
@@ -29,7 +29,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use domain::address::AllowedTargets;
-use domain::answer::{Answer, NetworkError};
+use domain::answer::{AttemptAnswer, NetworkError};
 use domain::delivery::Hop;
 use domain::target::{Target, TargetHost};
 pub use reqwest::Method;
@@ -38,52 +38,54 @@ pub use reqwest::header;
 use tokio::time::Instant;
 
 use cause::network_error;
-use clients::Clients;
-pub use config::{Budget, Names, OutgoingConfig};
-pub use exchange::{Exchange, Request};
-use leg::{Chain, Leg, is_redirect};
-use resolver::Resolver;
-pub use snippet::MAX_SNIPPET;
-use wire::{Clock, Wire};
+use clients::ClientCache;
+pub use config::{AttemptBudget, DnsServers, OutgoingConfig};
+pub use exchange::{OutgoingExchange, OutgoingRequest};
+use leg::{RedirectChain, RequestLeg, is_redirect};
+use resolver::VettingResolver;
+pub use snippet::SNIPPET_MAX_BYTES;
+use wire::{AttemptDeadlines, SendLatch};
 
 /// The outgoing client. Cheap to clone; clones share their connections.
 #[derive(Clone)]
-pub struct Outgoing(Arc<Parts>);
+pub struct OutgoingClient(Arc<ClientParts>);
 
-struct Parts {
+struct ClientParts {
     config: OutgoingConfig,
-    resolver: Resolver,
-    clients: Clients,
+    resolver: VettingResolver,
+    clients: ClientCache,
 }
 
-impl Outgoing {
+impl OutgoingClient {
     /// Reads the platform's roots, hosts file and resolver configuration.
     ///
     /// # Errors
     /// The TLS library refuses its own defaults.
     pub fn new(config: OutgoingConfig) -> Result<Self, rustls::Error> {
         let tls = tls::config(&config.extra_roots)?;
-        let resolver = Resolver::new(config.names, config.budget.dns);
-        let clients = Clients::new(tls, config.budget.connect);
-        Ok(Self(Arc::new(Parts { config, resolver, clients })))
+        let resolver = VettingResolver::new(config.names, config.budget.dns);
+        let clients = ClientCache::new(tls, config.budget.connect);
+        Ok(Self(Arc::new(ClientParts { config, resolver, clients })))
     }
 
     /// Makes one try. Ends within the budget, however the receiver behaves.
-    pub async fn send(&self, request: Request) -> Exchange {
+    pub async fn send(&self, request: OutgoingRequest) -> OutgoingExchange {
         let parts = &*self.0;
-        let clock = Clock {
+        let clock = AttemptDeadlines {
             connect_by: request.connect_by,
             headers_by: Instant::now() + parts.config.budget.headers,
         };
-        let wire = Wire::until(request.connect_by);
+        let wire = SendLatch::until(request.connect_by);
         let mut hops = Vec::new();
         let answer = {
             let work = pin!(parts.follow(request, &wire, &mut hops));
             clock.drive(&wire, work).await
         };
         match answer {
-            Ok(response) => Exchange::answered(response, hops, parts.config.budget.body).await,
-            Err(answer) => Exchange::failed(answer, hops, wire.taken()),
+            Ok(response) => {
+                OutgoingExchange::answered(response, hops, parts.config.budget.body).await
+            }
+            Err(answer) => OutgoingExchange::failed(answer, hops, wire.taken()),
         }
     }
 
@@ -94,20 +96,20 @@ impl Outgoing {
     }
 }
 
-impl Parts {
+impl ClientParts {
     fn allowed(&self) -> &AllowedTargets {
         &self.config.allowed
     }
 
     async fn follow(
         &self,
-        request: Request,
-        wire: &Wire,
+        request: OutgoingRequest,
+        wire: &SendLatch,
         hops: &mut Vec<Hop>,
-    ) -> Result<Response, Answer> {
-        let first = Leg::first(request, self.allowed(), &self.config.user_agent)?;
+    ) -> Result<Response, AttemptAnswer> {
+        let first = RequestLeg::first(request, self.allowed(), &self.config.user_agent)?;
         let mut url = None;
-        let mut chain = Chain::from(first);
+        let mut chain = RedirectChain::from(first);
         loop {
             let hop = hops.push_mut(Hop { url, address: None, status: None });
             let response = self.ask(&chain.now, wire, hop).await?;
@@ -120,7 +122,12 @@ impl Parts {
     }
 
     /// One request: over the first connection that stands; before that nothing is sent.
-    async fn ask(&self, leg: &Leg, wire: &Wire, hop: &mut Hop) -> Result<Response, NetworkError> {
+    async fn ask(
+        &self,
+        leg: &RequestLeg,
+        wire: &SendLatch,
+        hop: &mut Hop,
+    ) -> Result<Response, NetworkError> {
         let mut failed = NetworkError::Dns;
         for address in self.addresses(&leg.target).await? {
             hop.address = Some(address.to_string());
@@ -137,7 +144,12 @@ impl Parts {
         Err(failed)
     }
 
-    async fn dial(&self, address: IpAddr, leg: &Leg, wire: &Wire) -> reqwest::Result<Response> {
+    async fn dial(
+        &self,
+        address: IpAddr,
+        leg: &RequestLeg,
+        wire: &SendLatch,
+    ) -> reqwest::Result<Response> {
         let client = self.clients.dialling(&leg.target, address)?;
         client.execute(leg.to_send(wire)).await
     }

@@ -17,29 +17,29 @@ use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
 
-use super::config::Names;
+use super::config::DnsServers;
 
 /// Addresses of one host that are tried at most (case C13).
 const MAX_ADDRESSES: usize = 8;
 
 /// A lookup is asked again this often while the time for DNS lasts.
-const REPEATS: u32 = 2;
+const LOOKUP_REPEATS_MAX: u32 = 2;
 
 /// The longest an answer is believed, whatever its time to live: a name that has become private,
 /// or that has come into being, is noticed within these.
-const LONGEST_TTL: Duration = Duration::from_secs(300);
-const LONGEST_NEGATIVE_TTL: Duration = Duration::from_secs(30);
+const TTL_MAX: Duration = Duration::from_secs(300);
+const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
 
 /// The vetting resolver.
-pub(super) struct Resolver {
+pub(super) struct VettingResolver {
     hosts: Hosts,
     /// `None` on a machine without resolver configuration: every look-up fails, nothing else does.
     dns: Option<TokioResolver>,
     within: Duration,
 }
 
-impl Resolver {
-    pub(super) fn new(names: Names, within: Duration) -> Self {
+impl VettingResolver {
+    pub(super) fn new(names: DnsServers, within: Duration) -> Self {
         Self { hosts: Hosts::from_system().unwrap_or_default(), dns: dns(names, within), within }
     }
 
@@ -92,10 +92,10 @@ fn vet(mut answers: Vec<IpAddr>, allowed: &AllowedTargets) -> Result<Vec<IpAddr>
     if answers.is_empty() { Err(NetworkError::TargetRefusedByDns) } else { Ok(answers) }
 }
 
-fn dns(names: Names, within: Duration) -> Option<TokioResolver> {
+fn dns(names: DnsServers, within: Duration) -> Option<TokioResolver> {
     let builder = match names {
-        Names::System => TokioResolver::builder_tokio(),
-        Names::Nameserver(at) => Ok(TokioResolver::builder_with_config(
+        DnsServers::System => TokioResolver::builder_tokio(),
+        DnsServers::Nameserver(at) => Ok(TokioResolver::builder_with_config(
             ResolverConfig::from_name_servers(vec![name_server(at)]),
             TokioRuntimeProvider::default(),
         )),
@@ -118,12 +118,12 @@ fn name_server(at: SocketAddr) -> NameServerConfig {
 }
 
 fn set_options(options: &mut ResolverOpts, within: Duration) {
-    options.timeout = within / (REPEATS + 1);
-    options.attempts = REPEATS as usize;
+    options.timeout = within / (LOOKUP_REPEATS_MAX + 1);
+    options.attempts = LOOKUP_REPEATS_MAX as usize;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Never;
-    options.positive_max_ttl = Some(LONGEST_TTL);
-    options.negative_max_ttl = Some(LONGEST_NEGATIVE_TTL);
+    options.positive_max_ttl = Some(TTL_MAX);
+    options.negative_max_ttl = Some(NEGATIVE_TTL_MAX);
     // At its limit hickory asks again in a loop that never yields; so there is none.
     options.max_active_requests = usize::from(u16::MAX);
 }
@@ -133,13 +133,13 @@ mod tests {
     use super::*;
 
     /// A resolver that knows this hosts file and nothing else: no name server answers it.
-    fn knowing(hosts_file: &str) -> Resolver {
+    fn knowing(hosts_file: &str) -> VettingResolver {
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(hosts_file.as_bytes()).unwrap();
-        Resolver { hosts, dns: None, within: Duration::ZERO }
+        VettingResolver { hosts, dns: None, within: Duration::ZERO }
     }
 
-    async fn vetted(resolver: &Resolver, name: &str) -> Result<Vec<IpAddr>, NetworkError> {
+    async fn vetted(resolver: &VettingResolver, name: &str) -> Result<Vec<IpAddr>, NetworkError> {
         resolver.vetted(name, &AllowedTargets::default()).await
     }
 

@@ -6,7 +6,7 @@ use reqwest::Response;
 use tokio::time::{Duration, timeout};
 
 /// Bytes read of an answer at most.
-pub const MAX_SNIPPET: usize = 16 * 1024;
+pub const SNIPPET_MAX_BYTES: usize = 16 * 1024;
 
 /// What came of the body within both limits; an answer cut off is still an answer.
 pub(super) async fn read(mut response: Response, within: Duration) -> Vec<u8> {
@@ -16,7 +16,7 @@ pub(super) async fn read(mut response: Response, within: Duration) -> Vec<u8> {
     }
     let reading = async {
         while let Ok(Some(chunk)) = response.chunk().await {
-            let room = MAX_SNIPPET - snippet.len();
+            let room = SNIPPET_MAX_BYTES - snippet.len();
             snippet.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() >= room {
                 break;

@@ -9,25 +9,25 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use domain::answer::{Answer, NetworkError};
+use domain::answer::{AttemptAnswer, NetworkError};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
 /// What has become of a try's first request; decided once, by whoever comes first.
 #[derive(Clone, Default)]
-pub(super) struct Wire {
-    fate: Arc<OnceLock<Fate>>,
+pub(super) struct SendLatch {
+    fate: Arc<OnceLock<SendFate>>,
     /// A process that stood still does not send what it held (case E21).
     until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum SendFate {
     Taken,
     GivenUp,
 }
 
-impl Wire {
+impl SendLatch {
     /// A wire that no connection takes after this.
     pub(super) fn until(until: Option<Instant>) -> Self {
         Self { fate: Arc::default(), until }
@@ -35,19 +35,19 @@ impl Wire {
 
     /// Whether a connection has taken a request of this try.
     pub(super) fn taken(&self) -> bool {
-        self.fate.get() == Some(&Fate::Taken)
+        self.fate.get() == Some(&SendFate::Taken)
     }
 
     /// Whether a connection may take it.
     pub(super) fn take(&self) -> bool {
         let too_late = || self.until.is_some_and(|until| until <= Instant::now());
-        let fate = || if too_late() { Fate::GivenUp } else { Fate::Taken };
-        *self.fate.get_or_init(fate) == Fate::Taken
+        let fate = || if too_late() { SendFate::GivenUp } else { SendFate::Taken };
+        *self.fate.get_or_init(fate) == SendFate::Taken
     }
 
     /// Whether it can still be given up: then no connection takes it any more.
     fn give_up(&self) -> bool {
-        *self.fate.get_or_init(|| Fate::GivenUp) == Fate::GivenUp
+        *self.fate.get_or_init(|| SendFate::GivenUp) == SendFate::GivenUp
     }
 
     /// The body to send: taking it marks this wire.
@@ -55,16 +55,16 @@ impl Wire {
         if bytes.is_empty() {
             return reqwest::Body::from(bytes);
         }
-        reqwest::Body::wrap(Carried { bytes, wire: self.clone() })
+        reqwest::Body::wrap(LatchedBody { bytes, wire: self.clone() })
     }
 }
 
-struct Carried {
+struct LatchedBody {
     bytes: Bytes,
-    wire: Wire,
+    wire: SendLatch,
 }
 
-impl Body for Carried {
+impl Body for LatchedBody {
     type Data = Bytes;
     type Error = &'static str;
 
@@ -89,31 +89,31 @@ impl Body for Carried {
 }
 
 /// The two limits of a try.
-pub(super) struct Clock {
+pub(super) struct AttemptDeadlines {
     /// Nothing is sent on a connection that does not stand by then.
     pub(super) connect_by: Option<Instant>,
     /// The headers of the last answer are here by then.
     pub(super) headers_by: Instant,
 }
 
-impl Clock {
+impl AttemptDeadlines {
     /// Drives the work until a limit is passed. It stays where it is: what is handed on is kept twice.
     ///
     /// # Errors
     /// What it means that the limit was passed.
     pub(super) async fn drive<T>(
         &self,
-        wire: &Wire,
-        mut work: Pin<&mut impl Future<Output = Result<T, Answer>>>,
-    ) -> Result<T, Answer> {
+        wire: &SendLatch,
+        mut work: Pin<&mut impl Future<Output = Result<T, AttemptAnswer>>>,
+    ) -> Result<T, AttemptAnswer> {
         if let Some(connect_by) = self.connect_by.filter(|at| *at < self.headers_by) {
             // Asked first: one look at the work could already send it on a kept connection.
             if connect_by <= Instant::now() {
-                return Err(Answer::NeverSent);
+                return Err(AttemptAnswer::NeverSent);
             }
             match timeout_at(connect_by, &mut work).await {
                 Ok(done) => return done,
-                Err(_) if wire.give_up() => return Err(Answer::NeverSent),
+                Err(_) if wire.give_up() => return Err(AttemptAnswer::NeverSent),
                 Err(_) => {}
             }
         }
@@ -131,18 +131,18 @@ mod tests {
     use reqwest::Method;
     use tokio::io::AsyncReadExt as _;
 
-    use super::super::clients::Clients;
+    use super::super::clients::ClientCache;
     use super::super::tls;
     use super::*;
 
-    fn look(body: &mut Carried) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+    fn look(body: &mut LatchedBody) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
         Pin::new(body).poll_frame(&mut Context::from_waker(std::task::Waker::noop()))
     }
 
-    fn carried() -> (Wire, Carried) {
-        let wire = Wire::default();
+    fn carried() -> (SendLatch, LatchedBody) {
+        let wire = SendLatch::default();
         let bytes = Bytes::from_static(b"body");
-        (wire.clone(), Carried { bytes, wire })
+        (wire.clone(), LatchedBody { bytes, wire })
     }
 
     #[test]
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn e21_what_comes_too_late_is_not_taken() {
-        let wire = Wire::until(Some(Instant::now()));
-        let mut body = Carried { bytes: Bytes::from_static(b"body"), wire: wire.clone() };
+        let wire = SendLatch::until(Some(Instant::now()));
+        let mut body = LatchedBody { bytes: Bytes::from_static(b"body"), wire: wire.clone() };
         assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
         assert!(!wire.taken());
     }
@@ -175,7 +175,7 @@ mod tests {
         let at = listener.local_addr().unwrap();
         let allowed = AllowedTargets::new(vec![at.ip().into()], true);
         let target = Target::parse(&format!("http://{at}/"), &allowed).unwrap();
-        let clients = Clients::new(tls::config(&[]).unwrap(), Duration::from_secs(5));
+        let clients = ClientCache::new(tls::config(&[]).unwrap(), Duration::from_secs(5));
         let (wire, _) = carried();
         assert!(wire.give_up());
 

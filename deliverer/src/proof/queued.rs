@@ -2,23 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::once::{Queued, Wrong};
+use domain::once::{DeliveryFault, QueuedFor};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::{Example, ROWS};
+use super::{ProofExample, ROWS_PER_READ};
 
 /// How these are queued; those that are not, are left out.
 pub(super) async fn queued(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
-) -> Result<HashMap<Uuid, Queued>, sqlx::Error> {
+) -> Result<HashMap<Uuid, QueuedFor>, sqlx::Error> {
     let rows: Vec<(Uuid, Option<Uuid>)> =
         sqlx::query_as("select delivery_id, replay_id from outbox where delivery_id = any($1)")
             .bind(delivery_ids)
             .fetch_all(connection)
             .await?;
-    let how = |replay: Option<Uuid>| replay.map_or(Queued::ForItself, Queued::ForReplay);
+    let how = |replay: Option<Uuid>| replay.map_or(QueuedFor::ForItself, QueuedFor::ForReplay);
     Ok(rows.into_iter().map(|(id, replay)| (id, how(replay))).collect())
 }
 
@@ -39,17 +39,17 @@ pub(super) async fn unspread(
 }
 
 #[derive(FromRow)]
-pub(super) struct OutboxRow {
+pub(super) struct QueuedRow {
     pub(super) delivery_id: Uuid,
     pub(super) occurrence_id: Uuid,
     lane_id: Uuid,
     is_step: bool,
 }
 
-impl OutboxRow {
-    pub(super) fn example(&self) -> Example {
-        Example {
-            wrong: Wrong::Unknown,
+impl QueuedRow {
+    pub(super) fn example(&self) -> ProofExample {
+        ProofExample {
+            wrong: DeliveryFault::Unknown,
             position: None,
             delivery_id: self.delivery_id,
             occurrence_id: (!self.is_step).then_some(self.occurrence_id),
@@ -62,7 +62,7 @@ pub(super) async fn outbox_after(
     connection: &mut PgConnection,
     after: Uuid,
     firm_id: Option<Uuid>,
-) -> Result<Vec<OutboxRow>, sqlx::Error> {
+) -> Result<Vec<QueuedRow>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id, occurrence_id, lane_id, step is not null as is_step from outbox
           where delivery_id > $1 and ($2::uuid is null or firm_id = $2)
@@ -70,7 +70,7 @@ pub(super) async fn outbox_after(
     )
     .bind(after)
     .bind(firm_id)
-    .bind(ROWS)
+    .bind(ROWS_PER_READ)
     .fetch_all(connection)
     .await
 }

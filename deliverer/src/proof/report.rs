@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 
 use domain::delivery::DeliveryOf;
-use domain::once::{Kind, Wrong};
+use domain::once::{DeliveryFault, DeliveryFaultKind};
 use uuid::Uuid;
 
-use super::Part;
+use super::LogFilter;
 
 /// What is looked at: a stretch of the log, or a part of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Scope {
+pub struct ProofScope {
     /// The first position.
     pub from: i64,
     /// The last one.
     pub to: i64,
     /// Which events of the stretch.
-    pub part: Part,
+    pub part: LogFilter,
     /// How many examples of each kind are kept.
     pub examples: usize,
 }
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ProofReport {
     /// The last position that was looked at.
     pub through: i64,
     /// Occurrences.
@@ -39,18 +39,18 @@ pub struct Report {
     /// Deliveries whose course was looked at, those of workflow steps too.
     pub deliveries: u64,
     /// How much is wrong, by kind.
-    pub wrong: BTreeMap<Kind, u64>,
+    pub wrong: BTreeMap<DeliveryFaultKind, u64>,
     /// The first of each kind.
-    pub examples: Vec<Example>,
+    pub examples: Vec<ProofExample>,
     /// What a repair puts back, in order.
     pub missing: Vec<DeliveryOf>,
 }
 
 /// Something that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Example {
+pub struct ProofExample {
     /// What.
-    pub wrong: Wrong,
+    pub wrong: DeliveryFault,
     /// Where in the log; none for what is not in it.
     pub position: Option<i64>,
     /// The delivery.
@@ -61,7 +61,7 @@ pub struct Example {
     pub hook_id: Option<Uuid>,
 }
 
-impl Report {
+impl ProofReport {
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_proven(&self) -> bool {

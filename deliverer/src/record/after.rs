@@ -4,21 +4,21 @@ use std::collections::{HashMap, HashSet};
 
 use domain::delivery::Outcome;
 use uuid::Uuid;
-use vault::Subject;
+use vault::KeySubject;
 
-use super::lane::{Lane, lock_lanes, read_lanes};
-use super::{Finished, Ledger};
-use crate::settings::{Courier, DeliveryError};
+use super::lane::{LaneState, lock_lanes, read_lanes};
+use super::{FinishedAttempt, RecordEffects};
+use crate::settings::{DelivererContext, DeliveryError};
 use crate::withdrawn;
 
 /// An erasure that was carried out while answers were written down did not see them: they go now. A crash
 /// in between leaves them to the next start, which carries out all erasures again.
 pub(super) async fn drop_what_was_erased(
-    courier: &Courier,
-    batch: &[&Finished],
+    courier: &DelivererContext,
+    batch: &[&FinishedAttempt],
 ) -> Result<(), DeliveryError> {
     let kept = batch.iter().filter(|one| !one.exchange.snippet.is_empty());
-    let subjects: HashSet<Subject> = kept.map(|one| one.claimed.subject).collect();
+    let subjects: HashSet<KeySubject> = kept.map(|one| one.claimed.subject).collect();
     if subjects.is_empty() {
         return Ok(());
     }
@@ -29,9 +29,9 @@ pub(super) async fn drop_what_was_erased(
 /// A success that was recorded without its lane's lock may have met a 410 that was recorded at the same
 /// time: it resets the count, if it came after it (ruling 26).
 pub(super) async fn answer_later_warnings(
-    courier: &Courier,
-    batch: &[&Finished],
-    lanes: &HashMap<Uuid, Lane>,
+    courier: &DelivererContext,
+    batch: &[&FinishedAttempt],
+    lanes: &HashMap<Uuid, LaneState>,
 ) -> Result<(), DeliveryError> {
     let unlocked =
         || batch.iter().filter(|one| !lanes.get(&one.claimed.lane_id).is_none_or(|l| l.is_locked));
@@ -50,7 +50,7 @@ pub(super) async fn answer_later_warnings(
     }
     let mut appending = courier.store.begin().await?;
     let mut lanes = lock_lanes(appending.connection(), &warned, true).await?;
-    let mut ledger = Ledger::default();
+    let mut ledger = RecordEffects::default();
     for one in unlocked() {
         if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)
             && lane.gone_at.is_some_and(|gone_at| gone_at < one.finished_at)

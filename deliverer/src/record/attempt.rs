@@ -1,34 +1,38 @@
 //! What came of a try, as the log and history keep it.
 
 use domain::answer::clean_answer;
-use domain::context::Context;
-use domain::delivery::{Attempt, Conclusion, conclude};
+use domain::context::EventContext;
+use domain::delivery::{Attempt, AttemptConclusion, conclude};
 use domain::retry::retry_after;
 use domain::time::Timestamp;
 use sha2::{Digest, Sha256};
 use vault::Entropy;
 
-use super::Finished;
-use crate::claim::{Sender, system};
-use crate::settings::Courier;
+use super::FinishedAttempt;
+use crate::claim::{DeliveryOrigin, system_context};
+use crate::settings::DelivererContext;
 
 /// A shorter header value of a workflow step may be any word of an answer.
-const SECRET_MIN: usize = 6;
+const SECRET_LENGTH_MIN: usize = 6;
 
 /// As a part of what it is recorded.
-pub(super) fn context(finished: &Finished) -> Context {
+pub(super) fn context(finished: &FinishedAttempt) -> EventContext {
     let claimed = &finished.claimed;
-    let of = system(claimed.firm_id, claimed.delivery_id, finished.finished_at);
-    Context { traceparent: claimed.place, ..of }
+    let of = system_context(claimed.firm_id, claimed.delivery_id, finished.finished_at);
+    EventContext { traceparent: claimed.traceparent, ..of }
 }
 
 /// What came of it.
-pub(super) fn attempt(courier: &Courier, finished: &Finished, answer: Option<&str>) -> Attempt {
-    let Finished { claimed, exchange, finished_at } = finished;
+pub(super) fn attempt(
+    courier: &DelivererContext,
+    finished: &FinishedAttempt,
+    answer: Option<&str>,
+) -> Attempt {
+    let FinishedAttempt { claimed, exchange, finished_at } = finished;
     let asked =
         exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
     let (schedule, jitter) = (claimed.schedule(), jitter(&*courier.entropy));
-    let Conclusion { outcome, wait } =
+    let AttemptConclusion { outcome, wait } =
         conclude(schedule, claimed.nth, &exchange.answer, asked, jitter);
     let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
     Attempt {
@@ -60,15 +64,15 @@ fn jitter(entropy: &dyn Entropy) -> f64 {
 }
 
 /// The first KiB of the answer, cleaned (ruling 25); none when it said nothing.
-pub(super) fn kept_answer(finished: &Finished) -> Option<String> {
+pub(super) fn kept_answer(finished: &FinishedAttempt) -> Option<String> {
     let snippet = &finished.exchange.snippet;
     if snippet.is_empty() {
         return None;
     }
     let mut secrets: Vec<&str> = finished.claimed.secret.iter().map(|one| one.as_str()).collect();
-    if let Sender::Step(_, headers) = &finished.claimed.sender {
+    if let DeliveryOrigin::Step(_, headers) = &finished.claimed.origin {
         let long = headers.iter().map(|(_, value)| value.as_str());
-        secrets.extend(long.filter(|value| value.len() >= SECRET_MIN));
+        secrets.extend(long.filter(|value| value.len() >= SECRET_LENGTH_MIN));
     }
     Some(clean_answer(snippet, &secrets))
 }

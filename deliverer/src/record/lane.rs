@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::answer::Verdict;
+use domain::answer::AnswerVerdict;
 use domain::delivery::CancelCause;
 use domain::subscription::{GoneAnswer, Subscription};
 use domain::time::Timestamp;
@@ -10,13 +10,13 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::Finished;
+use super::FinishedAttempt;
 
 /// 410 Gone (contract, section Retries).
-pub(super) const GONE: u16 = 410;
+pub(super) const GONE_STATUS: u16 = 410;
 
 /// A lane while a batch is entered.
-pub(super) struct Lane {
+pub(super) struct LaneState {
     pub(super) is_locked: bool,
     /// When its last delivery ended with 410, if none succeeded since.
     pub(super) gone_at: Option<Timestamp>,
@@ -26,23 +26,23 @@ pub(super) struct Lane {
 }
 
 #[derive(FromRow)]
-pub(super) struct LaneRow {
+pub(super) struct LaneStateRow {
     pub(super) lane_id: Uuid,
     kind: String,
     cancel_cause: Option<String>,
     pub(super) gone: Option<Json<GoneAnswer>>,
 }
 
-impl LaneRow {
+impl LaneStateRow {
     /// The lane; if it is locked, the stream of its subscription, if it is one's, ends there.
-    fn open(self, end: Option<i64>) -> Lane {
+    fn open(self, end: Option<i64>) -> LaneState {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
         let gone = self.gone.map(|Json(gone)| gone);
         let gone_at = gone.as_ref().map(|gone| gone.finished_at);
         let is_open_hook = self.kind != "step" && withdrawn.is_none();
         let subscription = is_open_hook.then(|| Subscription::live(gone));
         let (is_locked, sequence) = (end.is_some(), end.unwrap_or_default());
-        Lane { is_locked, gone_at, subscription, withdrawn, sequence }
+        LaneState { is_locked, gone_at, subscription, withdrawn, sequence }
     }
 }
 
@@ -50,9 +50,10 @@ impl LaneRow {
 /// what is written down depends on them. A success alone depends on its own row.
 pub(super) async fn lanes_of(
     connection: &mut PgConnection,
-    batch: &[&Finished],
-) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
-    let arrived = |one: &&Finished| one.exchange.answer.verdict() == Verdict::Delivered;
+    batch: &[&FinishedAttempt],
+) -> Result<HashMap<Uuid, LaneState>, sqlx::Error> {
+    let arrived =
+        |one: &&FinishedAttempt| one.exchange.answer.verdict() == AnswerVerdict::Delivered;
     let mut locked: HashSet<Uuid> =
         batch.iter().filter(|one| !arrived(one)).map(|one| one.claimed.lane_id).collect();
     let of_arrived: HashSet<Uuid> = batch.iter().map(|one| one.claimed.lane_id).collect();
@@ -67,7 +68,7 @@ pub(super) async fn lanes_of(
             }
         }
     }
-    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE));
+    let counts = batch.iter().any(|one| one.exchange.answer.status() == Some(GONE_STATUS));
     let locked: Vec<Uuid> = locked.into_iter().collect();
     if !locked.is_empty() {
         lanes.extend(lock_lanes(connection, &locked, counts).await?);
@@ -78,7 +79,7 @@ pub(super) async fn lanes_of(
 pub(super) async fn read_lanes(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
-) -> Result<Vec<LaneRow>, sqlx::Error> {
+) -> Result<Vec<LaneStateRow>, sqlx::Error> {
     sqlx::query_as("select lane_id, kind, cancel_cause, gone from lanes where lane_id = any($1)")
         .bind(lane_ids)
         .fetch_all(connection)
@@ -92,8 +93,8 @@ pub(super) async fn lock_lanes(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     counts: bool,
-) -> Result<HashMap<Uuid, Lane>, sqlx::Error> {
-    let rows: Vec<LaneRow> = sqlx::query_as(
+) -> Result<HashMap<Uuid, LaneState>, sqlx::Error> {
+    let rows: Vec<LaneStateRow> = sqlx::query_as(
         "select lane_id, kind, cancel_cause, gone from lanes
           where lane_id = any($1) order by lane_id for no key update",
     )

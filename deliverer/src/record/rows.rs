@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use domain::answer::Verdict;
+use domain::answer::AnswerVerdict;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::Finished;
+use super::FinishedAttempt;
 
 /// Where the streams of those end whose rows these tries hold, by delivery and lease. A lease is random
 /// and no two rows have the same, so the two lists need no join, which would compare each with each. Rows of tries that
 /// end their delivery, whatever else is known, are taken out; the lanes of the others are locked.
 pub(super) async fn held(
     connection: &mut PgConnection,
-    batch: &[&Finished],
+    batch: &[&FinishedAttempt],
 ) -> Result<HashMap<(Uuid, i64), i64>, sqlx::Error> {
     let (again, end): (Vec<_>, Vec<_>) = batch.iter().copied().partition(|one| may_come_again(one));
     let mut rows = HashMap::new();
@@ -60,8 +60,8 @@ pub(super) async fn is_queued(
 }
 
 /// Whether there may be another try after this one.
-pub(super) fn may_come_again(finished: &Finished) -> bool {
-    finished.exchange.answer.verdict() == Verdict::Retry
+pub(super) fn may_come_again(finished: &FinishedAttempt) -> bool {
+    finished.exchange.answer.verdict() == AnswerVerdict::Retry
 }
 
 /// These are tried again then.

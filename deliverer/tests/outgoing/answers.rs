@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use deliverer::outgoing::{Budget, Exchange, MAX_SNIPPET};
-use domain::answer::{Answer, NetworkError, Verdict};
+use deliverer::outgoing::{AttemptBudget, OutgoingExchange, SNIPPET_MAX_BYTES};
+use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError};
 use tokio::sync::mpsc;
 
 use crate::support::receiver::{Receiver, Talk};
 use crate::support::{BODY, OK, client, client_within, delivery, headers_within, send};
 
-async fn told(words: impl Into<String>) -> Exchange {
+async fn told(words: impl Into<String>) -> OutgoingExchange {
     let receiver = Receiver::saying(words).await;
     send(receiver.url("/in")).await
 }
 
 /// Answers every request with these bytes, however many, and lingers.
-async fn told_bytes(bytes: impl Into<Vec<u8>>) -> Exchange {
+async fn told_bytes(bytes: impl Into<Vec<u8>>) -> OutgoingExchange {
     let bytes = bytes.into();
     let receiver = Receiver::scripted(move |mut talk: Talk| {
         let bytes = bytes.clone();
@@ -49,8 +49,8 @@ async fn the_request_is_the_contracts() {
 async fn d1_every_2xx_delivers() {
     for status in [200, 201, 204, 299] {
         let exchange = told(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n")).await;
-        assert_eq!(exchange.answer, Answer::Status(status));
-        assert_eq!(exchange.answer.verdict(), Verdict::Delivered);
+        assert_eq!(exchange.answer, AttemptAnswer::Status(status));
+        assert_eq!(exchange.answer.verdict(), AnswerVerdict::Delivered);
         assert!(exchange.connected && exchange.snippet.is_empty());
     }
 }
@@ -60,7 +60,7 @@ async fn d1_a_status_http_does_not_know_is_a_protocol_error() {
     for status in ["101", "600", "699", "999"] {
         let exchange = told(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n")).await;
         assert_eq!(exchange.answer.code(), "protocol", "{status}");
-        assert_eq!(exchange.answer.verdict(), Verdict::Retry, "{status}");
+        assert_eq!(exchange.answer.verdict(), AnswerVerdict::Retry, "{status}");
     }
     for status in ["1000", "99", "abc"] {
         let exchange = told(format!("HTTP/1.1 {status} X\r\n\r\n")).await;
@@ -72,13 +72,13 @@ async fn d1_a_status_http_does_not_know_is_a_protocol_error() {
 #[test]
 fn d1_c13_c18_a_try_has_ten_seconds_of_which_a_look_up_has_three() {
     let seconds = Duration::from_secs;
-    let Budget { headers, dns, connect, body } = Budget::default();
+    let AttemptBudget { headers, dns, connect, body } = AttemptBudget::default();
     assert_eq!([headers, dns, body], [10, 3, 1].map(seconds));
     assert_eq!(connect, Duration::from_millis(2_400), "two addresses in a claim's five seconds");
 }
 
 /// A receiver that thinks before it answers, and a client that waits a second.
-async fn thinking_for(millis: u64) -> Exchange {
+async fn thinking_for(millis: u64) -> OutgoingExchange {
     let receiver = Receiver::scripted(move |mut talk: Talk| async move {
         talk.hear().await;
         tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -90,7 +90,7 @@ async fn thinking_for(millis: u64) -> Exchange {
 
 #[tokio::test]
 async fn d1_an_answer_counts_until_time_is_up() {
-    assert_eq!(thinking_for(300).await.answer, Answer::Status(200));
+    assert_eq!(thinking_for(300).await.answer, AttemptAnswer::Status(200));
     let late = thinking_for(1_500).await;
     assert_eq!(late.answer, NetworkError::Timeout.into());
     assert!(late.connected, "the receiver has seen it");
@@ -114,8 +114,8 @@ async fn d2_an_endless_body_delivers_at_its_headers_and_is_dropped() {
     })
     .await;
     let exchange = send(receiver.url("/in")).await;
-    assert_eq!(exchange.answer.verdict(), Verdict::Delivered);
-    assert_eq!(exchange.snippet, vec![b'x'; MAX_SNIPPET]);
+    assert_eq!(exchange.answer.verdict(), AnswerVerdict::Delivered);
+    assert_eq!(exchange.snippet, vec![b'x'; SNIPPET_MAX_BYTES]);
     let taken = told.recv().await.unwrap();
     assert!(taken < 16 * 1024 * 1024, "{taken} bytes left the receiver");
 }
@@ -132,7 +132,7 @@ async fn d2_a_dripping_body_delivers_and_is_given_its_time() {
     .await;
     let start = Instant::now();
     let exchange = send(receiver.url("/in")).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert!((1..100).contains(&exchange.snippet.len()));
     assert!((200..4_000).contains(&start.elapsed().as_millis()));
 }
@@ -145,7 +145,7 @@ async fn d2_a_body_cut_off_is_still_an_answer() {
     })
     .await;
     let exchange = send(receiver.url("/in")).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert_eq!(exchange.snippet, b"short");
 }
 
@@ -165,7 +165,7 @@ async fn d5_foreign_bytes_come_back_as_they_are() {
         foreign.len()
     );
     let exchange = told_bytes([head.as_bytes(), foreign].concat()).await;
-    assert_eq!(exchange.answer, Answer::Status(500));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(500));
     assert_eq!(exchange.snippet, foreign);
 }
 
@@ -176,14 +176,14 @@ async fn d6_d8_retry_after_is_handed_on_from_answers_that_are_retried() {
     };
     for status in [408, 425, 429, 500, 503, 599] {
         let exchange = asking(status, "retry-after: 7200\r\n").await;
-        assert_eq!(exchange.answer.verdict(), Verdict::Retry, "{status}");
+        assert_eq!(exchange.answer.verdict(), AnswerVerdict::Retry, "{status}");
         assert_eq!(exchange.retry_after.as_deref(), Some("7200"), "{status}");
     }
     for status in [200, 400, 404, 410, 413, 451] {
         assert_eq!(asking(status, "retry-after: 7200\r\n").await.retry_after, None, "{status}");
     }
     let two = asking(503, "retry-after: 1\r\nretry-after: 1\r\n").await;
-    assert_eq!((two.answer, two.retry_after), (Answer::Status(503), None));
+    assert_eq!((two.answer, two.retry_after), (AttemptAnswer::Status(503), None));
     assert_eq!(asking(503, "retry-after: caf\u{e9}\r\n").await.retry_after, None);
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use deliverer::outgoing::{Names, Outgoing, OutgoingConfig};
+use deliverer::outgoing::{DnsServers, OutgoingClient, OutgoingConfig};
 use domain::address::AllowedTargets;
-use domain::answer::{Answer, NetworkError};
+use domain::answer::{AttemptAnswer, NetworkError};
 use tokio::time::Instant;
 
 use crate::support::name_server::{NameServer, Reply, parsed};
@@ -12,10 +12,10 @@ use crate::support::receiver::{Receiver, Talk};
 use crate::support::{OK, client, client_asking, config, delivery};
 
 /// A client to which all of 127.0.0.0/8 is open.
-fn client_of_all_loopback(dns: &NameServer) -> Outgoing {
+fn client_of_all_loopback(dns: &NameServer) -> OutgoingClient {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-    let names = Names::Nameserver(dns.at);
-    Outgoing::new(OutgoingConfig { allowed, names, ..config() }).unwrap()
+    let names = DnsServers::Nameserver(dns.at);
+    OutgoingClient::new(OutgoingConfig { allowed, names, ..config() }).unwrap()
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_connection_is_kept_and_used_again() {
     let client = client_asking(dns.at);
     let target = format!("http://hooks.example:{}/in", receiver.at.port());
     for _ in 0..10 {
-        assert_eq!(client.send(delivery(&target)).await.answer, Answer::Status(200));
+        assert_eq!(client.send(delivery(&target)).await.answer, AttemptAnswer::Status(200));
     }
     assert_eq!(receiver.connections().await, 1);
     assert_eq!(dns.asked("hooks.example"), 10);
@@ -38,7 +38,7 @@ async fn a_connection_kept_to_one_name_is_not_used_for_another() {
     let client = client_asking(dns.at);
     for name in ["a.example", "b.example", "a.example"] {
         let target = format!("http://{name}:{}/in", receiver.at.port());
-        assert_eq!(client.send(delivery(target)).await.answer, Answer::Status(200));
+        assert_eq!(client.send(delivery(target)).await.answer, AttemptAnswer::Status(200));
     }
     assert_eq!(receiver.connections().await, 2);
 }
@@ -55,7 +55,7 @@ async fn c21_a_name_that_moves_is_met_where_it_is_now() {
     let client = client_of_all_loopback(&dns);
     let target = format!("http://hooks.example:{}/in", old.at.port());
     for _ in 0..3 {
-        assert_eq!(client.send(delivery(&target)).await.answer, Answer::Status(200));
+        assert_eq!(client.send(delivery(&target)).await.answer, AttemptAnswer::Status(200));
     }
     assert_eq!((old.seen().len(), new.seen().len()), (1, 2));
 }
@@ -66,7 +66,7 @@ async fn an_address_that_does_not_answer_gives_way_to_the_next() {
     let dns = NameServer::knowing(&["127.0.0.3", "127.0.0.4", "127.0.0.5"]).await;
     let target = format!("http://hooks.example:{}/in", receiver.at.port());
     let exchange = client_of_all_loopback(&dns).send(delivery(target)).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert_eq!(exchange.hops[0].address.as_deref(), Some("127.0.0.5"));
     assert_eq!(receiver.seen().len(), 1);
 }
@@ -92,7 +92,7 @@ async fn what_has_no_connection_in_time_is_dropped_unsent() {
     let mut request = delivery(format!("https://{}/in", stalls.at));
     request.connect_by = Some(Instant::now() + Duration::from_millis(100));
     let exchange = client().send(request).await;
-    assert_eq!(exchange.answer, Answer::NeverSent);
+    assert_eq!(exchange.answer, AttemptAnswer::NeverSent);
     assert!(!exchange.connected);
 }
 
@@ -101,9 +101,9 @@ async fn what_is_late_before_it_starts_is_not_sent_on_a_kept_connection_either()
     let receiver = Receiver::saying(OK).await;
     let client = client();
     let mut request = delivery(receiver.url("/in"));
-    assert_eq!(client.send(request.clone()).await.answer, Answer::Status(200));
+    assert_eq!(client.send(request.clone()).await.answer, AttemptAnswer::Status(200));
     request.connect_by = Some(Instant::now());
-    assert_eq!(client.send(request).await.answer, Answer::NeverSent);
+    assert_eq!(client.send(request).await.answer, AttemptAnswer::NeverSent);
     assert_eq!(receiver.seen().len(), 1);
 }
 
@@ -117,5 +117,5 @@ async fn what_has_a_connection_in_time_may_be_answered_later() {
     .await;
     let mut request = delivery(slow.url("/in"));
     request.connect_by = Some(Instant::now() + Duration::from_secs(1));
-    assert_eq!(client().send(request).await.answer, Answer::Status(200));
+    assert_eq!(client().send(request).await.answer, AttemptAnswer::Status(200));
 }

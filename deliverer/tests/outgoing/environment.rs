@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use deliverer::outgoing::{Names, Outgoing, OutgoingConfig};
-use domain::answer::{Answer, NetworkError};
+use deliverer::outgoing::{DnsServers, OutgoingClient, OutgoingConfig};
+use domain::answer::{AttemptAnswer, NetworkError};
 
 use crate::support::certificates::Authority;
 use crate::support::name_server::NameServer;
@@ -50,7 +50,7 @@ async fn delivers_by_address_and_by_name() {
     let named = format!("http://hooks.example:{}/in", receiver.at.port());
     for target in [receiver.url("/in"), named] {
         let exchange = client_asking(dns.at).send(delivery(target)).await;
-        assert_eq!(exchange.answer, Answer::Status(200));
+        assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     }
     assert!(receiver.seen().iter().all(|seen| seen.path() == "/in"));
 }
@@ -74,13 +74,14 @@ async fn trusts_nobody_but_its_own_roots() {
     let exchange = client().send(delivery(&target)).await;
     assert_eq!(exchange.answer, NetworkError::Tls.into());
     let exchange = authority.client().send(delivery(target)).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
 }
 
 /// The machine's own resolver, whatever it is: a name that cannot exist is a failed look-up.
 #[tokio::test]
 async fn the_system_resolver_fails_closed() {
-    let client = Outgoing::new(OutgoingConfig { names: Names::System, ..config() }).unwrap();
+    let client =
+        OutgoingClient::new(OutgoingConfig { names: DnsServers::System, ..config() }).unwrap();
     let exchange = client.send(delivery("https://nowhere.invalid/")).await;
     assert_eq!(exchange.answer, NetworkError::Dns.into());
 }

@@ -4,9 +4,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use deliverer::outgoing::{Budget, Exchange, Names, Outgoing, OutgoingConfig};
+use deliverer::outgoing::{
+    AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig, OutgoingExchange,
+};
 use domain::address::AllowedTargets;
-use domain::answer::{Answer, NetworkError};
+use domain::answer::{AttemptAnswer, NetworkError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -15,7 +17,7 @@ use crate::support::receiver::{Receiver, Talk};
 use crate::support::{OK, budget, client, client_within, config, delivery, headers_within, send};
 
 /// What comes of a receiver that hears the request and says these words, over and over.
-async fn told(words: String, times: usize, last: &'static str) -> Exchange {
+async fn told(words: String, times: usize, last: &'static str) -> OutgoingExchange {
     let receiver = Receiver::scripted(move |mut talk: Talk| {
         let words = words.clone();
         async move {
@@ -37,7 +39,7 @@ async fn told(words: String, times: usize, last: &'static str) -> Exchange {
 async fn d3_a_hundred_thousand_continues_are_no_answer_and_no_harm() {
     let hundred = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
     let exchange = told(hundred, 1_000, "HTTP/1.1 204 No Content\r\n\r\n").await;
-    assert_eq!(exchange.answer, Answer::Status(204));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(204));
 }
 
 #[tokio::test]
@@ -68,7 +70,7 @@ async fn d3_silence_after_the_connection_ends_with_the_budget() {
 }
 
 /// That it ends with a budget of 300 ms.
-async fn ends_late(sending: impl Future<Output = Exchange>) {
+async fn ends_late(sending: impl Future<Output = OutgoingExchange>) {
     let start = Instant::now();
     let exchange = sending.await;
     assert_eq!(exchange.answer, NetworkError::Timeout.into());
@@ -118,7 +120,7 @@ async fn black_hole(at: &str) -> io::Result<(TcpListener, Vec<TcpStream>)> {
 #[tokio::test]
 async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
     let (listener, _queued) = black_hole("127.0.0.1:0").await.unwrap();
-    let client = client_within(Budget { connect: Duration::from_millis(300), ..budget() });
+    let client = client_within(AttemptBudget { connect: Duration::from_millis(300), ..budget() });
     let target = format!("http://{}/in", listener.local_addr().unwrap());
     let start = Instant::now();
     let exchange = client.send(delivery(target)).await;
@@ -142,16 +144,17 @@ async fn a_silent_address_leaves_time_for_the_next_one() {
     ))
     .await;
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-    let names = Names::Nameserver(dns.at);
-    let budget = Budget { connect: Budget::default().connect, ..budget() };
-    let client = Outgoing::new(OutgoingConfig { allowed, names, budget, ..config() }).unwrap();
+    let names = DnsServers::Nameserver(dns.at);
+    let budget = AttemptBudget { connect: AttemptBudget::default().connect, ..budget() };
+    let client =
+        OutgoingClient::new(OutgoingConfig { allowed, names, budget, ..config() }).unwrap();
     let mut request = delivery(format!("http://hooks.example:{}/in", receiver.at.port()));
     request.connect_by = Some(tokio::time::Instant::now() + Duration::from_secs(5));
-    assert_eq!(client.send(request).await.answer, Answer::Status(200));
+    assert_eq!(client.send(request).await.answer, AttemptAnswer::Status(200));
 }
 
 /// What comes of a receiver that answers before it has heard, and leaves.
-async fn answered_early(body: Bytes) -> Answer {
+async fn answered_early(body: Bytes) -> AttemptAnswer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut request = delivery(format!("http://{}/in", listener.local_addr().unwrap()));
     request.body = body;
@@ -169,7 +172,7 @@ async fn answered_early(body: Bytes) -> Answer {
 async fn d12_an_answer_before_the_body_was_read_delivers() {
     for size in [2, 10_000, 60_000] {
         let answer = answered_early(vec![b' '; size].into()).await;
-        assert_eq!(answer, Answer::Status(200), "{size}");
+        assert_eq!(answer, AttemptAnswer::Status(200), "{size}");
     }
 }
 

@@ -3,17 +3,17 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use deliverer::outgoing::{Budget, Names, Outgoing, OutgoingConfig};
+use deliverer::outgoing::{AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig};
 use domain::address::AllowedTargets;
-use domain::answer::{Answer, NetworkError, Verdict};
+use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError};
 use domain::target::Target;
 
 use crate::support::name_server::{NameServer, Reply, parsed};
 use crate::support::receiver::Receiver;
 use crate::support::{OK, budget, client_asking, config, delivery};
 
-const NO_ADDRESS: Answer = Answer::NetworkError(NetworkError::Dns);
-const REFUSED_BY_DNS: Answer = Answer::NetworkError(NetworkError::TargetRefusedByDns);
+const NO_ADDRESS: AttemptAnswer = AttemptAnswer::NetworkError(NetworkError::Dns);
+const REFUSED_BY_DNS: AttemptAnswer = AttemptAnswer::NetworkError(NetworkError::TargetRefusedByDns);
 
 fn named(receiver: &Receiver) -> String {
     format!("http://hooks.example:{}/in", receiver.at.port())
@@ -24,7 +24,7 @@ async fn a_name_leads_to_its_address() {
     let receiver = Receiver::saying(OK).await;
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let exchange = client_asking(dns.at).send(delivery(named(&receiver))).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert_eq!(exchange.hops[0].address.as_deref(), Some("127.0.0.1"));
     let host = format!("hooks.example:{}", receiver.at.port());
     assert_eq!(receiver.only().header("host"), Some(host.as_str()));
@@ -36,7 +36,7 @@ async fn is_refused(reply: Reply) {
     let dns = NameServer::always(reply).await;
     let exchange = client_asking(dns.at).send(delivery(named(&private))).await;
     assert_eq!(exchange.answer, REFUSED_BY_DNS);
-    assert_eq!(exchange.answer.verdict(), Verdict::Retry);
+    assert_eq!(exchange.answer.verdict(), AnswerVerdict::Retry);
     assert!(!exchange.connected);
     assert_eq!(private.connections().await, 0);
 }
@@ -56,7 +56,7 @@ async fn c13_private_answers_are_dropped_and_the_public_one_is_dialled() {
     let receiver = Receiver::saying(OK).await;
     let dns = NameServer::knowing(&["127.0.0.2", "127.0.0.1", "fd00::1"]).await;
     let exchange = client_asking(dns.at).send(delivery(named(&receiver))).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert_eq!(exchange.hops[0].address.as_deref(), Some("127.0.0.1"));
 }
 
@@ -66,7 +66,7 @@ async fn c13_without_an_answer_nothing_is_dialled() {
         let dns = NameServer::always(reply.clone()).await;
         let exchange = client_asking(dns.at).send(delivery("http://hooks.example/in")).await;
         assert_eq!(exchange.answer, NO_ADDRESS, "{reply:?}");
-        assert_eq!(exchange.answer.verdict(), Verdict::Retry);
+        assert_eq!(exchange.answer.verdict(), AnswerVerdict::Retry);
         assert!(!exchange.connected);
     }
 }
@@ -74,9 +74,9 @@ async fn c13_without_an_answer_nothing_is_dialled() {
 #[tokio::test]
 async fn c13_a_silent_name_server_is_given_its_time_and_no_more() {
     let dns = NameServer::always(Reply::Silence).await;
-    let budget = Budget { dns: Duration::from_millis(300), ..budget() };
-    let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig { budget, names, ..config() }).unwrap();
+    let budget = AttemptBudget { dns: Duration::from_millis(300), ..budget() };
+    let names = DnsServers::Nameserver(dns.at);
+    let client = OutgoingClient::new(OutgoingConfig { budget, names, ..config() }).unwrap();
     let start = Instant::now();
     let exchange = client.send(delivery("http://hooks.example/in")).await;
     assert_eq!(exchange.answer, NO_ADDRESS);
@@ -85,21 +85,24 @@ async fn c13_a_silent_name_server_is_given_its_time_and_no_more() {
 }
 
 /// 127.0.0.1 to 127.0.3.232: nobody listens but on the one that is told.
-async fn of_a_thousand(listening: &str) -> Answer {
+async fn of_a_thousand(listening: &str) -> AttemptAnswer {
     let receiver = Receiver::listening(&format!("{listening}:0"), |_| OK.to_owned()).await;
     let first = u32::from(Ipv4Addr::LOCALHOST);
     let all = (first..first + 1_000).map(|ip| IpAddr::V4(ip.into())).collect();
     let dns = NameServer::always(Reply::Addresses(all)).await;
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
-    let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig { allowed, names, ..config() }).unwrap();
+    let names = DnsServers::Nameserver(dns.at);
+    let client = OutgoingClient::new(OutgoingConfig { allowed, names, ..config() }).unwrap();
     client.send(delivery(named(&receiver))).await.answer
 }
 
 #[tokio::test]
 async fn c13_of_a_thousand_addresses_eight_are_tried() {
-    assert_eq!(of_a_thousand("127.0.0.8").await, Answer::Status(200));
-    assert_eq!(of_a_thousand("127.0.0.9").await, Answer::NetworkError(NetworkError::Connect));
+    assert_eq!(of_a_thousand("127.0.0.8").await, AttemptAnswer::Status(200));
+    assert_eq!(
+        of_a_thousand("127.0.0.9").await,
+        AttemptAnswer::NetworkError(NetworkError::Connect)
+    );
 }
 
 #[tokio::test]
@@ -115,7 +118,7 @@ async fn c14_of_a_thousand_rebindings_none_reaches_the_private_listener() {
     let client = client_asking(dns.at);
     for nth in 0..1_000 {
         let exchange = client.send(delivery(named(&public))).await;
-        let public = if nth % 2 == 0 { Answer::Status(200) } else { REFUSED_BY_DNS };
+        let public = if nth % 2 == 0 { AttemptAnswer::Status(200) } else { REFUSED_BY_DNS };
         assert_eq!(exchange.answer, public, "send {nth}");
     }
     assert_eq!(dns.asked("hooks.example"), 1_000, "one look-up for each send");
@@ -131,7 +134,7 @@ async fn c15_c21_a_kept_connection_is_not_used_once_its_name_leads_elsewhere() {
     };
     let dns = NameServer::start(turned).await;
     let client = client_asking(dns.at);
-    assert_eq!(client.send(delivery(named(&receiver))).await.answer, Answer::Status(200));
+    assert_eq!(client.send(delivery(named(&receiver))).await.answer, AttemptAnswer::Status(200));
     assert_eq!(client.send(delivery(named(&receiver))).await.answer, REFUSED_BY_DNS);
     assert_eq!(receiver.seen().len(), 1);
 }
@@ -142,12 +145,12 @@ async fn c21_an_address_written_out_is_checked_and_never_looked_up() {
     let client = client_asking(dns.at);
     for target in ["http://127.0.0.2/", "http://2130706434/", "http://[::ffff:7f00:2]/"] {
         let exchange = client.send(delivery(target)).await;
-        assert!(matches!(exchange.answer, Answer::Refused(_)), "{target}");
-        assert_eq!(exchange.answer.verdict(), Verdict::Failed);
+        assert!(matches!(exchange.answer, AttemptAnswer::Refused(_)), "{target}");
+        assert_eq!(exchange.answer.verdict(), AnswerVerdict::Failed);
         assert!(exchange.hops.is_empty());
     }
     let receiver = Receiver::saying(OK).await;
-    assert_eq!(client.send(delivery(receiver.url("/"))).await.answer, Answer::Status(200));
+    assert_eq!(client.send(delivery(receiver.url("/"))).await.answer, AttemptAnswer::Status(200));
     assert_eq!(dns.asked("127.0.0.1"), 0);
 }
 

@@ -1,8 +1,8 @@
 //! Where a redirect may lead: cases C16 and C17.
 
-use deliverer::outgoing::{Exchange, Names, Outgoing, OutgoingConfig};
+use deliverer::outgoing::{DnsServers, OutgoingClient, OutgoingConfig, OutgoingExchange};
 use domain::address::AllowedTargets;
-use domain::answer::{Answer, NetworkError, RedirectFault, Verdict};
+use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault};
 use domain::target::TargetRefusal;
 
 use crate::support::certificates::Authority;
@@ -13,7 +13,7 @@ use crate::support::{OK, config, delivery, redirect, send};
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
 /// What comes of a receiver that answers `/in` with these words, and takes everything else.
-async fn after(words: impl Into<String>) -> (Exchange, Receiver) {
+async fn after(words: impl Into<String>) -> (OutgoingExchange, Receiver) {
     let words = words.into();
     let rule = move |seen: &Seen| {
         if seen.path() == "/in" { words.clone() } else { OK.to_owned() }
@@ -23,12 +23,12 @@ async fn after(words: impl Into<String>) -> (Exchange, Receiver) {
 }
 
 /// Sent on by every kind of redirect, as `serve` sends: https only, one address opened.
-async fn sent_on(to: &str, dns: &NameServer) -> Vec<Answer> {
+async fn sent_on(to: &str, dns: &NameServer) -> Vec<AttemptAnswer> {
     let authority = Authority::new();
     let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()], false);
-    let names = Names::Nameserver(dns.at);
+    let names = DnsServers::Nameserver(dns.at);
     let config = OutgoingConfig { allowed, names, ..authority.trusted() };
-    let client = Outgoing::new(config).unwrap();
+    let client = OutgoingClient::new(config).unwrap();
     let mut answers = Vec::new();
     for status in REDIRECTS {
         let words = redirect(status, to);
@@ -55,11 +55,11 @@ async fn c16_a_redirect_to_a_private_address_is_not_followed() {
         "https://169.254.169.254/latest/meta-data/".to_owned(),
     ] {
         for answer in sent_on(&to, &dns).await {
-            let Answer::RedirectInvalid(RedirectFault::Refused(why)) = &answer else {
+            let AttemptAnswer::RedirectInvalid(RedirectFault::Refused(why)) = &answer else {
                 panic!("{to}: {answer:?}");
             };
             assert!(matches!(why, TargetRefusal::PrivateAddress(_)), "{to}: {why:?}");
-            assert_eq!(answer.verdict(), Verdict::Failed);
+            assert_eq!(answer.verdict(), AnswerVerdict::Failed);
         }
     }
     assert_eq!(private.connections().await, 0);
@@ -87,7 +87,7 @@ async fn c16_a_redirect_to_a_name_that_leads_inside_is_not_followed() {
         let to = format!("https://{name}:{}/", private.at.port());
         for answer in sent_on(&to, &dns).await {
             assert_eq!(answer, NetworkError::TargetRefusedByDns.into());
-            assert_eq!(answer.verdict(), Verdict::Retry);
+            assert_eq!(answer.verdict(), AnswerVerdict::Retry);
         }
     }
     assert_eq!(private.connections().await, 0);
@@ -103,11 +103,11 @@ async fn c17_a_location_is_joined_to_where_it_was_said() {
         (format!("http://{at}?a=%0d%0ab"), "/?a=%0d%0ab"),
         (format!("http://{at}/new#part"), "/new"),
     ] {
-        assert_eq!(after(redirect(307, &location)).await.0.answer, Answer::Status(200));
+        assert_eq!(after(redirect(307, &location)).await.0.answer, AttemptAnswer::Status(200));
         assert_eq!(other.seen().last().unwrap().path(), path, "{location}");
     }
     let (exchange, receiver) = after(redirect(307, "../new?a=b")).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert_eq!(receiver.seen()[1].path(), "/new?a=b");
     assert_eq!(exchange.hops[1].url, Some(receiver.url("")), "history has the origin alone");
 }
@@ -131,9 +131,10 @@ async fn c17_a_location_that_is_no_target_fails_at_once() {
     ] {
         let (exchange, receiver) = after(redirect(302, location)).await;
         let answer = &exchange.answer;
-        let refused = Answer::RedirectInvalid(RedirectFault::Refused(TargetRefusal::NotAUrl));
+        let refused =
+            AttemptAnswer::RedirectInvalid(RedirectFault::Refused(TargetRefusal::NotAUrl));
         assert_eq!(answer.code(), refused.code(), "{location}: {answer:?}");
-        assert_eq!(answer.verdict(), Verdict::Failed);
+        assert_eq!(answer.verdict(), AnswerVerdict::Failed);
         assert_eq!(receiver.seen().len(), 1);
     }
 }
@@ -160,8 +161,8 @@ async fn c17_a_redirect_may_lead_from_an_address_to_a_name() {
     let to = redirect(307, &format!("http://hooks.example:{}/new", receiver.at.port()));
     let first = Receiver::saying(to).await;
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
-    let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig { names, ..config() }).unwrap();
-    assert_eq!(client.send(delivery(first.url("/in"))).await.answer, Answer::Status(200));
+    let names = DnsServers::Nameserver(dns.at);
+    let client = OutgoingClient::new(OutgoingConfig { names, ..config() }).unwrap();
+    assert_eq!(client.send(delivery(first.url("/in"))).await.answer, AttemptAnswer::Status(200));
     assert_eq!(receiver.only().header("x-service-signature"), None);
 }

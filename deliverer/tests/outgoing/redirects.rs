@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use deliverer::outgoing::header::{HeaderName, HeaderValue};
-use domain::answer::{Answer, NetworkError, RedirectFault, Verdict};
+use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault};
 
 use crate::support::receiver::{Receiver, Seen, Talk};
 use crate::support::{BODY, OK, client, client_within, delivery, headers_within, redirect, send};
@@ -24,7 +24,7 @@ fn countdown(seen: &Seen) -> String {
 async fn c18_five_redirects_are_followed() {
     let receiver = Receiver::answering(countdown).await;
     let exchange = send(receiver.url("/5")).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     let statuses: Vec<_> = exchange.hops.iter().filter_map(|hop| hop.status).collect();
     assert_eq!(statuses, [307, 307, 307, 307, 307, 200]);
     assert_eq!(exchange.hops[0].url, None, "the target is known");
@@ -37,7 +37,7 @@ async fn c18_the_sixth_redirect_fails_at_once() {
     let receiver = Receiver::answering(countdown).await;
     let exchange = send(receiver.url("/6")).await;
     assert_eq!(exchange.answer, RedirectFault::TooMany.into());
-    assert_eq!(exchange.answer.verdict(), Verdict::Failed);
+    assert_eq!(exchange.answer.verdict(), AnswerVerdict::Failed);
     assert_eq!(exchange.hops.len(), 6);
     assert!(exchange.connected);
 }
@@ -79,7 +79,7 @@ async fn c19_the_same_host_is_told_everything() {
         if seen.path() == "/in" { redirect(308, "/new") } else { OK.to_owned() }
     };
     let receiver = Receiver::answering(onward).await;
-    assert_eq!(send(receiver.url("/in")).await.answer, Answer::Status(200));
+    assert_eq!(send(receiver.url("/in")).await.answer, AttemptAnswer::Status(200));
     let [first, second] = <[Seen; 2]>::try_from(receiver.seen()).unwrap();
     assert_eq!(second.headers, first.headers);
     assert_eq!(second.header("x-service-signature"), Some("t=1,v1=00"));
@@ -101,7 +101,7 @@ async fn c19_another_host_is_told_three_headers_and_a_hop_back_no_more() {
         let value = HeaderValue::from_static(value);
         request.headers.insert(HeaderName::from_static(name), value);
     }
-    assert_eq!(client().send(request).await.answer, Answer::Status(200));
+    assert_eq!(client().send(request).await.answer, AttemptAnswer::Status(200));
     assert_eq!(other.only().names(), FOR_ANOTHER_HOST);
     assert_eq!(other.only().header("host"), Some(other.at.to_string().as_str()));
     let [first, again] = <[Seen; 2]>::try_from(home.seen()).unwrap();
@@ -116,7 +116,7 @@ async fn after(status: u16) -> Seen {
         if seen.path() == "/in" { redirect(status, "/new") } else { OK.to_owned() }
     };
     let receiver = Receiver::answering(turn).await;
-    assert_eq!(send(receiver.url("/in")).await.answer, Answer::Status(200));
+    assert_eq!(send(receiver.url("/in")).await.answer, AttemptAnswer::Status(200));
     let [first, second] = <[Seen; 2]>::try_from(receiver.seen()).unwrap();
     assert_eq!(first.body, BODY.as_bytes());
     second
@@ -146,7 +146,7 @@ async fn c20_a_303_to_the_same_place_is_no_circle() {
         if seen.line.starts_with("POST") { redirect(303, "/in") } else { OK.to_owned() }
     })
     .await;
-    assert_eq!(send(receiver.url("/in")).await.answer, Answer::Status(200));
+    assert_eq!(send(receiver.url("/in")).await.answer, AttemptAnswer::Status(200));
 }
 
 #[tokio::test]
@@ -154,8 +154,8 @@ async fn c20_the_other_3xx_are_answers() {
     for status in [300, 304, 305, 399] {
         let receiver = Receiver::answering(move |_| redirect(status, "/new")).await;
         let exchange = send(receiver.url("/in")).await;
-        assert_eq!(exchange.answer, Answer::Status(status));
-        assert_eq!(exchange.answer.verdict(), Verdict::Failed);
+        assert_eq!(exchange.answer, AttemptAnswer::Status(status));
+        assert_eq!(exchange.answer.verdict(), AnswerVerdict::Failed);
         assert_eq!(receiver.seen().len(), 1);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use deliverer::outgoing::{Budget, Exchange, Names, Outgoing, OutgoingConfig};
-use domain::answer::{Answer, NetworkError, Verdict};
+use deliverer::outgoing::{
+    AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig, OutgoingExchange,
+};
+use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::support::certificates::{Authority, self_signed};
@@ -11,7 +13,7 @@ use crate::support::name_server::NameServer;
 use crate::support::receiver::{Receiver, Talk};
 use crate::support::{OK, budget, client, client_within, delivery};
 
-const NOT_PROVEN: Answer = Answer::NetworkError(NetworkError::Tls);
+const NOT_PROVEN: AttemptAnswer = AttemptAnswer::NetworkError(NetworkError::Tls);
 
 /// The hello of a server that speaks no later version than TLS 1.1.
 const TLS_1_1_SERVER_HELLO: &[u8] = &[
@@ -19,7 +21,7 @@ const TLS_1_1_SERVER_HELLO: &[u8] = &[
     7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0xc0, 0x14, 0,
 ];
 
-async fn send_to(authority: &Authority, server: ServerConfig) -> (Exchange, Receiver) {
+async fn send_to(authority: &Authority, server: ServerConfig) -> (OutgoingExchange, Receiver) {
     let receiver = Receiver::answering_tls(server, |_| OK.to_owned()).await;
     let target = format!("https://{}/in", receiver.at);
     (authority.client().send(delivery(target)).await, receiver)
@@ -28,7 +30,7 @@ async fn send_to(authority: &Authority, server: ServerConfig) -> (Exchange, Rece
 async fn is_not_proven(authority: &Authority, server: ServerConfig) {
     let (exchange, receiver) = send_to(authority, server).await;
     assert_eq!(exchange.answer, NOT_PROVEN);
-    assert_eq!(exchange.answer.verdict(), Verdict::Retry);
+    assert_eq!(exchange.answer.verdict(), AnswerVerdict::Retry);
     assert!(!exchange.connected);
     assert!(receiver.seen().is_empty());
 }
@@ -37,7 +39,7 @@ async fn is_not_proven(authority: &Authority, server: ServerConfig) {
 async fn c22_an_address_that_is_proven_is_delivered_to() {
     let authority = Authority::new();
     let (exchange, receiver) = send_to(&authority, authority.server(&["127.0.0.1"])).await;
-    assert_eq!(exchange.answer, Answer::Status(200));
+    assert_eq!(exchange.answer, AttemptAnswer::Status(200));
     assert_eq!(receiver.only().path(), "/in");
 }
 
@@ -47,11 +49,11 @@ async fn c22_a_name_that_is_proven_is_delivered_to() {
     let server = authority.server(&["hooks.example"]);
     let receiver = Receiver::answering_tls(server, |_| OK.to_owned()).await;
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
-    let names = Names::Nameserver(dns.at);
-    let client = Outgoing::new(OutgoingConfig { names, ..authority.trusted() }).unwrap();
+    let names = DnsServers::Nameserver(dns.at);
+    let client = OutgoingClient::new(OutgoingConfig { names, ..authority.trusted() }).unwrap();
     let to = |name: &str| delivery(format!("https://{name}:{}/in", receiver.at.port()));
-    assert_eq!(client.send(to("hooks.example")).await.answer, Answer::Status(200));
-    assert_eq!(client.send(to("hooks.example.")).await.answer, Answer::Status(200));
+    assert_eq!(client.send(to("hooks.example")).await.answer, AttemptAnswer::Status(200));
+    assert_eq!(client.send(to("hooks.example.")).await.answer, AttemptAnswer::Status(200));
     assert_eq!(client.send(to("other.example")).await.answer, NOT_PROVEN);
 }
 
@@ -88,10 +90,10 @@ async fn c22_an_old_version_is_refused() {
 #[tokio::test]
 async fn c22_a_handshake_that_stalls_ends_with_the_time_to_connect() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
-    let client = client_within(Budget { connect: Duration::from_millis(200), ..budget() });
+    let client = client_within(AttemptBudget { connect: Duration::from_millis(200), ..budget() });
     let start = Instant::now();
     let exchange = client.send(delivery(format!("https://{}/", receiver.at))).await;
-    assert_eq!(exchange.answer, Answer::NetworkError(NetworkError::Timeout));
+    assert_eq!(exchange.answer, AttemptAnswer::NetworkError(NetworkError::Timeout));
     assert!(!exchange.connected);
     assert!((200..4_000).contains(&start.elapsed().as_millis()));
 }
@@ -110,5 +112,5 @@ async fn d15_a_server_that_speaks_http_2_only_is_a_network_error() {
     })
     .await;
     let exchange = client().send(delivery(settings.url("/"))).await;
-    assert_eq!(exchange.answer, Answer::NetworkError(NetworkError::Protocol));
+    assert_eq!(exchange.answer, AttemptAnswer::NetworkError(NetworkError::Protocol));
 }

@@ -12,7 +12,7 @@ use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
 use crate::email::EmailAddress;
 use crate::firm::{FirmChange, MemberChange};
 use crate::form::FormChange;
-use crate::object::{Object, Properties};
+use crate::object::{Properties, StrictObject};
 use crate::person::AddressChange;
 use crate::time::Timestamp;
 
@@ -312,7 +312,7 @@ impl Activity {
     /// # Errors
     /// [`NotAnActivity`] names what is wrong.
     pub fn read(kind: &str, data: Properties) -> Result<Self, NotAnActivity> {
-        let data = Object(data);
+        let data = StrictObject(data);
         Ok(match kind {
             "firm.opened" => read::firm_opened(data)?,
             "firm.changed" => read::firm_changed(data)?,

@@ -2,70 +2,77 @@
 
 use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
 use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
-use crate::firm::{Brand, FirmChange, MemberChange, Role};
+use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
 use crate::form::{FormChange, FormDetails, FormEdit, HiddenField};
 use crate::ids::Id;
-use crate::object::{Object, Properties};
+use crate::object::{Properties, StrictObject};
 use crate::person::AddressChange;
-use crate::trigger::Plan;
+use crate::trigger::FirmPlan;
 
 pub(super) const fn firm(change: FirmChange) -> Activity {
     Activity::Firm { change, reply_to: None }
 }
 
-pub(super) fn firm_opened(mut data: Object) -> Result<Activity, NotADocument> {
-    let (brand, reply_to) = brand(Object(data.optional("brand")?))?;
+pub(super) fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocument> {
+    let (brand, reply_to) = brand(StrictObject(data.optional("brand")?))?;
     let change = FirmChange::Opened {
         name: data.required("name")?,
-        plan: plan(Object(data.required("plan")?))?,
+        plan: plan(StrictObject(data.required("plan")?))?,
         brand,
     };
     data.end(Activity::Firm { change, reply_to: Some(reply_to) })
 }
 
-pub(super) fn firm_changed(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let branded =
-        data.optional::<Option<Properties>>("brand")?.map(Object).map(brand).transpose()?;
+        data.optional::<Option<Properties>>("brand")?.map(StrictObject).map(brand).transpose()?;
     let (brand, reply_to) = branded.unzip();
     let change = FirmChange::Changed {
         name: data.optional("name")?,
-        plan: data.optional::<Option<Properties>>("plan")?.map(Object).map(plan).transpose()?,
+        plan: data
+            .optional::<Option<Properties>>("plan")?
+            .map(StrictObject)
+            .map(plan)
+            .transpose()?,
         brand,
         invites_enabled: data.optional("invites_enabled")?,
     };
     data.end(Activity::Firm { change, reply_to })
 }
 
-fn plan(mut data: Object) -> Result<Plan, NotADocument> {
-    let plan = Plan { leads_in_full: data.required("leads_in_full")? };
+fn plan(mut data: StrictObject) -> Result<FirmPlan, NotADocument> {
+    let plan = FirmPlan { leads_in_full: data.required("leads_in_full")? };
     data.end(plan)
 }
 
-fn brand(mut data: Object) -> Result<(Brand, Option<String>), NotADocument> {
-    let brand = Brand { color: data.optional("color")?, logo_url: data.optional("logo_url")? };
+fn brand(mut data: StrictObject) -> Result<(FirmBrand, Option<String>), NotADocument> {
+    let brand = FirmBrand { color: data.optional("color")?, logo_url: data.optional("logo_url")? };
     let reply_to = data.optional("reply_to")?;
     data.end((brand, reply_to))
 }
 
 pub(super) fn member_with_role(
-    mut data: Object,
-    change: fn(Role) -> MemberChange,
+    mut data: StrictObject,
+    change: fn(MemberRole) -> MemberChange,
 ) -> Result<Activity, NotADocument> {
     let role = data.required("role")?;
     member(data, change(role))
 }
 
-pub(super) fn member(mut data: Object, change: MemberChange) -> Result<Activity, NotADocument> {
+pub(super) fn member(
+    mut data: StrictObject,
+    change: MemberChange,
+) -> Result<Activity, NotADocument> {
     let Id(member_id) = data.required("member_id")?;
     data.end(Activity::Member { member_id, change })
 }
 
-pub(super) fn form(mut data: Object, change: FormChange) -> Result<Activity, NotADocument> {
+pub(super) fn form(mut data: StrictObject, change: FormChange) -> Result<Activity, NotADocument> {
     let Id(form_id) = data.required("form_id")?;
     data.end(Activity::Form { form_id, change })
 }
 
-pub(super) fn form_created(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn form_created(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let details = FormDetails {
         title: data.required("title")?,
         slug: data.required("slug")?,
@@ -77,7 +84,7 @@ pub(super) fn form_created(mut data: Object) -> Result<Activity, NotADocument> {
     form(data, FormChange::Created(details))
 }
 
-pub(super) fn form_changed(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn form_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let edit = FormEdit {
         title: data.optional("title")?,
         slug: data.optional("slug")?,
@@ -89,13 +96,16 @@ pub(super) fn form_changed(mut data: Object) -> Result<Activity, NotADocument> {
     form(data, FormChange::Changed(edit))
 }
 
-pub(super) fn address(mut data: Object, change: AddressChange) -> Result<Activity, NotADocument> {
+pub(super) fn address(
+    mut data: StrictObject,
+    change: AddressChange,
+) -> Result<Activity, NotADocument> {
     let email: String = data.required("email")?;
     data.end(Activity::Address { email: email.parse().ok(), change })
 }
 
 pub(super) fn response(
-    mut data: Object,
+    mut data: StrictObject,
     time: &'static str,
 ) -> Result<ResponseReport, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
@@ -105,7 +115,7 @@ pub(super) fn response(
     Ok(ResponseReport { response_id, form_id, at, document })
 }
 
-pub(super) fn report(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn report(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(report_id) = data.required("report_id")?;
     let report = ReportDocument {
@@ -121,7 +131,7 @@ pub(super) fn report(mut data: Object) -> Result<Activity, NotADocument> {
 }
 
 pub(super) fn report_moment(
-    mut data: Object,
+    mut data: StrictObject,
     moment: ReportMoment,
 ) -> Result<Activity, NotADocument> {
     let Id(report_id) = data.required("report_id")?;
@@ -130,7 +140,7 @@ pub(super) fn report_moment(
 }
 
 /// What was paid is checked and not kept: no payload shows it.
-pub(super) fn payment(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("amount")?;
     let _: String = data.required("currency")?;
     let payment = Payment {
@@ -143,14 +153,14 @@ pub(super) fn payment(mut data: Object) -> Result<Activity, NotADocument> {
     data.end(Activity::PaymentReceived(payment))
 }
 
-pub(super) fn booking_made(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
     let booking = Booking::read(booking_id.into(), &mut data)?;
     data.end(Activity::BookingMade { response_id, booking })
 }
 
-pub(super) fn booking_moved(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn booking_moved(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let moved = BookingMove {
         booking_id: data.required::<Id>("booking_id")?.into(),
         moved_at: data.required("moved_at")?,
@@ -162,12 +172,12 @@ pub(super) fn booking_moved(mut data: Object) -> Result<Activity, NotADocument> 
     data.end(Activity::BookingMoved(moved))
 }
 
-pub(super) fn booking_cancelled(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn booking_cancelled(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(booking_id) = data.required("booking_id")?;
     data.end(Activity::BookingCancelled { booking_id })
 }
 
-pub(super) fn lead(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("score")?;
     let lead = LeadScore {
         person: data.required("person")?,
@@ -177,12 +187,12 @@ pub(super) fn lead(mut data: Object) -> Result<Activity, NotADocument> {
     data.end(Activity::LeadScored(lead))
 }
 
-pub(super) fn response_erased(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn response_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     data.end(Activity::ResponseErased { response_id })
 }
 
-pub(super) fn person_erased(mut data: Object) -> Result<Activity, NotADocument> {
+pub(super) fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let email = data.required("email")?;
     data.end(Activity::PersonErased { email })
 }

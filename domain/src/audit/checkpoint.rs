@@ -10,7 +10,7 @@ use crate::merkle::{self, Hash};
 use crate::time::Timestamp;
 
 /// What a signature is made over begins so: it can be mistaken for nothing else's.
-const SIGNED: &[u8] = b"firmforms audit checkpoint v1\n";
+const SIGNED_PREFIX: &[u8] = b"firmforms audit checkpoint v1\n";
 
 /// Hashes are lower-case hex where people read them.
 mod hex32 {
@@ -32,7 +32,7 @@ mod hex32 {
 /// Where a firm's chain ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Head {
+pub struct ChainHead {
     /// The firm.
     pub firm_id: Uuid,
     /// How many entries it has.
@@ -45,7 +45,7 @@ pub struct Head {
     pub root: Hash,
 }
 
-impl Head {
+impl ChainHead {
     /// Its leaf in the tree over all firms.
     #[must_use]
     pub fn leaf(&self) -> Hash {
@@ -70,7 +70,7 @@ pub struct Seal {
 
 impl Seal {
     /// Positions in a block.
-    pub const BLOCK: i64 = 1_024;
+    pub const POSITIONS_PER_BLOCK: i64 = 1_024;
 
     /// The leaf of an event in the tree of its block: its place and its digest.
     #[must_use]
@@ -90,7 +90,7 @@ impl Seal {
 /// The events after the last seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Open {
+pub struct OpenBlock {
     /// How many there are.
     pub events: u64,
     /// The root of the tree over them.
@@ -101,7 +101,7 @@ pub struct Open {
 /// Where everything stood.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Checkpoint {
+pub struct AuditCheckpoint {
     /// The version of this shape.
     pub v: u32,
     /// Its place among the checkpoints, from 1.
@@ -121,7 +121,7 @@ pub struct Checkpoint {
     #[serde(with = "hex32")]
     pub sealed: Hash,
     /// The events after it, up to the position.
-    pub open: Open,
+    pub open: OpenBlock,
     /// The hash of the checkpoint before.
     #[serde(with = "hex32")]
     pub previous: Hash,
@@ -129,7 +129,7 @@ pub struct Checkpoint {
     pub key_id: String,
 }
 
-impl Checkpoint {
+impl AuditCheckpoint {
     /// Its canonical bytes.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
@@ -145,6 +145,6 @@ impl Checkpoint {
     /// What is signed.
     #[must_use]
     pub fn signed_bytes(&self) -> Vec<u8> {
-        [SIGNED, &self.canonical()].concat()
+        [SIGNED_PREFIX, &self.canonical()].concat()
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Party;
+use super::EntryParty;
 use crate::delivery::DeliveryEvent;
 use crate::event::Event;
 use crate::firm::FirmEvent;
@@ -19,7 +19,7 @@ use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
-use crate::target::shown;
+use crate::target::shown_target;
 use crate::trigger::Trigger;
 
 /// Names the actions: the word is the variant's in snake case.
@@ -98,7 +98,7 @@ impl FromStr for Action {
 }
 
 /// Events that nobody has to answer for, by their names, of the kinds that nearly all events are of.
-pub const UNANSWERED: [&str; 6] = [
+pub const UNAUDITED_EVENTS: [&str; 6] = [
     "OccurrenceRecorded",
     "DeliveryQueued",
     "StepQueued",
@@ -113,7 +113,7 @@ pub struct Deed {
     /// What.
     pub action: Action,
     /// To what.
-    pub subject: Party,
+    pub subject: EntryParty,
     /// Why, if there was a choice of reasons.
     pub reason: Option<String>,
     /// What speaks for it.
@@ -122,7 +122,7 @@ pub struct Deed {
 
 /// How a subscription was made: what its later events do not repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subscribed {
+pub struct SubscriptionOrigin {
     /// The key it was made with.
     pub key_id: Uuid,
     /// What it listens to.
@@ -133,7 +133,7 @@ pub struct Subscribed {
     pub form_id: Option<Uuid>,
 }
 
-impl Subscribed {
+impl SubscriptionOrigin {
     /// What the first event of a subscription says.
     #[must_use]
     pub fn by(event: &Event) -> Option<Self> {
@@ -153,7 +153,7 @@ impl Subscribed {
     fn evidence(&self) -> Value {
         json!({
             "key_id": self.key_id, "trigger": self.trigger.key(), "form_id": self.form_id,
-            "target": shown(&self.target_url),
+            "target": shown_target(&self.target_url),
         })
     }
 }
@@ -168,12 +168,16 @@ pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a s
 impl Deed {
     /// What an event tells, if it has to be answered for.
     #[must_use]
-    pub(super) fn of(id: &str, event: &Event, subscribed: Option<&Subscribed>) -> Option<Self> {
+    pub(super) fn of(
+        id: &str,
+        event: &Event,
+        subscribed: Option<&SubscriptionOrigin>,
+    ) -> Option<Self> {
         match event {
             Event::Firm(event) => Some(of_firm(id, event)),
             Event::Key(event) => Some(of_key(id, event)),
             Event::Subscription(told) => {
-                let created = Subscribed::by(event);
+                let created = SubscriptionOrigin::by(event);
                 Some(of_hook(id, told, created.as_ref().or(subscribed)))
             }
             Event::Delivery(event) => of_delivery(id, event),
@@ -199,7 +203,7 @@ impl Deed {
     }
 
     fn new(action: Action, kind: &'static str, id: &str) -> Self {
-        let subject = Party { kind, id: Some(id.to_owned()) };
+        let subject = EntryParty { kind, id: Some(id.to_owned()) };
         Self { action, subject, reason: None, evidence: json!({}) }
     }
 
@@ -255,9 +259,9 @@ fn of_key(id: &str, event: &KeyEvent) -> Deed {
     }
 }
 
-fn of_hook(id: &str, event: &SubscriptionEvent, subscribed: Option<&Subscribed>) -> Deed {
+fn of_hook(id: &str, event: &SubscriptionEvent, subscribed: Option<&SubscriptionOrigin>) -> Deed {
     let hook = |action, answers: Value| {
-        let mut evidence = subscribed.map_or_else(|| json!({}), Subscribed::evidence);
+        let mut evidence = subscribed.map_or_else(|| json!({}), SubscriptionOrigin::evidence);
         if !answers.is_null() {
             evidence["deliveries"] = answers;
         }

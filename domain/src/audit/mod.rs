@@ -14,24 +14,26 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::context::{Actor, Context};
+use crate::context::{Actor, EventContext};
 use crate::event::Event;
-use crate::merkle::{self, Frontier, Hash};
+use crate::merkle::{self, Hash, MerkleFrontier};
 use crate::occurrence::event_id;
 use crate::time::Timestamp;
 
-pub use checkpoint::{Checkpoint, Head, Open, Seal};
-pub use deed::{Action, Deed, Subscribed, UNANSWERED, UnknownAction, subscription_in};
+pub use checkpoint::{AuditCheckpoint, ChainHead, OpenBlock, Seal};
+pub use deed::{
+    Action, Deed, SubscriptionOrigin, UNAUDITED_EVENTS, UnknownAction, subscription_in,
+};
 
 /// The version of the entry's shape. A new shape is a new version; old entries keep theirs.
-pub const VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// What the first entry of a chain, the first seal and the first checkpoint follow.
-pub const BEGINNING: Hash = [0; 32];
+pub const GENESIS_HASH: Hash = [0; 32];
 
 /// A stored event, as an entry is made from it.
 #[derive(Debug, Clone, Copy)]
-pub struct Stored<'a> {
+pub struct EntrySource<'a> {
     /// Its place in the log.
     pub position: i64,
     /// Its digest.
@@ -43,10 +45,10 @@ pub struct Stored<'a> {
     /// What happened.
     pub event: &'a Event,
     /// Who did it, for which firm, when.
-    pub context: &'a Context,
+    pub context: &'a EventContext,
 }
 
-impl Stored<'_> {
+impl EntrySource<'_> {
     fn id(&self) -> Uuid {
         event_id(self.event.aggregate_type(), self.aggregate_id, self.sequence)
     }
@@ -54,7 +56,7 @@ impl Stored<'_> {
 
 /// Somebody or something, by what it is and its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Party {
+pub struct EntryParty {
     /// What it is.
     pub kind: &'static str,
     /// Which; none for the service itself.
@@ -63,7 +65,7 @@ pub struct Party {
 
 /// An entry, still without its place in its chain.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct AuditEntry {
     /// The firm in whose chain it is.
     pub firm_id: Uuid,
     /// The event's place in the log.
@@ -75,18 +77,18 @@ pub struct Entry {
     /// When it was recorded.
     pub at: Timestamp,
     /// Who did it.
-    pub actor: Party,
+    pub actor: EntryParty,
     /// The event that led to it, when one did.
     pub caused_by: Option<Uuid>,
     /// What was done, to what, and why.
     pub deed: Deed,
 }
 
-impl Entry {
+impl AuditEntry {
     /// The entry of an event, if it has one. `subscribed` is how the subscription it is about was
     /// made, for an event that [`subscription_in`] finds one in.
     #[must_use]
-    pub fn of(stored: Stored<'_>, subscribed: Option<&Subscribed>) -> Option<Self> {
+    pub fn of(stored: EntrySource<'_>, subscribed: Option<&SubscriptionOrigin>) -> Option<Self> {
         let deed = Deed::of(stored.aggregate_id, stored.event, subscribed)?;
         Some(Self {
             firm_id: stored.context.firm_id,
@@ -103,8 +105,8 @@ impl Entry {
     /// Its canonical bytes at this place of its chain, from 1.
     #[must_use]
     pub fn canonical(&self, sequence: u64) -> Vec<u8> {
-        canonical(&Shape {
-            v: VERSION,
+        canonical(&HashedEntry {
+            v: FORMAT_VERSION,
             firm_id: self.firm_id,
             sequence,
             position: self.position,
@@ -123,7 +125,7 @@ impl Entry {
 
 /// Version 1 of what is hashed.
 #[derive(Serialize)]
-struct Shape<'a> {
+struct HashedEntry<'a> {
     v: u32,
     firm_id: Uuid,
     sequence: u64,
@@ -131,10 +133,10 @@ struct Shape<'a> {
     event_id: Uuid,
     digest: String,
     at: Timestamp,
-    actor: &'a Party,
+    actor: &'a EntryParty,
     caused_by: Option<Uuid>,
     action: &'static str,
-    subject: &'a Party,
+    subject: &'a EntryParty,
     reason: Option<&'a str>,
     evidence: &'a Value,
 }
@@ -147,20 +149,20 @@ pub fn link(previous: &Hash, canonical: &[u8]) -> Hash {
 
 /// The end of a firm's chain: its last link, and the tree over the hashes of all its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chain {
+pub struct AuditChain {
     last: Hash,
-    tree: Frontier,
+    tree: MerkleFrontier,
 }
 
-impl Default for Chain {
+impl Default for AuditChain {
     fn default() -> Self {
-        Self { last: BEGINNING, tree: Frontier::default() }
+        Self { last: GENESIS_HASH, tree: MerkleFrontier::default() }
     }
 }
 
 /// An entry at its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Linked {
+pub struct LinkedEntry {
     /// Its place in the firm's chain, from 1.
     pub sequence: u64,
     /// Its canonical bytes.
@@ -171,21 +173,21 @@ pub struct Linked {
     pub hash: Hash,
 }
 
-impl Chain {
+impl AuditChain {
     /// A chain that was kept, if it can be one.
     #[must_use]
-    pub fn kept(sequence: u64, last: Hash, frontier: &[u8]) -> Option<Self> {
-        Some(Self { last, tree: Frontier::from_bytes(sequence, frontier)? })
+    pub fn restored(sequence: u64, last: Hash, frontier: &[u8]) -> Option<Self> {
+        Some(Self { last, tree: MerkleFrontier::from_bytes(sequence, frontier)? })
     }
 
     /// Adds an entry.
-    pub fn add(&mut self, entry: &Entry) -> Linked {
+    pub fn add(&mut self, entry: &AuditEntry) -> LinkedEntry {
         let sequence = self.sequence() + 1;
         let canonical = entry.canonical(sequence);
         let previous = self.last;
         self.last = link(&previous, &canonical);
         self.tree.push(merkle::leaf(&self.last));
-        Linked { sequence, canonical, previous, hash: self.last }
+        LinkedEntry { sequence, canonical, previous, hash: self.last }
     }
 
     /// How many entries it has.
@@ -208,8 +210,8 @@ impl Chain {
 
     /// What a checkpoint says of it.
     #[must_use]
-    pub fn head(&self, firm_id: Uuid) -> Head {
-        Head { firm_id, sequence: self.sequence(), hash: self.last, root: self.tree.root() }
+    pub fn head(&self, firm_id: Uuid) -> ChainHead {
+        ChainHead { firm_id, sequence: self.sequence(), hash: self.last, root: self.tree.root() }
     }
 }
 
@@ -219,8 +221,8 @@ fn canonical(shape: &impl Serialize) -> Vec<u8> {
     serde_json_canonicalizer::to_vec(shape).expect("a shape of ours is JSON")
 }
 
-fn party(actor: Actor) -> Party {
-    let of = |kind, id: Uuid| Party { kind, id: Some(id.to_string()) };
+fn party(actor: Actor) -> EntryParty {
+    let of = |kind, id: Uuid| EntryParty { kind, id: Some(id.to_string()) };
     match actor {
         Actor::Key(id) => of("key", id),
         Actor::Member(id) => of("member", id),
@@ -229,7 +231,7 @@ fn party(actor: Actor) -> Party {
         Actor::Product(id) => of("product", id),
         Actor::Receiver(id) => of("receiver", id),
         Actor::Person(id) => of("person", id),
-        Actor::System => Party { kind: "system", id: None },
+        Actor::System => EntryParty { kind: "system", id: None },
     }
 }
 

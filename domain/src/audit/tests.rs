@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::person::PersonEvent;
-use crate::reading::{Look, Read, ReadAs, ReadingEvent};
+use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use crate::trigger::Trigger;
 
@@ -13,8 +13,8 @@ fn at(second: u32) -> Timestamp {
     format!("2026-11-01T12:00:{second:02}.000Z").parse().unwrap()
 }
 
-fn context(actor: Actor) -> Context {
-    Context {
+fn context(actor: Actor) -> EventContext {
+    EventContext {
         firm_id: Uuid::from_u128(1),
         recorded_at: at(5),
         actor,
@@ -24,9 +24,9 @@ fn context(actor: Actor) -> Context {
     }
 }
 
-fn stored<'a>(event: &'a Event, context: &'a Context) -> Stored<'a> {
+fn stored<'a>(event: &'a Event, context: &'a EventContext) -> EntrySource<'a> {
     let digest = [0xab; 32];
-    Stored { position: 42, digest, aggregate_id: HOOK, sequence: 2, event, context }
+    EntrySource { position: 42, digest, aggregate_id: HOOK, sequence: 2, event, context }
 }
 
 fn created() -> Event {
@@ -52,7 +52,8 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
     let context = context(Actor::Receiver(Uuid::from_u128(7)));
     assert_eq!(subscription_in(HOOK, &removal), Some(HOOK));
     assert_eq!(subscription_in(HOOK, &of), None);
-    let entry = Entry::of(stored(&removal, &context), Subscribed::by(&of).as_ref()).unwrap();
+    let entry =
+        AuditEntry::of(stored(&removal, &context), SubscriptionOrigin::by(&of).as_ref()).unwrap();
     let text = String::from_utf8(entry.canonical(3)).unwrap();
     assert_eq!(
         text,
@@ -76,7 +77,7 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
         )
     );
     assert_eq!(
-        hex::encode(link(&BEGINNING, text.as_bytes())),
+        hex::encode(link(&GENESIS_HASH, text.as_bytes())),
         "6be644ea77f5d37b57b23e17b170880edf15b27ec1db68a939fea823db2c6c28"
     );
 }
@@ -91,10 +92,10 @@ fn g5_each_reason_of_a_removal_has_its_word() {
         (RemovalReason::FirmClosed, "firm_closed"),
     ] {
         let event = removed(reason, Vec::new());
-        let entry = Entry::of(stored(&event, &context), None).unwrap();
+        let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
         assert_eq!(entry.deed.action, Action::HookRemoved);
         assert_eq!(entry.deed.reason.as_deref(), Some(word));
-        assert_eq!(entry.actor, Party { kind: "system", id: None });
+        assert_eq!(entry.actor, EntryParty { kind: "system", id: None });
     }
 }
 
@@ -104,9 +105,9 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
     for (how, action) in
         [(ReadAs::Page, Action::AuditRead), (ReadAs::Bundle, Action::AuditExported)]
     {
-        let look = Look::at(Read::Audit, how);
+        let look = ReadingDetails::at(ReadingSubject::Audit, how);
         let event = Event::from(ReadingEvent::AuditRead(look));
-        assert_eq!(Entry::of(stored(&event, &context), None).unwrap().deed.action, action);
+        assert_eq!(AuditEntry::of(stored(&event, &context), None).unwrap().deed.action, action);
     }
 }
 
@@ -114,9 +115,9 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
 fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
     let context = context(Actor::System);
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
-    let entry = Entry::of(stored(&event, &context), None).unwrap();
-    let mut chain = Chain::default();
-    let links: Vec<Linked> = (0..5).map(|_| chain.add(&entry)).collect();
+    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let mut chain = AuditChain::default();
+    let links: Vec<LinkedEntry> = (0..5).map(|_| chain.add(&entry)).collect();
     for (place, linked) in (1..).zip(&links) {
         assert_eq!(linked.sequence, place);
         assert_eq!(linked.hash, link(&linked.previous, &linked.canonical));
@@ -129,7 +130,7 @@ fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
     let leaves: Vec<Hash> = links.iter().map(|linked| merkle::leaf(&linked.hash)).collect();
     let path = merkle::path(&leaves, 2);
     assert_eq!(merkle::root_by_path((2, 5), leaves[2], &path), Some(head.root));
-    assert_eq!(Chain::kept(5, *chain.last(), &chain.frontier()), Some(chain));
+    assert_eq!(AuditChain::restored(5, *chain.last(), &chain.frontier()), Some(chain));
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Consignment {
 /// A workflow step's delivery that begins anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Retried {
+pub struct RetriedStep {
     /// What is sent, as before.
     pub order: StepOrder,
     /// The tries before.
@@ -106,7 +106,7 @@ pub struct Retried {
 /// A delivery that had ended and is sent once more (ruling 31).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Replayed {
+pub struct ReplayedDelivery {
     /// The replay it is part of.
     pub replay_id: Uuid,
     /// The tries before.
@@ -119,7 +119,7 @@ pub struct Replayed {
 /// its own (ruling 31).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reissued {
+pub struct ReissuedDelivery {
     /// The delivery that had ended.
     pub reissue_of: Uuid,
     /// Chosen by whoever asked: asked again, nothing is made again.
@@ -200,7 +200,7 @@ pub struct Attempt {
     pub hops: Vec<Hop>,
     /// Set when its answer came after its lease was taken over, or after the delivery's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub late: Option<Late>,
+    pub late: Option<LateEffect>,
     /// When the next try is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_at: Option<Timestamp>,
@@ -227,7 +227,7 @@ pub struct Attempt {
 /// What an answer that came too late still does (case E21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Late {
+pub enum LateEffect {
     /// It is a success, and the delivery was pending: it is delivered.
     Arrived,
     /// It is kept in history, and changes nothing.
@@ -268,7 +268,7 @@ impl Attempt {
     #[must_use]
     pub const fn state_after(&self) -> Option<DeliveryState> {
         Some(match self.outcome {
-            _ if matches!(self.late, Some(Late::Noted)) => return None,
+            _ if matches!(self.late, Some(LateEffect::Noted)) => return None,
             Outcome::Delivered if self.replay_id.is_some() => DeliveryState::Delivered,
             _ if self.replay_id.is_some() => return None,
             _ if self.cancelled.is_some() => DeliveryState::Cancelled,

@@ -20,22 +20,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Verdict};
+use crate::answer::{AnswerVerdict, AttemptAnswer};
 use crate::event::{aggregate, domain_event};
-use crate::retry::Schedule;
+use crate::retry::RetrySchedule;
 use crate::workflow::StepOrder;
 
 pub use history::{
-    Attempt, CancelCause, Consignment, DeliveryOf, DeliveryState, Hop, Late, NotReissued, Outcome,
-    Reissued, Replayed, Retried, SentBody, UnknownCause,
+    Attempt, CancelCause, Consignment, DeliveryOf, DeliveryState, Hop, LateEffect, NotReissued,
+    Outcome, ReissuedDelivery, ReplayedDelivery, RetriedStep, SentBody, UnknownCause,
 };
 
 /// How long a claimed try belongs to the process that claimed it (contract: a server that stops
 /// mid-send causes a resend after 2 minutes; ruling 23).
-pub const LEASE: Duration = Duration::from_secs(120);
+pub const LEASE_TIME: Duration = Duration::from_secs(120);
 
 /// How long a suspended firm's queue waits for it; then it is cancelled (ruling 28).
-pub const SUSPENDED_WAIT: Duration = Duration::from_secs(72 * 60 * 60);
+pub const SUSPENDED_WAIT_MAX: Duration = Duration::from_secs(72 * 60 * 60);
 
 /// One stream per delivery.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub enum DeliveryCommand {
     /// Queue a workflow step's.
     QueueStep(StepOrder),
     /// Queue one that is made anew from another.
-    Reissue(Reissued),
+    Reissue(ReissuedDelivery),
     /// Try a workflow step's anew.
     RetryStep,
     /// Record a try.
@@ -86,11 +86,11 @@ pub enum DeliveryEvent {
     /// A workflow step's was queued.
     StepQueued(StepOrder),
     /// A workflow step's that had failed is tried anew.
-    StepRetried(Retried),
+    StepRetried(RetriedStep),
     /// It was made anew from one that had ended.
-    DeliveryReissued(Reissued),
+    DeliveryReissued(ReissuedDelivery),
     /// It had ended, and is sent once more.
-    DeliveryReplayed(Replayed),
+    DeliveryReplayed(ReplayedDelivery),
     /// A try was made.
     DeliveryAttempted(Attempt),
     /// It was taken back.
@@ -147,7 +147,7 @@ pub enum DeliveryRejection {
 
 /// What a try's answer leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Conclusion {
+pub struct AttemptConclusion {
     /// What it came to.
     pub outcome: Outcome,
     /// How long to wait for the next try; only for a retry.
@@ -159,18 +159,18 @@ pub struct Conclusion {
 /// `number` counts tries from 1; `jitter` lies in −1..=1 and only workflow steps use it.
 #[must_use]
 pub fn conclude(
-    schedule: Schedule,
+    schedule: RetrySchedule,
     number: u32,
-    answer: &Answer,
+    answer: &AttemptAnswer,
     retry_after: Option<Duration>,
     jitter: f64,
-) -> Conclusion {
-    let ended = |outcome| Conclusion { outcome, wait: None };
+) -> AttemptConclusion {
+    let ended = |outcome| AttemptConclusion { outcome, wait: None };
     match answer.verdict() {
-        Verdict::Delivered => ended(Outcome::Delivered),
-        Verdict::Failed => ended(Outcome::Failed),
-        Verdict::Retry => match schedule.wait_after(number, retry_after, jitter) {
-            Some(wait) => Conclusion { outcome: Outcome::Retry, wait: Some(wait) },
+        AnswerVerdict::Delivered => ended(Outcome::Delivered),
+        AnswerVerdict::Failed => ended(Outcome::Failed),
+        AnswerVerdict::Retry => match schedule.wait_after(number, retry_after, jitter) {
+            Some(wait) => AttemptConclusion { outcome: Outcome::Retry, wait: Some(wait) },
             None => ended(Outcome::Failed),
         },
     }
@@ -249,7 +249,7 @@ impl Delivery {
         if state != Some(DeliveryState::Failed) {
             return Err(DeliveryRejection::NotFailed);
         }
-        let retried = Retried { order, tries: self.tries, body: self.body.clone() };
+        let retried = RetriedStep { order, tries: self.tries, body: self.body.clone() };
         Ok(vec![DeliveryEvent::StepRetried(retried)])
     }
 
@@ -292,12 +292,12 @@ impl Delivery {
         &self,
         mut attempt: Attempt,
         is_queued: bool,
-    ) -> Option<(Late, DeliveryEvent)> {
+    ) -> Option<(LateEffect, DeliveryEvent)> {
         if self.answered.contains(&attempt.number) {
             return None;
         }
         let arrives = attempt.outcome == Outcome::Delivered;
-        let late = if arrives && is_queued { Late::Arrived } else { Late::Noted };
+        let late = if arrives && is_queued { LateEffect::Arrived } else { LateEffect::Noted };
         attempt.late = Some(late);
         attempt.next_try_at = None;
         Some((late, DeliveryEvent::DeliveryAttempted(attempt)))

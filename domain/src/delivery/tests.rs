@@ -111,8 +111,8 @@ fn a_late_success_arrives_while_the_outbox_has_it_though_nothing_is_recorded() {
         let attempt = attempt(1, Outcome::Delivered);
         never_recorded.record_late(attempt, is_queued).map(|(late, _)| late)
     };
-    assert_eq!(late(true), Some(Late::Arrived));
-    assert_eq!(late(false), Some(Late::Noted));
+    assert_eq!(late(true), Some(LateEffect::Arrived));
+    assert_eq!(late(false), Some(LateEffect::Noted));
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn only_a_pending_one_is_cancelled() {
 
 #[test]
 fn d7_the_eighth_failure_is_the_end() {
-    let busy = Answer::Status(503);
+    let busy = AttemptAnswer::Status(503);
     let waits: Vec<_> = (1..=8)
-        .map(|number| conclude(Schedule::RestHook, number, &busy, None, 0.0))
+        .map(|number| conclude(RetrySchedule::RestHook, number, &busy, None, 0.0))
         .map(|end| (end.outcome, end.wait.map(|wait| wait.as_secs() / 60)))
         .collect();
     let retry = |minutes| (Outcome::Retry, Some(minutes));
@@ -160,8 +160,9 @@ fn d7_the_eighth_failure_is_the_end() {
 
 #[test]
 fn d6_a_2xx_and_a_final_answer_end_it_at_once() {
-    let outcome =
-        |status| conclude(Schedule::RestHook, 1, &Answer::Status(status), None, 0.0).outcome;
+    let outcome = |status| {
+        conclude(RetrySchedule::RestHook, 1, &AttemptAnswer::Status(status), None, 0.0).outcome
+    };
     assert_eq!(outcome(204), Outcome::Delivered);
     assert_eq!(outcome(404), Outcome::Failed);
     assert_eq!(outcome(410), Outcome::Failed);
@@ -179,18 +180,18 @@ fn e21_a_late_success_arrives_while_it_is_pending_and_nothing_else_late_counts()
     let late =
         |delivery: &Delivery, number, outcome| delivery.record_late(attempt(number, outcome), true);
     let (busy, event) = late(&delivery, 1, Outcome::Retry).unwrap();
-    assert_eq!(busy, Late::Noted);
+    assert_eq!(busy, LateEffect::Noted);
     let mut noted = delivery.clone();
     noted.absorb(&event);
     assert_eq!(noted.state(), Some(DeliveryState::Pending));
     assert!(noted.record_late(attempt(1, Outcome::Retry), true).is_none(), "recorded once");
 
     let (arrived, event) = late(&delivery, 1, Outcome::Delivered).unwrap();
-    assert_eq!(arrived, Late::Arrived);
+    assert_eq!(arrived, LateEffect::Arrived);
     delivery.absorb(&event);
     assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
     let (second, event) = delivery.record_late(attempt(2, Outcome::Failed), false).unwrap();
-    assert_eq!(second, Late::Noted);
+    assert_eq!(second, LateEffect::Noted);
     delivery.absorb(&event);
     assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
 }
@@ -219,7 +220,7 @@ fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
     first.body_sha256 = Some(sent.sha256.clone());
     let first = DeliveryEvent::DeliveryAttempted(first);
     let failed = vec![step.clone(), first.clone(), attempted(2, Outcome::Failed)];
-    let anew = Retried { order: order(), tries: 2, body: Some(sent) };
+    let anew = RetriedStep { order: order(), tries: 2, body: Some(sent) };
     given(failed)
         .when(DeliveryCommand::RetryStep)
         .then_expect_events(vec![DeliveryEvent::StepRetried(anew)]);
@@ -252,7 +253,7 @@ fn what_has_ended_is_made_anew_once_per_request() {
         DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmSuspended, of: None };
     for end in [attempted(1, Outcome::Delivered), attempted(1, Outcome::Failed), cancelled] {
         assert_eq!(ended(end).reissue(), Ok(consignment().of()));
-        let reissued = Reissued {
+        let reissued = ReissuedDelivery {
             reissue_of: Uuid::from_u128(5),
             request_id: Uuid::from_u128(6),
             reason: "the form was mended".into(),

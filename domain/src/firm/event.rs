@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Brand, Role};
+use super::{FirmBrand, MemberRole};
 use crate::event::domain_event;
 use crate::time::Timestamp;
-use crate::trigger::Plan;
+use crate::trigger::FirmPlan;
 
 /// What happened to a firm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,9 +17,9 @@ pub enum FirmEvent {
         /// Its name.
         name: String,
         /// What it pays for.
-        plan: Plan,
+        plan: FirmPlan,
         /// How its mails look.
-        brand: Brand,
+        brand: FirmBrand,
         /// By the product's clock.
         time: Timestamp,
     },
@@ -28,9 +28,9 @@ pub enum FirmEvent {
         /// Its new name.
         name: Option<String>,
         /// Its new plan.
-        plan: Option<Plan>,
+        plan: Option<FirmPlan>,
         /// Its new looks.
-        brand: Option<Brand>,
+        brand: Option<FirmBrand>,
         /// Whether it sends invites.
         invites_enabled: Option<bool>,
         /// By the product's clock.
@@ -56,7 +56,7 @@ pub enum FirmEvent {
         /// Who.
         member_id: Uuid,
         /// With which role.
-        role: Role,
+        role: MemberRole,
         /// By the product's clock.
         time: Timestamp,
     },
@@ -65,7 +65,7 @@ pub enum FirmEvent {
         /// Who.
         member_id: Uuid,
         /// The new role.
-        role: Role,
+        role: MemberRole,
         /// By the product's clock.
         time: Timestamp,
     },

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::event::aggregate;
 use crate::time::Timestamp;
-use crate::trigger::Plan;
+use crate::trigger::FirmPlan;
 
 pub use event::FirmEvent;
 
@@ -24,7 +24,7 @@ pub struct Firm {
     time: Option<Timestamp>,
     /// The last change that was reported.
     changed: Option<FirmEvent>,
-    members: BTreeMap<Uuid, Member>,
+    members: BTreeMap<Uuid, FirmMember>,
 }
 
 /// Whether a firm may act (contract, Authentication 7; ruling 28).
@@ -40,8 +40,8 @@ pub enum FirmStatus {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Member {
-    role: Option<Role>,
+struct FirmMember {
+    role: Option<MemberRole>,
     active: bool,
     time: Timestamp,
 }
@@ -49,7 +49,7 @@ struct Member {
 /// What a member of a firm may do there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum MemberRole {
     /// Manages keys.
     Owner,
     /// Manages keys.
@@ -58,7 +58,7 @@ pub enum Role {
     Member,
 }
 
-impl Role {
+impl MemberRole {
     /// Owners and admins make keys and see the signing secret (contract, Authentication 3 and 9).
     #[must_use]
     pub const fn manages(self) -> bool {
@@ -72,7 +72,7 @@ impl Role {
 /// How a firm looks in its mails; the reply address is personal and is kept in the vault.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Brand {
+pub struct FirmBrand {
     /// A CSS colour.
     pub color: Option<String>,
     /// The address of its logo.
@@ -87,18 +87,18 @@ pub enum FirmChange {
         /// Its name.
         name: String,
         /// What it pays for.
-        plan: Plan,
+        plan: FirmPlan,
         /// How its mails look.
-        brand: Brand,
+        brand: FirmBrand,
     },
     /// Some of its settings changed.
     Changed {
         /// Its new name.
         name: Option<String>,
         /// Its new plan.
-        plan: Option<Plan>,
+        plan: Option<FirmPlan>,
         /// Its new looks.
-        brand: Option<Brand>,
+        brand: Option<FirmBrand>,
         /// Whether it sends invites.
         invites_enabled: Option<bool>,
     },
@@ -114,9 +114,9 @@ pub enum FirmChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberChange {
     /// Joined, with a role.
-    Joined(Role),
+    Joined(MemberRole),
     /// Has another role.
-    RoleChanged(Role),
+    RoleChanged(MemberRole),
     /// May not sign in.
     Disabled,
     /// May sign in again.
@@ -199,7 +199,7 @@ impl Firm {
     pub fn is_manager(&self, member_id: Uuid) -> bool {
         self.members
             .get(&member_id)
-            .is_some_and(|member| member.active && member.role.is_some_and(Role::manages))
+            .is_some_and(|member| member.active && member.role.is_some_and(MemberRole::manages))
     }
 
     /// Whether its newest report is of this time, and is a change: another of that time may say more.
@@ -246,7 +246,7 @@ impl Firm {
         change: MemberChange,
     ) -> Vec<FirmEvent> {
         let known = self.members.get(&member_id);
-        let is_old = |known: &Member| known.time > time || known.after(change, time) == *known;
+        let is_old = |known: &FirmMember| known.time > time || known.after(change, time) == *known;
         if known.is_some_and(is_old) {
             return Vec::new();
         }
@@ -296,13 +296,13 @@ impl Firm {
     }
 
     fn tell(&mut self, member_id: Uuid, change: MemberChange, time: Timestamp) {
-        let unknown = Member { role: None, active: true, time };
+        let unknown = FirmMember { role: None, active: true, time };
         let member = self.members.entry(member_id).or_insert(unknown);
         *member = member.after(change, time);
     }
 }
 
-impl Member {
+impl FirmMember {
     /// What they are after this.
     const fn after(&self, change: MemberChange, time: Timestamp) -> Self {
         let Self { role, active, .. } = *self;

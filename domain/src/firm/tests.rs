@@ -12,8 +12,8 @@ fn at(second: u32) -> Timestamp {
 fn opened() -> FirmEvent {
     FirmEvent::FirmOpened {
         name: "Firm".into(),
-        plan: Plan { leads_in_full: true },
-        brand: Brand::default(),
+        plan: FirmPlan { leads_in_full: true },
+        brand: FirmBrand::default(),
         time: at(1),
     }
 }
@@ -34,8 +34,8 @@ fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
 fn a_firm_opens_once() {
     let open = FirmChange::Opened {
         name: "Firm".into(),
-        plan: Plan { leads_in_full: true },
-        brand: Brand::default(),
+        plan: FirmPlan { leads_in_full: true },
+        brand: FirmBrand::default(),
     };
     given(vec![]).when(report(1, open.clone())).then_expect_events(vec![opened()]);
     given(vec![opened()]).when(report(2, open)).then_expect_events(vec![]);
@@ -71,7 +71,7 @@ fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
         .when(report(5, FirmChange::Suspended))
         .then_expect_events(vec![FirmEvent::FirmSuspended { time: at(5) }]);
     given(known).when(report(5, changed)).then_expect_events(vec![]);
-    let joined = FirmEvent::MemberJoined { member_id: ANN, role: Role::Admin, time: at(3) };
+    let joined = FirmEvent::MemberJoined { member_id: ANN, role: MemberRole::Admin, time: at(3) };
     let disabled = FirmEvent::MemberDisabled { member_id: ANN, time: at(3) };
     given(vec![opened(), joined.clone()])
         .when(member(3, MemberChange::Disabled))
@@ -119,9 +119,9 @@ fn a_secret_is_rotated_until_the_firm_is_closed_and_shown_even_then() {
 
 #[test]
 fn each_member_has_its_own_newest_report() {
-    let joined = FirmEvent::MemberJoined { member_id: ANN, role: Role::Admin, time: at(3) };
+    let joined = FirmEvent::MemberJoined { member_id: ANN, role: MemberRole::Admin, time: at(3) };
     given(vec![opened(), FirmEvent::FirmSuspended { time: at(9) }])
-        .when(member(3, MemberChange::Joined(Role::Admin)))
+        .when(member(3, MemberChange::Joined(MemberRole::Admin)))
         .then_expect_events(vec![joined.clone()]);
     given(vec![opened(), joined]).when(member(2, MemberChange::Left)).then_expect_events(vec![]);
 }
@@ -140,13 +140,13 @@ fn owners_and_admins_who_are_active_manage() {
     };
     use MemberChange::{Disabled, Enabled, Joined, Left, RoleChanged};
     assert!(!after(&[]));
-    assert!(after(&[Joined(Role::Owner)]));
-    assert!(after(&[Joined(Role::Admin)]));
-    assert!(!after(&[Joined(Role::Member)]));
-    assert!(after(&[Joined(Role::Member), RoleChanged(Role::Admin)]));
-    assert!(!after(&[Joined(Role::Admin), RoleChanged(Role::Member)]));
-    assert!(!after(&[Joined(Role::Admin), Disabled]));
-    assert!(after(&[Joined(Role::Admin), Disabled, Enabled]));
-    assert!(!after(&[Joined(Role::Admin), Left]));
-    assert!(!after(&[Joined(Role::Admin), Left, Enabled]));
+    assert!(after(&[Joined(MemberRole::Owner)]));
+    assert!(after(&[Joined(MemberRole::Admin)]));
+    assert!(!after(&[Joined(MemberRole::Member)]));
+    assert!(after(&[Joined(MemberRole::Member), RoleChanged(MemberRole::Admin)]));
+    assert!(!after(&[Joined(MemberRole::Admin), RoleChanged(MemberRole::Member)]));
+    assert!(!after(&[Joined(MemberRole::Admin), Disabled]));
+    assert!(after(&[Joined(MemberRole::Admin), Disabled, Enabled]));
+    assert!(!after(&[Joined(MemberRole::Admin), Left]));
+    assert!(!after(&[Joined(MemberRole::Admin), Left, Enabled]));
 }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use super::Wrong;
-use crate::delivery::{Attempt, DeliveryEvent, DeliveryOf, DeliveryState, Late, Outcome};
-use crate::retry::Schedule;
+use super::DeliveryFault;
+use crate::delivery::{Attempt, DeliveryEvent, DeliveryOf, DeliveryState, LateEffect, Outcome};
+use crate::retry::RetrySchedule;
 
 /// Whether a delivery is in the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queued {
+pub enum QueuedFor {
     /// It is not.
     No,
     /// For its own tries.
@@ -25,15 +25,15 @@ pub enum Queued {
 #[must_use]
 pub fn judge<'a>(
     events: impl IntoIterator<Item = &'a DeliveryEvent>,
-    queued: Queued,
-) -> Option<Wrong> {
-    let mut course = Course::default();
+    queued: QueuedFor,
+) -> Option<DeliveryFault> {
+    let mut course = DeliveryCourse::default();
     let wrong = events.into_iter().find_map(|event| course.take(event).err());
-    wrong.or_else(|| course.held_against(queued))
+    wrong.or_else(|| course.queue_fault(queued))
 }
 
 #[derive(Debug, Default)]
-struct Course {
+struct DeliveryCourse {
     allowed: u32,
     tries: u32,
     successes: u32,
@@ -42,15 +42,15 @@ struct Course {
     replays: HashMap<Uuid, bool>,
 }
 
-impl Course {
-    fn take(&mut self, event: &DeliveryEvent) -> Result<(), Wrong> {
+impl DeliveryCourse {
+    fn take(&mut self, event: &DeliveryEvent) -> Result<(), DeliveryFault> {
         match event {
             DeliveryEvent::DeliveryQueued(_) | DeliveryEvent::DeliveryReissued(_) => {
-                self.allowed = Schedule::RestHook.tries();
+                self.allowed = RetrySchedule::RestHook.tries();
             }
-            DeliveryEvent::StepQueued(_) => self.allowed = Schedule::WorkflowStep.tries(),
+            DeliveryEvent::StepQueued(_) => self.allowed = RetrySchedule::WorkflowStep.tries(),
             DeliveryEvent::StepRetried(retried) => {
-                self.allowed = retried.tries + Schedule::WorkflowStep.tries();
+                self.allowed = retried.tries + RetrySchedule::WorkflowStep.tries();
                 self.ended = false;
             }
             DeliveryEvent::DeliveryReplayed(replayed) => {
@@ -71,15 +71,15 @@ impl Course {
     /// A listed delivery's stream begins with what came first of it.
     fn begin(&mut self, of: Option<DeliveryOf>) {
         if of.is_some() {
-            self.allowed = Schedule::RestHook.tries();
+            self.allowed = RetrySchedule::RestHook.tries();
         }
     }
 
-    fn tried(&mut self, attempt: &Attempt) -> Result<(), Wrong> {
+    fn tried(&mut self, attempt: &Attempt) -> Result<(), DeliveryFault> {
         match (attempt.late, attempt.replay_id) {
             // What came too late to change anything is only told (case E21).
-            (Some(Late::Noted), _) => return Ok(()),
-            (Some(Late::Arrived), _) => return self.succeeded().and_then(|()| self.end()),
+            (Some(LateEffect::Noted), _) => return Ok(()),
+            (Some(LateEffect::Arrived), _) => return self.succeeded().and_then(|()| self.end()),
             (None, Some(replay_id)) => return self.replayed(replay_id),
             (None, None) => {}
         }
@@ -88,41 +88,43 @@ impl Course {
         }
         self.tries += 1;
         if self.tries > self.allowed {
-            return Err(Wrong::Tries(self.tries, self.allowed));
+            return Err(DeliveryFault::Tries(self.tries, self.allowed));
         }
         if attempt.state_after() == Some(DeliveryState::Pending) {
-            return if self.ended { Err(Wrong::AfterTheEnd) } else { Ok(()) };
+            return if self.ended { Err(DeliveryFault::AfterTheEnd) } else { Ok(()) };
         }
         self.end()
     }
 
-    fn replayed(&mut self, replay_id: Uuid) -> Result<(), Wrong> {
+    fn replayed(&mut self, replay_id: Uuid) -> Result<(), DeliveryFault> {
         match self.replays.insert(replay_id, true) {
             Some(false) => Ok(()),
-            Some(true) | None => Err(Wrong::Replay(replay_id)),
+            Some(true) | None => Err(DeliveryFault::Replay(replay_id)),
         }
     }
 
-    const fn succeeded(&mut self) -> Result<(), Wrong> {
+    const fn succeeded(&mut self) -> Result<(), DeliveryFault> {
         self.successes += 1;
-        if self.successes > 1 { Err(Wrong::Successes(self.successes)) } else { Ok(()) }
+        if self.successes > 1 { Err(DeliveryFault::Successes(self.successes)) } else { Ok(()) }
     }
 
-    const fn end(&mut self) -> Result<(), Wrong> {
+    const fn end(&mut self) -> Result<(), DeliveryFault> {
         if self.ended {
-            return Err(Wrong::AfterTheEnd);
+            return Err(DeliveryFault::AfterTheEnd);
         }
         self.ended = true;
         Ok(())
     }
 
-    fn held_against(&self, queued: Queued) -> Option<Wrong> {
+    fn queue_fault(&self, queued: QueuedFor) -> Option<DeliveryFault> {
         match (self.ended, queued) {
             // A replay's try is not its own: after it, nobody would send it.
-            (false, Queued::No | Queued::ForReplay(_)) => Some(Wrong::Lost),
-            (true, Queued::ForItself) => Some(Wrong::StillQueued),
-            (true, Queued::ForReplay(id)) if !self.awaits(id) => Some(Wrong::StillQueued),
-            (false, Queued::ForItself) | (true, Queued::No | Queued::ForReplay(_)) => None,
+            (false, QueuedFor::No | QueuedFor::ForReplay(_)) => Some(DeliveryFault::Lost),
+            (true, QueuedFor::ForItself) => Some(DeliveryFault::StillQueued),
+            (true, QueuedFor::ForReplay(id)) if !self.awaits(id) => {
+                Some(DeliveryFault::StillQueued)
+            }
+            (false, QueuedFor::ForItself) | (true, QueuedFor::No | QueuedFor::ForReplay(_)) => None,
         }
     }
 

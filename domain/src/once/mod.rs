@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::context::Context;
-use crate::delivery::{Consignment, DeliveryEvent, DeliveryOf, Reissued};
+use crate::context::EventContext;
+use crate::delivery::{Consignment, DeliveryEvent, DeliveryOf, ReissuedDelivery};
 use crate::occurrence::{Happening, delivery_id, reissue_id};
 use crate::subscription::SubscriptionEvent;
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
-pub use course::{Queued, judge};
+pub use course::{QueuedFor, judge};
 
 /// A match may miss a subscription's creation or removal that is no older than this: the two
 /// transactions overlapped. No transaction lasts longer.
@@ -26,7 +26,7 @@ pub const OVERLAP_MAX: Duration = Duration::from_secs(60);
 
 /// An occurrence at its place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Happened<'a> {
+pub struct RecordedOccurrence<'a> {
     /// Its id.
     pub occurrence_id: Uuid,
     /// Its place.
@@ -39,12 +39,12 @@ pub struct Happened<'a> {
     pub happening: &'a Happening,
 }
 
-impl<'a> Happened<'a> {
+impl<'a> RecordedOccurrence<'a> {
     /// What was recorded at this place.
     #[must_use]
-    pub const fn at(place: (Uuid, i64), context: &Context, happening: &'a Happening) -> Self {
+    pub const fn at(place: (Uuid, i64), context: &EventContext, happening: &'a Happening) -> Self {
         let (occurrence_id, position) = place;
-        let Context { firm_id, recorded_at, .. } = *context;
+        let EventContext { firm_id, recorded_at, .. } = *context;
         Self { occurrence_id, position, recorded_at, firm_id, happening }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Happened<'a> {
 
 /// A subscription's life in the log: from one position to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Life {
+struct SubscriptionLife {
     firm_id: Uuid,
     trigger: Trigger,
     form_id: Option<Uuid>,
@@ -69,9 +69,9 @@ struct Life {
     removed_at: Option<i64>,
 }
 
-impl Life {
+impl SubscriptionLife {
     /// Whether the match of this occurrence saw it live.
-    fn was_seen_by(&self, happened: &Happened<'_>) -> bool {
+    fn was_seen_by(&self, happened: &RecordedOccurrence<'_>) -> bool {
         let Happening { trigger, form_id, seen, silent, .. } = happened.happening;
         !silent
             && self.firm_id == happened.firm_id
@@ -83,25 +83,25 @@ impl Life {
 
     /// Whether it was removed after the match of this occurrence and before its place in the log: the
     /// transaction itself removed it, or another that overlapped.
-    fn ended_before(&self, happened: &Happened<'_>) -> bool {
+    fn ended_before(&self, happened: &RecordedOccurrence<'_>) -> bool {
         self.removed_at.is_some_and(|removed_at| removed_at < happened.position)
     }
 }
 
 /// How a delivery to a subscription began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning<'a> {
+pub enum DeliveryBeginning<'a> {
     /// Its occurrence lists its subscription.
     Listed(DeliveryOf),
     /// A repair queued it.
     Repaired(&'a Consignment),
     /// An operator had it made anew.
-    Anew(&'a Reissued),
+    Anew(&'a ReissuedDelivery),
     /// Its first event does not say what it is of.
     Unsaid,
 }
 
-impl<'a> Beginning<'a> {
+impl<'a> DeliveryBeginning<'a> {
     /// How the stream of a delivery begins; none if it is a workflow step's.
     #[must_use]
     pub fn of(event: &'a DeliveryEvent) -> Option<Self> {
@@ -130,7 +130,7 @@ impl<'a> Beginning<'a> {
     }
 
     /// The id it has by rule: one per occurrence and subscription, and one per request to make it anew.
-    fn id(self, of: DeliveryOf, happened: &Happened<'_>) -> Uuid {
+    fn id(self, of: DeliveryOf, happened: &RecordedOccurrence<'_>) -> Uuid {
         match self {
             Self::Anew(reissued) => reissue_id(reissued.reissue_of, reissued.request_id),
             Self::Listed(_) | Self::Repaired(_) | Self::Unsaid => happened.delivery_id(of.hook_id),
@@ -140,16 +140,16 @@ impl<'a> Beginning<'a> {
 
 /// All subscriptions there ever were, as their own events tell.
 #[derive(Debug, Default)]
-pub struct Lives {
-    lives: HashMap<Uuid, Life>,
-    of: HashMap<(Uuid, Trigger), Vec<Uuid>>,
+pub struct SubscriptionLives {
+    lives: HashMap<Uuid, SubscriptionLife>,
+    by_firm_and_trigger: HashMap<(Uuid, Trigger), Vec<Uuid>>,
     /// When each firm's subscriptions were made and removed, by position.
     changes: BTreeMap<(Uuid, i64), Timestamp>,
 }
 
 /// An event of a subscription at its place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change<'a> {
+pub struct RecordedChange<'a> {
     /// The subscription.
     pub hook_id: Uuid,
     /// Its firm.
@@ -162,16 +162,22 @@ pub struct Change<'a> {
     pub event: &'a SubscriptionEvent,
 }
 
-impl Lives {
+impl SubscriptionLives {
     /// Takes in what happened to a subscription; the events of each come in order.
-    pub fn take(&mut self, change: Change<'_>) {
-        let Change { hook_id, firm_id, position, recorded_at, event } = change;
+    pub fn take(&mut self, change: RecordedChange<'_>) {
+        let RecordedChange { hook_id, firm_id, position, recorded_at, event } = change;
         match event {
             SubscriptionEvent::SubscriptionCreated { trigger, form_id, .. } => {
                 let (trigger, form_id) = (*trigger, *form_id);
-                let life = Life { firm_id, trigger, form_id, made_at: position, removed_at: None };
+                let life = SubscriptionLife {
+                    firm_id,
+                    trigger,
+                    form_id,
+                    made_at: position,
+                    removed_at: None,
+                };
                 if self.lives.insert(hook_id, life).is_none() {
-                    self.of.entry((firm_id, trigger)).or_default().push(hook_id);
+                    self.by_firm_and_trigger.entry((firm_id, trigger)).or_default().push(hook_id);
                 }
             }
             SubscriptionEvent::SubscriptionRemoved { .. } => {
@@ -191,11 +197,12 @@ impl Lives {
     }
 
     /// The subscriptions that an occurrence should list, and does not.
-    pub fn missing_of<'a>(
+    pub fn missing_hooks<'a>(
         &'a self,
-        happened: &'a Happened<'_>,
+        happened: &'a RecordedOccurrence<'_>,
     ) -> impl Iterator<Item = Uuid> + use<'a> {
-        let of_trigger = self.of.get(&(happened.firm_id, happened.happening.trigger));
+        let of_trigger =
+            self.by_firm_and_trigger.get(&(happened.firm_id, happened.happening.trigger));
         let all = of_trigger.map_or(&[][..], Vec::as_slice).iter().copied();
         all.filter(|hook_id| {
             !happened.lists(*hook_id)
@@ -207,9 +214,9 @@ impl Lives {
     }
 
     /// The subscriptions that an occurrence lists, and should not.
-    pub fn strangers_of<'a>(
+    pub fn unexpected_hooks<'a>(
         &'a self,
-        happened: &'a Happened<'_>,
+        happened: &'a RecordedOccurrence<'_>,
     ) -> impl Iterator<Item = Uuid> + use<'a> {
         let all = happened.happening.hooks.iter().copied();
         all.filter(|hook_id| !self.was_seen(*hook_id, happened))
@@ -218,48 +225,49 @@ impl Lives {
     /// Whether a subscription of the firm was made or removed before an occurrence, and its match did
     /// not see it.
     #[must_use]
-    pub fn overlap(&self, happened: &Happened<'_>) -> Overlap {
+    pub fn overlap(&self, happened: &RecordedOccurrence<'_>) -> MatchOverlap {
         let after = (happened.firm_id, happened.happening.seen + 1);
         let Some((_, at)) = self.changes.range(after..(happened.firm_id, happened.position)).next()
         else {
-            return Overlap::None;
+            return MatchOverlap::None;
         };
         let age = happened.recorded_at.get() - at.get();
         if age.to_std().is_ok_and(|age| age > OVERLAP_MAX) {
-            Overlap::TooOld
+            MatchOverlap::TooOld
         } else {
-            Overlap::Some
+            MatchOverlap::Some
         }
     }
 
-    fn was_seen(&self, hook_id: Uuid, happened: &Happened<'_>) -> bool {
+    fn was_seen(&self, hook_id: Uuid, happened: &RecordedOccurrence<'_>) -> bool {
         self.lives.get(&hook_id).is_some_and(|life| life.was_seen_by(happened))
     }
 
     /// What is wrong with the beginning of a delivery, if anything is: nothing happened that it could
     /// tell of, its subscription does not get it, or it is a second one of the same to the same.
     #[must_use]
-    pub fn beginning(
+    pub fn fault_of_beginning(
         &self,
         delivery_id: Uuid,
-        begun: Beginning<'_>,
-        happened: Option<&Happened<'_>>,
-    ) -> Option<Wrong> {
+        begun: DeliveryBeginning<'_>,
+        happened: Option<&RecordedOccurrence<'_>>,
+    ) -> Option<DeliveryFault> {
         let (Some(of), Some(happened)) = (begun.delivery_of(), happened) else {
-            return Some(Wrong::OfNothing);
+            return Some(DeliveryFault::OfNothing);
         };
         let may_get_it = happened.lists(of.hook_id)
-            || (!matches!(begun, Beginning::Listed(_)) && self.was_seen(of.hook_id, happened));
+            || (!matches!(begun, DeliveryBeginning::Listed(_))
+                && self.was_seen(of.hook_id, happened));
         if !may_get_it {
-            return Some(Wrong::ToNobody);
+            return Some(DeliveryFault::ToNobody);
         }
-        (delivery_id != begun.id(of, happened)).then_some(Wrong::Second)
+        (delivery_id != begun.id(of, happened)).then_some(DeliveryFault::Second)
     }
 }
 
 /// Whether a match missed changes of its firm's subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overlap {
+pub enum MatchOverlap {
     /// It saw all of them.
     None,
     /// It missed one whose transaction may have overlapped: either is right (ruling 30a).
@@ -270,7 +278,7 @@ pub enum Overlap {
 
 /// What a delivery can be wrong in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
+pub enum DeliveryFault {
     /// Its occurrence's match saw the subscription live, and does not list it.
     Missing,
     /// The match of an occurrence missed a change of the firm's subscriptions that was long committed.
@@ -301,7 +309,7 @@ pub enum Wrong {
 
 /// The kinds of what can be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum DeliveryFaultKind {
     /// Somebody does not hear of it.
     Missing,
     /// Somebody hears of it, or may hear of it, more than once.
@@ -312,7 +320,7 @@ pub enum Kind {
     Lost,
 }
 
-impl Kind {
+impl DeliveryFaultKind {
     /// All there are.
     pub const ALL: [Self; 4] = [Self::Missing, Self::Doubled, Self::Orphaned, Self::Lost];
 
@@ -328,25 +336,25 @@ impl Kind {
     }
 }
 
-impl Wrong {
+impl DeliveryFault {
     /// Of which kind it is.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> DeliveryFaultKind {
         match self {
-            Self::Missing | Self::Unseen => Kind::Missing,
+            Self::Missing | Self::Unseen => DeliveryFaultKind::Missing,
             Self::Second
             | Self::Successes(_)
             | Self::Tries(..)
             | Self::Replay(_)
             | Self::AfterTheEnd
-            | Self::StillQueued => Kind::Doubled,
-            Self::OfNothing | Self::ToNobody | Self::Unknown => Kind::Orphaned,
-            Self::Lost | Self::ReplayLost(_) => Kind::Lost,
+            | Self::StillQueued => DeliveryFaultKind::Doubled,
+            Self::OfNothing | Self::ToNobody | Self::Unknown => DeliveryFaultKind::Orphaned,
+            Self::Lost | Self::ReplayLost(_) => DeliveryFaultKind::Lost,
         }
     }
 }
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for DeliveryFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Missing => f.write_str("the match saw the subscription and does not list it"),

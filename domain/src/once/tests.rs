@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::delivery::{
-    Attempt, CancelCause, DeliveryEvent, Late, Outcome, Replayed, Retried, SentBody,
+    Attempt, CancelCause, DeliveryEvent, LateEffect, Outcome, ReplayedDelivery, RetriedStep,
+    SentBody,
 };
 use crate::subscription::RemovalReason;
 use crate::workflow::{StepMethod, StepName, StepOrder};
@@ -44,18 +45,18 @@ fn noon() -> Timestamp {
 }
 
 /// At position 100.
-fn happened(happening: &Happening) -> Happened<'_> {
+fn happened(happening: &Happening) -> RecordedOccurrence<'_> {
     let (occurrence_id, firm_id) = (id(50), id(1));
-    Happened { occurrence_id, position: 100, recorded_at: noon(), firm_id, happening }
+    RecordedOccurrence { occurrence_id, position: 100, recorded_at: noon(), firm_id, happening }
 }
 
-fn change(hook: u128, firm: u128, position: i64, event: &SubscriptionEvent) -> Change<'_> {
-    Change { hook_id: id(hook), firm_id: id(firm), position, recorded_at: noon(), event }
+fn change(hook: u128, firm: u128, position: i64, event: &SubscriptionEvent) -> RecordedChange<'_> {
+    RecordedChange { hook_id: id(hook), firm_id: id(firm), position, recorded_at: noon(), event }
 }
 
 /// One subscription that lives from 10 to 20.
-fn lives() -> Lives {
-    let mut lives = Lives::default();
+fn lives() -> SubscriptionLives {
+    let mut lives = SubscriptionLives::default();
     lives.take(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
     lives.take(change(2, 1, 20, &removed()));
     lives
@@ -71,15 +72,15 @@ fn consignment() -> Consignment {
     }
 }
 
-fn missing(lives: &Lives, happening: &Happening) -> Vec<Uuid> {
-    lives.missing_of(&happened(happening)).collect()
+fn missing(lives: &SubscriptionLives, happening: &Happening) -> Vec<Uuid> {
+    lives.missing_hooks(&happened(happening)).collect()
 }
 
 #[test]
 fn an_occurrence_lists_whom_its_match_saw_live() {
     let lives = lives();
     let strangers = |seen, hooks: &[u128]| {
-        lives.strangers_of(&happened(&happening(seen, hooks))).collect::<Vec<_>>()
+        lives.unexpected_hooks(&happened(&happening(seen, hooks))).collect::<Vec<_>>()
     };
     for seen in [10, 15, 19] {
         assert!(strangers(seen, &[2]).is_empty());
@@ -89,9 +90,9 @@ fn an_occurrence_lists_whom_its_match_saw_live() {
     }
     assert_eq!(strangers(15, &[7]), [id(7)], "no such subscription");
     let silent = Happening { silent: true, ..happening(15, &[2]) };
-    assert_eq!(lives.strangers_of(&happened(&silent)).count(), 1);
+    assert_eq!(lives.unexpected_hooks(&happened(&silent)).count(), 1);
 
-    let mut live = Lives::default();
+    let mut live = SubscriptionLives::default();
     live.take(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
     assert_eq!(missing(&live, &happening(10, &[])), [id(2)]);
     for (lives, fine, why) in [
@@ -108,12 +109,12 @@ fn a_match_may_miss_only_what_overlapped() {
     let lives = lives();
     let overlap = |seen, seconds| {
         let recorded_at = (noon().get() + chrono::TimeDelta::seconds(seconds)).into();
-        lives.overlap(&Happened { recorded_at, ..happened(&happening(seen, &[])) })
+        lives.overlap(&RecordedOccurrence { recorded_at, ..happened(&happening(seen, &[])) })
     };
-    assert_eq!(overlap(20, 999), Overlap::None);
-    assert_eq!(overlap(15, 60), Overlap::Some);
-    assert_eq!(overlap(15, 61), Overlap::TooOld);
-    assert_eq!(overlap(0, -5), Overlap::Some, "the database's clock may go back");
+    assert_eq!(overlap(20, 999), MatchOverlap::None);
+    assert_eq!(overlap(15, 60), MatchOverlap::Some);
+    assert_eq!(overlap(15, 61), MatchOverlap::TooOld);
+    assert_eq!(overlap(0, -5), MatchOverlap::Some, "the database's clock may go back");
 }
 
 #[test]
@@ -123,26 +124,35 @@ fn a_delivery_belongs_to_an_occurrence_that_lists_its_subscription() {
     let by_rule = happened(&listed).delivery_id(id(2));
     let of = consignment().of();
     let begun = |delivery, begun, of: Option<&Happening>| {
-        lives.beginning(delivery, begun, of.map(happened).as_ref())
+        lives.fault_of_beginning(delivery, begun, of.map(happened).as_ref())
     };
-    assert_eq!(begun(by_rule, Beginning::Listed(of), Some(&listed)), None);
-    assert_eq!(begun(by_rule, Beginning::Listed(of), Some(&unlisted)), Some(Wrong::ToNobody));
-    assert_eq!(begun(by_rule, Beginning::Listed(of), None), Some(Wrong::OfNothing));
-    assert_eq!(begun(by_rule, Beginning::Unsaid, Some(&listed)), Some(Wrong::OfNothing));
-    assert_eq!(begun(id(77), Beginning::Listed(of), Some(&listed)), Some(Wrong::Second));
+    assert_eq!(begun(by_rule, DeliveryBeginning::Listed(of), Some(&listed)), None);
+    assert_eq!(
+        begun(by_rule, DeliveryBeginning::Listed(of), Some(&unlisted)),
+        Some(DeliveryFault::ToNobody)
+    );
+    assert_eq!(begun(by_rule, DeliveryBeginning::Listed(of), None), Some(DeliveryFault::OfNothing));
+    assert_eq!(
+        begun(by_rule, DeliveryBeginning::Unsaid, Some(&listed)),
+        Some(DeliveryFault::OfNothing)
+    );
+    assert_eq!(
+        begun(id(77), DeliveryBeginning::Listed(of), Some(&listed)),
+        Some(DeliveryFault::Second)
+    );
     let consignment = consignment();
-    let repaired = Beginning::Repaired(&consignment);
+    let repaired = DeliveryBeginning::Repaired(&consignment);
     assert_eq!(begun(by_rule, repaired, Some(&unlisted)), None, "the match saw it live");
-    assert_eq!(begun(by_rule, repaired, Some(&happening(25, &[]))), Some(Wrong::ToNobody));
+    assert_eq!(begun(by_rule, repaired, Some(&happening(25, &[]))), Some(DeliveryFault::ToNobody));
     let unsaid = tried(1, Outcome::Retry);
-    assert_eq!(Beginning::of(&unsaid), Some(Beginning::Unsaid));
+    assert_eq!(DeliveryBeginning::of(&unsaid), Some(DeliveryBeginning::Unsaid));
 }
 
 #[test]
 fn a_delivery_that_was_made_anew_is_one_per_request() {
     let (lives, listed, request_id) = (lives(), happening(15, &[2]), id(6));
     let original = happened(&listed).delivery_id(id(2));
-    let reissued = Reissued {
+    let reissued = ReissuedDelivery {
         reissue_of: original,
         request_id,
         reason: "drill".into(),
@@ -152,14 +162,18 @@ fn a_delivery_that_was_made_anew_is_one_per_request() {
     };
     let anew = DeliveryEvent::DeliveryReissued(reissued);
     let beginning = |delivery, happening| {
-        lives.beginning(delivery, Beginning::of(&anew).unwrap(), Some(&happened(happening)))
+        lives.fault_of_beginning(
+            delivery,
+            DeliveryBeginning::of(&anew).unwrap(),
+            Some(&happened(happening)),
+        )
     };
     assert_eq!(beginning(reissue_id(original, request_id), &listed), None);
-    assert_eq!(beginning(reissue_id(original, id(7)), &listed), Some(Wrong::Second));
+    assert_eq!(beginning(reissue_id(original, id(7)), &listed), Some(DeliveryFault::Second));
     let later = happening(20, &[]);
-    assert_eq!(beginning(reissue_id(original, request_id), &later), Some(Wrong::ToNobody));
-    assert_eq!(judge([&anew], Queued::ForItself), None);
-    assert_eq!(judge([&anew], Queued::No), Some(Wrong::Lost));
+    assert_eq!(beginning(reissue_id(original, request_id), &later), Some(DeliveryFault::ToNobody));
+    assert_eq!(judge([&anew], QueuedFor::ForItself), None);
+    assert_eq!(judge([&anew], QueuedFor::No), Some(DeliveryFault::Lost));
 }
 
 fn attempt(number: u32, outcome: Outcome) -> Attempt {
@@ -172,7 +186,7 @@ fn tried(number: u32, outcome: Outcome) -> DeliveryEvent {
     DeliveryEvent::DeliveryAttempted(attempt(number, outcome))
 }
 
-fn late(number: u32, late: Late) -> DeliveryEvent {
+fn late(number: u32, late: LateEffect) -> DeliveryEvent {
     let late = Some(late);
     DeliveryEvent::DeliveryAttempted(Attempt { late, ..attempt(number, Outcome::Delivered) })
 }
@@ -184,14 +198,14 @@ fn replayed(number: u32, outcome: Outcome) -> DeliveryEvent {
 
 fn ordered() -> DeliveryEvent {
     let body = SentBody { id: id(8), sha256: String::new() };
-    DeliveryEvent::DeliveryReplayed(Replayed { replay_id: id(7), tries: 1, body })
+    DeliveryEvent::DeliveryReplayed(ReplayedDelivery { replay_id: id(7), tries: 1, body })
 }
 
 fn queued() -> DeliveryEvent {
     DeliveryEvent::DeliveryQueued(consignment())
 }
 
-fn judged(events: &[DeliveryEvent], is_queued: Queued) -> Option<Wrong> {
+fn judged(events: &[DeliveryEvent], is_queued: QueuedFor) -> Option<DeliveryFault> {
     judge(std::iter::once(&queued()).chain(events), is_queued)
 }
 
@@ -200,32 +214,32 @@ fn a_delivery_is_queued_as_long_as_it_waits() {
     let retry = tried(1, Outcome::Retry);
     let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased, of: None };
     for waiting in [&[][..], std::slice::from_ref(&retry)] {
-        assert_eq!(judged(waiting, Queued::ForItself), None);
-        assert_eq!(judged(waiting, Queued::No), Some(Wrong::Lost));
+        assert_eq!(judged(waiting, QueuedFor::ForItself), None);
+        assert_eq!(judged(waiting, QueuedFor::No), Some(DeliveryFault::Lost));
     }
     for end in [tried(1, Outcome::Delivered), tried(1, Outcome::Failed), cancelled] {
         let ended = [end];
-        assert_eq!(judged(&ended, Queued::No), None);
-        assert_eq!(judged(&ended, Queued::ForItself), Some(Wrong::StillQueued));
+        assert_eq!(judged(&ended, QueuedFor::No), None);
+        assert_eq!(judged(&ended, QueuedFor::ForItself), Some(DeliveryFault::StillQueued));
     }
 }
 
 #[test]
 fn a_delivery_is_tried_as_often_as_it_may_be_and_ends_once() {
     let eight: Vec<_> = (1..=7).map(|number| tried(number, Outcome::Retry)).collect();
-    let with = |more: &[DeliveryEvent]| judged(&[&eight[..], more].concat(), Queued::No);
+    let with = |more: &[DeliveryEvent]| judged(&[&eight[..], more].concat(), QueuedFor::No);
     assert_eq!(with(&[tried(8, Outcome::Failed)]), None);
     assert_eq!(
         with(&[tried(8, Outcome::Retry), tried(9, Outcome::Failed)]),
-        Some(Wrong::Tries(9, 8))
+        Some(DeliveryFault::Tries(9, 8))
     );
     let (delivered, failed) = (tried(1, Outcome::Delivered), tried(1, Outcome::Failed));
     let twice = [delivered.clone(), tried(2, Outcome::Delivered)];
-    assert_eq!(judged(&twice, Queued::No), Some(Wrong::Successes(2)));
+    assert_eq!(judged(&twice, QueuedFor::No), Some(DeliveryFault::Successes(2)));
     let on = [failed.clone(), tried(2, Outcome::Retry)];
-    assert_eq!(judged(&on, Queued::No), Some(Wrong::AfterTheEnd));
+    assert_eq!(judged(&on, QueuedFor::No), Some(DeliveryFault::AfterTheEnd));
     let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked, of: None };
-    assert_eq!(judged(&[failed, cancelled], Queued::No), Some(Wrong::AfterTheEnd));
+    assert_eq!(judged(&[failed, cancelled], QueuedFor::No), Some(DeliveryFault::AfterTheEnd));
 }
 
 #[test]
@@ -234,42 +248,42 @@ fn e21_a_late_answer_counts_once_at_most() {
         next_try_at: Some("2026-11-01T00:00:00.000Z".parse().unwrap()),
         ..attempt(1, Outcome::Interrupted)
     });
-    assert_eq!(judged(&[cut.clone(), late(1, Late::Arrived)], Queued::No), None);
+    assert_eq!(judged(&[cut.clone(), late(1, LateEffect::Arrived)], QueuedFor::No), None);
     let delivered = tried(2, Outcome::Delivered);
-    let noted = [cut.clone(), delivered.clone(), late(1, Late::Noted)];
-    assert_eq!(judged(&noted, Queued::No), None);
-    let twice = [cut, delivered, late(1, Late::Arrived)];
-    assert_eq!(judged(&twice, Queued::No), Some(Wrong::Successes(2)));
+    let noted = [cut.clone(), delivered.clone(), late(1, LateEffect::Noted)];
+    assert_eq!(judged(&noted, QueuedFor::No), None);
+    let twice = [cut, delivered, late(1, LateEffect::Arrived)];
+    assert_eq!(judged(&twice, QueuedFor::No), Some(DeliveryFault::Successes(2)));
 }
 
 #[test]
 fn a_delivery_is_queued_for_a_replay_that_was_ordered_and_has_not_had_its_try() {
-    let (for_it, for_another) = (Queued::ForReplay(id(7)), Queued::ForReplay(id(9)));
+    let (for_it, for_another) = (QueuedFor::ForReplay(id(7)), QueuedFor::ForReplay(id(9)));
     let ended = [tried(1, Outcome::Failed)];
-    assert_eq!(judged(&ended, for_it), Some(Wrong::StillQueued), "nobody ordered it");
+    assert_eq!(judged(&ended, for_it), Some(DeliveryFault::StillQueued), "nobody ordered it");
     let ordered = [&ended[..], &[ordered()]].concat();
     assert_eq!(judged(&ordered, for_it), None);
-    assert_eq!(judged(&ordered, for_another), Some(Wrong::StillQueued));
+    assert_eq!(judged(&ordered, for_another), Some(DeliveryFault::StillQueued));
     let had = [&ordered[..], &[replayed(2, Outcome::Failed)]].concat();
-    assert_eq!(judged(&had, Queued::No), None);
-    assert_eq!(judged(&had, for_it), Some(Wrong::StillQueued), "it has had its try");
+    assert_eq!(judged(&had, QueuedFor::No), None);
+    assert_eq!(judged(&had, for_it), Some(DeliveryFault::StillQueued), "it has had its try");
 }
 
 #[test]
 fn a_delivery_that_waits_and_is_queued_for_a_replay_only_is_lost() {
     let waiting = [tried(1, Outcome::Retry)];
-    assert_eq!(judged(&waiting, Queued::ForReplay(id(7))), Some(Wrong::Lost));
+    assert_eq!(judged(&waiting, QueuedFor::ForReplay(id(7))), Some(DeliveryFault::Lost));
 }
 
 #[test]
 fn a_replay_has_one_try_and_was_ordered() {
     let delivered = tried(1, Outcome::Delivered);
     let again = [delivered.clone(), ordered(), replayed(2, Outcome::Delivered)];
-    assert_eq!(judged(&again, Queued::No), None);
+    assert_eq!(judged(&again, QueuedFor::No), None);
     let twice = [&again[..], &[replayed(3, Outcome::Failed)]].concat();
-    assert_eq!(judged(&twice, Queued::No), Some(Wrong::Replay(id(7))));
+    assert_eq!(judged(&twice, QueuedFor::No), Some(DeliveryFault::Replay(id(7))));
     let unasked = [delivered, replayed(2, Outcome::Delivered)];
-    assert_eq!(judged(&unasked, Queued::No), Some(Wrong::Replay(id(7))));
+    assert_eq!(judged(&unasked, QueuedFor::No), Some(DeliveryFault::Replay(id(7))));
 }
 
 #[test]
@@ -288,17 +302,17 @@ fn a_step_has_five_tries_and_five_more_each_time_it_is_retried() {
         let retries = (from..from + 4).map(|number| tried(number, Outcome::Retry));
         retries.chain([tried(from + 4, Outcome::Failed)]).collect::<Vec<_>>()
     };
-    let retried = Retried { order: order.clone(), tries: 5, body: None };
+    let retried = RetriedStep { order: order.clone(), tries: 5, body: None };
     let mut events = vec![DeliveryEvent::StepQueued(order)];
     events.extend(tries(1));
-    assert_eq!(judge(&events, Queued::No), None);
+    assert_eq!(judge(&events, QueuedFor::No), None);
     events.push(DeliveryEvent::StepRetried(retried));
-    assert_eq!(judge(&events, Queued::No), Some(Wrong::Lost));
+    assert_eq!(judge(&events, QueuedFor::No), Some(DeliveryFault::Lost));
     events.extend(tries(6));
-    assert_eq!(judge(&events, Queued::No), None);
+    assert_eq!(judge(&events, QueuedFor::No), None);
     events.pop();
     events.extend([tried(10, Outcome::Retry), tried(11, Outcome::Failed)]);
-    assert_eq!(judge(&events, Queued::No), Some(Wrong::Tries(11, 10)));
+    assert_eq!(judge(&events, QueuedFor::No), Some(DeliveryFault::Tries(11, 10)));
 }
 
 /// One step of a made-up log: what happens there, to which of a few firms, forms and subscriptions.
@@ -370,7 +384,7 @@ proptest! {
     #[test]
     fn i1_who_is_listed_is_who_lives_when_the_log_is_played(log in proptest::collection::vec(entry(), 0..60)) {
         let log = sound(log);
-        let mut lives = Lives::default();
+        let mut lives = SubscriptionLives::default();
         let mut seen: HashMap<u128, i64> = HashMap::new();
         let mut firm_of: HashMap<u128, u128> = HashMap::new();
         let mut seen_by = Vec::new();
@@ -400,14 +414,14 @@ proptest! {
                 form_id: id(form), hooks: expected.clone(), silent, trigger: Trigger::ALL[trigger],
                 ..happening(seen, &[])
             };
-            let all = |happening| Happened {
+            let all = |happening| RecordedOccurrence {
                 firm_id: id(firm), position: position(place), ..happened(happening)
             };
-            prop_assert_eq!(lives.missing_of(&all(&listed)).count(), 0);
-            prop_assert_eq!(lives.strangers_of(&all(&listed)).count(), 0);
-            prop_assert_eq!(lives.overlap(&all(&listed)), Overlap::None);
+            prop_assert_eq!(lives.missing_hooks(&all(&listed)).count(), 0);
+            prop_assert_eq!(lives.unexpected_hooks(&all(&listed)).count(), 0);
+            prop_assert_eq!(lives.overlap(&all(&listed)), MatchOverlap::None);
             let nobody = Happening { hooks: Vec::new(), ..listed.clone() };
-            let mut hooks: Vec<_> = lives.missing_of(&all(&nobody)).collect();
+            let mut hooks: Vec<_> = lives.missing_hooks(&all(&nobody)).collect();
             hooks.sort_unstable();
             prop_assert_eq!(&hooks, &expected);
         }

@@ -1,7 +1,7 @@
 //! What follows from an answer, and what is kept of it (cases D1, D5, D6 and C20).
 
 use domain::answer::{
-    ANSWER_KEPT_BYTES, Answer, NetworkError, RedirectFault, Verdict, clean_answer,
+    ANSWER_KEPT_BYTES, AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault, clean_answer,
 };
 use domain::api_key::ApiKey;
 use domain::signature::WebhookSecret;
@@ -11,56 +11,56 @@ use rstest::rstest;
 
 #[rstest]
 fn d1_any_2xx_is_delivered(#[values(200, 201, 202, 204, 206, 299)] status: u16) {
-    assert_eq!(Answer::Status(status).verdict(), Verdict::Delivered);
+    assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Delivered);
 }
 
 #[rstest]
 fn d1_no_final_status_is_a_protocol_error(#[values(0, 100, 101, 199, 600, 666, 999)] status: u16) {
-    let answer = Answer::Status(status);
-    assert_eq!((answer.verdict(), answer.code()), (Verdict::Retry, "protocol"));
+    let answer = AttemptAnswer::Status(status);
+    assert_eq!((answer.verdict(), answer.code()), (AnswerVerdict::Retry, "protocol"));
 }
 
 #[rstest]
 fn d6_retried(#[values(408, 425, 429, 500, 501, 502, 503, 504, 505, 599)] status: u16) {
-    assert_eq!(Answer::Status(status).verdict(), Verdict::Retry);
+    assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Retry);
 }
 
 #[rstest]
 fn d6_failed_at_once(
     #[values(400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 426, 428, 451, 499)] status: u16,
 ) {
-    assert_eq!(Answer::Status(status).verdict(), Verdict::Failed);
+    assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Failed);
 }
 
 #[rstest]
 fn c20_a_final_redirect_fails_at_once(#[values(300, 301, 304, 305, 308, 399)] status: u16) {
-    assert_eq!(Answer::Status(status).verdict(), Verdict::Failed);
+    assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Failed);
 }
 
 #[rstest]
-#[case(Answer::Status(200), Verdict::Delivered, "status")]
-#[case(Answer::Status(503), Verdict::Retry, "status")]
-#[case(NetworkError::Dns.into(), Verdict::Retry, "dns")]
-#[case(NetworkError::TargetRefusedByDns.into(), Verdict::Retry, "target_refused")]
-#[case(NetworkError::Connect.into(), Verdict::Retry, "connect")]
-#[case(NetworkError::Tls.into(), Verdict::Retry, "tls")]
-#[case(NetworkError::Timeout.into(), Verdict::Retry, "timeout")]
-#[case(NetworkError::Protocol.into(), Verdict::Retry, "protocol")]
-#[case(NetworkError::Reset.into(), Verdict::Retry, "reset")]
-#[case(Answer::Refused(TargetRefusal::PrivateName), Verdict::Failed, "target_refused")]
-#[case(RedirectFault::MissingLocation.into(), Verdict::Failed, "redirect_invalid")]
-#[case(RedirectFault::SeveralLocations.into(), Verdict::Failed, "redirect_invalid")]
+#[case(AttemptAnswer::Status(200), AnswerVerdict::Delivered, "status")]
+#[case(AttemptAnswer::Status(503), AnswerVerdict::Retry, "status")]
+#[case(NetworkError::Dns.into(), AnswerVerdict::Retry, "dns")]
+#[case(NetworkError::TargetRefusedByDns.into(), AnswerVerdict::Retry, "target_refused")]
+#[case(NetworkError::Connect.into(), AnswerVerdict::Retry, "connect")]
+#[case(NetworkError::Tls.into(), AnswerVerdict::Retry, "tls")]
+#[case(NetworkError::Timeout.into(), AnswerVerdict::Retry, "timeout")]
+#[case(NetworkError::Protocol.into(), AnswerVerdict::Retry, "protocol")]
+#[case(NetworkError::Reset.into(), AnswerVerdict::Retry, "reset")]
+#[case(AttemptAnswer::Refused(TargetRefusal::PrivateName), AnswerVerdict::Failed, "target_refused")]
+#[case(RedirectFault::MissingLocation.into(), AnswerVerdict::Failed, "redirect_invalid")]
+#[case(RedirectFault::SeveralLocations.into(), AnswerVerdict::Failed, "redirect_invalid")]
 #[case(
     RedirectFault::Refused(TargetRefusal::NotHttps).into(),
-    Verdict::Failed,
+    AnswerVerdict::Failed,
     "redirect_invalid"
 )]
-#[case(RedirectFault::Loop.into(), Verdict::Failed, "redirect_loop")]
-#[case(RedirectFault::TooMany.into(), Verdict::Failed, "too_many_redirects")]
-#[case(Answer::NeverSent, Verdict::Retry, "never_sent")]
+#[case(RedirectFault::Loop.into(), AnswerVerdict::Failed, "redirect_loop")]
+#[case(RedirectFault::TooMany.into(), AnswerVerdict::Failed, "too_many_redirects")]
+#[case(AttemptAnswer::NeverSent, AnswerVerdict::Retry, "never_sent")]
 fn rulings_18_and_19_each_kind_has_its_verdict_and_word(
-    #[case] answer: Answer,
-    #[case] verdict: Verdict,
+    #[case] answer: AttemptAnswer,
+    #[case] verdict: AnswerVerdict,
     #[case] code: &str,
 ) {
     assert_eq!((answer.verdict(), answer.code()), (verdict, code));
@@ -68,8 +68,8 @@ fn rulings_18_and_19_each_kind_has_its_verdict_and_word(
 
 #[test]
 fn only_a_status_is_a_status() {
-    assert_eq!(Answer::Status(410).status(), Some(410));
-    assert_eq!(Answer::NetworkError(NetworkError::Timeout).status(), None);
+    assert_eq!(AttemptAnswer::Status(410).status(), Some(410));
+    assert_eq!(AttemptAnswer::NetworkError(NetworkError::Timeout).status(), None);
 }
 
 fn secret() -> WebhookSecret {

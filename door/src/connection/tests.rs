@@ -15,10 +15,15 @@ const TWO: &[u8] = b"\r\nPOST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n
 const CHUNKED: &[u8] = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
     3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nX: y\r\n\r\n";
 
-fn shared() -> Shared {
+fn shared() -> ConnectionContext {
     let echo = async |body: Bytes| body;
     let router = Router::new().route("/echo", post(echo)).route("/seen", get(async || "seen"));
-    Shared { router, tls: None, times: Times::default(), stop: CancellationToken::new() }
+    ConnectionContext {
+        router,
+        tls: None,
+        timeouts: DoorTimeouts::default(),
+        stop: CancellationToken::new(),
+    }
 }
 
 /// What comes back on a connection on which these pieces are sent, one after the other was read,
@@ -28,7 +33,7 @@ async fn answers_to(pieces: &[&[u8]]) -> String {
     let (mut reads, mut writes) = tokio::io::split(here);
     let shared = shared();
     let peer = IpAddr::from([192, 0, 2, 1]);
-    let serve = converse(there, peer, Turn::waiting(), &shared);
+    let serve = serve_requests(there, peer, ConnectionState::waiting(), &shared);
     let send = async {
         for piece in pieces {
             // It may have refused what it has got, and gone.

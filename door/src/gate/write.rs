@@ -11,17 +11,17 @@ use super::Gate;
 impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     /// Ends a write that the other end lets wait for too long. The system says that there is room
     /// only when much of its buffer is free: one byte now and then is no progress.
-    fn poll_taken<T>(
+    fn poll_written<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.taking.clear();
+            self.write_deadline.clear();
             return written;
         }
-        self.taking.set_once(self.times.write);
-        ready!(self.taking.poll(cx));
+        self.write_deadline.set_once(self.timeouts.write);
+        ready!(self.write_deadline.poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -34,7 +34,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     ) -> Poll<io::Result<usize>> {
         let gate = self.get_mut();
         let written = Pin::new(&mut gate.stream).poll_write(cx, bytes);
-        gate.poll_taken(cx, written)
+        gate.poll_written(cx, written)
     }
 
     fn poll_write_vectored(
@@ -44,7 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     ) -> Poll<io::Result<usize>> {
         let gate = self.get_mut();
         let written = Pin::new(&mut gate.stream).poll_write_vectored(cx, slices);
-        gate.poll_taken(cx, written)
+        gate.poll_written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -54,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
         let flushed = Pin::new(&mut gate.stream).poll_flush(cx);
-        gate.poll_taken(cx, flushed)
+        gate.poll_written(cx, flushed)
     }
 
     /// Only flushes: closing is left to the connection, which does it without losing the answer.

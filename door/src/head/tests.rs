@@ -3,33 +3,33 @@
 use super::*;
 use rstest::rstest;
 
-fn checked(head: &str) -> Result<Body, Refusal> {
+fn checked(head: &str) -> Result<BodyFraming, Refusal> {
     let bytes = head.as_bytes();
-    let extent = Scan::default().advance(bytes)?.expect("a whole head");
+    let extent = HeadScan::default().advance(bytes)?.expect("a whole head");
     assert_eq!(extent.end, bytes.len());
     check(&bytes[extent.start..extent.end])
 }
 
-fn with(header: &str) -> Result<Body, Refusal> {
+fn with(header: &str) -> Result<BodyFraming, Refusal> {
     checked(&format!("POST /a HTTP/1.1\r\nHost: a\r\n{header}\r\n\r\n"))
 }
 
-fn line(line: &str) -> Result<Body, Refusal> {
+fn line(line: &str) -> Result<BodyFraming, Refusal> {
     checked(&format!("{line}\r\nHost: a\r\n\r\n"))
 }
 
 #[rstest]
-#[case("GET / HTTP/1.1\r\nHost: a\r\n\r\n", Body::Length(0))]
-#[case("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Body::Length(0))]
-#[case("GET / HTTP/1.0\r\n\r\n", Body::Length(0))]
-#[case("GET / HTTP/1.1\r\nhOST:\r\n\r\n", Body::Length(0))]
-#[case("GET / HTTP/1.1\r\nHost:\t [2001:db8::1]:8080 \r\nX:\r\n\r\n", Body::Length(0))]
-#[case("POST / HTTP/1.0\r\nContent-Length: 007\r\n\r\n", Body::Length(7))]
-#[case("POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\n\r\n", Body::Chunked)]
-#[case("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", Body::Length(0))]
-#[case("GET https://a.example:1/b?c HTTP/1.1\r\nHost: z\r\n\r\n", Body::Length(0))]
-#[case("M-X!~ /a%20b?c=d HTTP/1.1\r\nHost: a\r\nX: \u{e9}\t\r\n\r\n", Body::Length(0))]
-fn a21_a_good_head_says_what_follows_it(#[case] head: &str, #[case] body: Body) {
+#[case("GET / HTTP/1.1\r\nHost: a\r\n\r\n", BodyFraming::Length(0))]
+#[case("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", BodyFraming::Length(0))]
+#[case("GET / HTTP/1.0\r\n\r\n", BodyFraming::Length(0))]
+#[case("GET / HTTP/1.1\r\nhOST:\r\n\r\n", BodyFraming::Length(0))]
+#[case("GET / HTTP/1.1\r\nHost:\t [2001:db8::1]:8080 \r\nX:\r\n\r\n", BodyFraming::Length(0))]
+#[case("POST / HTTP/1.0\r\nContent-Length: 007\r\n\r\n", BodyFraming::Length(7))]
+#[case("POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\n\r\n", BodyFraming::Chunked)]
+#[case("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", BodyFraming::Length(0))]
+#[case("GET https://a.example:1/b?c HTTP/1.1\r\nHost: z\r\n\r\n", BodyFraming::Length(0))]
+#[case("M-X!~ /a%20b?c=d HTTP/1.1\r\nHost: a\r\nX: \u{e9}\t\r\n\r\n", BodyFraming::Length(0))]
+fn a21_a_good_head_says_what_follows_it(#[case] head: &str, #[case] body: BodyFraming) {
     assert_eq!(checked(head), Ok(body));
 }
 
@@ -38,7 +38,7 @@ fn a21_a_good_head_says_what_follows_it(#[case] head: &str, #[case] body: Body) 
 #[case("GET / HTTP/1.1\r\nHost: a\n")]
 #[case("\nGET / HTTP/1.1\r\n")]
 fn a21_a_line_feed_alone_is_refused_where_it_comes(#[case] part: &str) {
-    assert_eq!(Scan::default().advance(part.as_bytes()), Err(Refusal::LineEnd));
+    assert_eq!(HeadScan::default().advance(part.as_bytes()), Err(Refusal::LineEnd));
 }
 
 #[rstest]
@@ -126,40 +126,41 @@ fn of_bytes(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn a22_a_head_has_16_kib_at_most() {
-    let most = Extent { start: 0, end: BYTES_MAX };
-    assert_eq!(Scan::default().advance(&of_bytes(BYTES_MAX)), Ok(Some(most)));
-    let more = of_bytes(BYTES_MAX + 1);
-    assert_eq!(Scan::default().advance(&more), Err(Refusal::HeadTooLarge));
-    assert_eq!(Scan::default().advance(&more[..BYTES_MAX]), Err(Refusal::HeadTooLarge));
-    assert_eq!(Scan::default().advance(&more[..BYTES_MAX - 1]), Ok(None));
-    let empty_lines = "\r\n".repeat(BYTES_MAX / 2);
-    assert_eq!(Scan::default().advance(empty_lines.as_bytes()), Err(Refusal::HeadTooLarge));
+    let most = HeadExtent { start: 0, end: HEAD_BYTES_MAX };
+    assert_eq!(HeadScan::default().advance(&of_bytes(HEAD_BYTES_MAX)), Ok(Some(most)));
+    let more = of_bytes(HEAD_BYTES_MAX + 1);
+    assert_eq!(HeadScan::default().advance(&more), Err(Refusal::HeadTooLarge));
+    assert_eq!(HeadScan::default().advance(&more[..HEAD_BYTES_MAX]), Err(Refusal::HeadTooLarge));
+    assert_eq!(HeadScan::default().advance(&more[..HEAD_BYTES_MAX - 1]), Ok(None));
+    let empty_lines = "\r\n".repeat(HEAD_BYTES_MAX / 2);
+    assert_eq!(HeadScan::default().advance(empty_lines.as_bytes()), Err(Refusal::HeadTooLarge));
 }
 
 #[test]
 fn a22_a_head_has_100_header_lines_at_most() {
-    let most = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a:b\r\n".repeat(LINES_MAX - 1));
-    assert_eq!(checked(&most), Ok(Body::Length(0)));
-    let more = format!("GET / HTTP/1.1\r\n{}", "a:b\r\n".repeat(LINES_MAX + 1));
-    assert_eq!(Scan::default().advance(more.as_bytes()), Err(Refusal::TooManyLines));
+    let most =
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a:b\r\n".repeat(HEADER_LINES_MAX - 1));
+    assert_eq!(checked(&most), Ok(BodyFraming::Length(0)));
+    let more = format!("GET / HTTP/1.1\r\n{}", "a:b\r\n".repeat(HEADER_LINES_MAX + 1));
+    assert_eq!(HeadScan::default().advance(more.as_bytes()), Err(Refusal::TooManyLines));
 }
 
 #[test]
 fn what_follows_a_head_is_not_looked_at() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut bytes = head.to_vec();
-    bytes.extend_from_slice(&[b'\n'; BYTES_MAX]);
-    let extent = Scan::default().advance(&bytes).unwrap().unwrap();
-    assert_eq!(extent, Extent { start: 0, end: head.len() });
+    bytes.extend_from_slice(&[b'\n'; HEAD_BYTES_MAX]);
+    let extent = HeadScan::default().advance(&bytes).unwrap().unwrap();
+    assert_eq!(extent, HeadExtent { start: 0, end: head.len() });
 }
 
 #[test]
 fn a_head_in_two_pieces_ends_where_it_ends_in_one() {
     let head = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nPOST";
-    let whole = Scan::default().advance(head).unwrap();
-    assert_eq!(whole, Some(Extent { start: 2, end: head.len() - 4 }));
+    let whole = HeadScan::default().advance(head).unwrap();
+    assert_eq!(whole, Some(HeadExtent { start: 2, end: head.len() - 4 }));
     for cut in 0..head.len() - 4 {
-        let mut scan = Scan::default();
+        let mut scan = HeadScan::default();
         assert_eq!(scan.advance(&head[..cut]), Ok(None));
         assert_eq!(scan.advance(head).unwrap(), whole);
     }

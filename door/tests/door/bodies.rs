@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use door::{Settings, Times};
+use door::{DoorSettings, DoorTimeouts};
 use tokio::io::AsyncWriteExt;
 
 use crate::helper::{Caller, HELLO, SHORT, serve, with_times};
@@ -11,7 +11,7 @@ const CHUNKS: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunk
 
 #[tokio::test]
 async fn a21_a_bad_chunk_is_answered_400_and_the_connection_closes() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     for chunk in ["zz\r\n", "-1\r\n", "3\r\nabcd\r\n", "fffffffffffffffff\r\n", "1\nab\n"] {
         let mut caller = served.caller().await;
         caller.send(format!("{CHUNKS}{chunk}0\r\n\r\n{HELLO}")).await;
@@ -25,7 +25,7 @@ async fn a21_a_bad_chunk_is_answered_400_and_the_connection_closes() {
 /// Where chunks end is known to hyper alone: what follows them is never taken for a request.
 #[tokio::test]
 async fn a21_chunks_are_the_last_of_their_connection() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(format!("{CHUNKS}3\r\nabc\r\n0\r\n\r\n{HELLO}")).await;
     let answer = caller.answer().await;
@@ -37,7 +37,7 @@ async fn a21_chunks_are_the_last_of_their_connection() {
 /// A caller who sends all of it before reading anything.
 #[tokio::test]
 async fn a7_an_answer_that_comes_before_the_body_is_not_lost() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let body = vec![b'x'; 10 << 20];
     for head in ["Content-Length: 10485760\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\na00000\r\n"]
     {
@@ -53,7 +53,7 @@ async fn a7_an_answer_that_comes_before_the_body_is_not_lost() {
 
 #[tokio::test]
 async fn a7_an_endless_body_is_read_only_for_a_while() {
-    let served = serve(with_times(Times { linger: SHORT, ..Times::default() })).await;
+    let served = serve(with_times(DoorTimeouts { linger: SHORT, ..DoorTimeouts::default() })).await;
     let caller = served.caller().await;
     let (reads, mut writes) = caller.0.into_split();
     writes.write_all(CHUNKS.replace("echo", "early").as_bytes()).await.unwrap();
@@ -68,7 +68,7 @@ async fn a7_an_endless_body_is_read_only_for_a_while() {
 
 #[tokio::test]
 async fn a_small_body_that_nobody_reads_does_not_end_the_connection() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     for _ in 0..2 {
         caller.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").await;
@@ -78,7 +78,7 @@ async fn a_small_body_that_nobody_reads_does_not_end_the_connection() {
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_answered_400() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc").await;
     caller.0.shutdown().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_body_that_breaks_off_is_answered_400() {
 
 #[tokio::test]
 async fn who_asks_first_is_told_to_go_on() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     let expects = "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n";
     caller.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\n{expects}")).await;
@@ -107,7 +107,7 @@ async fn who_asks_first_is_told_to_go_on() {
 /// The handlers end a slow body; the answer closes the connection, and a drip does not keep it.
 #[tokio::test]
 async fn a22_a_body_that_never_comes_ends_with_the_request() {
-    let times = Times { request: SHORT, linger: SHORT, ..Times::default() };
+    let times = DoorTimeouts { request: SHORT, linger: SHORT, ..DoorTimeouts::default() };
     let served = serve(with_times(times)).await;
     let mut caller = served.caller().await;
     caller.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\na").await;
@@ -116,5 +116,5 @@ async fn a22_a_body_that_never_comes_ends_with_the_request() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(answer.header("connection"), Some("close"));
     caller.assert_closed().await;
-    assert!(Times::default().linger + Duration::from_secs(12) < Duration::from_secs(15));
+    assert!(DoorTimeouts::default().linger + Duration::from_secs(12) < Duration::from_secs(15));
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use door::{Settings, Times};
+use door::{DoorSettings, DoorTimeouts};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -27,7 +27,7 @@ async fn idle_sockets(addr: std::net::SocketAddr, count: usize) -> Vec<TcpStream
 
 #[tokio::test]
 async fn a22_5000_idle_sockets_do_not_stop_a_good_caller() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let count = 5_000.min(descriptors().saturating_sub(500) / 2);
     let mut idle = idle_sockets(served.addr, count).await;
     served.assert_answers().await;
@@ -38,7 +38,7 @@ async fn a22_5000_idle_sockets_do_not_stop_a_good_caller() {
 
 #[tokio::test]
 async fn a22_a_full_door_closes_the_idlest_and_never_who_is_served() {
-    let settings = Settings { connections: 3, ..Settings::default() };
+    let settings = DoorSettings { connections: 3, ..DoorSettings::default() };
     let served = serve(settings).await;
     let mut busy = served.caller().await;
     busy.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -61,7 +61,7 @@ async fn a22_a_full_door_closes_the_idlest_and_never_who_is_served() {
 
 #[tokio::test]
 async fn a_door_whose_every_seat_is_served_turns_others_away() {
-    let settings = Settings { connections_per_peer: 1, ..Settings::default() };
+    let settings = DoorSettings { connections_per_peer: 1, ..DoorSettings::default() };
     let served = serve(settings).await;
     let mut busy = served.caller().await;
     busy.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -76,7 +76,7 @@ async fn a_door_whose_every_seat_is_served_turns_others_away() {
 /// Many at once come and go: nothing of them is left behind that takes a seat.
 #[tokio::test]
 async fn seats_are_given_back() {
-    let settings = Settings { connections: 8, ..Settings::default() };
+    let settings = DoorSettings { connections: 8, ..DoorSettings::default() };
     let served = serve(settings).await;
     let mut calls = JoinSet::new();
     for _ in 0..200 {
@@ -137,7 +137,7 @@ async fn another_process() {
     if std::env::var_os("DOOR_TEST_POOR").is_none() {
         return;
     }
-    let times = Times { first_byte: Duration::from_secs(3_600), ..Times::default() };
+    let times = DoorTimeouts { first_byte: Duration::from_secs(3_600), ..DoorTimeouts::default() };
     let served = serve(with_times(times)).await;
     println!("> {}", served.addr);
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()))

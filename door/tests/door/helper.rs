@@ -11,7 +11,7 @@ use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use door::{Door, Peer, Settings, Times};
+use door::{Door, DoorSettings, DoorTimeouts, SocketPeer};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -38,15 +38,15 @@ pub(crate) struct Served {
     pub(crate) go_on: Arc<Semaphore>,
 }
 
-pub(crate) fn with_times(times: Times) -> Settings {
-    Settings { times, ..Settings::default() }
+pub(crate) fn with_times(times: DoorTimeouts) -> DoorSettings {
+    DoorSettings { timeouts: times, ..DoorSettings::default() }
 }
 
-pub(crate) async fn serve(settings: Settings) -> Served {
+pub(crate) async fn serve(settings: DoorSettings) -> Served {
     serve_also(Router::new(), settings).await
 }
 
-pub(crate) async fn serve_also(more: Router, settings: Settings) -> Served {
+pub(crate) async fn serve_also(more: Router, settings: DoorSettings) -> Served {
     let door = Door::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
     let addr = door.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -64,7 +64,10 @@ fn router(begun: Arc<Semaphore>, go_on: Arc<Semaphore>) -> Router {
     };
     Router::new()
         .route("/hello", get(async || "hello"))
-        .route("/peer", get(async |Extension(Peer(peer)): Extension<Peer>| peer.to_string()))
+        .route(
+            "/peer",
+            get(async |Extension(SocketPeer(peer)): Extension<SocketPeer>| peer.to_string()),
+        )
         .route("/wait", get(wait))
         .route("/echo", post(echo))
         .route("/early", post(early))

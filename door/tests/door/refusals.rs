@@ -1,6 +1,6 @@
 //! Heads that are refused (cases A21 and A22): the answer, and the close after it.
 
-use door::Settings;
+use door::DoorSettings;
 use rstest::rstest;
 
 use crate::helper::{HELLO, serve};
@@ -34,7 +34,7 @@ use crate::helper::{HELLO, serve};
 #[case::head_of_a_head("HEAD /hello HTTP/1.1\r\n\r\n")]
 #[tokio::test]
 async fn a21_a_malformed_head_is_answered_400_and_the_connection_closes(#[case] head: &str) {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(head).await;
     caller.answer().await.assert_refusal(400);
@@ -49,7 +49,7 @@ async fn a21_a_malformed_head_is_answered_400_and_the_connection_closes(#[case] 
 
 #[tokio::test]
 async fn a22_101_header_lines_are_answered_431() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let lines = |count| format!("GET /hello HTTP/1.1\r\n{}\r\n", "Host: a\r\n".repeat(count));
     let mut caller = served.caller().await;
     caller.send(lines(1).replace("Host", &format!("{}Host", "X: y\r\n".repeat(99)))).await;
@@ -66,7 +66,7 @@ async fn a22_101_header_lines_are_answered_431() {
 #[case::no_line("a".repeat(1 << 20))]
 #[tokio::test]
 async fn a22_a_head_over_16_kib_is_answered_431(#[case] head: String) {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(head).await;
     caller.answer().await.assert_refusal(431);
@@ -75,7 +75,7 @@ async fn a22_a_head_over_16_kib_is_answered_431(#[case] head: String) {
 
 #[tokio::test]
 async fn a22_a_head_of_16_kib_is_answered() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let before = "GET /hello HTTP/1.1\r\nHost: a\r\nX: ";
     let padding = "a".repeat((16 << 10) - before.len() - 4);
     let mut caller = served.caller().await;
@@ -96,7 +96,7 @@ async fn a22_a_head_of_16_kib_is_answered() {
 #[case::odd_path("GET //%[%00 HTTP/1.1\r\nHost: a\r\n\r\n", 404)]
 #[tokio::test]
 async fn what_is_odd_and_allowed_reaches_the_router(#[case] head: &str, #[case] status: u16) {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(head).await;
     assert_eq!(caller.answer().await.status(), status);

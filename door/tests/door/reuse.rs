@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use door::Settings;
+use door::DoorSettings;
 use tokio::io::AsyncWriteExt;
 
 use crate::helper::{HELLO, serve, serve_also};
@@ -11,7 +11,7 @@ const WITH_BODY: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n
 
 #[tokio::test]
 async fn a_connection_is_used_again() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     for _ in 0..3 {
         caller.send(HELLO).await;
@@ -25,7 +25,7 @@ async fn a_connection_is_used_again() {
 
 #[tokio::test]
 async fn requests_sent_at_once_are_answered_in_turn() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send([HELLO, WITH_BODY].concat().repeat(100)).await;
     for _ in 0..100 {
@@ -36,7 +36,7 @@ async fn requests_sent_at_once_are_answered_in_turn() {
 
 #[tokio::test]
 async fn a_refusal_waits_for_the_answer_before_it() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\nnonsense\r\n\r\n").await;
     served.begun.acquire().await.unwrap().forget();
@@ -48,7 +48,7 @@ async fn a_refusal_waits_for_the_answer_before_it() {
 
 #[tokio::test]
 async fn who_asks_for_the_end_gets_it() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     for head in [
         "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         "GET /hello HTTP/1.0\r\n\r\n",
@@ -62,7 +62,7 @@ async fn who_asks_for_the_end_gets_it() {
 
 #[tokio::test]
 async fn who_says_that_nothing_more_comes_is_answered() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
     caller.0.shutdown().await.unwrap();
@@ -74,7 +74,7 @@ async fn who_says_that_nothing_more_comes_is_answered() {
 
 #[tokio::test]
 async fn every_request_knows_its_peer() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /peer HTTP/1.1\r\nHost: a\r\n\r\n").await;
     caller.answer().await.assert_is(200, "127.0.0.1");
@@ -85,7 +85,8 @@ async fn a24_a_panic_ends_its_connection_and_nothing_else() {
     async fn panics() {
         panic!("on purpose");
     }
-    let served = serve_also(Router::new().route("/panic", get(panics)), Settings::default()).await;
+    let served =
+        serve_also(Router::new().route("/panic", get(panics)), DoorSettings::default()).await;
     let mut other = served.caller().await;
     other.send(HELLO).await;
     other.answer().await.assert_is(200, "hello");

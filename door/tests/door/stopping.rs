@@ -2,14 +2,14 @@
 
 use std::io::ErrorKind;
 
-use door::{Settings, Times};
+use door::{DoorSettings, DoorTimeouts};
 use tokio::net::TcpStream;
 
 use crate::helper::{HELLO, SHORT, serve, with_times};
 
 #[tokio::test]
 async fn a_request_under_way_is_answered_and_nothing_after_it() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
     served.begun.acquire().await.unwrap().forget();
@@ -36,7 +36,7 @@ async fn a_request_under_way_is_answered_and_nothing_after_it() {
 
 #[tokio::test]
 async fn a_body_under_way_is_read_and_answered() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     let expects = "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n";
     caller.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\n{expects}")).await;
@@ -52,7 +52,7 @@ async fn a_body_under_way_is_read_and_answered() {
 
 #[tokio::test]
 async fn half_a_head_does_not_hold_the_stop() {
-    let served = serve(Settings::default()).await;
+    let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;
     caller.answer().await.assert_is(200, "hello");
@@ -63,7 +63,7 @@ async fn half_a_head_does_not_hold_the_stop() {
 
 #[tokio::test]
 async fn the_stop_has_an_end() {
-    let served = serve(with_times(Times { drain: SHORT, ..Times::default() })).await;
+    let served = serve(with_times(DoorTimeouts { drain: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
     served.begun.acquire().await.unwrap().forget();

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
-use door::Times;
+use door::DoorTimeouts;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -11,13 +11,14 @@ use crate::helper::{HELLO, SHORT, patiently, serve, serve_also, with_times};
 
 #[tokio::test]
 async fn a22_who_sends_nothing_is_closed_without_a_word() {
-    let served = serve(with_times(Times { first_byte: SHORT, ..Times::default() })).await;
+    let served =
+        serve(with_times(DoorTimeouts { first_byte: SHORT, ..DoorTimeouts::default() })).await;
     served.caller().await.assert_closed().await;
 }
 
 #[tokio::test]
 async fn a22_half_a_head_is_answered_408_and_closed() {
-    let served = serve(with_times(Times { head: SHORT, ..Times::default() })).await;
+    let served = serve(with_times(DoorTimeouts { head: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;
     caller.answer().await.assert_is(200, "hello");
@@ -29,7 +30,8 @@ async fn a22_half_a_head_is_answered_408_and_closed() {
 /// Each byte comes in time; the head does not.
 #[tokio::test]
 async fn a22_a_head_that_drips_is_answered_408() {
-    let served = serve(with_times(Times { head: SHORT * 3, ..Times::default() })).await;
+    let served =
+        serve(with_times(DoorTimeouts { head: SHORT * 3, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     let mut drip = tokio::time::interval(SHORT / 10);
     caller.send("GET / HTTP/1.1\r\nX: ").await;
@@ -44,7 +46,7 @@ async fn a22_a_head_that_drips_is_answered_408() {
 
 #[tokio::test]
 async fn a_connection_that_is_not_used_again_is_closed() {
-    let served = serve(with_times(Times { idle: SHORT, ..Times::default() })).await;
+    let served = serve(with_times(DoorTimeouts { idle: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;
     caller.answer().await.assert_is(200, "hello");
@@ -53,7 +55,8 @@ async fn a_connection_that_is_not_used_again_is_closed() {
 
 #[tokio::test]
 async fn an_answer_that_takes_too_long_is_a_503() {
-    let served = serve(with_times(Times { request: SHORT, ..Times::default() })).await;
+    let served =
+        serve(with_times(DoorTimeouts { request: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
     caller.answer().await.assert_error(503, "unavailable");
@@ -86,7 +89,7 @@ fn large(gone: UnboundedSender<()>) -> Router {
 #[tokio::test]
 async fn an_answer_that_nobody_takes_does_not_hold_its_connection() {
     let (gone, mut is_gone) = unbounded_channel();
-    let times = Times { write: SHORT, ..Times::default() };
+    let times = DoorTimeouts { write: SHORT, ..DoorTimeouts::default() };
     let served = serve_also(large(gone), with_times(times)).await;
     let mut caller = served.caller().await;
     caller.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -101,7 +104,7 @@ async fn an_answer_that_nobody_takes_does_not_hold_its_connection() {
 #[tokio::test]
 async fn a_large_answer_arrives_whole_before_the_close() {
     let (gone, _is_gone) = unbounded_channel();
-    let served = serve_also(large(gone), with_times(Times::default())).await;
+    let served = serve_also(large(gone), with_times(DoorTimeouts::default())).await;
     for body in ["Connection: close\r\n\r\n", "Content-Length: 9\r\n\r\na"] {
         let mut caller = served.caller().await;
         caller.send(format!("GET /large HTTP/1.1\r\nHost: a\r\n{body}")).await;

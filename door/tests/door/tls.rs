@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use door::{Settings, Times, Tls};
+use door::{DoorSettings, DoorTimeouts, TlsCertificate};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
@@ -37,13 +37,13 @@ impl Papers {
         cert.der().clone()
     }
 
-    fn load(&self) -> Tls {
-        Tls::load(self.path("cert.pem"), self.path("key.pem")).unwrap()
+    fn load(&self) -> TlsCertificate {
+        TlsCertificate::load(self.path("cert.pem"), self.path("key.pem")).unwrap()
     }
 }
 
-async fn serve_tls(tls: &Tls) -> Served {
-    serve(Settings { tls: Some(tls.clone()), ..Settings::default() }).await
+async fn serve_tls(tls: &TlsCertificate) -> Served {
+    serve(DoorSettings { tls: Some(tls.clone()), ..DoorSettings::default() }).await
 }
 
 /// A caller who trusts one certificate.
@@ -135,7 +135,7 @@ async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
 fn a_file_that_is_not_there_is_named() {
     let (papers, _) = Papers::new();
     let missing = Path::new("/nowhere/key.pem");
-    let error = Tls::load(papers.path("cert.pem"), missing).unwrap_err().to_string();
+    let error = TlsCertificate::load(papers.path("cert.pem"), missing).unwrap_err().to_string();
     assert!(error.contains("/nowhere/key.pem"), "{error}");
     assert!(format!("{:?}", papers.load()).contains("cert.pem"));
 }
@@ -156,9 +156,9 @@ async fn who_does_not_speak_tls_or_only_http_2_is_closed() {
 #[tokio::test]
 async fn a22_a_handshake_that_does_not_come_is_given_up() {
     let (papers, _) = Papers::new();
-    let times = Times { handshake: SHORT, ..Times::default() };
+    let timeouts = DoorTimeouts { handshake: SHORT, ..DoorTimeouts::default() };
     let tls = Some(papers.load());
-    let served = serve(Settings { tls, times, ..Settings::default() }).await;
+    let served = serve(DoorSettings { tls, timeouts, ..DoorSettings::default() }).await;
     served.caller().await.assert_closed().await;
 }
 

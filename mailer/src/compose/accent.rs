@@ -1,21 +1,21 @@
 //! The firm's colour, and a colour that is readable on it.
 
 /// Used when the firm has none that can be used.
-const NEUTRAL: [u8; 3] = [0x1f, 0x29, 0x33];
+const NEUTRAL_RGB: [u8; 3] = [0x1f, 0x29, 0x33];
 
 /// Black and white are equally readable on this luminance: `(L + 0.05) / 0.05 = 1.05 / (L + 0.05)`.
-const BALANCE: f64 = 0.179_128_784_747_792;
+const BALANCE_LUMINANCE: f64 = 0.179_128_784_747_792;
 
 /// A background and its ink, as mail readers write colours.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Accent {
+pub(super) struct AccentColor {
     /// `#rrggbb`.
     pub(super) background: String,
     /// Black or white.
     pub(super) ink: &'static str,
 }
 
-impl Accent {
+impl AccentColor {
     /// Reads `#rgb` or `#rrggbb`; nothing else may reach a style.
     pub(super) fn read(text: &str) -> Option<Self> {
         let digits: Vec<u8> = text
@@ -32,14 +32,14 @@ impl Accent {
 
     /// Chooses the ink with the higher contrast (WCAG 2.2, contrast ratio): at least 4.58 to 1.
     fn on(rgb @ [r, g, b]: [u8; 3]) -> Self {
-        let ink = if luminance(rgb) > BALANCE { "#000000" } else { "#ffffff" };
+        let ink = if luminance(rgb) > BALANCE_LUMINANCE { "#000000" } else { "#ffffff" };
         Self { background: format!("#{r:02x}{g:02x}{b:02x}"), ink }
     }
 }
 
-impl Default for Accent {
+impl Default for AccentColor {
     fn default() -> Self {
-        Self::on(NEUTRAL)
+        Self::on(NEUTRAL_RGB)
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
     #[case("#757575", "#757575", "#ffffff")]
     #[case("#777777", "#777777", "#000000")]
     fn the_ink_is_readable(#[case] text: &str, #[case] background: &str, #[case] ink: &str) {
-        let accent = Accent::read(text).unwrap();
+        let accent = AccentColor::read(text).unwrap();
         assert_eq!((accent.background.as_str(), accent.ink), (background, ink));
     }
 
@@ -94,7 +94,7 @@ mod tests {
         )]
         text: &str,
     ) {
-        assert_eq!(Accent::read(text), None);
+        assert_eq!(AccentColor::read(text), None);
     }
 
     /// WCAG 2.2, success criterion 1.4.3, for text of any size.
@@ -103,7 +103,7 @@ mod tests {
         for rgb in (0..=0xff_ffff_u32).step_by(97) {
             let [_, r, g, b] = rgb.to_be_bytes();
             let light = luminance([r, g, b]) + 0.05;
-            let contrast = match Accent::on([r, g, b]).ink {
+            let contrast = match AccentColor::on([r, g, b]).ink {
                 "#000000" => light / 0.05,
                 _ => 1.05 / light,
             };

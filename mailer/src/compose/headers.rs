@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use domain::email::EmailAddress;
 
 use super::Letter;
-use crate::mail::Invite;
+use crate::mail::InviteContent;
 
 /// Lines are folded here where they can be (RFC 2047, section 2).
-const FOLD: usize = 76;
+const FOLD_COLUMN: usize = 76;
 
 /// The bytes of text in one encoded word: in base64 it fits on a line with its header's name.
 const ENCODED_WORD_BYTES: usize = 36;
@@ -24,11 +24,11 @@ const WORD_MAX: usize = 60;
 const LISTED_URL_MAX: usize = 900;
 
 /// The headers written so far.
-pub(super) struct Headers(String);
+pub(super) struct HeaderSection(String);
 
-impl Headers {
+impl HeaderSection {
     /// All of an invite's but those of its body.
-    pub(super) fn of(invite: &Invite<'_>, letter: &Letter) -> Self {
+    pub(super) fn of(invite: &InviteContent<'_>, letter: &Letter) -> Self {
         let sender = invite.from.address();
         let mut headers = Self(String::new());
         headers.add("From", from(&letter.firm, sender));
@@ -59,7 +59,7 @@ impl Headers {
         self.0.push(':');
         let mut width = name.len() + 1;
         for piece in pieces {
-            if width + 1 + piece.len() > FOLD && width > name.len() + 1 {
+            if width + 1 + piece.len() > FOLD_COLUMN && width > name.len() + 1 {
                 self.0.push_str("\r\n");
                 width = 0;
             }
@@ -97,12 +97,12 @@ fn from(firm: &str, sender: &EmailAddress) -> Vec<String> {
     pieces
 }
 
-fn reply_to(invite: &Invite<'_>) -> Option<EmailAddress> {
+fn reply_to(invite: &InviteContent<'_>) -> Option<EmailAddress> {
     invite.reply_to?.parse().ok()
 }
 
 /// RFC 5322, section 3.3.
-fn date(invite: &Invite<'_>) -> String {
+fn date(invite: &InviteContent<'_>) -> String {
     invite.date.get().format("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 

@@ -16,20 +16,20 @@ use lettre::message::header::{ContentTransferEncoding, ContentType};
 use lettre::message::{MultiPart, SinglePart};
 use url::Url;
 
-use crate::mail::{Invite, Mail};
-use crate::names::{address, line, note};
-use accent::Accent;
-use headers::Headers;
-use words::{Facts, Words};
+use crate::mail::{InviteContent, Mail};
+use crate::names::{clean_link, clean_note, one_line};
+use accent::AccentColor;
+use headers::HeaderSection;
+use words::{LetterNames, LetterWords};
 
 /// The longest address of a logo; longer ones are not used.
 const LOGO_URL_MAX: usize = 2_000;
 
 /// Writes the mail that invites one person to one form.
 #[must_use]
-pub fn compose(invite: &Invite<'_>) -> Mail {
+pub fn compose(invite: &InviteContent<'_>) -> Mail {
     let letter = Letter::new(invite);
-    let mut bytes = Headers::of(invite, &letter).into_bytes();
+    let mut bytes = HeaderSection::of(invite, &letter).into_bytes();
     bytes.extend(body(invite, &letter));
     Mail {
         email_id: invite.email_id,
@@ -42,9 +42,9 @@ pub fn compose(invite: &Invite<'_>) -> Mail {
 /// What both versions of the mail show. Nothing in it breaks or turns a line.
 struct Letter {
     firm: String,
-    words: Words,
+    words: LetterWords,
     note: Option<String>,
-    accent: Accent,
+    accent: AccentColor,
     logo_url: Option<String>,
     form_url: String,
     unsubscribe_url: String,
@@ -52,25 +52,25 @@ struct Letter {
 
 impl Letter {
     /// A firm without a visible name goes by the sender's domain.
-    fn new(invite: &Invite<'_>) -> Self {
+    fn new(invite: &InviteContent<'_>) -> Self {
         let firm =
-            line(invite.firm_name).unwrap_or_else(|| invite.from.address().domain().to_owned());
-        let words = Words::new(
+            one_line(invite.firm_name).unwrap_or_else(|| invite.from.address().domain().to_owned());
+        let words = LetterWords::new(
             invite.lang,
-            &Facts {
+            &LetterNames {
                 firm: &firm,
-                title: line(invite.form_title).as_deref(),
-                name: invite.greeting.and_then(line).as_deref(),
+                title: one_line(invite.form_title).as_deref(),
+                name: invite.greeting.and_then(one_line).as_deref(),
                 to: &invite.to.to_string(),
             },
         );
         Self {
             words,
-            note: invite.message.and_then(note),
-            accent: invite.color.and_then(Accent::read).unwrap_or_default(),
+            note: invite.message.and_then(clean_note),
+            accent: invite.color.and_then(AccentColor::read).unwrap_or_default(),
             logo_url: invite.logo_url.and_then(logo),
-            form_url: address(invite.form_url),
-            unsubscribe_url: address(invite.unsubscribe_url),
+            form_url: clean_link(invite.form_url),
+            unsubscribe_url: clean_link(invite.unsubscribe_url),
             firm,
         }
     }
@@ -85,7 +85,7 @@ fn logo(text: &str) -> Option<String> {
 
 /// Both versions, the better one last (RFC 2046, section 5.1.4). Quoted-printable has no line
 /// that begins like this boundary, whatever the text (RFC 2045, section 6.7).
-fn body(invite: &Invite<'_>, letter: &Letter) -> Vec<u8> {
+fn body(invite: &InviteContent<'_>, letter: &Letter) -> Vec<u8> {
     let part = |content_type, text| {
         SinglePart::builder()
             .header(content_type)

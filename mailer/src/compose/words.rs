@@ -6,7 +6,7 @@
 use domain::lang::Lang;
 
 /// What the words are about.
-pub(super) struct Facts<'a> {
+pub(super) struct LetterNames<'a> {
     /// Who invites.
     pub(super) firm: &'a str,
     /// To which form; none when its title shows nothing.
@@ -18,7 +18,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// What an invite says.
-pub(super) struct Words {
+pub(super) struct LetterWords {
     /// Their language, as an attribute and a header name it.
     pub(super) code: &'static str,
     /// The mail's subject.
@@ -43,9 +43,9 @@ pub(super) struct Words {
     pub(super) colon: &'static str,
 }
 
-impl Words {
+impl LetterWords {
     /// Says it in this language.
-    pub(super) fn new(lang: Lang, facts: &Facts<'_>) -> Self {
+    pub(super) fn new(lang: Lang, facts: &LetterNames<'_>) -> Self {
         match lang {
             Lang::En => english(facts),
             Lang::Fr => french(facts),
@@ -54,9 +54,9 @@ impl Words {
     }
 }
 
-fn english(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
+fn english(&LetterNames { firm, title, name, to }: &LetterNames<'_>) -> LetterWords {
     let title = title.unwrap_or("Form");
-    Words {
+    LetterWords {
         code: Lang::En.code(),
         subject: format!("{firm} invites you to fill in “{title}”"),
         title: title.to_owned(),
@@ -75,9 +75,9 @@ fn english(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
 }
 
 /// Guillemets and colons are set off by spaces that do not break.
-fn french(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
+fn french(&LetterNames { firm, title, name, to }: &LetterNames<'_>) -> LetterWords {
     let title = title.unwrap_or("Formulaire");
-    Words {
+    LetterWords {
         code: Lang::Fr.code(),
         subject: format!("{firm} vous invite à remplir «\u{A0}{title}\u{A0}»"),
         title: title.to_owned(),
@@ -96,9 +96,9 @@ fn french(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
 }
 
 /// The greeting ends in a colon, and a comma sets the name off.
-fn spanish(&Facts { firm, title, name, to }: &Facts<'_>) -> Words {
+fn spanish(&LetterNames { firm, title, name, to }: &LetterNames<'_>) -> LetterWords {
     let title = title.unwrap_or("Formulario");
-    Words {
+    LetterWords {
         code: Lang::Es.code(),
         subject: format!("{firm} le invita a completar «{title}»"),
         title: title.to_owned(),

@@ -28,15 +28,15 @@ fn a16_greetings(
 #[case("שלום\u{200F}!", Some("שלום\u{200F}!"))]
 #[case("\u{2800}\u{3164}", None)]
 fn a16_lines(#[case] text: &str, #[case] expected: Option<&str>) {
-    assert_eq!(line(text).as_deref(), expected);
+    assert_eq!(one_line(text).as_deref(), expected);
 }
 
 #[test]
 fn a16_a_line_is_cut_at_200_characters() {
-    assert_eq!(line(&"😀".repeat(200)), Some("😀".repeat(200)));
-    assert_eq!(line(&"😀".repeat(201)), Some("😀".repeat(200)));
+    assert_eq!(one_line(&"😀".repeat(200)), Some("😀".repeat(200)));
+    assert_eq!(one_line(&"😀".repeat(201)), Some("😀".repeat(200)));
     let cut_at_a_space = format!("{} b", "a".repeat(199));
-    assert_eq!(line(&cut_at_a_space), Some("a".repeat(199)));
+    assert_eq!(one_line(&cut_at_a_space), Some("a".repeat(199)));
 }
 
 #[rstest]
@@ -46,5 +46,5 @@ fn a16_a_line_is_cut_at_200_characters() {
 #[case("  a  b  ", Some("a  b"))]
 #[case("\n\u{200B}\n", None)]
 fn a16_notes(#[case] text: &str, #[case] expected: Option<&str>) {
-    assert_eq!(note(text).as_deref(), expected);
+    assert_eq!(clean_note(text).as_deref(), expected);
 }

@@ -17,16 +17,16 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 /// The first byte of a TLS handshake (RFC 8446, section 5.1); no command begins with it.
-const HANDSHAKE: u8 = 22;
+const HANDSHAKE_BYTE: u8 = 22;
 
 /// A connection that reads nothing ahead until the handshake.
 #[derive(Debug)]
-pub(super) struct Guarded {
+pub(super) struct PreTlsStream {
     tcp: TcpStream,
     in_handshake: bool,
 }
 
-impl Guarded {
+impl PreTlsStream {
     /// Tries the host's addresses in order, each for so long.
     pub(super) async fn connect(host: &str, port: u16, each: Duration) -> io::Result<Self> {
         let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -41,13 +41,13 @@ impl Guarded {
     }
 }
 
-impl AsyncTokioStream for Guarded {
+impl AsyncTokioStream for PreTlsStream {
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.tcp.peer_addr()
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for PreTlsStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -67,13 +67,13 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for PreTlsStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.in_handshake |= bytes.first() == Some(&HANDSHAKE);
+        self.in_handshake |= bytes.first() == Some(&HANDSHAKE_BYTE);
         Pin::new(&mut self.tcp).poll_write(context, bytes)
     }
 

@@ -7,23 +7,23 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 
-use super::guarded::Guarded;
-use super::trouble::{Step, Trouble};
+use super::guarded::PreTlsStream;
+use super::trouble::{SmtpFailure, SmtpStep};
 use crate::mailer::{MailerError, SmtpSettings};
-use crate::smtp_url::{Encryption, SmtpUrl};
+use crate::smtp_url::{SmtpEncryption, SmtpUrl};
 
 /// For one address of the server: time is left for the next one and for the mail.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server and how to get in.
-pub(super) struct Server {
+pub(super) struct MailServer {
     url: SmtpUrl,
     ehlo: ClientId,
     tls: TlsParameters,
     credentials: Option<Credentials>,
 }
 
-impl Server {
+impl MailServer {
     pub(super) fn new(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
         let login = url.login.as_ref();
         Ok(Self {
@@ -36,36 +36,36 @@ impl Server {
     }
 
     /// A connection on which mail can be handed over.
-    pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, Trouble> {
+    pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
         let mut connection = match self.url.encryption {
-            Encryption::StartTls => self.upgraded().await?,
-            Encryption::Implicit => self.direct(Some(self.tls.clone())).await?,
-            Encryption::None => self.direct(None).await?,
+            SmtpEncryption::StartTls => self.upgraded().await?,
+            SmtpEncryption::Implicit => self.direct(Some(self.tls.clone())).await?,
+            SmtpEncryption::None => self.direct(None).await?,
         };
         if let Some(credentials) = &self.credentials {
             let ways = [Mechanism::Plain, Mechanism::Login];
             let signed_in = connection.auth(&ways, credentials).await;
-            signed_in.map_err(|error| Trouble::new(Step::SignIn, &error))?;
+            signed_in.map_err(|error| SmtpFailure::new(SmtpStep::SignIn, &error))?;
         }
         Ok(connection)
     }
 
-    async fn direct(&self, tls: Option<TlsParameters>) -> Result<AsyncSmtpConnection, Trouble> {
+    async fn direct(&self, tls: Option<TlsParameters>) -> Result<AsyncSmtpConnection, SmtpFailure> {
         let at = (self.url.host.as_str(), self.url.port);
-        AsyncSmtpConnection::connect_tokio1(at, Some(CONNECT), &self.ehlo, tls, None)
+        AsyncSmtpConnection::connect_tokio1(at, Some(CONNECT_TIMEOUT), &self.ehlo, tls, None)
             .await
-            .map_err(|error| Trouble::new(Step::Connect, &error))
+            .map_err(|error| SmtpFailure::new(SmtpStep::Connect, &error))
     }
 
     /// Nothing but EHLO and STARTTLS is said before the connection is encrypted (RFC 3207).
-    async fn upgraded(&self) -> Result<AsyncSmtpConnection, Trouble> {
-        let tcp = Guarded::connect(&self.url.host, self.url.port, CONNECT)
+    async fn upgraded(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
+        let tcp = PreTlsStream::connect(&self.url.host, self.url.port, CONNECT_TIMEOUT)
             .await
-            .map_err(|error| Trouble::unreachable(&error))?;
+            .map_err(|error| SmtpFailure::unreachable(&error))?;
         let plain = AsyncSmtpConnection::connect_with_transport(Box::new(tcp), &self.ehlo).await;
-        let mut connection = plain.map_err(|error| Trouble::new(Step::Connect, &error))?;
+        let mut connection = plain.map_err(|error| SmtpFailure::new(SmtpStep::Connect, &error))?;
         let encrypted = connection.starttls(self.tls.clone(), &self.ehlo).await;
-        encrypted.map_err(|error| Trouble::new(Step::Encrypt, &error))?;
+        encrypted.map_err(|error| SmtpFailure::new(SmtpStep::Encrypt, &error))?;
         Ok(connection)
     }
 }
@@ -85,7 +85,7 @@ fn roots(pem: &[u8]) -> Option<Certificate> {
     Certificate::from_pem(pem).ok().filter(|_| holds_any)
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for MailServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.url.fmt(f)
     }

@@ -10,9 +10,9 @@ use lettre::transport::smtp::commands::{Data, Mail as MailFrom, Rcpt, Rset};
 use lettre::transport::smtp::response::Severity;
 use tokio::time::{Instant, timeout};
 
-use super::trouble::{Step, Trouble};
+use super::trouble::{SmtpFailure, SmtpStep};
 use crate::mail::Mail;
-use crate::mailer::Sent;
+use crate::mailer::MailOutcome;
 
 /// Servers may hang up after five minutes without a command (RFC 5321, section 4.5.3.2.7); what
 /// lies between does it earlier and does not say so.
@@ -27,9 +27,9 @@ pub(super) struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// A recipient beyond the limits of RFC 5321, section 4.5.3.1, cannot be written to: refused.
-    pub(super) fn new(mail: &'a Mail) -> Result<Self, Sent> {
-        let from = mail.from.parse().map_err(|_| Sent::Failed("not a sender".to_owned()))?;
-        let to = mail.to.parse().map_err(|_| Sent::Refused { code: None })?;
+    pub(super) fn new(mail: &'a Mail) -> Result<Self, MailOutcome> {
+        let from = mail.from.parse().map_err(|_| MailOutcome::Failed("not a sender".to_owned()))?;
+        let to = mail.to.parse().map_err(|_| MailOutcome::Refused { code: None })?;
         // lettre ends the content with a line break of its own.
         let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
         Ok(Self { from, to, content })
@@ -37,42 +37,42 @@ impl<'a> Envelope<'a> {
 }
 
 /// A connection that mail can be handed over on, one after the other.
-pub(super) struct Session {
+pub(super) struct SmtpSession {
     connection: AsyncSmtpConnection,
     used: Instant,
 }
 
-impl Session {
+impl SmtpSession {
     pub(super) fn new(connection: AsyncSmtpConnection) -> Self {
         Self { connection, used: Instant::now() }
     }
 
     /// After a rest: whether the server is still there, and forgets what came before.
-    pub(super) async fn wakes(&mut self, patience: Duration) -> bool {
+    pub(super) async fn is_still_open(&mut self, patience: Duration) -> bool {
         self.used.elapsed() < IDLE_MAX
             && matches!(timeout(patience, self.connection.command(Rset)).await, Ok(Ok(_)))
     }
 
     /// Hands one mail over.
-    pub(super) async fn say(&mut self, envelope: &Envelope<'_>) -> Result<(), Trouble> {
+    pub(super) async fn say(&mut self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
         let said = self.say_all(envelope).await;
         self.used = Instant::now();
         said
     }
 
-    async fn say_all(&mut self, envelope: &Envelope<'_>) -> Result<(), Trouble> {
+    async fn say_all(&mut self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
         let server = &mut self.connection;
-        let at = |step| move |error: Error| Trouble::new(step, &error);
+        let at = |step| move |error: Error| SmtpFailure::new(step, &error);
         let from = MailFrom::new(Some(envelope.from.clone()), Vec::new());
-        server.command(from).await.map_err(at(Step::Sender))?;
+        server.command(from).await.map_err(at(SmtpStep::Sender))?;
         let to = Rcpt::new(envelope.to.clone(), Vec::new());
-        server.command(to).await.map_err(at(Step::Recipient))?;
-        server.command(Data).await.map_err(at(Step::Data))?;
-        let taken = server.message(envelope.content).await.map_err(at(Step::Content))?;
+        server.command(to).await.map_err(at(SmtpStep::Recipient))?;
+        server.command(Data).await.map_err(at(SmtpStep::Data))?;
+        let taken = server.message(envelope.content).await.map_err(at(SmtpStep::Content))?;
         // Whatever 2xx it is, the server has the mail.
         match taken.code().severity {
             Severity::PositiveCompletion => Ok(()),
-            _ => Err(Trouble::nonsense(Step::Content)),
+            _ => Err(SmtpFailure::nonsense(SmtpStep::Content)),
         }
     }
 }

@@ -11,15 +11,15 @@ use std::io;
 
 use lettre::transport::smtp::Error;
 
-use crate::mailer::Sent;
+use crate::mailer::MailOutcome;
 use crate::names;
 
 /// What a server says before it hangs up (RFC 5321, section 3.8).
-const CLOSING: u16 = 421;
+const CODE_CLOSING: u16 = 421;
 
 /// Where it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SmtpStep {
     /// Before anything was said.
     Connect,
     /// While encrypting.
@@ -38,16 +38,16 @@ pub(super) enum Step {
 
 /// Why a mail was not handed over.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct SmtpFailure {
     /// Where.
-    pub(super) step: Step,
-    cause: Cause,
+    pub(super) step: SmtpStep,
+    cause: FailureCause,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Cause {
+enum FailureCause {
     /// The server said no.
-    Answer(Reply),
+    Answer(SmtpReply),
     /// The server was not reached, not proven, or broke off; in words, where no person is meant.
     Broken(Option<String>),
     /// The server said what it must not say there.
@@ -56,43 +56,43 @@ enum Cause {
 
 /// A negative answer. The rest of its text may name the person, and is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reply {
+struct SmtpReply {
     code: u16,
     enhanced: Option<[u16; 3]>,
 }
 
-impl Trouble {
-    pub(super) fn new(step: Step, error: &Error) -> Self {
+impl SmtpFailure {
+    pub(super) fn new(step: SmtpStep, error: &Error) -> Self {
         let cause = match error.status() {
-            Some(code) => Cause::Answer(Reply::new(code.into(), error)),
-            None => Cause::Broken(step.is_impersonal().then(|| error.to_string())),
+            Some(code) => FailureCause::Answer(SmtpReply::new(code.into(), error)),
+            None => FailureCause::Broken(step.is_impersonal().then(|| error.to_string())),
         };
         Self { step, cause }
     }
 
     pub(super) fn unreachable(error: &io::Error) -> Self {
-        Self { step: Step::Connect, cause: Cause::Broken(Some(error.to_string())) }
+        Self { step: SmtpStep::Connect, cause: FailureCause::Broken(Some(error.to_string())) }
     }
 
-    pub(super) const fn nonsense(step: Step) -> Self {
-        Self { step, cause: Cause::Nonsense }
+    pub(super) const fn nonsense(step: SmtpStep) -> Self {
+        Self { step, cause: FailureCause::Nonsense }
     }
 
     /// Whether the server can be spoken to on the same connection.
     pub(super) fn leaves_connection(&self) -> bool {
-        matches!(self.cause, Cause::Answer(Reply { code, .. }) if code != CLOSING)
+        matches!(self.cause, FailureCause::Answer(SmtpReply { code, .. }) if code != CODE_CLOSING)
     }
 
     /// Whether the server went away before it took anything of the mail.
     pub(super) fn is_farewell(&self) -> bool {
-        self.step == Step::Sender && !self.leaves_connection()
+        self.step == SmtpStep::Sender && !self.leaves_connection()
     }
 }
 
-impl From<Trouble> for Sent {
-    fn from(trouble: Trouble) -> Self {
+impl From<SmtpFailure> for MailOutcome {
+    fn from(trouble: SmtpFailure) -> Self {
         match (trouble.step, &trouble.cause) {
-            (Step::Recipient, Cause::Answer(reply)) if reply.refuses_the_recipient() => {
+            (SmtpStep::Recipient, FailureCause::Answer(reply)) if reply.refuses_the_recipient() => {
                 Self::Refused { code: Some(reply.code) }
             }
             _ => Self::Failed(trouble.to_string()),
@@ -100,14 +100,14 @@ impl From<Trouble> for Sent {
     }
 }
 
-impl Step {
+impl SmtpStep {
     /// Whether nothing of a mail or a password was said yet.
     fn is_impersonal(self) -> bool {
         matches!(self, Self::Connect | Self::Encrypt)
     }
 }
 
-impl Reply {
+impl SmtpReply {
     fn new(code: u16, error: &Error) -> Self {
         let text = error.source().map(ToString::to_string);
         Self { code, enhanced: text.as_deref().and_then(enhanced) }
@@ -134,24 +134,24 @@ fn enhanced(text: &str) -> Option<[u16; 3]> {
     Some([next()?, next()?, next()?])
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for SmtpFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.step)?;
         match &self.cause {
-            Cause::Answer(Reply { code, enhanced: None }) => write!(f, "{code}"),
-            Cause::Answer(Reply { code, enhanced: Some([class, subject, detail]) }) => {
+            FailureCause::Answer(SmtpReply { code, enhanced: None }) => write!(f, "{code}"),
+            FailureCause::Answer(SmtpReply { code, enhanced: Some([class, subject, detail]) }) => {
                 write!(f, "{code} {class}.{subject}.{detail}")
             }
-            Cause::Broken(words) => {
-                let words = words.as_deref().and_then(names::line);
+            FailureCause::Broken(words) => {
+                let words = words.as_deref().and_then(names::one_line);
                 f.write_str(words.as_deref().unwrap_or("the server broke off"))
             }
-            Cause::Nonsense => f.write_str("not an answer"),
+            FailureCause::Nonsense => f.write_str("not an answer"),
         }
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SmtpStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connect",
@@ -170,9 +170,9 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn at(step: Step, code: u16, text: &str) -> Sent {
-        let reply = Reply { code, enhanced: enhanced(text) };
-        Trouble { step, cause: Cause::Answer(reply) }.into()
+    fn at(step: SmtpStep, code: u16, text: &str) -> MailOutcome {
+        let reply = SmtpReply { code, enhanced: enhanced(text) };
+        SmtpFailure { step, cause: FailureCause::Answer(reply) }.into()
     }
 
     #[rstest]
@@ -187,10 +187,10 @@ mod tests {
     #[case(556, "5.1.10 null mx")]
     #[case(556, "domain takes no mail")]
     fn p15_what_is_about_the_recipient(#[case] code: u16, #[case] text: &str) {
-        assert_eq!(at(Step::Recipient, code, text), Sent::Refused { code: Some(code) });
-        let before = [Step::Connect, Step::Encrypt, Step::SignIn, Step::Sender];
-        for step in before.into_iter().chain([Step::Data, Step::Content]) {
-            assert!(matches!(at(step, code, text), Sent::Failed(_)), "{step}");
+        assert_eq!(at(SmtpStep::Recipient, code, text), MailOutcome::Refused { code: Some(code) });
+        let before = [SmtpStep::Connect, SmtpStep::Encrypt, SmtpStep::SignIn, SmtpStep::Sender];
+        for step in before.into_iter().chain([SmtpStep::Data, SmtpStep::Content]) {
+            assert!(matches!(at(step, code, text), MailOutcome::Failed(_)), "{step}");
         }
     }
 
@@ -208,7 +208,9 @@ mod tests {
     #[case(554, "no")]
     #[case(554, "5.7.1 blocked by a list")]
     fn p15_what_may_be_about_us(#[case] code: u16, #[case] text: &str) {
-        let Sent::Failed(why) = at(Step::Recipient, code, text) else { panic!("{code} {text}") };
+        let MailOutcome::Failed(why) = at(SmtpStep::Recipient, code, text) else {
+            panic!("{code} {text}")
+        };
         assert!(why.starts_with(&format!("rcpt to: {code}")), "{why}");
     }
 

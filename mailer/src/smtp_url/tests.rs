@@ -6,18 +6,18 @@ fn read(text: &str) -> SmtpUrl {
 }
 
 #[rstest]
-#[case("smtp://mail.example.com", "mail.example.com", 587, Encryption::StartTls)]
-#[case("smtp://mail.example.com:25/", "mail.example.com", 25, Encryption::StartTls)]
-#[case("smtps://Mail.Example.com", "mail.example.com", 465, Encryption::Implicit)]
-#[case("smtps://[2001:db8::1]:1465", "2001:db8::1", 1465, Encryption::Implicit)]
-#[case("smtp://localhost:1025?tls=none", "localhost", 1025, Encryption::None)]
-#[case("smtp://127.0.0.2:1025?tls=none", "127.0.0.2", 1025, Encryption::None)]
-#[case("smtp://[::1]?tls=none", "::1", 587, Encryption::None)]
+#[case("smtp://mail.example.com", "mail.example.com", 587, SmtpEncryption::StartTls)]
+#[case("smtp://mail.example.com:25/", "mail.example.com", 25, SmtpEncryption::StartTls)]
+#[case("smtps://Mail.Example.com", "mail.example.com", 465, SmtpEncryption::Implicit)]
+#[case("smtps://[2001:db8::1]:1465", "2001:db8::1", 1465, SmtpEncryption::Implicit)]
+#[case("smtp://localhost:1025?tls=none", "localhost", 1025, SmtpEncryption::None)]
+#[case("smtp://127.0.0.2:1025?tls=none", "127.0.0.2", 1025, SmtpEncryption::None)]
+#[case("smtp://[::1]?tls=none", "::1", 587, SmtpEncryption::None)]
 fn servers(
     #[case] text: &str,
     #[case] host: &str,
     #[case] port: u16,
-    #[case] encryption: Encryption,
+    #[case] encryption: SmtpEncryption,
 ) {
     let url = read(text);
     assert_eq!((url.host.as_str(), url.port, url.encryption), (host, port, encryption));

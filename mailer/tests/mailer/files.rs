@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use mailer::{Mailer, Sent};
+use mailer::{MailOutcome, Mailer};
 
 use crate::letters::mail;
 
@@ -13,7 +13,7 @@ async fn p15_a_mail_is_one_whole_file_named_by_its_id() {
     let inner = folder.path().join("made/when/missing");
     let (mailer, mail) = (Mailer::files(&inner), mail(7));
     for _ in ["once", "again"] {
-        assert_eq!(mailer.send(&mail).await, Sent::Accepted);
+        assert_eq!(mailer.send(&mail).await, MailOutcome::Accepted);
     }
     let files: Vec<_> = fs::read_dir(&inner).unwrap().map(|file| file.unwrap().path()).collect();
     assert_eq!(files, [inner.join("00000000-0000-0000-0000-000000000007.eml")]);
@@ -25,5 +25,5 @@ async fn p15_a_mail_is_one_whole_file_named_by_its_id() {
 async fn p15_a_folder_that_cannot_be_made_is_a_failure_without_its_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let sent = Mailer::files(file.path().join("under")).send(&mail(7)).await;
-    assert_eq!(sent, Sent::Failed("folder: not a directory".to_owned()));
+    assert_eq!(sent, MailOutcome::Failed("folder: not a directory".to_owned()));
 }

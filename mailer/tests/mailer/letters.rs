@@ -3,12 +3,12 @@
 use domain::email::EmailAddress;
 use domain::lang::Lang;
 use domain::time::Timestamp;
-use mailer::{Invite, Mail, Sender, compose};
+use mailer::{InviteContent, Mail, SenderAddress, compose};
 use uuid::Uuid;
 
 /// What an invite points into.
 pub(crate) struct Desk {
-    pub(crate) from: Sender,
+    pub(crate) from: SenderAddress,
     pub(crate) to: EmailAddress,
     pub(crate) date: Timestamp,
 }
@@ -25,8 +25,8 @@ impl Default for Desk {
 
 impl Desk {
     /// An invite with everything that can be in one.
-    pub(crate) fn invite(&self, lang: Lang) -> Invite<'_> {
-        Invite {
+    pub(crate) fn invite(&self, lang: Lang) -> InviteContent<'_> {
+        InviteContent {
             email_id: Uuid::from_u128(0x0195_0000_0000_7000_8000_0000_0000_0001),
             date: self.date,
             from: &self.from,
@@ -45,9 +45,9 @@ impl Desk {
     }
 
     /// An invite with nothing that can be left out.
-    pub(crate) fn bare(&self, lang: Lang) -> Invite<'_> {
+    pub(crate) fn bare(&self, lang: Lang) -> InviteContent<'_> {
         let nothing = None;
-        Invite {
+        InviteContent {
             firm_name: "Acme Ltd",
             form_title: "Intake",
             color: nothing,
@@ -63,7 +63,7 @@ impl Desk {
 /// A mail to hand over.
 pub(crate) fn mail(number: u128) -> Mail {
     let desk = Desk::default();
-    compose(&Invite { email_id: Uuid::from_u128(number), ..desk.invite(Lang::En) })
+    compose(&InviteContent { email_id: Uuid::from_u128(number), ..desk.invite(Lang::En) })
 }
 
 /// A mail to this address, whatever it is.

@@ -1,13 +1,13 @@
 //! What of a server's answers is about the recipient (ruling 11), and what is not.
 
-use mailer::Sent;
+use mailer::MailOutcome;
 use rstest::rstest;
 
 use crate::letters::{mail, mail_to};
 use crate::relay::plain;
 use crate::smtp_server::Turn;
 
-async fn answered(verb: &'static str, turn: Turn) -> Sent {
+async fn answered(verb: &'static str, turn: Turn) -> MailOutcome {
     let (server, mailer) = plain(&[(verb, turn)]).await;
     let sent = mailer.send(&mail(1)).await;
     assert!(server.mails().is_empty());
@@ -21,7 +21,10 @@ async fn answered(verb: &'static str, turn: Turn) -> Sent {
 #[case("552 5.2.2 full", 552)]
 #[tokio::test]
 async fn p15_a_permanent_refusal_of_the_recipient(#[case] answer: &'static str, #[case] code: u16) {
-    assert_eq!(answered("RCPT", Turn::Say(answer)).await, Sent::Refused { code: Some(code) });
+    assert_eq!(
+        answered("RCPT", Turn::Say(answer)).await,
+        MailOutcome::Refused { code: Some(code) }
+    );
 }
 
 #[rstest]
@@ -45,7 +48,7 @@ async fn p15_anything_else_is_a_failure_that_names_nobody(
     #[case] answer: &'static str,
     #[case] reason: &str,
 ) {
-    assert_eq!(answered(verb, Turn::Say(answer)).await, Sent::Failed(reason.to_owned()));
+    assert_eq!(answered(verb, Turn::Say(answer)).await, MailOutcome::Failed(reason.to_owned()));
 }
 
 #[rstest]
@@ -55,7 +58,7 @@ async fn p15_anything_else_is_a_failure_that_names_nobody(
 #[tokio::test]
 async fn p15_every_2xx_after_the_content_is_taken(#[case] answer: &'static str) {
     let (server, mailer) = plain(&[("CONTENT", Turn::Say(answer))]).await;
-    assert_eq!(mailer.send(&mail_to("ann@example.com")).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail_to("ann@example.com")).await, MailOutcome::Accepted);
     assert_eq!(server.mails().len(), 1);
 }
 
@@ -67,7 +70,7 @@ async fn p15_every_2xx_after_the_content_is_taken(#[case] answer: &'static str) 
 #[tokio::test]
 async fn p15_a_server_that_breaks_off_is_a_failure(#[case] verb: &'static str, #[case] at: &str) {
     let reason = format!("{at}: the server broke off");
-    assert_eq!(answered(verb, Turn::HangUp).await, Sent::Failed(reason));
+    assert_eq!(answered(verb, Turn::HangUp).await, MailOutcome::Failed(reason));
 }
 
 #[tokio::test]
@@ -77,9 +80,9 @@ async fn a15_an_address_beyond_what_servers_take_is_refused_unasked() {
     let long_local = format!("{}@example.com", "a".repeat(65));
     let long_domain = format!("a@{label}.{label}.{label}.{label}");
     for address in [long_local, long_domain] {
-        assert_eq!(mailer.send(&mail_to(&address)).await, Sent::Refused { code: None });
+        assert_eq!(mailer.send(&mail_to(&address)).await, MailOutcome::Refused { code: None });
     }
     assert!(server.commands().is_empty());
     let longest = format!("{}@example.com", "a".repeat(64));
-    assert_eq!(mailer.send(&mail_to(&longest)).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail_to(&longest)).await, MailOutcome::Accepted);
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mailer::{Mail, Mailer, Sent, SmtpSettings};
+use mailer::{Mail, MailOutcome, Mailer, SmtpSettings};
 
 use crate::letters::mail;
 use crate::smtp_server::{Setup, SmtpServer, Tls, Turn};
@@ -45,7 +45,7 @@ async fn p15_nothing_is_said_before_the_connection_is_encrypted() {
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm%40forms:pa%3Ass%20w%25rd@{at}?ehlo=us.example");
     let mail = mail(1);
-    assert_eq!(mailer.send(&mail).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail).await, MailOutcome::Accepted);
     assert_eq!(verbs(&server), ["EHLO", "STARTTLS", "EHLO", "AUTH", "MAIL", "RCPT", "DATA"]);
     assert_eq!(server.commands()[0].1, "EHLO us.example");
     assert!(same(&server, &[mail]));
@@ -57,7 +57,7 @@ async fn p15_nothing_is_said_before_the_connection_is_encrypted() {
 async fn p15_tls_from_the_first_byte() {
     let server = SmtpServer::start(Setup { tls: Tls::Implicit, ..Setup::default() }).await;
     let mailer = mailer(&server, "smtps://{at}");
-    assert_eq!(mailer.send(&mail(1)).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
     assert!(server.mails()[0].is_encrypted);
 }
 
@@ -66,7 +66,7 @@ async fn p15_the_older_way_of_signing_in() {
     let setup = Setup { login: Some(LOGIN), ways: "LOGIN", ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm%40forms:pa:ss%20w%25rd@{at}?tls=none");
-    assert_eq!(mailer.send(&mail(1)).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
     assert_eq!(server.mails()[0].user.as_deref(), Some("firm@forms"));
 }
 
@@ -75,7 +75,7 @@ async fn p15_a_connection_serves_one_mail_after_the_other() {
     let (server, mailer) = plain(&[]).await;
     let mails = [mail(1), mail(2), mail(3)];
     for mail in &mails {
-        assert_eq!(mailer.clone().send(mail).await, Sent::Accepted);
+        assert_eq!(mailer.clone().send(mail).await, MailOutcome::Accepted);
     }
     assert!(same(&server, &mails));
     assert!(server.mails().iter().all(|mail| mail.connection == 1));
@@ -84,9 +84,9 @@ async fn p15_a_connection_serves_one_mail_after_the_other() {
 #[tokio::test]
 async fn p15_a_refusal_leaves_the_connection_to_the_next_mail() {
     let (server, mailer) = plain(&[("RCPT", Turn::Say("550 5.1.1 no such user"))]).await;
-    assert_eq!(mailer.send(&mail(1)).await, Sent::Refused { code: Some(550) });
+    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Refused { code: Some(550) });
     server.relent("RCPT");
-    assert_eq!(mailer.send(&mail(2)).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail(2)).await, MailOutcome::Accepted);
     assert_eq!(server.mails().len(), 1);
     assert_eq!(server.mails()[0].connection, 1);
 }
@@ -95,9 +95,9 @@ async fn p15_a_refusal_leaves_the_connection_to_the_next_mail() {
 async fn p15_a_kept_connection_that_is_gone_is_replaced_and_nothing_sent_twice() {
     let (server, mailer) = plain(&[]).await;
     let mails = [mail(1), mail(2)];
-    assert_eq!(mailer.send(&mails[0]).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mails[0]).await, MailOutcome::Accepted);
     server.hang_up().await;
-    assert_eq!(mailer.send(&mails[1]).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mails[1]).await, MailOutcome::Accepted);
     assert!(same(&server, &mails));
     assert_eq!(server.mails()[1].connection, 2);
 }
@@ -114,9 +114,9 @@ async fn p15_a_server_that_takes_its_leave_is_asked_anew() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(mailer.send(&mail(1)).await, Sent::Accepted);
+        assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
         server.turn_once(verb, turn);
-        assert_eq!(mailer.send(&mail(2)).await, Sent::Accepted);
+        assert_eq!(mailer.send(&mail(2)).await, MailOutcome::Accepted);
         assert_eq!(server.mails().len(), 2 * (at + 1));
     }
 }
@@ -125,7 +125,7 @@ async fn p15_a_server_that_takes_its_leave_is_asked_anew() {
 async fn p15_lines_of_dots_arrive_as_they_are() {
     let (server, mailer) = plain(&[]).await;
     let mail = Mail { bytes: b"A: b\r\n\r\n.\r\n..\r\n.c\r\n\r\n".to_vec(), ..mail(1) };
-    assert_eq!(mailer.send(&mail).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail).await, MailOutcome::Accepted);
     assert!(same(&server, &[mail]));
 }
 
@@ -141,7 +141,7 @@ async fn p15_many_at_once_keep_a_few_connections() {
             .collect();
         async move {
             for task in tasks {
-                assert_eq!(task.await.unwrap(), Sent::Accepted);
+                assert_eq!(task.await.unwrap(), MailOutcome::Accepted);
             }
         }
     };
@@ -165,7 +165,7 @@ async fn p15_silence_ends_with_the_budget() {
         let mailer = within(&server, url, Duration::from_millis(300));
         let start = Instant::now();
         let sent = mailer.send(&mail(1)).await;
-        assert_eq!(sent, Sent::Failed("no answer in time".to_owned()), "{verb}");
+        assert_eq!(sent, MailOutcome::Failed("no answer in time".to_owned()), "{verb}");
         assert!((300..2_000).contains(&start.elapsed().as_millis()), "{verb}");
         assert!(server.mails().is_empty(), "{verb}");
     }

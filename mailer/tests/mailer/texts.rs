@@ -2,7 +2,7 @@
 
 use domain::lang::Lang;
 use domain::time::Timestamp;
-use mailer::{Invite, compose, greeting};
+use mailer::{InviteContent, compose, greeting};
 use proptest::prelude::*;
 
 use crate::letters::Desk;
@@ -17,7 +17,7 @@ const HARMLESS: &str = "A Bcc: x@y.example B C [2J";
 #[test]
 fn a16_names_and_titles_are_one_line() {
     let desk = Desk::default();
-    let invite = Invite {
+    let invite = InviteContent {
         firm_name: HOSTILE,
         form_title: HOSTILE,
         greeting: Some(HOSTILE),
@@ -41,7 +41,7 @@ fn a16_names_and_titles_are_one_line() {
 fn a16_a_note_keeps_its_line_breaks_and_nothing_becomes_markup_or_a_link() {
     let desk = Desk::default();
     let note = "Dear Ann,\r\n\n<b>https://e.example</b>\u{202E}\0 & \u{2028}so\r.";
-    let invite = Invite { message: Some(note), ..desk.invite(Lang::En) };
+    let invite = InviteContent { message: Some(note), ..desk.invite(Lang::En) };
     let message = Message::read(&compose(&invite).bytes);
     assert!(message.text.contains("\n\n> Dear Ann,\n> \n> <b>https://e.example</b>   &  so .\n\n"));
     assert!(message.html.contains(
@@ -54,7 +54,7 @@ fn a16_a_note_keeps_its_line_breaks_and_nothing_becomes_markup_or_a_link() {
 fn a16_nothing_to_see_is_nothing() {
     let desk = Desk::default();
     for nothing in ["", " \r\n\t", "\u{200B}\u{FEFF}", "\u{202E}\u{2069}", "\0"] {
-        let invite = Invite {
+        let invite = InviteContent {
             firm_name: nothing,
             form_title: nothing,
             greeting: Some(nothing),
@@ -74,7 +74,7 @@ fn a16_nothing_to_see_is_nothing() {
 fn a16_text_that_reads_like_an_encoded_word_stays_text() {
     let desk = Desk::default();
     let forged = "=?utf-8?B?QmNjOiB4?= \"x\\\" <a@b.example>";
-    let invite = Invite { firm_name: forged, form_title: forged, ..desk.invite(Lang::En) };
+    let invite = InviteContent { firm_name: forged, form_title: forged, ..desk.invite(Lang::En) };
     let message = Message::read(&compose(&invite).bytes);
     let from = format!("{forged} <forms@mail.firmforms.test>");
     assert_eq!(message.header("From"), Some(from.as_str()));
@@ -84,7 +84,7 @@ fn a16_text_that_reads_like_an_encoded_word_stays_text() {
 #[test]
 fn a16_quotes_in_a_name_are_escaped() {
     let desk = Desk::default();
-    let invite = Invite { firm_name: "A \"B\" \\ <c@d.example>", ..desk.bare(Lang::En) };
+    let invite = InviteContent { firm_name: "A \"B\" \\ <c@d.example>", ..desk.bare(Lang::En) };
     let message = Message::read(&compose(&invite).bytes);
     let from = r#""A \"B\" \\ <c@d.example>" <forms@mail.firmforms.test>"#;
     assert_eq!(message.header("From"), Some(from));
@@ -125,7 +125,7 @@ proptest! {
         let desk = Desk { date, ..Desk::default() };
         let [firm_name, form_title, greeting, message, form_url, unsubscribe_url] = &texts;
         let [color, logo_url, reply_to] = &options;
-        let invite = Invite {
+        let invite = InviteContent {
             firm_name,
             form_title,
             greeting: Some(greeting),

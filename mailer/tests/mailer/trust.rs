@@ -5,15 +5,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mailer::{Mailer, MailerError, Sent, SmtpSettings, SmtpUrl};
+use mailer::{MailOutcome, Mailer, MailerError, SmtpSettings, SmtpUrl};
 use tracing::Level;
 
 use crate::letters::mail;
 use crate::relay::mailer;
 use crate::smtp_server::{Setup, SmtpServer, Tls, Turn};
 
-fn failed_at(sent: &Sent, step: &str) -> bool {
-    matches!(sent, Sent::Failed(why) if why.starts_with(step))
+fn failed_at(sent: &MailOutcome, step: &str) -> bool {
+    matches!(sent, MailOutcome::Failed(why) if why.starts_with(step))
 }
 
 fn verbs(server: &SmtpServer) -> String {
@@ -29,7 +29,10 @@ async fn p15_a_certificate_nobody_vouches_for_is_not_trusted() {
         for extra_roots in [None, Some(other.root.clone().into_bytes())] {
             let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };
             let sent = Mailer::smtp(&url, &settings).unwrap().send(&mail(1)).await;
-            assert!(matches!(&sent, Sent::Failed(why) if why.contains("certificate")), "{sent:?}");
+            assert!(
+                matches!(&sent, MailOutcome::Failed(why) if why.contains("certificate")),
+                "{sent:?}"
+            );
         }
         assert!(!verbs(&server).contains("AUTH"));
     }
@@ -73,7 +76,7 @@ async fn p15_a_wrong_password_is_a_failure() {
     let setup = Setup { login: Some(("a", "right")), ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://a:wrong@{at}?tls=none");
-    assert_eq!(mailer.send(&mail(1)).await, Sent::Failed("auth: 535 5.7.8".to_owned()));
+    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Failed("auth: 535 5.7.8".to_owned()));
     assert!(!verbs(&server).contains("MAIL"));
 }
 
@@ -108,7 +111,7 @@ async fn b15_neither_password_nor_person_nor_mail_is_logged_or_shown() {
         tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(log.clone()).finish(),
     );
     tracing::info!("the log is read");
-    assert_eq!(mailer.send(&mail(1)).await, Sent::Accepted);
+    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
     let all = format!("{log:?} {mailer:?} {:?}", mail(1));
     assert!(all.contains("the log is read"));
     // The last one is what AUTH PLAIN says.

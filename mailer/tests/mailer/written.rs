@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use domain::lang::Lang;
-use mailer::{Invite, Mail, compose};
+use mailer::{InviteContent, Mail, compose};
 use rstest::rstest;
 
 use crate::letters::Desk;
@@ -81,7 +81,7 @@ fn the_ways_to_unsubscribe(
     #[case] by_one_click: bool,
 ) {
     let desk = Desk::default();
-    let invite = Invite { unsubscribe_url: url, ..desk.invite(Lang::En) };
+    let invite = InviteContent { unsubscribe_url: url, ..desk.invite(Lang::En) };
     let message = Message::read(&compose(&invite).bytes);
     assert_eq!(message.header("List-Unsubscribe"), listed);
     assert_eq!(message.header("List-Unsubscribe-Post").is_some(), by_one_click);
@@ -99,7 +99,7 @@ fn what_cannot_be_used_of_a_brand_is_left_out() {
         "cid:logo",
         "",
     ] {
-        let invite = Invite {
+        let invite = InviteContent {
             logo_url: Some(logo_url),
             color: Some("red;}body{display:none"),
             reply_to: Some("a@b, c@d.example"),

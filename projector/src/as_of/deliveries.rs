@@ -6,18 +6,18 @@ use chrono::{DateTime, Utc};
 use cqrs_es::Aggregate;
 use domain::as_of::AsOf;
 use domain::delivery::{
-    Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryOf, DeliveryState, Reissued,
+    Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryOf, DeliveryState, ReissuedDelivery,
 };
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent};
-use domain::target::shown;
+use domain::target::shown_target;
 use domain::time::Timestamp;
 use eventstore::tail::{self, TailError};
 use eventstore::{RecordedEvent, Upcasters, load_first};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::{STREAMS, had_happened};
+use super::{STREAMS_PER_READ, had_happened};
 use crate::deliveries::DeliveryRow;
 use crate::hooks;
 
@@ -39,15 +39,15 @@ pub async fn list(
     firm_id: Uuid,
     (as_of, limit): (AsOf, usize),
 ) -> Result<Vec<DeliveryRow>, TailError> {
-    let mut page = Page::first(firm_id, as_of);
+    let mut page = BegunPage::first(firm_id, as_of);
     let mut found = Vec::new();
     loop {
         let begun = page.read(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
-        let mut rows = then(connection, (firm_id, &begun), as_of).await?;
+        let mut rows = load_as_of(connection, (firm_id, &begun), as_of).await?;
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
-        if found.len() >= limit || begun.len() < STREAMS {
+        if found.len() >= limit || begun.len() < STREAMS_PER_READ {
             break;
         }
     }
@@ -64,7 +64,7 @@ pub async fn delivery(
     (firm_id, delivery_id): (Uuid, Uuid),
     as_of: AsOf,
 ) -> Result<Option<DeliveryThen>, TailError> {
-    let known: Option<Begun> = sqlx::query_as(
+    let known: Option<BegunDelivery> = sqlx::query_as(
         "select created_at, delivery_id, occurrence_id, hook_id from deliveries
           where delivery_id = $1 and firm_id = $2",
     )
@@ -76,14 +76,14 @@ pub async fn delivery(
         Some(known) => known,
         // History may not have followed to it yet: the list of its occurrence or its stream tells then.
         None => {
-            let page = Page { firm_id, before: None, position: None };
+            let page = BegunPage { firm_id, before: None, position: None };
             let unfollowed = page.unfollowed(connection).await?.into_iter();
             let mut listed = unfollowed.filter(|one| one.delivery_id == delivery_id);
-            listed.next().unwrap_or(Begun { delivery_id, ..Begun::default() })
+            listed.next().unwrap_or(BegunDelivery { delivery_id, ..BegunDelivery::default() })
         }
     };
     let begun = [begun];
-    let then = then(connection, (firm_id, &begun), as_of).await?.into_iter().next();
+    let then = load_as_of(connection, (firm_id, &begun), as_of).await?.into_iter().next();
     let Some(mut then) = then else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::targets(connection, &[hook_id]).await? {
@@ -95,23 +95,23 @@ pub async fn delivery(
 
 /// A delivery that may have begun by then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, FromRow)]
-struct Begun {
+struct BegunDelivery {
     created_at: DateTime<Utc>,
     delivery_id: Uuid,
     occurrence_id: Option<Uuid>,
     hook_id: Option<Uuid>,
 }
 
-impl Begun {
+impl BegunDelivery {
     fn delivery_of(&self) -> Option<DeliveryOf> {
         Some(DeliveryOf { hook_id: self.hook_id?, occurrence_id: self.occurrence_id? })
     }
 }
 
 /// How these of a firm's stood then; those that had not begun are left out.
-async fn then(
+async fn load_as_of(
     connection: &mut PgConnection,
-    (firm_id, begun): (Uuid, &[Begun]),
+    (firm_id, begun): (Uuid, &[BegunDelivery]),
     as_of: AsOf,
 ) -> Result<Vec<DeliveryThen>, TailError> {
     let is_of_firm = |event: &RecordedEvent| event.context.firm_id == firm_id;
@@ -123,12 +123,12 @@ async fn then(
         .map(|stream| (stream[0].aggregate_id.as_str(), stream.as_slice()))
         .collect();
     let names: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-    let with_stream: Vec<(&Begun, &[RecordedEvent])> = begun
+    let with_stream: Vec<(&BegunDelivery, &[RecordedEvent])> = begun
         .iter()
         .zip(&names)
         .map(|(one, name)| (one, streams.get(name.as_str()).copied().unwrap_or_default()))
         .collect();
-    let of = |(one, stream): &(&Begun, &[RecordedEvent])| {
+    let of = |(one, stream): &(&BegunDelivery, &[RecordedEvent])| {
         stream.first().and_then(delivery_of).or_else(|| one.delivery_of())
     };
     let occurrences: HashSet<String> = with_stream
@@ -145,7 +145,7 @@ async fn then(
         .filter(|event| as_of.includes(event.position, event.context.recorded_at))
         .filter_map(|event| Some((event.aggregate_id.parse().ok()?, event)))
         .collect();
-    let told = |pair: &(&Begun, &[RecordedEvent])| {
+    let told = |pair: &(&BegunDelivery, &[RecordedEvent])| {
         let (one, stream) = *pair;
         if let Some(then) = DeliveryThen::of(stream) {
             return Some(then);
@@ -168,13 +168,13 @@ const fn delivery_of(first: &RecordedEvent) -> Option<DeliveryOf> {
 }
 
 /// Deliveries of a firm that may have begun by then, newest first, after another one.
-struct Page {
+struct BegunPage {
     firm_id: Uuid,
     before: Option<(DateTime<Utc>, Uuid)>,
     position: Option<i64>,
 }
 
-impl Page {
+impl BegunPage {
     /// A position is no bound on times: the database's clock may have gone back.
     fn first(firm_id: Uuid, as_of: AsOf) -> Self {
         match as_of {
@@ -186,16 +186,20 @@ impl Page {
     }
 
     /// Those that the read model knows, and those it has not followed to.
-    async fn read(&self, connection: &mut PgConnection) -> Result<Vec<Begun>, TailError> {
-        let mut begun: HashSet<Begun> = self.followed(connection).await?.into_iter().collect();
+    async fn read(&self, connection: &mut PgConnection) -> Result<Vec<BegunDelivery>, TailError> {
+        let mut begun: HashSet<BegunDelivery> =
+            self.followed(connection).await?.into_iter().collect();
         begun.extend(self.unfollowed(connection).await?);
-        let mut begun: Vec<Begun> = begun.into_iter().collect();
+        let mut begun: Vec<BegunDelivery> = begun.into_iter().collect();
         begun.sort_unstable_by_key(|one| std::cmp::Reverse((one.created_at, one.delivery_id)));
-        begun.truncate(STREAMS);
+        begun.truncate(STREAMS_PER_READ);
         Ok(begun)
     }
 
-    async fn followed(&self, connection: &mut PgConnection) -> Result<Vec<Begun>, sqlx::Error> {
+    async fn followed(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<BegunDelivery>, sqlx::Error> {
         sqlx::query_as(
             "select created_at, delivery_id, occurrence_id, hook_id from deliveries
               where firm_id = $1
@@ -212,27 +216,32 @@ impl Page {
         .bind(self.before.map(|(at, _)| at))
         .bind(self.before.map(|(_, delivery_id)| delivery_id))
         .bind(self.position)
-        .bind(i64::try_from(STREAMS).unwrap_or(i64::MAX))
+        .bind(i64::try_from(STREAMS_PER_READ).unwrap_or(i64::MAX))
         .fetch_all(connection)
         .await
     }
 
-    async fn unfollowed(&self, connection: &mut PgConnection) -> Result<Vec<Begun>, TailError> {
-        let (before, most) = (self.before.map(|(at, _)| at), STREAMS);
+    async fn unfollowed(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<BegunDelivery>, TailError> {
+        let (before, most) = (self.before.map(|(at, _)| at), STREAMS_PER_READ);
         let until = (before, self.position);
         let events = tail::begun_after("deliveries", connection, (self.firm_id, until), most);
         let mut begun = Vec::new();
         for event in events.await? {
             let Ok(id) = event.aggregate_id.parse() else { continue };
             let created_at = event.context.recorded_at.get();
-            let one = Begun { created_at, delivery_id: id, ..Begun::default() };
+            let one = BegunDelivery { created_at, delivery_id: id, ..BegunDelivery::default() };
             match &event.event {
                 Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) => {
-                    begun.extend(happening.deliveries(id).map(|(delivery_id, hook_id)| Begun {
-                        delivery_id,
-                        occurrence_id: Some(id),
-                        hook_id: Some(hook_id),
-                        ..one
+                    begun.extend(happening.deliveries(id).map(|(delivery_id, hook_id)| {
+                        BegunDelivery {
+                            delivery_id,
+                            occurrence_id: Some(id),
+                            hook_id: Some(hook_id),
+                            ..one
+                        }
                     }));
                 }
                 Event::Delivery(of) if of.queues() => begun.push(one),
@@ -275,7 +284,7 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let (hook_id, step, trigger, form_id, response_id) = match event {
         DeliveryEvent::DeliveryQueued(of)
-        | DeliveryEvent::DeliveryReissued(Reissued { consignment: of, .. }) => {
+        | DeliveryEvent::DeliveryReissued(ReissuedDelivery { consignment: of, .. }) => {
             (Some(of.hook_id), None, of.trigger, of.form_id, of.response_id)
         }
         DeliveryEvent::StepQueued(of) => {
@@ -351,7 +360,7 @@ impl DeliveryThen {
     /// Names the target in the first hop of each attempt: the log leaves it out there.
     fn show_target(&mut self, target: &str) {
         for first in self.attempts.iter_mut().filter_map(|attempt| attempt.hops.first_mut()) {
-            first.url = Some(shown(target));
+            first.url = Some(shown_target(target));
         }
     }
 

@@ -9,7 +9,7 @@ use eventstore::tail::TailError;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{STREAMS, had_happened};
+use super::{STREAMS_PER_READ, had_happened};
 use crate::hooks::{HookLife, reason_name};
 
 /// A subscription as it was.
@@ -32,7 +32,7 @@ pub async fn list(
 ) -> Result<Vec<HookThen>, TailError> {
     let ids = ever_made(connection, firm_id).await?;
     let mut hooks = Vec::new();
-    for ids in ids.chunks(STREAMS) {
+    for ids in ids.chunks(STREAMS_PER_READ) {
         let streams = had_happened(connection, ("Subscription", ids), as_of).await?;
         hooks.extend(streams.iter().filter_map(|stream| fold(stream)));
     }

@@ -15,7 +15,7 @@ pub use deliveries::{DeliveryThen, attempts, delivery, list as list_deliveries};
 pub use hooks::{HookThen, list as list_hooks};
 
 /// Streams read at a time.
-const STREAMS: usize = 200;
+const STREAMS_PER_READ: usize = 200;
 
 /// Where the log ends now.
 ///

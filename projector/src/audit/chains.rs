@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::audit::{Chain, Head};
+use domain::audit::{AuditChain, ChainHead};
 use domain::merkle::Hash;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -23,20 +23,20 @@ pub struct HeadRow {
 impl HeadRow {
     /// The row of a chain.
     #[must_use]
-    pub fn of(firm_id: Uuid, chain: &Chain) -> Self {
+    pub fn of(firm_id: Uuid, chain: &AuditChain) -> Self {
         let (sequence, hash) = (chain.sequence().cast_signed(), *chain.last());
         Self { firm_id, sequence, hash, frontier: chain.frontier() }
     }
 
     /// The chain, if the row can be one's.
     #[must_use]
-    pub fn chain(&self) -> Option<Chain> {
-        Chain::kept(self.sequence.cast_unsigned(), self.hash, &self.frontier)
+    pub fn chain(&self) -> Option<AuditChain> {
+        AuditChain::restored(self.sequence.cast_unsigned(), self.hash, &self.frontier)
     }
 
     /// What a checkpoint says of it, if the row can be a chain's.
     #[must_use]
-    pub fn head(&self) -> Option<Head> {
+    pub fn head(&self) -> Option<ChainHead> {
         Some(self.chain()?.head(self.firm_id))
     }
 }
@@ -45,12 +45,12 @@ impl HeadRow {
 pub(super) async fn load(
     connection: &mut PgConnection,
     firms: &BTreeSet<Uuid>,
-) -> Result<BTreeMap<Uuid, Chain>, sqlx::Error> {
+) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
     let firms: Vec<Uuid> = firms.iter().copied().collect();
     read(chains(connection, &firms).await?)
 }
 
-fn read(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, Chain>, sqlx::Error> {
+fn read(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
     let broken = |row: &HeadRow| {
         sqlx::Error::Decode(
             format!("the kept end of the chain of {} is not one", row.firm_id).into(),
@@ -78,7 +78,7 @@ pub async fn chains(
 
 pub(super) async fn keep(
     connection: &mut PgConnection,
-    chains: &BTreeMap<Uuid, Chain>,
+    chains: &BTreeMap<Uuid, AuditChain>,
 ) -> Result<(), sqlx::Error> {
     let rows: Vec<HeadRow> =
         chains.iter().map(|(firm_id, chain)| HeadRow::of(*firm_id, chain)).collect();

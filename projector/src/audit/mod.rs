@@ -8,7 +8,10 @@ mod questions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
-use domain::audit::{Chain, Entry, Linked, Stored, Subscribed, UNANSWERED, subscription_in};
+use domain::audit::{
+    AuditChain, AuditEntry, EntrySource, LinkedEntry, SubscriptionOrigin, UNAUDITED_EVENTS,
+    subscription_in,
+};
 use domain::merkle::Hash;
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, Upcasters, load_first};
@@ -21,7 +24,7 @@ use crate::follow::Projection;
 
 pub use chains::{HeadRow, chains, heads_after};
 pub use questions::{
-    Filter, Span, between, find_at, followed_to, hashes, list, of_subject, span, stretch,
+    AuditFilter, ChainSpan, between, find_at, followed_to, hashes, list, of_subject, span, stretch,
 };
 
 /// The writer.
@@ -29,7 +32,7 @@ pub struct AuditLog;
 
 impl Projection for AuditLog {
     const NAME: &'static str = "audit_log";
-    const PASSES: &'static [&'static str] = &UNANSWERED;
+    const PASSES: &'static [&'static str] = &UNAUDITED_EVENTS;
 
     fn apply<'a>(
         &'a self,
@@ -86,7 +89,7 @@ pub struct EntryRow {
 impl EntryRow {
     /// The row of an entry at its place.
     #[must_use]
-    pub fn of(entry: &Entry, linked: Linked) -> Self {
+    pub fn of(entry: &AuditEntry, linked: LinkedEntry) -> Self {
         let deed = &entry.deed;
         Self {
             firm_id: entry.firm_id,
@@ -115,14 +118,14 @@ impl EntryRow {
 pub async fn entries_of(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
-) -> Result<Vec<Entry>, sqlx::Error> {
+) -> Result<Vec<AuditEntry>, sqlx::Error> {
     let about = |recorded: &RecordedEvent| {
         subscription_in(&recorded.aggregate_id, &recorded.event).map(str::to_owned)
     };
     let hooks: BTreeSet<String> = events.iter().filter_map(about).collect();
     let subscribed = subscribed(connection, &hooks).await?;
     let entry = |recorded: &RecordedEvent| {
-        let stored = Stored {
+        let stored = EntrySource {
             position: recorded.position,
             digest: recorded.digest,
             aggregate_id: &recorded.aggregate_id,
@@ -130,7 +133,7 @@ pub async fn entries_of(
             event: &recorded.event,
             context: &recorded.context,
         };
-        Entry::of(stored, subscribed.get(&recorded.aggregate_id))
+        AuditEntry::of(stored, subscribed.get(&recorded.aggregate_id))
     };
     Ok(events.iter().filter_map(entry).collect())
 }
@@ -138,7 +141,7 @@ pub async fn entries_of(
 async fn subscribed(
     connection: &mut PgConnection,
     hooks: &BTreeSet<String>,
-) -> Result<HashMap<String, Subscribed>, sqlx::Error> {
+) -> Result<HashMap<String, SubscriptionOrigin>, sqlx::Error> {
     if hooks.is_empty() {
         return Ok(HashMap::new());
     }
@@ -149,15 +152,15 @@ async fn subscribed(
         unreadable @ TailError::Unreadable { .. } => sqlx::Error::Decode(Box::new(unreadable)),
     })?;
     let made = first.into_iter().filter_map(|recorded| {
-        let made = Subscribed::by(&recorded.event)?;
+        let made = SubscriptionOrigin::by(&recorded.event)?;
         Some((recorded.aggregate_id, made))
     });
     Ok(made.collect())
 }
 
 /// Gives each entry its place in its firm's chain.
-fn link(entries: &[Entry], chains: &mut BTreeMap<Uuid, Chain>) -> Vec<EntryRow> {
-    let link = |entry: &Entry| {
+fn link(entries: &[AuditEntry], chains: &mut BTreeMap<Uuid, AuditChain>) -> Vec<EntryRow> {
+    let link = |entry: &AuditEntry| {
         let linked = chains.entry(entry.firm_id).or_default().add(entry);
         EntryRow::of(entry, linked)
     };

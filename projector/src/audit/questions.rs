@@ -22,7 +22,7 @@ macro_rules! entries_where {
 
 /// Which entries of a firm; what is none is not asked about.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct AuditFilter {
     /// What was done.
     pub action: Option<&'static str>,
     /// Who did it: what they are, or their id.
@@ -44,7 +44,7 @@ pub struct Filter {
 pub async fn list(
     pool: &PgPool,
     firm_id: Uuid,
-    filter: &Filter,
+    filter: &AuditFilter,
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!(
@@ -103,7 +103,7 @@ pub async fn between(
 
 /// A stretch of a firm's chain, from one place to another, both in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct Span {
+pub struct ChainSpan {
     /// The first.
     pub first: i64,
     /// The last.
@@ -119,7 +119,7 @@ pub async fn span(
     connection: &mut PgConnection,
     (firm_id, through): (Uuid, i64),
     (since, until): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
-) -> Result<Option<Span>, sqlx::Error> {
+) -> Result<Option<ChainSpan>, sqlx::Error> {
     let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(
         "select min(sequence), max(sequence) from audit_log
           where firm_id = $1 and sequence <= $2
@@ -131,7 +131,7 @@ pub async fn span(
     .bind(until)
     .fetch_one(connection)
     .await?;
-    Ok(first.zip(last).map(|(first, last)| Span { first, last }))
+    Ok(first.zip(last).map(|(first, last)| ChainSpan { first, last }))
 }
 
 /// A stretch of a firm's chain, in order.
@@ -141,7 +141,7 @@ pub async fn span(
 pub async fn stretch(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    span: Span,
+    span: ChainSpan,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("firm_id = $1 and sequence between $2 and $3 order by sequence"))
         .bind(firm_id)
@@ -158,7 +158,7 @@ pub async fn stretch(
 pub async fn hashes(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    span: Span,
+    span: ChainSpan,
 ) -> Result<Vec<Hash>, sqlx::Error> {
     sqlx::query_scalar(
         "select hash from audit_log

@@ -10,7 +10,7 @@ use super::DeliveryRow;
 
 /// What is asked for of a firm's deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DeliveryFilter {
     /// Only this subscription's.
     pub hook_id: Option<Uuid>,
     /// Only this trigger's.
@@ -27,7 +27,7 @@ pub struct Wanted {
     pub limit: i64,
 }
 
-/// `$2` to `$8` as in [`Wanted`]. The condition that finds the rows is written out for the planner: it
+/// `$2` to `$8` as in [`DeliveryFilter`]. The condition that finds the rows is written out for the planner: it
 /// is what has an index.
 macro_rules! listed {
     ($condition:literal) => {
@@ -63,7 +63,7 @@ const OF_STEPS: &str = listed!("run_id is not null");
 pub async fn list(
     pool: &PgPool,
     firm_id: Uuid,
-    wanted: &Wanted,
+    wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     let statement = match (wanted.hook_id, wanted.state) {
         (Some(_), _) => OF_HOOK,
@@ -82,7 +82,7 @@ pub async fn list(
 pub async fn list_steps(
     pool: &PgPool,
     firm_id: Uuid,
-    wanted: &Wanted,
+    wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     page(pool, OF_STEPS, (firm_id, wanted)).await
 }
@@ -90,7 +90,7 @@ pub async fn list_steps(
 async fn page(
     pool: &PgPool,
     statement: &'static str,
-    (firm_id, wanted): (Uuid, &Wanted),
+    (firm_id, wanted): (Uuid, &DeliveryFilter),
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(statement)
         .bind(firm_id)

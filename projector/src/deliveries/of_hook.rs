@@ -8,7 +8,10 @@ use uuid::Uuid;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn cancelled(pool: &PgPool, hook_id: Uuid) -> Result<Vec<(String, i64)>, sqlx::Error> {
+pub async fn count_cancelled(
+    pool: &PgPool,
+    hook_id: Uuid,
+) -> Result<Vec<(String, i64)>, sqlx::Error> {
     sqlx::query_as(
         "select cause, count(*) from deliveries
           where hook_id = $1 and state = 'cancelled' group by cause order by cause",
@@ -22,7 +25,7 @@ pub async fn cancelled(pool: &PgPool, hook_id: Uuid) -> Result<Vec<(String, i64)
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn delivered_between(
+pub async fn count_delivered(
     pool: &PgPool,
     hook_id: Uuid,
     (after, through): (DateTime<Utc>, DateTime<Utc>),

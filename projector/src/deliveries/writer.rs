@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use domain::delivery::{
-    Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryOf, DeliveryState, Reissued,
+    Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryOf, DeliveryState, ReissuedDelivery,
 };
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent};
@@ -17,24 +17,24 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// Rows inserted by a statement: an occurrence has up to 100.
-const ROWS: usize = 5_000;
+const ROWS_PER_INSERT: usize = 5_000;
 
 /// Takes in a batch. What is queued and has ended in one batch, as most is, is written once.
 pub(super) async fn write(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
-    let mut batch = Batch::of(events);
-    let begun: Vec<Begun<'_>> = std::mem::take(&mut batch.queued)
+    let mut batch = DeliveryBatch::of(events);
+    let begun: Vec<NewDelivery<'_>> = std::mem::take(&mut batch.queued)
         .into_iter()
-        .map(|(id, recorded, queued)| Begun {
+        .map(|(id, recorded, queued)| NewDelivery {
             id,
             recorded,
             queued,
-            state: batch.states.remove(&id).unwrap_or_else(|| State::queued(recorded)),
+            state: batch.states.remove(&id).unwrap_or_else(|| DeliveryUpdate::queued(recorded)),
         })
         .collect();
-    for some in begun.chunks(ROWS) {
+    for some in begun.chunks(ROWS_PER_INSERT) {
         insert_queued(connection, some).await?;
     }
     update_states(connection, &batch.states).await
@@ -42,23 +42,23 @@ pub(super) async fn write(
 
 /// A batch of events sorted by the statement that takes them in.
 #[derive(Default)]
-struct Batch<'a> {
-    queued: Vec<(Uuid, &'a RecordedEvent, Queued<'a>)>,
-    states: BTreeMap<Uuid, State>,
+struct DeliveryBatch<'a> {
+    queued: Vec<(Uuid, &'a RecordedEvent, DeliverySource<'a>)>,
+    states: BTreeMap<Uuid, DeliveryUpdate>,
 }
 
 /// What was queued.
 #[derive(Clone, Copy)]
-enum Queued<'a> {
+enum DeliverySource<'a> {
     /// An occurrence lists its subscription.
     Listed(DeliveryOf, &'a Happening),
     /// A repair queued it.
     Repaired(&'a Consignment),
     Step(&'a StepOrder),
-    Anew(&'a Reissued),
+    Anew(&'a ReissuedDelivery),
 }
 
-impl<'a> Queued<'a> {
+impl<'a> DeliverySource<'a> {
     const fn delivery_of(self) -> Option<DeliveryOf> {
         match self {
             Self::Listed(of, _) => Some(of),
@@ -107,7 +107,7 @@ impl<'a> Queued<'a> {
 
 /// Where a delivery stands after the batch; what is none stays.
 #[derive(Default)]
-struct State {
+struct DeliveryUpdate {
     state: &'static str,
     cause: Option<&'static str>,
     next_try_at: Option<DateTime<Utc>>,
@@ -116,14 +116,14 @@ struct State {
 }
 
 /// A delivery that begins in the batch, and where it stands after it.
-struct Begun<'a> {
+struct NewDelivery<'a> {
     id: Uuid,
     recorded: &'a RecordedEvent,
-    queued: Queued<'a>,
-    state: State,
+    queued: DeliverySource<'a>,
+    state: DeliveryUpdate,
 }
 
-impl State {
+impl DeliveryUpdate {
     fn queued(recorded: &RecordedEvent) -> Self {
         let next_try_at = Some(recorded.context.recorded_at.get());
         Self { state: DeliveryState::Pending.name(), next_try_at, ..Self::default() }
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-impl<'a> Batch<'a> {
+impl<'a> DeliveryBatch<'a> {
     fn of(events: &'a [RecordedEvent]) -> Self {
         let mut batch = Self::default();
         for recorded in events {
@@ -159,20 +159,20 @@ impl<'a> Batch<'a> {
     fn list(&mut self, occurrence_id: Uuid, happening: &'a Happening, recorded: &'a RecordedEvent) {
         for (delivery_id, hook_id) in happening.deliveries(occurrence_id) {
             let of = DeliveryOf { hook_id, occurrence_id };
-            self.queued.push((delivery_id, recorded, Queued::Listed(of, happening)));
+            self.queued.push((delivery_id, recorded, DeliverySource::Listed(of, happening)));
         }
     }
 
     fn push(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
         match event {
             DeliveryEvent::DeliveryQueued(consignment) => {
-                self.queued.push((id, recorded, Queued::Repaired(consignment)));
+                self.queued.push((id, recorded, DeliverySource::Repaired(consignment)));
             }
             DeliveryEvent::StepQueued(order) => {
-                self.queued.push((id, recorded, Queued::Step(order)));
+                self.queued.push((id, recorded, DeliverySource::Step(order)));
             }
             DeliveryEvent::DeliveryReissued(reissued) => {
-                self.queued.push((id, recorded, Queued::Anew(reissued)));
+                self.queued.push((id, recorded, DeliverySource::Anew(reissued)));
             }
             DeliveryEvent::StepRetried(_) => {
                 let state = self.states.entry(id).or_default();
@@ -199,7 +199,7 @@ impl<'a> Batch<'a> {
 
 async fn insert_queued(
     connection: &mut PgConnection,
-    begun: &[Begun<'_>],
+    begun: &[NewDelivery<'_>],
 ) -> Result<(), sqlx::Error> {
     if begun.is_empty() {
         return Ok(());
@@ -225,8 +225,8 @@ async fn insert_queued(
     .bind(queued().map(|q| q.about().1).collect::<Vec<_>>())
     .bind(queued().map(|q| q.about().2).collect::<Vec<_>>())
     .bind(begun.iter().map(|one| one.recorded.context.recorded_at.get()).collect::<Vec<_>>())
-    .bind(queued().map(Queued::host).collect::<Vec<_>>())
-    .bind(queued().map(Queued::reissue_of).collect::<Vec<_>>())
+    .bind(queued().map(DeliverySource::host).collect::<Vec<_>>())
+    .bind(queued().map(DeliverySource::reissue_of).collect::<Vec<_>>())
     .bind(state().map(|s| s.state).collect::<Vec<_>>())
     .bind(state().map(|s| s.cause).collect::<Vec<_>>())
     .bind(state().map(|s| s.next_try_at).collect::<Vec<_>>())
@@ -239,14 +239,14 @@ async fn insert_queued(
 }
 
 /// States written in a statement.
-const STATES: usize = 250;
+const STATES_PER_UPDATE: usize = 250;
 
 async fn update_states(
     connection: &mut PgConnection,
-    states: &BTreeMap<Uuid, State>,
+    states: &BTreeMap<Uuid, DeliveryUpdate>,
 ) -> Result<(), sqlx::Error> {
-    let states: Vec<(&Uuid, &State)> = states.iter().collect();
-    for states in states.chunks(STATES) {
+    let states: Vec<(&Uuid, &DeliveryUpdate)> = states.iter().collect();
+    for states in states.chunks(STATES_PER_UPDATE) {
         update_some(connection, states).await?;
     }
     Ok(())
@@ -255,7 +255,7 @@ async fn update_states(
 /// The place of a row's values in the lists is found by halving: a join would compare each row with each.
 async fn update_some(
     connection: &mut PgConnection,
-    states: &[(&Uuid, &State)],
+    states: &[(&Uuid, &DeliveryUpdate)],
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "update deliveries

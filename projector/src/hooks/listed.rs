@@ -24,7 +24,7 @@ pub struct HookRow {
 
 /// What a key is told that asks for its subscriptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct KeyHookList {
     /// Whether the call is let in.
     pub admission: Admission,
     /// The key's live subscriptions, newest first; none of a call that is not let in.
@@ -32,7 +32,7 @@ pub struct Listed {
 }
 
 /// A key of several, by its number from 1, with one of its subscriptions, if it has any.
-type Row = (
+type KeyHookRow = (
     i64,
     bool,
     Option<DateTime<Utc>>,
@@ -52,8 +52,8 @@ pub async fn list_for_keys(
     connection: &mut PgConnection,
     keys: &[KeyHash],
     now: DateTime<Utc>,
-) -> Result<Vec<Option<Listed>>, sqlx::Error> {
-    let rows: Vec<Row> = sqlx::query_as(
+) -> Result<Vec<Option<KeyHookList>>, sqlx::Error> {
+    let rows: Vec<KeyHookRow> = sqlx::query_as(
         "select a.turn, a.firm_active, a.full_since,
                 h.hook_id, h.trigger, h.target_url, h.form_id, h.created_at
            from authenticate_keys($1, $2, $3, $4) a
@@ -71,14 +71,14 @@ pub async fn list_for_keys(
     Ok(by_key(keys.len(), rows))
 }
 
-fn by_key(keys: usize, rows: Vec<Row>) -> Vec<Option<Listed>> {
-    let mut listed: Vec<Option<Listed>> = vec![None; keys];
+fn by_key(keys: usize, rows: Vec<KeyHookRow>) -> Vec<Option<KeyHookList>> {
+    let mut listed: Vec<Option<KeyHookList>> = vec![None; keys];
     for (turn, firm_active, full_since, hook_id, trigger, target_url, form_id, created_at) in rows {
         let Some(of) = usize::try_from(turn - 1).ok().and_then(|turn| listed.get_mut(turn)) else {
             continue;
         };
         let admission = Admission { firm_active, full_since };
-        let of = of.get_or_insert(Listed { admission, hooks: Vec::new() });
+        let of = of.get_or_insert(KeyHookList { admission, hooks: Vec::new() });
         if let (Some(hook_id), Some(trigger), Some(target_url), Some(created_at)) =
             (hook_id, trigger, target_url, created_at)
         {

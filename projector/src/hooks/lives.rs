@@ -58,7 +58,7 @@ pub async fn list_removed(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn places(
+pub async fn positions(
     pool: &PgPool,
     firm_id: Uuid,
     hook_id: Uuid,

@@ -16,12 +16,12 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// What subscriptions are matched by: the firm, the trigger and the form.
-type Subject = (Uuid, Trigger, Uuid);
+type MatchSubject = (Uuid, Trigger, Uuid);
 
 /// What a match found: the live subscriptions, in the order of their ids, and the position of the last
 /// change of the firm's subscriptions.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Found {
+struct MatchedHooks {
     hooks: Vec<Uuid>,
     seen: i64,
 }
@@ -32,7 +32,7 @@ pub(super) async fn list_subscriptions(
     connection: &mut PgConnection,
     events: &mut [NewEvent],
 ) -> Result<(), sqlx::Error> {
-    let subjects: BTreeSet<Subject> = events.iter().filter_map(subject).collect();
+    let subjects: BTreeSet<MatchSubject> = events.iter().filter_map(subject).collect();
     if subjects.is_empty() {
         return Ok(());
     }
@@ -41,12 +41,12 @@ pub(super) async fn list_subscriptions(
     Ok(())
 }
 
-fn subject(event: &NewEvent) -> Option<Subject> {
+fn subject(event: &NewEvent) -> Option<MatchSubject> {
     let happening = event.event.happening()?;
     Some((event.context.firm_id, happening.trigger, happening.form_id))
 }
 
-fn fill_in(events: &mut [NewEvent], found: &BTreeMap<Subject, Found>) {
+fn fill_in(events: &mut [NewEvent], found: &BTreeMap<MatchSubject, MatchedHooks>) {
     let mut removed = BTreeSet::new();
     for event in events {
         let subject = subject(event);
@@ -56,7 +56,7 @@ fn fill_in(events: &mut [NewEvent], found: &BTreeMap<Subject, Found>) {
             }
             Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) => {
                 let found = subject.and_then(|subject| found.get(&subject));
-                let Found { hooks, seen } = found.cloned().unwrap_or_default();
+                let MatchedHooks { hooks, seen } = found.cloned().unwrap_or_default();
                 *happening = Happening { hooks, seen, ..happening.clone() };
                 let silent = happening.silent;
                 happening.hooks.retain(|hook_id| !silent && !removed.contains(hook_id));
@@ -69,8 +69,8 @@ fn fill_in(events: &mut [NewEvent], found: &BTreeMap<Subject, Found>) {
 /// Subscriptions of the same firm and trigger, and of the same form when they name one.
 async fn find(
     connection: &mut PgConnection,
-    subjects: Vec<Subject>,
-) -> Result<BTreeMap<Subject, Found>, sqlx::Error> {
+    subjects: Vec<MatchSubject>,
+) -> Result<BTreeMap<MatchSubject, MatchedHooks>, sqlx::Error> {
     let rows: Vec<(i64, Vec<Uuid>)> = sqlx::query_as(
         "select coalesce((select changed_position from quotas q
                            where q.firm_id = s.firm_id and q.kind = 'hooks'
@@ -89,13 +89,13 @@ async fn find(
     .bind(subjects.iter().map(|(.., form_id)| *form_id).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
-    let found = rows.into_iter().map(|(seen, hooks)| Found { hooks, seen });
+    let found = rows.into_iter().map(|(seen, hooks)| MatchedHooks { hooks, seen });
     Ok(subjects.into_iter().zip(found).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use domain::context::{Actor, Context};
+    use domain::context::{Actor, EventContext};
     use domain::subscription::RemovalReason;
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
     const FORM: Uuid = Uuid::from_u128(2);
 
     fn event(id: u128, event: impl Into<Event>) -> NewEvent {
-        let context = Context {
+        let context = EventContext {
             firm_id: FIRM,
             recorded_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
             actor: Actor::System,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_removal_in_the_same_batch_takes_a_subscription_off_later_lists() {
-        let found = Found { hooks: [3, 4].map(Uuid::from_u128).to_vec(), seen: 7 };
+        let found = MatchedHooks { hooks: [3, 4].map(Uuid::from_u128).to_vec(), seen: 7 };
         let found = BTreeMap::from([((FIRM, Trigger::FormSubmitted, FORM), found)]);
         let mut events = vec![occurrence(false), removal(3), occurrence(false), occurrence(true)];
         fill_in(&mut events, &found);

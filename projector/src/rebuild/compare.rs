@@ -5,27 +5,27 @@
 use std::cmp::Ordering;
 
 use chrono::NaiveDate;
-use domain::target::shown;
+use domain::target::shown_target;
 use futures::TryStreamExt;
 use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection};
 
-use super::model::{Model, Table};
+use super::model::{ModelTable, ReadModel};
 use super::shadow::SCHEMA;
 
 /// As much of a value as is told.
-const TOLD: usize = 1_000;
+const SHOWN_CHARS_MAX: usize = 1_000;
 
 /// What the rows of a read model come to, in whatever order they are. It tells mistakes, and no
 /// forgery: what has to be proof against that has hashes of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Digest {
+pub struct ModelDigest {
     /// How many there are.
     pub rows: i64,
     sums: [u64; 2],
 }
 
-impl Digest {
+impl ModelDigest {
     /// It in 32 hexadecimal digits.
     #[must_use]
     pub fn hex(&self) -> String {
@@ -42,7 +42,7 @@ impl Digest {
 
 /// The first row that is not what the log says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub struct RowDifference {
     /// The table.
     pub table: &'static str,
     /// The row: the values of its primary key.
@@ -57,10 +57,10 @@ pub struct Difference {
 
 /// What comparing came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Compared {
+pub(super) struct ModelComparison {
     /// Of what was made anew.
-    pub(super) digest: Digest,
-    pub(super) difference: Option<Difference>,
+    pub(super) digest: ModelDigest,
+    pub(super) difference: Option<RowDifference>,
     /// Whether a row that must never change would: another one would come in its place, or none.
     pub(super) rewrites_proof: bool,
 }
@@ -68,13 +68,13 @@ pub(super) struct Compared {
 /// Compares a model's tables: the live ones by one connection, the shadow's by the other.
 pub(super) async fn compare(
     (live, shadow): (&mut PgConnection, &mut PgConnection),
-    model: Model,
+    model: ReadModel,
     first_day: NaiveDate,
-) -> Result<Compared, sqlx::Error> {
-    let digest = Digest::default();
-    let mut compared = Compared { digest, difference: None, rewrites_proof: false };
+) -> Result<ModelComparison, sqlx::Error> {
+    let digest = ModelDigest::default();
+    let mut compared = ModelComparison { digest, difference: None, rewrites_proof: false };
     for table in model.tables() {
-        let rows = Rows::of(live, table, first_day).await?;
+        let rows = ComparedRows::of(live, table, first_day).await?;
         let (there, anew) = (rows.digest("public"), rows.digest(SCHEMA));
         let (there, anew) =
             tokio::try_join!(read_digest(live, &there), read_digest(shadow, &anew))?;
@@ -89,18 +89,18 @@ pub(super) async fn compare(
 }
 
 /// The rows of a table that are compared, and by what.
-struct Rows {
-    table: Table,
+struct ComparedRows {
+    table: ModelTable,
     columns: String,
     condition: String,
     /// Its primary key as text that sorts as the key does.
     key: String,
 }
 
-impl Rows {
+impl ComparedRows {
     async fn of(
         connection: &mut PgConnection,
-        table: &Table,
+        table: &ModelTable,
         first_day: NaiveDate,
     ) -> Result<Self, sqlx::Error> {
         let (columns, key) = columns(connection, table).await?;
@@ -113,7 +113,7 @@ impl Rows {
     }
 
     fn select(&self, schema: &str) -> String {
-        let Self { table: Table { name, .. }, columns, condition, .. } = self;
+        let Self { table: ModelTable { name, .. }, columns, condition, .. } = self;
         format!("select {columns} from {schema}.{name} where {condition}")
     }
 
@@ -138,7 +138,7 @@ impl Rows {
 /// The columns that are compared, and those of the primary key as text.
 async fn columns(
     connection: &mut PgConnection,
-    table: &Table,
+    table: &ModelTable,
 ) -> Result<(String, String), sqlx::Error> {
     sqlx::query_as(
         "select string_agg(quote_ident(attname), ', ' order by attnum)
@@ -160,18 +160,18 @@ async fn columns(
 async fn read_digest(
     connection: &mut PgConnection,
     statement: &str,
-) -> Result<Digest, sqlx::Error> {
+) -> Result<ModelDigest, sqlx::Error> {
     let (rows, first, second): (i64, String, String) =
         sqlx::query_as(statement).fetch_one(connection).await?;
     let sum = |text: String| {
         let sum: i128 = text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
         u64::try_from(sum.rem_euclid(1 << 64)).map_err(|error| sqlx::Error::Decode(error.into()))
     };
-    Ok(Digest { rows, sums: [sum(first)?, sum(second)?] })
+    Ok(ModelDigest { rows, sums: [sum(first)?, sum(second)?] })
 }
 
 #[derive(Debug, FromRow)]
-struct Row {
+struct KeyedRow {
     key: Vec<String>,
     row: JsonValue,
 }
@@ -180,11 +180,11 @@ struct Row {
 /// that must not be.
 async fn difference(
     (live, shadow): (&mut PgConnection, &mut PgConnection),
-    rows: &Rows,
-) -> Result<(Option<Difference>, bool), sqlx::Error> {
+    rows: &ComparedRows,
+) -> Result<(Option<RowDifference>, bool), sqlx::Error> {
     let (there, anew) = (rows.in_order("public"), rows.in_order(SCHEMA));
-    let mut there = sqlx::query_as::<_, Row>(&there).fetch(live);
-    let mut anew = sqlx::query_as::<_, Row>(&anew).fetch(shadow);
+    let mut there = sqlx::query_as::<_, KeyedRow>(&there).fetch(live);
+    let mut anew = sqlx::query_as::<_, KeyedRow>(&anew).fetch(shadow);
     let (mut live, mut log) = (there.try_next().await?, anew.try_next().await?);
     let mut first = None;
     while live.is_some() || log.is_some() {
@@ -207,7 +207,7 @@ async fn difference(
 }
 
 /// Which of two rows comes first; one that is not there comes last.
-fn order(log: Option<&Row>, live: Option<&Row>) -> Ordering {
+fn order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
     match (log, live) {
         (Some(log), Some(live)) => log.key.cmp(&live.key),
         (Some(_), None) => Ordering::Less,
@@ -217,12 +217,12 @@ fn order(log: Option<&Row>, live: Option<&Row>) -> Ordering {
 
 /// How two rows differ, if they do; and whether that row must never change.
 fn differ(
-    Table { name, proof, .. }: Table,
-    (order, log, live): (Ordering, Option<&Row>, Option<&Row>),
-) -> Option<(Difference, bool)> {
-    let differs = |row: &Row, column: Option<&str>, [log, live]: [Option<&JsonValue>; 2]| {
-        let told = |value: Option<&JsonValue>| value.map(|value| told(column, value));
-        Difference {
+    ModelTable { name, proof, .. }: ModelTable,
+    (order, log, live): (Ordering, Option<&KeyedRow>, Option<&KeyedRow>),
+) -> Option<(RowDifference, bool)> {
+    let differs = |row: &KeyedRow, column: Option<&str>, [log, live]: [Option<&JsonValue>; 2]| {
+        let told = |value: Option<&JsonValue>| value.map(|value| shown_value(column, value));
+        RowDifference {
             table: name,
             key: row.key.iter().map(|part| unpadded(part)).collect::<Vec<_>>().join(" "),
             column: column.map(str::to_owned),
@@ -253,7 +253,7 @@ fn other_column<'a>(row: &'a JsonValue, other: &JsonValue) -> Option<(&'a str, &
 }
 
 /// A value as it may be shown: the query of a target may be a secret.
-fn told(column: Option<&str>, value: &JsonValue) -> String {
+fn shown_value(column: Option<&str>, value: &JsonValue) -> String {
     let mut value = value.clone();
     let target = match column {
         Some("target_url") => Some(&mut value),
@@ -261,10 +261,10 @@ fn told(column: Option<&str>, value: &JsonValue) -> String {
         None => value.get_mut("target_url"),
     };
     if let Some(target) = target {
-        *target = shown(target.as_str().unwrap_or_default()).into();
+        *target = shown_target(target.as_str().unwrap_or_default()).into();
     }
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match text.char_indices().nth(TOLD) {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 
 use super::RebuildError;
-use super::model::{Model, Table};
+use super::model::{ModelTable, ReadModel};
 
 /// How each live table was defined when the shadow was made like it.
 #[derive(Default)]
-pub(super) struct Defined(HashMap<&'static str, Definition>);
+pub(super) struct TableDefinitions(HashMap<&'static str, TableDefinition>);
 
-impl Defined {
-    pub(super) fn note(&mut self, table: &Table, definition: Definition) {
+impl TableDefinitions {
+    pub(super) fn note(&mut self, table: &ModelTable, definition: TableDefinition) {
         self.0.insert(table.name, definition);
     }
 
@@ -21,7 +21,7 @@ impl Defined {
     pub(super) async fn check(
         &self,
         connection: &mut PgConnection,
-        model: Model,
+        model: ReadModel,
     ) -> Result<(), RebuildError> {
         for table in model.tables() {
             if self.0.get(table.name) != Some(&definition(connection, table).await?) {
@@ -34,7 +34,7 @@ impl Defined {
 
 /// What makes a table like the live one, and what its columns are.
 #[derive(PartialEq, Eq)]
-pub(super) struct Definition {
+pub(super) struct TableDefinition {
     pub(super) statements: Vec<String>,
     columns: Vec<String>,
 }
@@ -43,12 +43,12 @@ pub(super) struct Definition {
 /// by them), its triggers, its owner, who may do what, and which rows.
 pub(super) async fn definition(
     connection: &mut PgConnection,
-    table: &Table,
-) -> Result<Definition, sqlx::Error> {
+    table: &ModelTable,
+) -> Result<TableDefinition, sqlx::Error> {
     let statements =
         sqlx::query_scalar(DEFINITION).bind(table.name).fetch_all(&mut *connection).await?;
     let columns = sqlx::query_scalar(COLUMNS).bind(table.name).fetch_all(connection).await?;
-    Ok(Definition { statements, columns })
+    Ok(TableDefinition { statements, columns })
 }
 
 /// What `like` takes over by itself.

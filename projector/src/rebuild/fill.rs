@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use chrono::NaiveDate;
 use domain::audit::Seal;
-use eventstore::tail::{self, Stretch, TailError};
+use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{Fence, RecordedEvent, Upcasters, crash};
 use sqlx::{Connection, PgConnection};
 
-use super::model::Model;
-use super::{Progress, RebuildError};
+use super::model::ReadModel;
+use super::{RebuildError, RebuildProgress};
 use crate::seals;
 
 /// Events read at a time: two blocks, so that one is whole wherever the batch begins.
-const BATCH: i64 = 2 * Seal::BLOCK;
+const EVENTS_PER_READ: i64 = 2 * Seal::POSITIONS_PER_BLOCK;
 
 /// How much may be taken in at once: so many events, which change no more rows, or so many blocks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
+pub(super) struct FillLimit {
     events: i64,
     blocks: i64,
 }
 
-impl Most {
+impl FillLimit {
     /// While the live tables are looked at: nobody waits.
-    pub(super) const LOOKING: Self = Self { events: 5_000, blocks: seals::BLOCKS };
+    pub(super) const LOOKING: Self = Self { events: 5_000, blocks: seals::BLOCKS_PER_STEP };
 
     /// While they are held: everybody waits.
     pub(super) const HOLDING: Self = Self { events: 500, blocks: 1 };
@@ -35,8 +35,8 @@ impl Most {
 
 /// A read model that is made anew, and how far that is.
 #[derive(Debug)]
-pub(super) struct Filling {
-    pub(super) model: Model,
+pub(super) struct ModelFill {
+    pub(super) model: ReadModel,
     /// Everything at or below is taken in.
     at: i64,
     /// What is taken in above it: it was there, and the log not settled so far.
@@ -49,8 +49,8 @@ pub(super) struct Filling {
     pub(super) spent: Duration,
 }
 
-impl Filling {
-    pub(super) const fn of(model: Model, first_day: NaiveDate) -> Self {
+impl ModelFill {
+    pub(super) const fn of(model: ReadModel, first_day: NaiveDate) -> Self {
         let (at, events, spent) = (0, 0, Duration::ZERO);
         Self { model, at, beyond: BTreeSet::new(), first_day, events, spent }
     }
@@ -71,15 +71,17 @@ impl Filling {
     pub(super) async fn rest(
         &self,
         reader: &mut PgConnection,
-        most: Most,
-    ) -> Result<Option<Rest<'static>>, TailError> {
+        most: FillLimit,
+    ) -> Result<Option<UnfilledEvents<'static>>, TailError> {
         let through = checkpoint(reader, self.model).await?;
-        if let (Model::Seals, Some(through)) = (self.model, through) {
-            let near = through - self.at <= most.blocks * Seal::BLOCK;
-            return Ok(near.then(|| Rest { events: Cow::default(), through: Some(through) }));
+        if let (ReadModel::Seals, Some(through)) = (self.model, through) {
+            let near = through - self.at <= most.blocks * Seal::POSITIONS_PER_BLOCK;
+            return Ok(
+                near.then(|| UnfilledEvents { events: Cow::default(), through: Some(through) })
+            );
         }
         let settled = through.unwrap_or(i64::MAX);
-        let stretch = Stretch { after: self.at, settled, limit: most.events + 1 };
+        let stretch = LogRange { after: self.at, settled, limit: most.events + 1 };
         let events = tail::read(reader, &Upcasters::current(), stretch).await?;
         if events.len() as u64 > most.events.cast_unsigned() {
             return Ok(None);
@@ -89,7 +91,7 @@ impl Filling {
         if rows as u64 > most.events.cast_unsigned() {
             return Ok(None);
         }
-        Ok(Some(Rest { events: events.into(), through }))
+        Ok(Some(UnfilledEvents { events: events.into(), through }))
     }
 
     fn unseen<'a>(&self, events: &'a [RecordedEvent], through: i64) -> Cow<'a, [RecordedEvent]> {
@@ -106,14 +108,14 @@ impl Filling {
     pub(super) async fn take(
         &mut self,
         connection: &mut PgConnection,
-        Rest { events, through }: &Rest<'_>,
+        UnfilledEvents { events, through }: &UnfilledEvents<'_>,
     ) -> Result<(), RebuildError> {
         self.apply(connection, events).await?;
         let Some(through) = *through else {
             self.beyond.extend(events.iter().map(|event| event.position));
             return Ok(());
         };
-        if self.model == Model::Seals && through > self.at {
+        if self.model == ReadModel::Seals && through > self.at {
             seals::seal_between(connection, (self.at, through)).await?;
             self.events += (through - self.at).cast_unsigned();
         }
@@ -141,7 +143,7 @@ impl Filling {
 }
 
 /// What was not taken in when it was looked for.
-pub(super) struct Rest<'a> {
+pub(super) struct UnfilledEvents<'a> {
     events: Cow<'a, [RecordedEvent]>,
     /// Up to there it is all there is, for a follower.
     through: Option<i64>,
@@ -149,15 +151,19 @@ pub(super) struct Rest<'a> {
 
 /// The end of what is settled and followed; of seals the last block that is whole there: the fence may
 /// be behind them.
-fn goal(model: Model, checkpoint: Option<i64>, settled: i64) -> i64 {
+fn goal(model: ReadModel, checkpoint: Option<i64>, settled: i64) -> i64 {
     let goal = checkpoint.map_or(settled, |at| at.min(settled));
-    if model == Model::Seals { goal / Seal::BLOCK * Seal::BLOCK } else { goal }
+    if model == ReadModel::Seals {
+        goal / Seal::POSITIONS_PER_BLOCK * Seal::POSITIONS_PER_BLOCK
+    } else {
+        goal
+    }
 }
 
 /// How far the live follower of a model is; none for what is written with the append.
 async fn checkpoint(
     connection: &mut PgConnection,
-    model: Model,
+    model: ReadModel,
 ) -> Result<Option<i64>, sqlx::Error> {
     let Some(follower) = model.follower() else {
         return Ok(None);
@@ -172,8 +178,8 @@ async fn checkpoint(
 /// Brings these read models to where the log is settled; it is read once for all of them.
 pub(super) async fn fill(
     (connection, fence): (&mut PgConnection, &Fence),
-    fillings: &mut [Filling],
-    progress: &Progress<'_>,
+    fillings: &mut [ModelFill],
+    progress: &RebuildProgress<'_>,
 ) -> Result<(), RebuildError> {
     let settled = fence.look_patiently().await?.settled;
     let mut goals = Vec::with_capacity(fillings.len());
@@ -186,9 +192,9 @@ pub(super) async fn fill(
         let Some(after) = behind.map(|(filling, _)| filling.at).min() else {
             return Ok(());
         };
-        let stretch = Stretch { after, settled: goal, limit: BATCH };
+        let stretch = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
         let events = tail::read(connection, &Upcasters::current(), stretch).await?;
-        let is_last = (events.len() as u64) < BATCH.cast_unsigned();
+        let is_last = (events.len() as u64) < EVENTS_PER_READ.cast_unsigned();
         let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
         for (filling, goal) in fillings.iter_mut().zip(&goals) {
             batch(connection, filling, (&events, end.min(*goal))).await?;
@@ -200,19 +206,21 @@ pub(super) async fn fill(
 
 async fn batch(
     connection: &mut PgConnection,
-    filling: &mut Filling,
+    filling: &mut ModelFill,
     (events, through): (&[RecordedEvent], i64),
 ) -> Result<(), RebuildError> {
     // A block is sealed when it is whole, from the digests that are stored.
     let (events, through) = match filling.model {
-        Model::Seals => (Cow::default(), through / Seal::BLOCK * Seal::BLOCK),
+        ReadModel::Seals => {
+            (Cow::default(), through / Seal::POSITIONS_PER_BLOCK * Seal::POSITIONS_PER_BLOCK)
+        }
         _ => (filling.unseen(events, through), through),
     };
     if through <= filling.at {
         return Ok(());
     }
     let mut transaction = connection.begin().await?;
-    filling.take(&mut transaction, &Rest { events, through: Some(through) }).await?;
+    filling.take(&mut transaction, &UnfilledEvents { events, through: Some(through) }).await?;
     Ok(transaction.commit().await?)
 }
 
@@ -222,11 +230,11 @@ mod tests {
 
     #[test]
     fn filling_seals_ends_though_the_fence_is_behind_them() {
-        let whole = 2 * Seal::BLOCK;
-        assert_eq!(goal(Model::Seals, Some(whole), whole - 1), Seal::BLOCK);
-        assert_eq!(goal(Model::Seals, Some(whole), whole + 7), whole);
-        assert_eq!(goal(Model::Seals, Some(0), whole), 0);
-        assert_eq!(goal(Model::Deliveries, Some(whole), whole - 1), whole - 1);
-        assert_eq!(goal(Model::Firms, None, whole - 1), whole - 1);
+        let whole = 2 * Seal::POSITIONS_PER_BLOCK;
+        assert_eq!(goal(ReadModel::Seals, Some(whole), whole - 1), Seal::POSITIONS_PER_BLOCK);
+        assert_eq!(goal(ReadModel::Seals, Some(whole), whole + 7), whole);
+        assert_eq!(goal(ReadModel::Seals, Some(0), whole), 0);
+        assert_eq!(goal(ReadModel::Deliveries, Some(whole), whole - 1), whole - 1);
+        assert_eq!(goal(ReadModel::Firms, None, whole - 1), whole - 1);
     }
 }

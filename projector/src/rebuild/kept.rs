@@ -7,17 +7,17 @@
 use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
-use super::model::Model;
+use super::model::ReadModel;
 
 /// Rows marked at a time.
-const BATCH: i64 = 5_000;
+const ROWS_PER_STEP: i64 = 5_000;
 
 /// Takes over, a batch at a time, what there may be much of.
 pub(super) async fn prepare(
     connection: &mut PgConnection,
-    model: Model,
+    model: ReadModel,
 ) -> Result<(), sqlx::Error> {
-    if model != Model::Deliveries {
+    if model != ReadModel::Deliveries {
         return Ok(());
     }
     connection.execute("select pg_advisory_lock(hashtext('firmforms purge'))").await?;
@@ -29,8 +29,11 @@ pub(super) async fn prepare(
 }
 
 /// Lets purging go on.
-pub(super) async fn done(connection: &mut PgConnection, model: Model) -> Result<(), sqlx::Error> {
-    if model == Model::Deliveries {
+pub(super) async fn resume_purging(
+    connection: &mut PgConnection,
+    model: ReadModel,
+) -> Result<(), sqlx::Error> {
+    if model == ReadModel::Deliveries {
         connection.execute("select pg_advisory_unlock(hashtext('firmforms purge'))").await?;
     }
     Ok(())
@@ -39,9 +42,9 @@ pub(super) async fn done(connection: &mut PgConnection, model: Model) -> Result<
 /// Takes over, while the live tables are held, what there is little of.
 pub(super) async fn take_over(
     connection: &mut PgConnection,
-    model: Model,
+    model: ReadModel,
 ) -> Result<(), sqlx::Error> {
-    if model == Model::Replays {
+    if model == ReadModel::Replays {
         let fed = "update shadow.replays s set fed_until = l.fed_until
                      from public.replays l where l.replay_id = s.replay_id";
         connection.execute(fed).await?;
@@ -68,7 +71,7 @@ async fn take_purged_over(
          select max(delivery_id::text)::uuid from batch",
     )
     .bind(after)
-    .bind(BATCH)
+    .bind(ROWS_PER_STEP)
     .fetch_one(connection)
     .await
 }

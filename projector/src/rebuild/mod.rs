@@ -27,32 +27,35 @@ use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use eventstore::{Fence, Store, crash};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 
-pub use compare::{Difference, Digest};
-pub use model::{Model, UnknownModel};
-pub use order::{Act, Order, Outcome, Progress, RebuildError, Report, TRIES, Unfinished};
-pub use status::{Standing, status};
+pub use compare::{ModelDigest, RowDifference};
+pub use model::{ReadModel, UnknownModel};
+pub use order::{
+    RebuildAct, RebuildError, RebuildOrder, RebuildOutcome, RebuildProgress, RebuildReport,
+    TRIES_MAX, UnfinishedRebuild,
+};
+pub use status::{ModelStatus, status};
 
-use compare::Compared;
-use fill::{Filling, Most};
-use shadow::Shadow;
+use compare::ModelComparison;
+use fill::{FillLimit, ModelFill};
+use shadow::ShadowTables;
 
 /// How long nobody is held up between two tries.
-const BETWEEN_TRIES: Duration = Duration::from_millis(400);
+const RETRY_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Makes read models anew, compares them, and puts them in their place if that is asked for, one after
 /// the other.
 ///
 /// # Errors
-/// [`Unfinished`], with what was done before.
+/// [`UnfinishedRebuild`], with what was done before.
 pub async fn run(
     pool: &PgPool,
-    order: &Order,
-    progress: &Progress<'_>,
-) -> Result<Vec<Report>, Unfinished> {
-    let shadow = Shadow::open(pool, &order.models).await?;
+    order: &RebuildOrder,
+    progress: &RebuildProgress<'_>,
+) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
+    let shadow = ShadowTables::open(pool, &order.models).await?;
     let fence = Fence::of(&Store::new(pool.clone(), Vec::new()));
     let mut rebuild = Rebuild { shadow, fence, order, progress };
-    let reports = rebuild.all().await;
+    let reports = rebuild.rebuild_all().await;
     let closed = rebuild.shadow.close().await;
     let reports = reports?;
     closed?;
@@ -60,23 +63,23 @@ pub async fn run(
 }
 
 struct Rebuild<'a> {
-    shadow: Shadow,
+    shadow: ShadowTables,
     fence: Fence,
-    order: &'a Order,
-    progress: &'a Progress<'a>,
+    order: &'a RebuildOrder,
+    progress: &'a RebuildProgress<'a>,
 }
 
 impl Rebuild<'_> {
-    async fn all(&mut self) -> Result<Vec<Report>, Unfinished> {
+    async fn rebuild_all(&mut self) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
         let first_day = self.first_day();
-        let mut fillings: Vec<Filling> =
-            self.order.models.iter().map(|model| Filling::of(*model, first_day)).collect();
+        let mut fillings: Vec<ModelFill> =
+            self.order.models.iter().map(|model| ModelFill::of(*model, first_day)).collect();
         self.fill(&mut fillings).await?;
         let mut done = Vec::new();
         for filling in &mut fillings {
-            match self.one(filling).await {
+            match self.rebuild_one(filling).await {
                 Ok(report) => done.push(report),
-                Err(why) => return Err(Unfinished { done, why }),
+                Err(why) => return Err(UnfinishedRebuild { done, why }),
             }
         }
         Ok(done)
@@ -87,11 +90,14 @@ impl Rebuild<'_> {
         self.order.now.date_naive() - TimeDelta::days(1)
     }
 
-    async fn fill(&mut self, fillings: &mut [Filling]) -> Result<(), RebuildError> {
+    async fn fill(&mut self, fillings: &mut [ModelFill]) -> Result<(), RebuildError> {
         fill::fill((&mut self.shadow.connection, &self.fence), fillings, self.progress).await
     }
 
-    async fn one(&mut self, filling: &mut Filling) -> Result<Report, RebuildError> {
+    async fn rebuild_one(
+        &mut self,
+        filling: &mut ModelFill,
+    ) -> Result<RebuildReport, RebuildError> {
         let began = Instant::now();
         let written = filling.spent;
         self.shadow.check(filling.model).await?;
@@ -104,15 +110,15 @@ impl Rebuild<'_> {
             }
         };
         let position = filling.position();
-        let (mut outcome, mut held) = (Outcome::Compared, Duration::ZERO);
-        if self.order.act == Act::Replace {
-            outcome = Outcome::Refused;
+        let (mut outcome, mut held) = (RebuildOutcome::Compared, Duration::ZERO);
+        if self.order.act == RebuildAct::Replace {
+            outcome = RebuildOutcome::Refused;
             if !compared.rewrites_proof {
                 held = self.swap(filling, (position, compared.digest)).await?;
-                outcome = Outcome::Replaced;
+                outcome = RebuildOutcome::Replaced;
             }
         }
-        Ok(Report {
+        Ok(RebuildReport {
             model: filling.model,
             digest: compared.digest,
             position,
@@ -125,15 +131,15 @@ impl Rebuild<'_> {
     }
 
     /// Brings the shadow to one moment, and compares it with the live tables of that moment.
-    async fn compare(&mut self, filling: &mut Filling) -> Result<Compared, RebuildError> {
-        let mut connection = self.shadow.beside().await?;
+    async fn compare(&mut self, filling: &mut ModelFill) -> Result<ModelComparison, RebuildError> {
+        let mut connection = self.shadow.connect_to_live().await?;
         for _ in 0..self.order.tries {
             self.fill(std::slice::from_mut(filling)).await?;
             let mut live = connection.begin().await?;
             live.execute("set transaction isolation level repeatable read, read only").await?;
-            let Some(rest) = filling.rest(&mut live, Most::LOOKING).await? else {
+            let Some(rest) = filling.rest(&mut live, FillLimit::LOOKING).await? else {
                 live.rollback().await?;
-                tokio::time::sleep(BETWEEN_TRIES).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
             };
             let mut taken = self.shadow.connection.begin().await?;
@@ -152,8 +158,8 @@ impl Rebuild<'_> {
     /// Puts the shadow's tables in the place of the live ones; how long those were held.
     async fn swap(
         &mut self,
-        filling: &mut Filling,
-        compared: (i64, Digest),
+        filling: &mut ModelFill,
+        compared: (i64, ModelDigest),
     ) -> Result<Duration, RebuildError> {
         let model = filling.model;
         let mut why = RebuildError::InUse(model);
@@ -162,13 +168,13 @@ impl Rebuild<'_> {
         for number in 1..=self.order.tries {
             self.fill(std::slice::from_mut(filling)).await?;
             match self.try_swap(filling, number, compared).await? {
-                Swap::Done(held) => {
-                    kept::done(&mut self.shadow.connection, model).await?;
+                SwapOutcome::Done(held) => {
+                    kept::resume_purging(&mut self.shadow.connection, model).await?;
                     return Ok(held);
                 }
-                Swap::NotNow(reason) => why = reason,
+                SwapOutcome::NotNow(reason) => why = reason,
             }
-            tokio::time::sleep(BETWEEN_TRIES).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         Err(why)
     }
@@ -176,21 +182,21 @@ impl Rebuild<'_> {
     /// All of it or nothing, unless somebody uses the tables or there is too much to catch up with.
     async fn try_swap(
         &mut self,
-        filling: &mut Filling,
+        filling: &mut ModelFill,
         number: u32,
-        (position, digest): (i64, Digest),
-    ) -> Result<Swap, RebuildError> {
+        (position, digest): (i64, ModelDigest),
+    ) -> Result<SwapOutcome, RebuildError> {
         let model = filling.model;
         let mut transaction = self.shadow.connection.begin().await?;
         if !shadow::hold(&mut transaction, (model, number)).await? {
             transaction.rollback().await?;
-            return Ok(Swap::NotNow(RebuildError::InUse(model)));
+            return Ok(SwapOutcome::NotNow(RebuildError::InUse(model)));
         }
         let began = Instant::now();
         self.shadow.defined.check(&mut transaction, model).await?;
-        let Some(rest) = filling.rest(&mut transaction, Most::HOLDING).await? else {
+        let Some(rest) = filling.rest(&mut transaction, FillLimit::HOLDING).await? else {
             transaction.rollback().await?;
-            return Ok(Swap::NotNow(RebuildError::TooMuch(model)));
+            return Ok(SwapOutcome::NotNow(RebuildError::TooMuch(model)));
         };
         filling.take(&mut transaction, &rest).await?;
         kept::take_over(&mut transaction, model).await?;
@@ -198,12 +204,12 @@ impl Rebuild<'_> {
         note(&mut transaction, (model, self.order.now), (position, digest)).await?;
         crash::point("swapping");
         transaction.commit().await?;
-        Ok(Swap::Done(began.elapsed()))
+        Ok(SwapOutcome::Done(began.elapsed()))
     }
 }
 
 /// What came of a try to swap.
-enum Swap {
+enum SwapOutcome {
     /// It is done; the live tables were held so long.
     Done(Duration),
     /// Perhaps at the next try.
@@ -212,8 +218,8 @@ enum Swap {
 
 async fn note(
     connection: &mut PgConnection,
-    (model, at): (Model, DateTime<Utc>),
-    (position, digest): (i64, Digest),
+    (model, at): (ReadModel, DateTime<Utc>),
+    (position, digest): (i64, ModelDigest),
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into public.rebuilds (model, rebuilt_at, position, digest) values ($1, $2, $3, $4)

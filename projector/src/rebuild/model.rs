@@ -9,22 +9,22 @@ use eventstore::{AppendError, RecordedEvent, WithAppend};
 use sqlx::PgConnection;
 
 use crate::audit::AuditLog;
-use crate::deliveries::Deliveries;
-use crate::firms::Firms;
+use crate::deliveries::DeliveryProjection;
+use crate::firms::FirmWriter;
 use crate::follow::Projection;
-use crate::forms::Forms;
-use crate::hooks::Hooks;
-use crate::keys::Keys;
-use crate::members::Members;
-use crate::pauses::Pauses;
-use crate::people::People;
+use crate::forms::FormWriter;
+use crate::hooks::HookWriter;
+use crate::keys::KeyWriter;
+use crate::members::MemberWriter;
+use crate::pauses::PauseWriter;
+use crate::people::PersonWriter;
 use crate::quotas;
-use crate::replays::Replays;
-use crate::seals::Seals;
+use crate::replays::ReplayWriter;
+use crate::seals::SealWorker;
 
 /// A read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Model {
+pub enum ReadModel {
     /// Firms as last reported.
     Firms,
     /// Who may make keys.
@@ -53,7 +53,7 @@ pub enum Model {
 
 /// One table of a read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Table {
+pub(super) struct ModelTable {
     pub(super) name: &'static str,
     /// What is no part of the log: taken over from the live table, and not compared.
     pub(super) beside_the_log: &'static [&'static str],
@@ -61,7 +61,7 @@ pub(super) struct Table {
     pub(super) proof: bool,
 }
 
-impl Table {
+impl ModelTable {
     const fn plain(name: &'static str) -> Self {
         Self { name, beside_the_log: &[], proof: false }
     }
@@ -77,10 +77,10 @@ impl Table {
 
 /// Not a read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a read model: {}", Model::ALL.map(Model::name).join(", "))]
+#[error("not a read model: {}", ReadModel::ALL.map(ReadModel::name).join(", "))]
 pub struct UnknownModel;
 
-impl Model {
+impl ReadModel {
     /// All of them.
     pub const ALL: [Self; 12] = [
         Self::Firms,
@@ -107,9 +107,9 @@ impl Model {
     #[must_use]
     pub const fn follower(self) -> Option<&'static str> {
         match self {
-            Self::Deliveries => Some(<Deliveries as Projection>::NAME),
+            Self::Deliveries => Some(<DeliveryProjection as Projection>::NAME),
             Self::AuditLog => Some(<AuditLog as Projection>::NAME),
-            Self::Seals => Some(<Seals as Worker>::NAME),
+            Self::Seals => Some(<SealWorker as Worker>::NAME),
             Self::Firms
             | Self::Members
             | Self::Forms
@@ -123,27 +123,29 @@ impl Model {
     }
 
     /// Its tables.
-    pub(super) const fn tables(self) -> &'static [Table] {
+    pub(super) const fn tables(self) -> &'static [ModelTable] {
         match self {
-            Self::Firms => const { &[Table::plain("firms")] },
-            Self::Members => const { &[Table::plain("members")] },
-            Self::Forms => const { &[Table::plain("forms")] },
-            Self::Keys => const { &[Table::plain("key_auth")] },
-            Self::Hooks => const { &[Table::plain("hooks")] },
-            Self::Quotas => const { &[Table::plain("quotas")] },
-            Self::People => const { &[Table::plain("people")] },
-            Self::Pauses => const { &[Table::plain("pauses")] },
-            Self::Replays => const { &[Table::beside("replays", &["fed_until"])] },
-            Self::Deliveries => const { &[Table::beside("deliveries", &["purged"])] },
-            Self::AuditLog => const { &[Table::proof("audit_log"), Table::plain("audit_heads")] },
-            Self::Seals => const { &[Table::proof("seals")] },
+            Self::Firms => const { &[ModelTable::plain("firms")] },
+            Self::Members => const { &[ModelTable::plain("members")] },
+            Self::Forms => const { &[ModelTable::plain("forms")] },
+            Self::Keys => const { &[ModelTable::plain("key_auth")] },
+            Self::Hooks => const { &[ModelTable::plain("hooks")] },
+            Self::Quotas => const { &[ModelTable::plain("quotas")] },
+            Self::People => const { &[ModelTable::plain("people")] },
+            Self::Pauses => const { &[ModelTable::plain("pauses")] },
+            Self::Replays => const { &[ModelTable::beside("replays", &["fed_until"])] },
+            Self::Deliveries => const { &[ModelTable::beside("deliveries", &["purged"])] },
+            Self::AuditLog => {
+                const { &[ModelTable::proof("audit_log"), ModelTable::plain("audit_heads")] }
+            }
+            Self::Seals => const { &[ModelTable::proof("seals")] },
         }
     }
 
     /// How many rows an event changes, at most.
     pub(super) fn rows(self, event: &RecordedEvent) -> usize {
         match self {
-            Self::Deliveries => Deliveries.rows(event),
+            Self::Deliveries => DeliveryProjection.rows(event),
             _ => 1,
         }
     }
@@ -156,29 +158,29 @@ impl Model {
         first_day: NaiveDate,
     ) -> Result<(), AppendError> {
         match self {
-            Self::Firms => Firms.after(connection, events).await,
-            Self::Members => Members.after(connection, events).await,
-            Self::Forms => Forms.after(connection, events).await,
-            Self::Keys => Keys.after(connection, events).await,
-            Self::Hooks => Hooks.after(connection, events).await,
+            Self::Firms => FirmWriter.after(connection, events).await,
+            Self::Members => MemberWriter.after(connection, events).await,
+            Self::Forms => FormWriter.after(connection, events).await,
+            Self::Keys => KeyWriter.after(connection, events).await,
+            Self::Hooks => HookWriter.after(connection, events).await,
             Self::Quotas => quotas::recount(connection, events, first_day).await,
-            Self::People => People.after(connection, events).await,
-            Self::Pauses => Pauses.after(connection, events).await,
-            Self::Replays => Replays.after(connection, events).await,
-            Self::Deliveries => Ok(Deliveries.apply(connection, events).await?),
+            Self::People => PersonWriter.after(connection, events).await,
+            Self::Pauses => PauseWriter.after(connection, events).await,
+            Self::Replays => ReplayWriter.after(connection, events).await,
+            Self::Deliveries => Ok(DeliveryProjection.apply(connection, events).await?),
             Self::AuditLog => Ok(AuditLog.apply(connection, events).await?),
             Self::Seals => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Model {
+impl fmt::Display for ReadModel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
 }
 
-impl FromStr for Model {
+impl FromStr for ReadModel {
     type Err = UnknownModel;
 
     fn from_str(text: &str) -> Result<Self, UnknownModel> {
@@ -192,10 +194,10 @@ mod tests {
 
     #[test]
     fn each_is_found_by_its_name() {
-        for model in Model::ALL {
+        for model in ReadModel::ALL {
             assert_eq!(model.name().parse(), Ok(model));
         }
-        assert_eq!("outbox".parse::<Model>(), Err(UnknownModel));
+        assert_eq!("outbox".parse::<ReadModel>(), Err(UnknownModel));
         assert!(UnknownModel.to_string().starts_with("not a read model: firms, members, forms"));
     }
 }

@@ -6,18 +6,18 @@ use chrono::{DateTime, Utc};
 use eventstore::AppendError;
 use eventstore::tail::TailError;
 
-use super::{Difference, Digest, Model};
+use super::{ModelDigest, ReadModel, RowDifference};
 
 /// Told how far the log is read, and how far it will be.
-pub type Progress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
+pub type RebuildProgress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct RebuildOrder {
     /// Which read models.
-    pub models: Vec<Model>,
+    pub models: Vec<ReadModel>,
     /// What to do with them.
-    pub act: Act,
+    pub act: RebuildAct,
     /// Now.
     pub now: DateTime<Utc>,
     /// How often the end of the log is looked for, and the live tables are asked for, when somebody's
@@ -26,11 +26,11 @@ pub struct Order {
 }
 
 /// As often as an operator may wait for: half a minute or so.
-pub const TRIES: u32 = 60;
+pub const TRIES_MAX: u32 = 60;
 
 /// What to do when a read model was made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum RebuildAct {
     /// Compare it with the one that is there.
     Verify,
     /// Put it in that one's place, too.
@@ -39,19 +39,19 @@ pub enum Act {
 
 /// What came of a read model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct RebuildReport {
     /// Which.
-    pub model: Model,
+    pub model: ReadModel,
     /// What its rows came to when they were compared.
-    pub digest: Digest,
+    pub digest: ModelDigest,
     /// Up to where the log was read by then.
     pub position: i64,
     /// How many events that were.
     pub events: u64,
     /// The first row that was not what the log says.
-    pub difference: Option<Difference>,
+    pub difference: Option<RowDifference>,
     /// What was done.
-    pub outcome: Outcome,
+    pub outcome: RebuildOutcome,
     /// How long writing, comparing and swapping took.
     pub took: Duration,
     /// How long the live tables were held.
@@ -60,7 +60,7 @@ pub struct Report {
 
 /// What was done about a read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RebuildOutcome {
     /// Nothing: that was not asked for.
     Compared,
     /// It has another's place now.
@@ -69,25 +69,25 @@ pub enum Outcome {
     Refused,
 }
 
-impl Report {
+impl RebuildReport {
     /// Whether it is not what the log says, even now.
     #[must_use]
     pub const fn differs(&self) -> bool {
-        self.difference.is_some() && !matches!(self.outcome, Outcome::Replaced)
+        self.difference.is_some() && !matches!(self.outcome, RebuildOutcome::Replaced)
     }
 }
 
 /// It could not be done for all. The live tables are as they were, but for those that were done before.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Unfinished {
+pub struct UnfinishedRebuild {
     /// What was done before.
-    pub done: Vec<Report>,
+    pub done: Vec<RebuildReport>,
     /// Why the next one could not.
     pub why: RebuildError,
 }
 
-impl<E: Into<RebuildError>> From<E> for Unfinished {
+impl<E: Into<RebuildError>> From<E> for UnfinishedRebuild {
     fn from(why: E) -> Self {
         Self { done: Vec::new(), why: why.into() }
     }
@@ -109,7 +109,7 @@ pub enum RebuildError {
     #[error("{model}: {error}")]
     Writer {
         /// Which.
-        model: Model,
+        model: ReadModel,
         /// What it said.
         error: AppendError,
     },
@@ -118,11 +118,11 @@ pub enum RebuildError {
     Unsettled,
     /// Somebody has been using the live tables all the time.
     #[error("{0} is in use by a long transaction; nothing was changed")]
-    InUse(Model),
+    InUse(ReadModel),
     /// So much was appended all the time that the live tables would have been held for too long.
     #[error("too much was appended meanwhile to take {0}'s place; nothing was changed")]
-    TooMuch(Model),
+    TooMuch(ReadModel),
     /// A migration, or new grants: what was made does not have them.
     #[error("the definition of {0} changed meanwhile; nothing was changed: run it again")]
-    Redefined(Model),
+    Redefined(ReadModel),
 }

@@ -7,8 +7,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
 
 use super::RebuildError;
-use super::definition::{Defined, definition};
-use super::model::{Model, Table};
+use super::definition::{TableDefinitions, definition};
+use super::model::{ModelTable, ReadModel};
 
 /// What the tables are made and kept in.
 pub(super) const SCHEMA: &str = "shadow";
@@ -21,15 +21,15 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(400);
 const LONG_LOCK_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// The connection on which read models are made anew.
-pub(super) struct Shadow {
+pub(super) struct ShadowTables {
     pub(super) connection: PgConnection,
-    pub(super) defined: Defined,
+    pub(super) defined: TableDefinitions,
     options: PgConnectOptions,
 }
 
-impl Shadow {
+impl ShadowTables {
     /// Opens it with empty tables for these models; what a crash left of an earlier one is dropped.
-    pub(super) async fn open(pool: &PgPool, models: &[Model]) -> Result<Self, RebuildError> {
+    pub(super) async fn open(pool: &PgPool, models: &[ReadModel]) -> Result<Self, RebuildError> {
         let options = PgConnectOptions::clone(&pool.connect_options()).options([
             // Comparing all rows takes its time, and no lock.
             ("statement_timeout", "0"),
@@ -45,19 +45,19 @@ impl Shadow {
         if !is_alone(&mut connection).await? {
             return Err(RebuildError::Another);
         }
-        let mut shadow = Self { connection, defined: Defined::default(), options };
+        let mut shadow = Self { connection, defined: TableDefinitions::default(), options };
         shadow.clear().await?;
         shadow.make(models).await?;
         Ok(shadow)
     }
 
     /// Another connection, to look at the live tables by.
-    pub(super) async fn beside(&self) -> Result<PgConnection, sqlx::Error> {
+    pub(super) async fn connect_to_live(&self) -> Result<PgConnection, sqlx::Error> {
         self.options.connect().await
     }
 
     /// Whether the live tables are still what the shadow was made like.
-    pub(super) async fn check(&mut self, model: Model) -> Result<(), RebuildError> {
+    pub(super) async fn check(&mut self, model: ReadModel) -> Result<(), RebuildError> {
         self.defined.check(&mut self.connection, model).await
     }
 
@@ -66,7 +66,7 @@ impl Shadow {
         Ok(())
     }
 
-    async fn make(&mut self, models: &[Model]) -> Result<(), sqlx::Error> {
+    async fn make(&mut self, models: &[ReadModel]) -> Result<(), sqlx::Error> {
         let mut transaction = self.connection.begin().await?;
         transaction.execute("create schema shadow").await?;
         transaction.execute("create view shadow.events as table public.events").await?;
@@ -100,7 +100,7 @@ async fn is_alone(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
 /// What lets the owner of a table have one in the shadow, if that is somebody else than who makes it.
 async fn let_owner_in(
     connection: &mut PgConnection,
-    table: &Table,
+    table: &ModelTable,
 ) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar(
         "select format('grant usage, create on schema shadow to %I', pg_get_userbyid(relowner))
@@ -117,7 +117,7 @@ async fn let_owner_in(
 /// Whether they could be held in time; tries are counted from 1.
 pub(super) async fn hold(
     connection: &mut PgConnection,
-    (model, number): (Model, u32),
+    (model, number): (ReadModel, u32),
 ) -> Result<bool, sqlx::Error> {
     let timeout = if number.is_multiple_of(10) { LONG_LOCK_TIMEOUT } else { LOCK_TIMEOUT };
     let timeout = format!("set local lock_timeout = {}", timeout.as_millis());
@@ -140,9 +140,9 @@ fn is_not_now(sqlstate: Option<&str>) -> bool {
 /// Puts the tables of a model in the place of the live ones, which are held.
 pub(super) async fn replace(
     connection: &mut PgConnection,
-    model: Model,
+    model: ReadModel,
 ) -> Result<(), sqlx::Error> {
-    for Table { name, .. } in model.tables() {
+    for ModelTable { name, .. } in model.tables() {
         connection.execute(&*format!("drop table public.{name}")).await?;
         connection.execute(&*format!("alter table shadow.{name} set schema public")).await?;
     }
@@ -152,9 +152,9 @@ pub(super) async fn replace(
 /// Tells the planner what is in the tables of a model, before anybody asks them.
 pub(super) async fn analyze(
     connection: &mut PgConnection,
-    model: Model,
+    model: ReadModel,
 ) -> Result<(), sqlx::Error> {
-    for Table { name, .. } in model.tables() {
+    for ModelTable { name, .. } in model.tables() {
         connection.execute(&*format!("analyze shadow.{name}")).await?;
     }
     Ok(())

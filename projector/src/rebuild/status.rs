@@ -4,13 +4,13 @@ use chrono::{DateTime, Utc};
 use eventstore::proof;
 use sqlx::{FromRow, PgPool};
 
-use super::model::Model;
+use super::model::ReadModel;
 
 /// How a read model stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ModelStatus {
     /// Which.
-    pub model: Model,
+    pub model: ReadModel,
     /// Its tables, each with its rows.
     pub rows: Vec<(&'static str, i64)>,
     /// How far its follower is; none for what is written with the append.
@@ -18,12 +18,12 @@ pub struct Standing {
     /// How many positions of the log its follower has to go.
     pub lag: Option<i64>,
     /// When it was last made anew.
-    pub rebuilt: Option<Rebuilt>,
+    pub rebuilt: Option<LastRebuild>,
 }
 
 /// When a read model was last made anew.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct Rebuilt {
+pub struct LastRebuild {
     /// Then.
     #[sqlx(rename = "rebuilt_at")]
     pub at: DateTime<Utc>,
@@ -37,10 +37,10 @@ pub struct Rebuilt {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn status(pool: &PgPool) -> Result<Vec<Standing>, sqlx::Error> {
+pub async fn status(pool: &PgPool) -> Result<Vec<ModelStatus>, sqlx::Error> {
     let height = proof::height(&mut *pool.acquire().await?).await?;
     let mut all = Vec::new();
-    for model in Model::ALL {
+    for model in ReadModel::ALL {
         let mut rows = Vec::new();
         for table in model.tables() {
             rows.push((table.name, count(pool, table.name).await?));
@@ -50,7 +50,13 @@ pub async fn status(pool: &PgPool) -> Result<Vec<Standing>, sqlx::Error> {
             None => None,
         };
         let lag = checkpoint.map(|at| (height - at).max(0));
-        all.push(Standing { model, rows, checkpoint, lag, rebuilt: rebuilt(pool, model).await? });
+        all.push(ModelStatus {
+            model,
+            rows,
+            checkpoint,
+            lag,
+            rebuilt: rebuilt(pool, model).await?,
+        });
     }
     Ok(all)
 }
@@ -67,7 +73,7 @@ async fn checkpoint(pool: &PgPool, follower: &str) -> Result<i64, sqlx::Error> {
     Ok(at.unwrap_or(0))
 }
 
-async fn rebuilt(pool: &PgPool, model: Model) -> Result<Option<Rebuilt>, sqlx::Error> {
+async fn rebuilt(pool: &PgPool, model: ReadModel) -> Result<Option<LastRebuild>, sqlx::Error> {
     sqlx::query_as("select rebuilt_at, position, digest from rebuilds where model = $1")
         .bind(model.name())
         .fetch_optional(pool)

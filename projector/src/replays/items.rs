@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::Turn;
+use super::ReplayTurn;
 
 /// How many of its deliveries came to what; `waiting` are those whose turn has not come.
 ///
@@ -66,7 +66,7 @@ pub async fn has_waiting(
 /// If the database does not answer.
 pub async fn next_items(
     connection: &mut PgConnection,
-    turn: &Turn,
+    turn: &ReplayTurn,
     queued: &[(Uuid, i64)],
     (most, limit): (i64, i64),
 ) -> Result<Vec<Uuid>, sqlx::Error> {

@@ -342,7 +342,7 @@ async fn two_posts_of_one_response_at_once_make_one_delivery() {
 async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_what_is_in_flight() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
-    let one = Caps { per_firm_and_host: 1, per_host: 1 };
+    let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
     let process = scene.process(|courier| courier.settings.caps = one);
     scene.receiver.hold();
     let lead = Lead::of(&scene);
@@ -386,7 +386,7 @@ async fn e20_what_racing_processes_lease_in_appends_and_claim_is_sent_once() {
     let another = World::on(TestDatabase::of(main.clone(), keyring.clone())).await;
     let processes = [scene.process(|_| {}), Sending::with(another.courier().clone())];
     processes[1].claims_in_appends(&another);
-    let claims = async || turn(scene.world.courier()).await.unwrap();
+    let claims = async || deliver_once(scene.world.courier()).await.unwrap();
     let mut claimed_later = 0;
     for _ in 0..40 {
         let (_, _, some, more) = tokio::join!(

@@ -1,26 +1,27 @@
 //! What was too much for its append is leased as it is spread, by a process that sends; under the
 //! same conditions.
 
-use deliverer::Answers;
+use deliverer::AnswerInbox;
 use deliverer::engine::deliver;
-use deliverer::outbox::spread::Spread;
+use deliverer::outbox::spread::SpreadWorker;
 use eventstore::worker::Worker;
 
 use super::*;
 
 /// A process that sends what it spreads.
 struct Spreading {
-    spread: Spread,
-    dispatch: Arc<Dispatch>,
-    answers: Answers,
+    spread: SpreadWorker,
+    dispatch: Arc<Dispatcher>,
+    answers: AnswerInbox,
     stop: CancellationToken,
 }
 
 impl Spreading {
-    fn with(courier: Courier) -> Self {
+    fn with(courier: DelivererContext) -> Self {
         let stop = CancellationToken::new();
-        let (dispatch, answers) = Dispatch::new(courier.clone(), Senders::alone(), stop.clone());
-        let spread = Spread::new(courier).that_leases(Arc::clone(&dispatch));
+        let (dispatch, answers) =
+            Dispatcher::new(courier.clone(), SenderCount::alone(), stop.clone());
+        let spread = SpreadWorker::new(courier).that_leases(Arc::clone(&dispatch));
         Self { spread, dispatch, answers, stop }
     }
 
@@ -47,7 +48,7 @@ impl Spreading {
 }
 
 impl Scene {
-    fn spreading(&self, change: impl FnOnce(&mut Courier)) -> Spreading {
+    fn spreading(&self, change: impl FnOnce(&mut DelivererContext)) -> Spreading {
         let mut courier = self.world.courier().clone();
         change(&mut courier);
         Spreading::with(courier)
@@ -80,7 +81,7 @@ async fn what_is_spread_by_a_process_that_sends_is_leased_and_leaves_its_lanes_a
     let (mut process, lanes) = (scene.spreading(|_| {}), scene.lanes().await);
     assert_eq!(scene.queue_after_spread(12, &mut process).await, (24, 0));
     assert_eq!(scene.wakes().await, 0);
-    assert_eq!(turn(scene.world.courier()).await.unwrap(), 0);
+    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
     scene.receiver.wait_for(24).await;
     process.ends(&scene.world).await;
     scene.assert_all_arrived_once(24).await;

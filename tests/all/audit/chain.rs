@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auditor::{Checkpointer, Checkpoints, Keys, Notary, verify};
+use auditor::{CheckpointFolder, Checkpointer, KeyFolder, Notary, verify};
 use eventstore::worker::Worker;
 use futures::future::join_all;
 use projector::audit::AuditLog;
@@ -70,8 +70,8 @@ async fn g7_an_hour_in_which_nothing_happens_is_witnessed() {
     world.project().await;
     let folder = tempfile::tempdir().unwrap();
     let notary = Notary {
-        keys: Keys::in_folder(folder.path().join("keys")),
-        checkpoints: Checkpoints::in_folder(folder.path().join("checkpoints")),
+        keys: KeyFolder::in_folder(folder.path().join("keys")),
+        checkpoints: CheckpointFolder::in_folder(folder.path().join("checkpoints")),
     };
     let (pool, clock) = (world.pool().clone(), world.clock.clone());
     let mut hourly = Checkpointer::new(notary.clone(), pool, clock, Arc::new(SystemEntropy));
@@ -89,7 +89,7 @@ async fn g7_an_hour_in_which_nothing_happens_is_witnessed() {
     let last = notary.checkpoints.last().unwrap().unwrap();
     assert_eq!(last.verified(), notary.keys.list().unwrap().pop());
     let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
-    let verify::Verdict::Intact(report) = verdict else { panic!("{verdict:?}") };
+    let verify::AuditVerdict::Intact(report) = verdict else { panic!("{verdict:?}") };
     assert_eq!((report.checkpoints, report.firms), (4, 1));
 }
 
@@ -98,12 +98,12 @@ async fn an_empty_log_is_intact() {
     let world = World::new().await;
     let folder = tempfile::tempdir().unwrap();
     let notary = Notary {
-        keys: Keys::in_folder(folder.path().join("keys")),
-        checkpoints: Checkpoints::in_folder(folder.path().join("checkpoints")),
+        keys: KeyFolder::in_folder(folder.path().join("keys")),
+        checkpoints: CheckpointFolder::in_folder(folder.path().join("checkpoints")),
     };
     notary.take(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
     let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
-    assert!(matches!(verdict, verify::Verdict::Intact(_)), "{verdict:?}");
+    assert!(matches!(verdict, verify::AuditVerdict::Intact(_)), "{verdict:?}");
 }
 
 #[tokio::test]

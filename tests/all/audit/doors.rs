@@ -1,6 +1,6 @@
 //! What auditors and operators ask, by the internal door and at the terminal.
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tests::{Answer, Firm, Receiver, Reply, World};
 
 use super::audit;
 
-async fn get(world: &World, role: Role, firm: &Firm, path: &str) -> Answer {
+async fn get(world: &World, role: HolderRole, firm: &Firm, path: &str) -> Answer {
     let token = tokens::create(world.service(), "reader", role).await.unwrap().token;
     let request = Request::get(format!("/internal/v1/firms/{}{path}", firm.id))
         .header("authorization", format!("Bearer {token}"))
@@ -42,7 +42,7 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
     let delete = format!("/hooks/{hook}");
     world.call(&firm.key, "DELETE", &delete, Value::Null).await;
     world.project().await;
-    let all = get(&world, Role::Auditor, &firm, "/audit").await;
+    let all = get(&world, HolderRole::Auditor, &firm, "/audit").await;
     assert_eq!(all.status, 200, "{}", all.body);
     assert_eq!(
         actions(&all),
@@ -57,9 +57,9 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
     assert_eq!(removed["previous_hash"], all.body["items"][1]["hash"]);
     assert!(!all.text().contains("canary"));
 
-    let page = get(&world, Role::Operator, &firm, "/audit?limit=2").await;
+    let page = get(&world, HolderRole::Operator, &firm, "/audit?limit=2").await;
     assert_eq!(page.body["next"], "4");
-    let next = get(&world, Role::Operator, &firm, "/audit?limit=2&after=4").await;
+    let next = get(&world, HolderRole::Operator, &firm, "/audit?limit=2&after=4").await;
     assert_eq!(actions(&next), ["key_created", "member_joined"]);
     world.project().await;
     for (query, expected) in [
@@ -69,15 +69,15 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
         (&format!("subject={hook}"), vec!["hook_removed", "hook_created"]),
         ("subject=hook&until=2026-11-01T12:00:00Z", vec![]),
     ] {
-        let found = get(&world, Role::Operator, &firm, &format!("/audit?{query}")).await;
+        let found = get(&world, HolderRole::Operator, &firm, &format!("/audit?{query}")).await;
         assert_eq!(actions(&found), expected, "{query}");
     }
     for wrong in ["action=hook_painted", "limit=0", "limit=501", "since=yesterday", "colour=red"] {
-        let refused = get(&world, Role::Auditor, &firm, &format!("/audit?{wrong}")).await;
+        let refused = get(&world, HolderRole::Auditor, &firm, &format!("/audit?{wrong}")).await;
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
     for path in ["/audit", "/audit/export", "/hooks", &format!("/hooks/{hook}/history")] {
-        let refused = get(&world, Role::Product, &firm, path).await;
+        let refused = get(&world, HolderRole::Product, &firm, path).await;
         assert_eq!(refused.code(), (403, "forbidden"), "{path}");
     }
 }
@@ -88,18 +88,19 @@ async fn an_export_has_every_entry_and_is_audited() {
     let firm = world.firm().await;
     super::read_often(&world, &firm, 1_200).await;
     world.project().await;
-    let csv = get(&world, Role::Auditor, &firm, "/audit/export?format=csv").await;
+    let csv = get(&world, HolderRole::Auditor, &firm, "/audit/export?format=csv").await;
     assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
     assert_eq!(csv.text().lines().count(), 1 + 1_203);
-    let lines = get(&world, Role::Auditor, &firm, "/audit/export").await;
+    let lines = get(&world, HolderRole::Auditor, &firm, "/audit/export").await;
     let entries: Vec<Value> =
         lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(entries.len(), 1_203);
     assert_eq!(entries[1_202]["sequence"], 1_203);
-    let none = get(&world, Role::Auditor, &firm, "/audit/export?until=2020-01-01T00:00:00Z").await;
+    let none =
+        get(&world, HolderRole::Auditor, &firm, "/audit/export?until=2020-01-01T00:00:00Z").await;
     assert_eq!((none.status.as_u16(), none.text()), (200, ""));
     world.project().await;
-    let exported = get(&world, Role::Operator, &firm, "/audit?action=audit_exported").await;
+    let exported = get(&world, HolderRole::Operator, &firm, "/audit?action=audit_exported").await;
     assert_eq!(exported.body["items"].as_array().unwrap().len(), 3);
     assert_eq!(exported.body["items"][2]["evidence"]["how"], "csv");
     assert_eq!(exported.body["items"][2]["actor"]["kind"], "auditor");
@@ -111,7 +112,7 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
     let firm = world.firm().await;
     let (hook, _receiver) = gone(&world, &firm).await;
     let path = format!("/hooks/{hook}/history");
-    let answer = get(&world, Role::Auditor, &firm, &path).await;
+    let answer = get(&world, HolderRole::Auditor, &firm, &path).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     let (found, removal) = (&answer.body, &answer.body["removal"]);
     assert_eq!((&found["state"], &removal["reason"]), (&json!("removed"), &json!("target_gone")));
@@ -129,10 +130,10 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
     assert_eq!(evidence[1]["status"], 410);
     assert!(!answer.text().contains("canary") && !answer.text().contains("moved out"));
 
-    let listed = get(&world, Role::Auditor, &firm, "/hooks?removed=true").await;
+    let listed = get(&world, HolderRole::Auditor, &firm, "/hooks?removed=true").await;
     assert_eq!(listed.body["items"][0]["reason"], "target_gone");
     let later = "/hooks?removed=true&since=2026-11-02T00:00:00Z";
-    assert_eq!(get(&world, Role::Auditor, &firm, later).await.body["items"], json!([]));
+    assert_eq!(get(&world, HolderRole::Auditor, &firm, later).await.body["items"], json!([]));
 
     let (code, text) = audit(&world, &["hooks", "why", &hook.to_string()]).await;
     assert_eq!(code, 0, "{text}");
@@ -140,7 +141,7 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let other = world.firm().await;
-    assert_eq!(get(&world, Role::Auditor, &other, &path).await.code(), (404, "not_found"));
+    assert_eq!(get(&world, HolderRole::Auditor, &other, &path).await.code(), (404, "not_found"));
     let unknown = audit(&world, &["hooks", "why", &world.id().to_string()]).await;
     assert_eq!(unknown.0, 1);
 }
@@ -162,13 +163,13 @@ async fn g5_a_list_of_removed_subscriptions_ended_at_500_and_did_not_say_so() {
         .unwrap();
     for as_of in [String::new(), format!("&as_of={end}")] {
         let path = format!("/hooks?removed=true&limit=2{as_of}");
-        let page = get(&world, Role::Auditor, &firm, &path).await.body;
+        let page = get(&world, HolderRole::Auditor, &firm, &path).await.body;
         assert_eq!(ids(&page), [&hooks[2], &hooks[1]]);
         let next = format!("{path}&after={}", page["next"].as_str().unwrap());
-        let last = get(&world, Role::Auditor, &firm, &next).await.body;
+        let last = get(&world, HolderRole::Auditor, &firm, &next).await.body;
         assert_eq!((ids(&last), &last["next"]), (vec![&hooks[0]], &Value::Null));
         for wrong in [format!("{path}&after={}", firm.id), path.replace("limit=2", "limit=501")] {
-            let refused = get(&world, Role::Auditor, &firm, &wrong).await;
+            let refused = get(&world, HolderRole::Auditor, &firm, &wrong).await;
             assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
         }
     }
@@ -187,13 +188,13 @@ async fn a_list_of_subscriptions_could_not_be_gone_on_with_once_its_last_was_rem
     let (firm, other) = (world.firm().await, world.firm().await);
     let older = json!(world.subscribe(&firm, "https://hooks.example.com/older").await);
     let newer = json!(world.subscribe(&firm, "https://hooks.example.com/newer").await);
-    let page = get(&world, Role::Auditor, &firm, "/hooks?limit=1").await.body;
+    let page = get(&world, HolderRole::Auditor, &firm, "/hooks?limit=1").await.body;
     assert_eq!(ids(&page), [&newer]);
     let last = page["next"].as_str().unwrap();
     world.call(&firm.key, "DELETE", &format!("/hooks/{last}"), Value::Null).await;
     let next = format!("/hooks?limit=1&after={last}");
-    assert_eq!(ids(&get(&world, Role::Auditor, &firm, &next).await.body), [&older]);
-    let foreign = get(&world, Role::Auditor, &other, &next).await;
+    assert_eq!(ids(&get(&world, HolderRole::Auditor, &firm, &next).await.body), [&older]);
+    let foreign = get(&world, HolderRole::Auditor, &other, &next).await;
     assert_eq!(foreign.code(), (400, "invalid_request"));
 }
 
@@ -208,7 +209,7 @@ async fn a_hook_is_warned_after_the_first_410_until_something_arrives() {
     let receiver = Receiver::start().await;
     let hook = world.subscribe(&firm, &receiver.url("/box")).await;
     receiver.reply([Reply::status(410), Reply::status(200)]);
-    let warned = || async { get(&world, Role::Operator, &firm, "/hooks?warned=true").await };
+    let warned = || async { get(&world, HolderRole::Operator, &firm, "/hooks?warned=true").await };
     world.submit(&firm).await;
     world.deliver().await;
     assert_eq!(warned().await.body["items"][0]["id"], json!(hook));
@@ -218,6 +219,6 @@ async fn a_hook_is_warned_after_the_first_410_until_something_arrives() {
     world.submit(&firm).await;
     world.deliver().await;
     assert_eq!(warned().await.body["items"], json!([]));
-    let live = get(&world, Role::Operator, &firm, "/hooks").await;
+    let live = get(&world, HolderRole::Operator, &firm, "/hooks").await;
     assert_eq!(live.body["items"][0]["id"], json!(hook));
 }

@@ -9,15 +9,15 @@ use std::process::Output;
 
 use api::commands::readings;
 use domain::context::Actor;
-use domain::reading::{Look, Read, ReadAs, ReadingEvent};
+use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
 use tests::{Firm, World};
 use uuid::Uuid;
 
 use crate::process::firmforms;
 
-fn look() -> Look {
-    Look::at(Read::Audit, ReadAs::Page)
+fn look() -> ReadingDetails {
+    ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)
 }
 
 /// Somebody reads.

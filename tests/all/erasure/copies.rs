@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use tests::{Copies, Firm, Receiver, Reply, TestDatabase, World, activity};
 use uuid::Uuid;
-use vault::{DataKeys, Subject, answers, bodies, bookings, reports, responses};
+use vault::{DataKeys, KeySubject, answers, bodies, bookings, reports, responses};
 
 use super::{causes, left, report, submit};
 
@@ -33,7 +33,7 @@ async fn with_everything(world: &World, firm: &Firm, receiver: &Receiver) -> Uui
 
 /// How many documents, reports, calls, bodies and answers of a response a world can read.
 async fn readable(world: &World, firm: &Firm, response_id: Uuid) -> [usize; 5] {
-    let subject = Subject { firm_id: firm.id, subject_id: response_id };
+    let subject = KeySubject { firm_id: firm.id, subject_id: response_id };
     let keys: DataKeys = world.service().keyring.find(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let ids = async |statement: &str| -> Vec<Uuid> {
@@ -76,7 +76,7 @@ async fn h3_what_was_erased_cannot_be_read_in_a_dump_from_before() {
     world.erase().await;
     let main = copies.restore(&dump, &world.database.main).await;
     let restored = restored(&world, main, world.database.keyring.clone()).await;
-    assert_eq!(erase::again(restored.courier()).await.unwrap(), 0, "its log knows of none");
+    assert_eq!(erase::redo_erasures(restored.courier()).await.unwrap(), 0, "its log knows of none");
     assert_eq!(left(&restored, erased).await, (6, 0), "it is there");
     assert_eq!(readable(&restored, &firm, erased).await, [0; 5], "nobody can read it");
     assert_eq!(readable(&restored, &firm, kept).await, [1; 5], "all else can be read");
@@ -104,7 +104,7 @@ async fn h3_an_older_keyring_brought_back_what_was_erased() {
     let keyring = copies.restore(&keyring, &world.database.keyring).await;
     let restored = restored(&world, main, keyring).await;
     assert_eq!(readable(&restored, &firm, erased).await, [1; 5], "the key is back");
-    assert_eq!(erase::again(restored.courier()).await.unwrap(), 1);
+    assert_eq!(erase::redo_erasures(restored.courier()).await.unwrap(), 1);
     restored.project().await;
     assert_eq!(left(&restored, erased).await, (0, 0));
     assert_eq!(readable(&restored, &firm, kept).await, [1; 5]);
@@ -123,7 +123,7 @@ async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
     let queued = submit(&world, &firm, "a@example.com").await;
     let erased = activity(firm.id, "response.erased", json!({"response_id": queued}));
     assert_eq!(world.report(&[erased]).await.status, 202);
-    assert_eq!(erase::again(world.courier()).await.unwrap(), 1);
+    assert_eq!(erase::redo_erasures(world.courier()).await.unwrap(), 1);
     world.project().await;
     assert_eq!(causes(&world).await, ["source_erased"]);
     let due: i64 = sqlx::query_scalar("select count(*) from lanes where due_at is not null")

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use deliverer::claim::{Claimed, claim};
-use deliverer::engine::turn;
-use deliverer::outgoing::Exchange;
-use deliverer::record::{Finished, record};
-use domain::answer::Answer;
+use deliverer::claim::{ClaimedAttempt, claim};
+use deliverer::engine::deliver_once;
+use deliverer::outgoing::OutgoingExchange;
+use deliverer::record::{FinishedAttempt, record};
+use domain::answer::AttemptAnswer;
 use eventstore::connect;
 use serde_json::json;
 use sqlx::PgPool;
@@ -69,7 +69,7 @@ async fn h1_a_claim_that_committed_after_the_erasure_was_sent() {
         erased(&world, &firm, response_id).await;
         holding.commit().await.unwrap();
     };
-    let (sent, ()) = tokio::join!(turn(world.courier()), erase_meanwhile);
+    let (sent, ()) = tokio::join!(deliver_once(world.courier()), erase_meanwhile);
     assert_eq!(sent.unwrap(), 1);
     assert!(receiver.received().is_empty());
     world.erase().await;
@@ -95,7 +95,7 @@ async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() 
         let response_id = submit(&world, &firm, "a@example.com").await;
         let claiming = async {
             handicap.first().await;
-            turn(world.courier()).await.unwrap();
+            deliver_once(world.courier()).await.unwrap();
         };
         let erasing = async {
             handicap.second().await;
@@ -119,19 +119,19 @@ async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() 
 }
 
 /// What came back of a claimed try, with something to keep.
-fn finished(world: &World, claimed: Claimed, status: u16) -> Finished {
-    let exchange = Exchange {
-        answer: Answer::Status(status),
+fn finished(world: &World, claimed: ClaimedAttempt, status: u16) -> FinishedAttempt {
+    let exchange = OutgoingExchange {
+        answer: AttemptAnswer::Status(status),
         retry_after: None,
         hops: Vec::new(),
         snippet: b"canary answer".to_vec(),
         connected: true,
     };
-    Finished { claimed, exchange, finished_at: world.clock.now() }
+    FinishedAttempt { claimed, exchange, finished_at: world.clock.now() }
 }
 
 /// One claimed try.
-async fn claimed(world: &World, firm: &Firm) -> (Uuid, Claimed) {
+async fn claimed(world: &World, firm: &Firm) -> (Uuid, ClaimedAttempt) {
     let response_id = submit(world, firm, "a@example.com").await;
     let mut claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
     (response_id, claimed.pop().unwrap())

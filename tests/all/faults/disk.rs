@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use deliverer::claim::{Claimed, claim};
+use deliverer::claim::{ClaimedAttempt, claim};
 use deliverer::engine::deliver;
-use deliverer::outgoing::Exchange;
-use deliverer::record::{Finished, record};
-use deliverer::{Dispatch, Senders};
-use domain::answer::Answer;
+use deliverer::outgoing::OutgoingExchange;
+use deliverer::record::{FinishedAttempt, record};
+use deliverer::{Dispatcher, SenderCount};
+use domain::answer::AttemptAnswer;
 use serde_json::json;
 use sqlx::Executor;
 use tests::{Receiver, World};
@@ -40,15 +40,15 @@ async fn tries(world: &World) -> Vec<i32> {
     tries.fetch_all(world.pool()).await.unwrap()
 }
 
-fn answered(world: &World, claimed: &Claimed) -> Finished {
-    let exchange = Exchange {
-        answer: Answer::Status(200),
+fn answered(world: &World, claimed: &ClaimedAttempt) -> FinishedAttempt {
+    let exchange = OutgoingExchange {
+        answer: AttemptAnswer::Status(200),
         retry_after: None,
         hops: Vec::new(),
         snippet: Vec::new(),
         connected: true,
     };
-    Finished { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
+    FinishedAttempt { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,7 +77,7 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
 
     let (stop, nudge) = (CancellationToken::new(), world.service().store.nudge().clone());
     let (courier, until) = (world.courier().clone(), stop.clone());
-    let (dispatch, inbox) = Dispatch::new(courier, Senders::alone(), until);
+    let (dispatch, inbox) = Dispatcher::new(courier, SenderCount::alone(), until);
     let sending = tokio::spawn(async move { deliver(dispatch, inbox, &nudge).await });
     let before = refused(&world).await;
     let looked_at = async { while refused(&world).await < before + 4 {} };

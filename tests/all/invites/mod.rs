@@ -11,8 +11,8 @@ mod unsubscribe;
 use std::time::Duration;
 
 use eventstore::Clock;
-use firmforms::wiring::Setup as Wiring;
-use inviter::Patience;
+use firmforms::wiring::SystemSetup as Wiring;
+use inviter::InviteWait;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};
 use tests::smtp_server::{Received, Setup, SmtpServer};
@@ -38,7 +38,7 @@ async fn world_with(url: &str, settings: SmtpSettings) -> World {
 /// A world that does not wait long for another call.
 fn impatient(setup: Wiring) -> Wiring {
     let wait = Duration::from_secs(3);
-    Wiring { patience: Patience { wait, ..setup.patience }, ..setup }
+    Wiring { patience: InviteWait { max: wait, ..setup.patience }, ..setup }
 }
 
 async fn send(world: &World, firm: &Firm, body: Value) -> Answer {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use eventstore::Clock;
-use firmforms::wiring::Setup;
+use firmforms::wiring::SystemSetup;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};
 use tests::{Answer, Firm, TestDatabase, World, activity, later};
@@ -177,7 +177,7 @@ async fn mute() -> World {
     let nowhere = "smtp://127.0.0.1:1?tls=none".parse().unwrap();
     let mailer = Mailer::smtp(&nowhere, &SmtpSettings::default()).unwrap();
     let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
-    World::with(TestDatabase::new().await, clock, |setup| Setup { mailer, ..setup }).await
+    World::with(TestDatabase::new().await, clock, |setup| SystemSetup { mailer, ..setup }).await
 }
 
 async fn draft(world: &World, firm: &Firm) -> Uuid {

@@ -1,6 +1,6 @@
 //! What is made anew is what is there, each time again, and nothing is sent.
 
-use projector::rebuild::{Model, Outcome, status};
+use projector::rebuild::{ReadModel, RebuildOutcome, status};
 
 use super::{assert_equal, count, digests, rebuild, verify};
 use crate::rebuild::story;
@@ -20,7 +20,7 @@ async fn g12_what_is_rebuilt_is_what_was_there_and_nothing_is_sent() {
     }
     let first = rebuild(&world).await;
     let second = rebuild(&world).await;
-    assert!(first.iter().all(|report| report.outcome == Outcome::Replaced));
+    assert!(first.iter().all(|report| report.outcome == RebuildOutcome::Replaced));
     assert_eq!(digests(&compared), digests(&first));
     assert_eq!(digests(&first), digests(&second));
     assert_equal(&verify(&world).await);
@@ -117,11 +117,11 @@ async fn the_status_tells_rows_lag_and_the_last_rebuild() {
     let firm = world.firm().await;
     world.submit(&firm).await;
     let all = status(world.pool()).await.unwrap();
-    let of = |model: Model| all.iter().find(|one| one.model == model).unwrap();
-    assert_eq!(of(Model::Firms).rows, [("firms", 1)]);
-    assert_eq!((of(Model::Firms).checkpoint, of(Model::Firms).lag), (None, None));
-    assert_eq!(of(Model::Deliveries).checkpoint, Some(0));
-    assert!(of(Model::Deliveries).lag.unwrap() >= 5);
+    let of = |model: ReadModel| all.iter().find(|one| one.model == model).unwrap();
+    assert_eq!(of(ReadModel::Firms).rows, [("firms", 1)]);
+    assert_eq!((of(ReadModel::Firms).checkpoint, of(ReadModel::Firms).lag), (None, None));
+    assert_eq!(of(ReadModel::Deliveries).checkpoint, Some(0));
+    assert!(of(ReadModel::Deliveries).lag.unwrap() >= 5);
     assert!(all.iter().all(|one| one.rebuilt.is_none()));
     world.project().await;
     rebuild(&world).await;

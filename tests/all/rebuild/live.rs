@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::commands::keys;
-use projector::rebuild::{Act, Model, Order, RebuildError, run};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildError, RebuildOrder, run};
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor};
 use tests::{Firm, Receiver, TestDatabase, World, activity, own_cluster, settles};
@@ -213,16 +213,21 @@ async fn a_table_that_is_used_all_the_time_is_left_as_it_is() {
     let before = tables(&world).await;
     let mut reader = world.pool().begin().await.unwrap();
     reader.execute("select firm_id from firms").await.unwrap();
-    let failed = make(&world, &[Model::People, Model::Firms], Act::Replace).await.unwrap_err();
-    assert_eq!(failed.done.iter().map(|report| report.model).collect::<Vec<_>>(), [Model::People]);
-    assert!(matches!(failed.why, RebuildError::InUse(Model::Firms)), "{failed}");
-    assert_equal(&make(&world, &[Model::Firms], Act::Verify).await.unwrap());
+    let failed = make(&world, &[ReadModel::People, ReadModel::Firms], RebuildAct::Replace)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        failed.done.iter().map(|report| report.model).collect::<Vec<_>>(),
+        [ReadModel::People]
+    );
+    assert!(matches!(failed.why, RebuildError::InUse(ReadModel::Firms)), "{failed}");
+    assert_equal(&make(&world, &[ReadModel::Firms], RebuildAct::Verify).await.unwrap());
     reader.rollback().await.unwrap();
     let others = |tables: Vec<(String, i64)>| {
         tables.into_iter().filter(|(name, _)| name != "people").collect::<Vec<_>>()
     };
     assert_eq!(others(tables(&world).await), others(before));
-    make(&world, &[Model::Firms], Act::Replace).await.unwrap();
+    make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap();
 }
 
 /// The shadow knows nothing of a migration that came after it was made, nor of new grants.
@@ -243,12 +248,17 @@ async fn a_migration_beside_a_rebuild_is_not_undone_by_the_swap() {
             }
         };
         let now = world.clock.now().get();
-        let order = Order { models: vec![Model::Firms], act: Act::Replace, now, tries: 2 };
+        let order = RebuildOrder {
+            models: vec![ReadModel::Firms],
+            act: RebuildAct::Replace,
+            now,
+            tries: 2,
+        };
         let before = tables(&world).await;
         let failed = run(world.pool(), &order, &migrate).await.unwrap_err();
-        assert!(matches!(failed.why, RebuildError::Redefined(Model::Firms)), "{failed}");
+        assert!(matches!(failed.why, RebuildError::Redefined(ReadModel::Firms)), "{failed}");
         assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
-        make(&world, &[Model::Firms], Act::Replace).await.unwrap();
+        make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap();
         world.pool().execute(undo).await.unwrap();
     }
 }
@@ -282,7 +292,7 @@ async fn what_is_not_settled_is_taken_in_as_it_is_seen() {
         .await
         .unwrap();
     world.firm().await;
-    let report = make(&world, &[Model::Firms], Act::Replace).await.unwrap().remove(0);
+    let report = make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap().remove(0);
     assert_eq!((report.digest.rows, report.difference), (1, None));
     let many = async |number: i64| {
         let statement = format!(
@@ -296,12 +306,12 @@ async fn what_is_not_settled_is_taken_in_as_it_is_seen() {
         sqlx::query(&statement).execute(world.pool()).await.unwrap();
     };
     many(600).await;
-    assert_equal(&make(&world, &[Model::Firms], Act::Verify).await.unwrap());
-    let failed = make(&world, &[Model::Firms], Act::Replace).await.unwrap_err();
-    assert!(matches!(failed.why, RebuildError::TooMuch(Model::Firms)), "{failed}");
+    assert_equal(&make(&world, &[ReadModel::Firms], RebuildAct::Verify).await.unwrap());
+    let failed = make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap_err();
+    assert!(matches!(failed.why, RebuildError::TooMuch(ReadModel::Firms)), "{failed}");
     many(5_000).await;
-    let failed = make(&world, &[Model::Firms], Act::Verify).await.unwrap_err();
+    let failed = make(&world, &[ReadModel::Firms], RebuildAct::Verify).await.unwrap_err();
     assert!(matches!(failed.why, RebuildError::Unsettled), "{failed}");
     long.rollback().await.unwrap();
-    assert_equal(&make(&world, &[Model::Firms], Act::Verify).await.unwrap());
+    assert_equal(&make(&world, &[ReadModel::Firms], RebuildAct::Verify).await.unwrap());
 }

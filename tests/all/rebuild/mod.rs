@@ -5,33 +5,39 @@ mod live;
 pub(crate) mod story;
 mod tampered;
 
-use projector::rebuild::{Act, Model, Order, Report, Unfinished, run};
+use projector::rebuild::{
+    ReadModel, RebuildAct, RebuildOrder, RebuildReport, UnfinishedRebuild, run,
+};
 use tests::World;
 
 /// These read models made anew, and what came of each.
-async fn make(world: &World, models: &[Model], act: Act) -> Result<Vec<Report>, Unfinished> {
+async fn make(
+    world: &World,
+    models: &[ReadModel],
+    act: RebuildAct,
+) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
     let now = world.clock.now().get();
-    let order = Order { models: models.to_vec(), act, now, tries: 2 };
+    let order = RebuildOrder { models: models.to_vec(), act, now, tries: 2 };
     run(world.pool(), &order, &|_, _| {}).await
 }
 
 /// All of them, compared.
-async fn verify(world: &World) -> Vec<Report> {
-    make(world, &Model::ALL, Act::Verify).await.unwrap()
+async fn verify(world: &World) -> Vec<RebuildReport> {
+    make(world, &ReadModel::ALL, RebuildAct::Verify).await.unwrap()
 }
 
 /// All of them, put in their place.
-async fn rebuild(world: &World) -> Vec<Report> {
-    make(world, &Model::ALL, Act::Replace).await.unwrap()
+async fn rebuild(world: &World) -> Vec<RebuildReport> {
+    make(world, &ReadModel::ALL, RebuildAct::Replace).await.unwrap()
 }
 
 /// What the rows of each come to.
-fn digests(reports: &[Report]) -> Vec<(Model, i64, String)> {
+fn digests(reports: &[RebuildReport]) -> Vec<(ReadModel, i64, String)> {
     reports.iter().map(|one| (one.model, one.digest.rows, one.digest.hex())).collect()
 }
 
 /// Fails unless each is what the log says.
-fn assert_equal(reports: &[Report]) {
+fn assert_equal(reports: &[RebuildReport]) {
     for report in reports {
         assert_eq!(report.difference, None, "{}", report.model);
     }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use api::commands::pauses::{self, Which};
+use api::commands::pauses::{self, RequestedScope};
 use api::commands::reissue::{NewReissue, reissue};
 use api::commands::replays::{self, NewReplay};
 use api::commands::{keys, readings, secrets};
 use axum::body::Body;
 use axum::http::Request;
 use domain::context::Actor;
-use domain::reading::{Look, Read, ReadAs};
-use domain::replay::{ReplayCommand, Selection};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::replay::{ReplayCommand, ReplaySelection};
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, Reply, World, activity, later};
@@ -88,8 +88,8 @@ async fn settings(world: &World, firm: &Firm) {
     )
     .await;
     let operator = Actor::Operator(Uuid::nil());
-    let (what, how) = (Read::Audit, ReadAs::Page);
-    let look = Look::at(what, how);
+    let (what, how) = (ReadingSubject::Audit, ReadAs::Page);
+    let look = ReadingDetails::at(what, how);
     readings::record(world.service(), firm.id, operator, look).await.unwrap();
     secrets::reveal(world.service(), firm.id, operator).await.unwrap();
     secrets::rotate(world.service(), firm.id, operator, Some("drill")).await.unwrap();
@@ -165,7 +165,7 @@ async fn people(world: &World, firm: &Firm) {
 async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
     let order = NewReplay {
         firm_id: firm.id,
-        selection: Selection::default(),
+        selection: ReplaySelection::default(),
         reason: "drill".into(),
         force: true,
         rate_per_second: 100,
@@ -189,9 +189,10 @@ async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
 /// What operators hold, and let go; and a delivery that they have made anew.
 async fn held(world: &World, firm: &Firm) {
     let (service, operator) = (world.service(), Actor::Operator(Uuid::nil()));
-    let host = Which::Host("held.example.com".to_owned());
+    let host = RequestedScope::Host("held.example.com".to_owned());
     pauses::pause(service, &host, "drill", operator).await.unwrap();
-    let of_firm = pauses::pause(service, &Which::Firm(firm.id), "drill", operator).await.unwrap();
+    let of_firm =
+        pauses::pause(service, &RequestedScope::Firm(firm.id), "drill", operator).await.unwrap();
     pauses::resume(service, of_firm.pause_id, None, operator).await.unwrap();
     let ended = "select delivery_id from deliveries d join hooks h using (hook_id)
                   where d.state = 'delivered' and h.removed_at is null and d.firm_id = $1

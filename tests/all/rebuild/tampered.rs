@@ -1,7 +1,7 @@
 //! A read model that is not what the log says: the first difference is named, and what may be repaired
 //! is.
 
-use projector::rebuild::{Act, Difference, Model, Outcome};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildOutcome, RowDifference};
 
 use super::{assert_equal, make, rebuild, story, tamper, verify};
 
@@ -12,39 +12,39 @@ async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
     let id = firm.id;
     for (model, forged, expected) in [
         (
-            Model::Firms,
+            ReadModel::Firms,
             format!("update firms set name = 'Mallory' where firm_id = '{id}'"),
             ["firms", "name", "Harrow & Lane", "Mallory"],
         ),
         (
-            Model::Forms,
+            ReadModel::Forms,
             "update forms set deleted = false where deleted".into(),
             ["forms", "deleted", "true", "false"],
         ),
         (
-            Model::Keys,
+            ReadModel::Keys,
             "update key_auth set revoked_at = null where name = 'gone soon'".into(),
             ["key_auth", "revoked_at", "2026-11-01T12:00:00+00:00", "null"],
         ),
         (
-            Model::Quotas,
+            ReadModel::Quotas,
             format!("update quotas set used = 1 where kind = 'hooks' and firm_id = '{id}'"),
             ["quotas", "used", "10", "1"],
         ),
         (
-            Model::Deliveries,
+            ReadModel::Deliveries,
             "update deliveries set state = 'delivered' where state = 'failed'".into(),
             ["deliveries", "state", "failed", "delivered"],
         ),
         (
-            Model::AuditLog,
+            ReadModel::AuditLog,
             "update audit_heads set sequence = 1 where sequence > 50".into(),
             ["audit_heads", "sequence", "", "1"],
         ),
     ] {
         tamper(&world, &forged).await;
-        let found = make(&world, &[model], Act::Verify).await.unwrap().remove(0);
-        let Difference { table, column, log, live, .. } = found.difference.clone().unwrap();
+        let found = make(&world, &[model], RebuildAct::Verify).await.unwrap().remove(0);
+        let RowDifference { table, column, log, live, .. } = found.difference.clone().unwrap();
         let found_is = [
             table,
             column.as_deref().unwrap_or_default(),
@@ -54,9 +54,9 @@ async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
         let expected = expected.map(|word| if word.is_empty() { found_is[2] } else { word });
         assert_eq!(found_is, expected);
         assert!(found.differs());
-        let made = make(&world, &[model], Act::Replace).await.unwrap().remove(0);
-        assert_eq!((made.outcome, made.difference), (Outcome::Replaced, found.difference));
-        assert_equal(&make(&world, &[model], Act::Verify).await.unwrap());
+        let made = make(&world, &[model], RebuildAct::Replace).await.unwrap().remove(0);
+        assert_eq!((made.outcome, made.difference), (RebuildOutcome::Replaced, found.difference));
+        assert_equal(&make(&world, &[model], RebuildAct::Verify).await.unwrap());
     }
     assert_equal(&verify(&world).await);
 }
@@ -75,7 +75,8 @@ async fn e9_a_row_that_is_lost_or_made_up_is_named_and_repaired() {
         firm.id
     );
     tamper(&world, &made_up).await;
-    let found = make(&world, &[Model::Hooks, Model::Members], Act::Verify).await.unwrap();
+    let found =
+        make(&world, &[ReadModel::Hooks, ReadModel::Members], RebuildAct::Verify).await.unwrap();
     let lost = found[0].difference.clone().unwrap();
     assert_eq!((lost.column, lost.live), (None, None));
     let log = lost.log.unwrap();
@@ -106,17 +107,25 @@ async fn an_entry_or_a_seal_is_never_changed_by_a_rebuild() {
     tamper(&world, "delete from audit_log where sequence = 3; delete from seals where number = 1")
         .await;
     for report in rebuild(&world).await {
-        let lost = matches!(report.model, Model::AuditLog | Model::Seals);
-        assert_eq!((report.outcome, report.difference.is_some()), (Outcome::Replaced, lost));
+        let lost = matches!(report.model, ReadModel::AuditLog | ReadModel::Seals);
+        assert_eq!((report.outcome, report.difference.is_some()), (RebuildOutcome::Replaced, lost));
     }
     for (model, forged, column) in [
-        (Model::AuditLog, "update audit_log set reason = 'no reason' where sequence = 4", "reason"),
-        (Model::AuditLog, "update audit_log set hash = sha256(hash) where sequence = 4", "hash"),
-        (Model::Seals, "update seals set root = sha256(root) where number = 1", "root"),
+        (
+            ReadModel::AuditLog,
+            "update audit_log set reason = 'no reason' where sequence = 4",
+            "reason",
+        ),
+        (
+            ReadModel::AuditLog,
+            "update audit_log set hash = sha256(hash) where sequence = 4",
+            "hash",
+        ),
+        (ReadModel::Seals, "update seals set root = sha256(root) where number = 1", "root"),
     ] {
         tamper(&world, forged).await;
-        let report = make(&world, &[model], Act::Replace).await.unwrap().remove(0);
-        assert_eq!(report.outcome, Outcome::Refused, "{forged}");
+        let report = make(&world, &[model], RebuildAct::Replace).await.unwrap().remove(0);
+        assert_eq!(report.outcome, RebuildOutcome::Refused, "{forged}");
         assert_eq!(report.difference.as_ref().unwrap().column.as_deref(), Some(column));
         assert!(report.differs());
     }

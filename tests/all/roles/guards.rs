@@ -3,7 +3,7 @@
 use domain::api_key::ApiKey;
 use eventstore::connect_guarded;
 use projector::calls::{self, KeyHash};
-use projector::hooks::{self, Listed};
+use projector::hooks::{self, KeyHookList};
 use sqlx::{Executor, PgConnection};
 use tests::{Firm, World};
 use uuid::Uuid;
@@ -95,7 +95,7 @@ async fn b16_a_connection_that_is_used_again_never_sees_the_firm_before() {
             let mut connection = pool.acquire().await.unwrap();
             let before = seen(&mut connection, "hooks").await;
             assert_eq!(before, 0, "before anybody has said for whom it is");
-            calls::is_for(&mut connection, firm.id).await.unwrap();
+            calls::restrict_to_firm(&mut connection, firm.id).await.unwrap();
             assert_eq!(seen(&mut connection, "hooks").await, hooks);
             assert_eq!(seen(&mut connection, "firms").await, 1);
         }
@@ -116,7 +116,7 @@ async fn b16_a_statement_for_keys_of_several_firms_leaves_a_connection_that_sees
             connect_guarded(scene.as_login(group).main, 1).acquire().await.unwrap();
         let keys = [hash(&two), [0; 32], hash(&one)];
         let listed = hooks::list_for_keys(&mut connection, &keys, now).await.unwrap();
-        let ids = |of: Listed| of.hooks.iter().map(|hook| hook.hook_id).collect::<Vec<_>>();
+        let ids = |of: KeyHookList| of.hooks.iter().map(|hook| hook.hook_id).collect::<Vec<_>>();
         let listed: Vec<_> = listed.into_iter().map(|of| of.map(ids)).collect();
         assert_eq!(listed, [Some(vec![other]), None, Some(vec![second, first])], "{group}");
         assert_eq!(seen(&mut connection, "hooks").await, 0, "{group}");

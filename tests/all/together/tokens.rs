@@ -1,6 +1,6 @@
 //! A token that was revoked is asked about in the transaction of those who report at the same time.
 
-use api::commands::tokens::{self, Role};
+use api::commands::tokens::{self, HolderRole};
 use tests::submitted;
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ async fn a_call_whose_token_was_revoked_is_refused_and_the_others_are_taken_in()
     let world = patient().await;
     let firm = world.firm().await;
     for revoked in [1, 2, 8] {
-        let token = tokens::create(world.service(), "gone", Role::Product).await.unwrap();
+        let token = tokens::create(world.service(), "gone", HolderRole::Product).await.unwrap();
         let by = |response| -> Call<'_> {
             let (world, token, report) = (&world, &token.token, submitted(&firm, response));
             Box::pin(async move { world.report_by(token, &[report]).await })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::occurrence::occurrence_id;
-use door::{Door, Settings};
+use door::{Door, DoorSettings};
 use futures::future::join_all;
 use tests::raw;
 use tokio_util::sync::CancellationToken;
@@ -109,7 +109,7 @@ async fn what_is_reported_five_times_is_told_once() {
     let door = Door::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (address, stop) = (door.local_addr().unwrap(), CancellationToken::new());
     let router = api::internal::router(story.world.service().clone());
-    let served = tokio::spawn(door.serve(router, Settings::default(), stop.clone()));
+    let served = tokio::spawn(door.serve(router, DoorSettings::default(), stop.clone()));
     let mut expected = BTreeMap::new();
     for seed in 0..6 {
         let mut draw = Draw::of(seed);

@@ -1,12 +1,17 @@
 //! What the read models must say: what the log does (I7).
 
-use projector::rebuild::{Act, Model, Order, TRIES, run};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, run};
 use sqlx::PgPool;
 
 /// Every read model that is not what it is when it is made anew from the log.
 pub(super) async fn violations(pool: &PgPool) -> Vec<String> {
     let now = sqlx::query_scalar("select now()").fetch_one(pool).await.unwrap();
-    let order = Order { models: Model::ALL.to_vec(), act: Act::Verify, now, tries: TRIES };
+    let order = RebuildOrder {
+        models: ReadModel::ALL.to_vec(),
+        act: RebuildAct::Verify,
+        now,
+        tries: TRIES_MAX,
+    };
     let reports = run(pool, &order, &|_, _| {}).await.unwrap();
     let differing =
         reports.into_iter().filter_map(|report| Some((report.model, report.difference?)));

@@ -25,19 +25,19 @@ fn without(attribute: &str) -> String {
 }
 
 fn why(text: &str) -> String {
-    match parse(Format::Single, text.as_bytes()) {
+    match parse(EventFormat::Single, text.as_bytes()) {
         Err(IntakeError::BadEvent(BadEvent { index: 0, line: None, why })) => why,
         other => panic!("{other:?}"),
     }
 }
 
-fn places(format: Format, text: &str) -> Vec<Option<usize>> {
+fn places(format: EventFormat, text: &str) -> Vec<Option<usize>> {
     parse(format, text.as_bytes()).unwrap().iter().map(|event| event.line).collect()
 }
 
 #[test]
 fn an_event_is_read() {
-    let events = parse(Format::Single, event().to_string().as_bytes()).unwrap();
+    let events = parse(EventFormat::Single, event().to_string().as_bytes()).unwrap();
     let expected = CloudEvent {
         firm_id: FIRM.parse().unwrap(),
         source: "urn:product".into(),
@@ -51,7 +51,7 @@ fn an_event_is_read() {
 
 #[test]
 fn other_attributes_are_ignored_and_no_data_is_an_empty_object() {
-    let read = |text: &str| parse(Format::Single, text.as_bytes()).unwrap();
+    let read = |text: &str| parse(EventFormat::Single, text.as_bytes()).unwrap();
     let plain = read(&event().to_string());
     for attribute in ["datacontenttype", "subject", "dataschema", "traceparent", "anything"] {
         assert_eq!(read(&with(attribute, json!("x"))), plain, "{attribute}");
@@ -99,16 +99,16 @@ fn what_is_no_json_or_no_time_is_refused(#[case] text: String, #[case] expected:
 #[test]
 fn names_of_1024_bytes_are_read() {
     let text = with("id", json!("é".repeat(512)));
-    assert_eq!(parse(Format::Single, text.as_bytes()).unwrap()[0].id.len(), 1_024);
+    assert_eq!(parse(EventFormat::Single, text.as_bytes()).unwrap()[0].id.len(), 1_024);
 }
 
 #[test]
 fn a_batch_is_an_array() {
     let two = json!([event(), event()]).to_string();
-    assert_eq!(places(Format::Batch, &two), [None, None]);
-    assert_eq!(places(Format::Batch, " [ ] "), []);
+    assert_eq!(places(EventFormat::Batch, &two), [None, None]);
+    assert_eq!(places(EventFormat::Batch, " [ ] "), []);
     for other in [event().to_string(), "[{}".into(), "[{}] x".into(), String::new()] {
-        let error = parse(Format::Batch, other.as_bytes()).unwrap_err();
+        let error = parse(EventFormat::Batch, other.as_bytes()).unwrap_err();
         assert!(matches!(error, IntakeError::NotABatch(_)), "{other}: {error}");
     }
 }
@@ -116,58 +116,58 @@ fn a_batch_is_an_array() {
 #[test]
 fn a_bad_event_is_named_by_its_index() {
     let batch = json!([event(), event(), {"specversion": "1.0"}]).to_string();
-    let error = parse(Format::Batch, batch.as_bytes()).unwrap_err();
+    let error = parse(EventFormat::Batch, batch.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "event 2: id: missing");
     let twice = format!("[{},{}]", event(), event().to_string().replacen('{', r#"{"id":"2","#, 1));
-    let error = parse(Format::Batch, twice.as_bytes()).unwrap_err();
+    let error = parse(EventFormat::Batch, twice.as_bytes()).unwrap_err();
     assert!(error.to_string().starts_with("event 1: not valid JSON: "), "{error}");
 }
 
 #[test]
 fn lines_are_counted_with_the_blank_ones_and_events_without() {
     let lines = format!("\n{0}\r\n  \n{0}\n", event());
-    assert_eq!(places(Format::Lines, &lines), [Some(2), Some(4)]);
-    assert_eq!(places(Format::Lines, ""), []);
-    let error = parse(Format::Lines, format!("{lines}{{}}").as_bytes()).unwrap_err();
+    assert_eq!(places(EventFormat::Lines, &lines), [Some(2), Some(4)]);
+    assert_eq!(places(EventFormat::Lines, ""), []);
+    let error = parse(EventFormat::Lines, format!("{lines}{{}}").as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "event 2 (line 5): specversion: missing");
 }
 
 #[test]
 fn a_batch_has_1000_events_and_8_mib_at_most() {
     let lines = |events: usize| format!("{}\n", event()).repeat(events);
-    assert_eq!(parse(Format::Lines, lines(1_000).as_bytes()).unwrap().len(), 1_000);
+    assert_eq!(parse(EventFormat::Lines, lines(1_000).as_bytes()).unwrap().len(), 1_000);
     let error = |format, text: String| parse(format, text.as_bytes()).unwrap_err();
-    assert!(matches!(error(Format::Lines, lines(1_001)), IntakeError::TooMany));
+    assert!(matches!(error(EventFormat::Lines, lines(1_001)), IntakeError::TooMany));
     let items = format!("[{}0]", "0,".repeat(1_000));
-    assert!(matches!(error(Format::Batch, items), IntakeError::TooMany));
+    assert!(matches!(error(EventFormat::Batch, items), IntakeError::TooMany));
     let blank = |bytes| " ".repeat(bytes);
-    assert!(parse(Format::Lines, blank(8 << 20).as_bytes()).is_ok());
-    assert!(matches!(error(Format::Lines, blank((8 << 20) + 1)), IntakeError::TooLarge));
+    assert!(parse(EventFormat::Lines, blank(8 << 20).as_bytes()).is_ok());
+    assert!(matches!(error(EventFormat::Lines, blank((8 << 20) + 1)), IntakeError::TooLarge));
 }
 
 #[test]
 fn what_is_not_utf_8_is_refused() {
-    let error = parse(Format::Lines, b"\xff").unwrap_err();
+    let error = parse(EventFormat::Lines, b"\xff").unwrap_err();
     assert_eq!(error.to_string(), "the body is not UTF-8");
 }
 
 #[rstest]
-#[case("application/cloudevents+json", Some(Format::Single))]
-#[case("application/cloudevents-batch+json; charset=UTF-8", Some(Format::Batch))]
-#[case("Application/X-NDJSON;charset=\"utf-8\"", Some(Format::Lines))]
+#[case("application/cloudevents+json", Some(EventFormat::Single))]
+#[case("application/cloudevents-batch+json; charset=UTF-8", Some(EventFormat::Batch))]
+#[case("Application/X-NDJSON;charset=\"utf-8\"", Some(EventFormat::Lines))]
 #[case("application/x-ndjson; charset=latin1", None)]
 #[case("application/json", None)]
 #[case("", None)]
 fn the_content_type_says_how_events_are_written(
     #[case] content_type: &str,
-    #[case] format: Option<Format>,
+    #[case] format: Option<EventFormat>,
 ) {
-    assert_eq!(Format::of_content_type(content_type), format);
+    assert_eq!(EventFormat::of_content_type(content_type), format);
 }
 
 /// The sample that comes with the service.
 #[test]
 fn the_demonstration_is_read_whole() {
     let demo = include_bytes!("../../../../demo/activity.ndjson");
-    assert_eq!(parse(Format::Lines, demo).unwrap().len(), 58);
+    assert_eq!(parse(EventFormat::Lines, demo).unwrap().len(), 58);
 }

@@ -10,8 +10,8 @@ const FIRM: Uuid = Uuid::from_u128(1);
 const ANN: Uuid = Uuid::from_u128(2);
 const KEY: Uuid = Uuid::from_u128(3);
 
-fn context() -> Context {
-    Context {
+fn context() -> EventContext {
+    EventContext {
         firm_id: Uuid::nil(),
         recorded_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
         actor: Actor::Product(Uuid::nil()),
@@ -22,7 +22,7 @@ fn context() -> Context {
 }
 
 fn event(sequence: i64, event: FirmEvent) -> NewEvent {
-    let context = Context { firm_id: FIRM, ..context() };
+    let context = EventContext { firm_id: FIRM, ..context() };
     NewEvent { aggregate_id: FIRM.to_string(), sequence, event: event.into(), context }
 }
 
@@ -31,22 +31,22 @@ fn hook(n: u128, key_id: Uuid) -> LiveHook {
 }
 
 /// A member left, then the firm closed.
-fn plan() -> Plan {
+fn plan() -> BatchPlan {
     let time = context().recorded_at;
     let left = event(2, FirmEvent::MemberLeft { member_id: ANN, time });
     let closed = event(3, FirmEvent::FirmClosed { time });
-    Plan {
+    BatchPlan {
         unmanaging: BTreeMap::from([((FIRM, ANN), left.id())]),
         closed: BTreeMap::from([(FIRM, closed.id())]),
         events: vec![left, closed],
-        ..Plan::default()
+        ..BatchPlan::default()
     }
 }
 
 #[test]
 fn each_event_is_followed_by_what_it_caused() {
     let (mine, other) = (hook(4, KEY), hook(5, Uuid::from_u128(8)));
-    let condemned = Condemned {
+    let condemned = EndedAccess {
         keys: vec![ActiveKey { key_id: KEY, firm_id: FIRM, member_id: ANN }],
         hooks_of_keys: vec![mine],
         hooks_of_firms: vec![mine, other],
@@ -72,7 +72,7 @@ fn each_event_is_followed_by_what_it_caused() {
 fn what_goes_with_its_firm_does_not_go_again_with_its_key() {
     let mut plan = plan();
     plan.events.reverse();
-    let condemned = Condemned {
+    let condemned = EndedAccess {
         keys: vec![ActiveKey { key_id: KEY, firm_id: FIRM, member_id: ANN }],
         hooks_of_keys: vec![hook(4, KEY)],
         hooks_of_firms: vec![hook(4, KEY)],
@@ -84,6 +84,6 @@ fn what_goes_with_its_firm_does_not_go_again_with_its_key() {
 
 #[test]
 fn without_keys_and_subscriptions_nothing_follows() {
-    let events = with_consequences(&mut plan(), &Condemned::default());
+    let events = with_consequences(&mut plan(), &EndedAccess::default());
     assert_eq!(events, plan().events);
 }

@@ -1,12 +1,12 @@
 use super::*;
-use crate::intake::batch::{Named, There, report_ids, streams};
+use crate::intake::batch::{BatchReferences, FoundReferences, report_ids, streams};
 use crate::intake::calls::tests::calls;
 use domain::event::Event;
-use domain::firm::{Brand, Role};
+use domain::firm::{FirmBrand, MemberRole};
 use domain::form::{FormDetails, FormStatus};
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
 use domain::payload::FormPart;
-use domain::trigger::{Plan as FirmPlan, Trigger};
+use domain::trigger::{FirmPlan, Trigger};
 use eventstore::{RecordedEvent, StreamName};
 
 const FIRM: Uuid = Uuid::from_u128(1);
@@ -19,8 +19,8 @@ fn at(second: u32) -> Timestamp {
     format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
 }
 
-fn identity() -> Identity {
-    Identity::new(&[1; 32])
+fn identity() -> IdentityKey {
+    IdentityKey::new(&[1; 32])
 }
 
 fn report(firm_id: Uuid, second: u32, activity: Activity) -> CloudEvent {
@@ -32,7 +32,7 @@ fn opened(firm_id: Uuid) -> CloudEvent {
     let change = FirmChange::Opened {
         name: "Firm".into(),
         plan: FirmPlan { leads_in_full: true },
-        brand: Brand::default(),
+        brand: FirmBrand::default(),
     };
     let reply_to = Some(Some("hello@example.com".into()));
     report(firm_id, 1, Activity::Firm { change, reply_to })
@@ -72,17 +72,17 @@ fn submitted(second: u32) -> CloudEvent {
 }
 
 /// A batch on an empty log, all ids new.
-fn given(batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
+fn given(batch: &[CloudEvent]) -> Result<BatchPlan, BadEvent> {
     let batch = calls([batch]);
-    plan(&batch, report_ids(&batch), Known::default(), &identity()).map(|(plan, _)| plan)
+    plan(&batch, report_ids(&batch), KnownState::default(), &identity()).map(|(plan, _)| plan)
 }
 
 /// A batch on a log that took in another before, and on the tables that go with it.
-fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<Plan, BadEvent> {
+fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<BatchPlan, BadEvent> {
     let log = given(before).unwrap().events;
     let batch = calls([batch]);
-    let there = there(&log, Named::by(&batch));
-    let known = Known::of(loaded(log, &streams(&batch, &identity())), there, Vec::new());
+    let there = there(&log, BatchReferences::by(&batch));
+    let known = KnownState::of(loaded(log, &streams(&batch, &identity())), there, Vec::new());
     plan(&batch, report_ids(&batch), known, &identity()).map(|(plan, _)| plan)
 }
 
@@ -105,7 +105,7 @@ fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
         .collect()
 }
 
-fn there(log: &[NewEvent], mut named: Named) -> There {
+fn there(log: &[NewEvent], mut named: BatchReferences) -> FoundReferences {
     let has = |kind: &str, firm_id, id: Uuid| {
         log.iter().any(|new| {
             new.event.event_type() == kind
@@ -119,22 +119,26 @@ fn there(log: &[NewEvent], mut named: Named) -> There {
         let (title, url) = ("Intake".into(), "https://forms.example.com/intake".into());
         ((firm_id, form_id), FormPart { id: form_id.into(), title, url })
     };
-    There { firms: named.firms, forms: named.forms.into_iter().map(part).collect() }
+    FoundReferences { firms: named.firms, forms: named.forms.into_iter().map(part).collect() }
 }
 
-fn names(plan: &Plan) -> Vec<(&'static str, i64)> {
+fn names(plan: &BatchPlan) -> Vec<(&'static str, i64)> {
     plan.events.iter().map(|new| (new.event.event_type(), new.sequence)).collect()
 }
 
-fn refusal(result: Result<Plan, BadEvent>) -> (usize, String) {
+fn refusal(result: Result<BatchPlan, BadEvent>) -> (usize, String) {
     let bad = result.unwrap_err();
     (bad.index, bad.why)
 }
 
 #[test]
 fn a_report_builds_on_those_before_it_in_the_batch() {
-    let batch =
-        [opened(FIRM), member(2, MemberChange::Joined(Role::Owner)), form(FIRM), submitted(9)];
+    let batch = [
+        opened(FIRM),
+        member(2, MemberChange::Joined(MemberRole::Owner)),
+        form(FIRM),
+        submitted(9),
+    ];
     let plan = given(&batch).unwrap();
     let expected =
         [("FirmOpened", 1), ("MemberJoined", 2), ("FormCreated", 1), ("OccurrenceRecorded", 1)];
@@ -213,7 +217,7 @@ fn the_line_of_a_refused_report_is_told() {
 fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
     let fresh = report_ids(&calls([&[opened(FIRM)]]));
-    let (plan, _) = plan(&calls([&batch]), fresh, Known::default(), &identity()).unwrap();
+    let (plan, _) = plan(&calls([&batch]), fresh, KnownState::default(), &identity()).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
     assert_eq!(plan.duplicates, [1, 2]);
 }
@@ -229,7 +233,7 @@ fn a_report_that_is_not_news_is_a_duplicate() {
 #[test]
 fn a_report_that_is_not_news_changes_no_contact() {
     let plan = given_after(&[opened(FIRM)], &[opened(FIRM)]).unwrap();
-    assert_eq!(plan, Plan { duplicates: vec![0], ..Plan::default() });
+    assert_eq!(plan, BatchPlan { duplicates: vec![0], ..BatchPlan::default() });
 }
 
 #[test]
@@ -250,7 +254,7 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
         happened_at: at(9),
     };
     assert_eq!(recorded.event, Event::from(OccurrenceEvent::OccurrenceRecorded(happening)));
-    let reported = &plan.responses[&Subject { firm_id: FIRM, subject_id: RESPONSE }];
+    let reported = &plan.responses[&KeySubject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(reported.submission, Some(recorded.id()));
     assert_eq!(reported.response.submitted_at, Some(at(9).get()));
 }
@@ -259,7 +263,7 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
 /// it is submitted, when it was saved, and how many reports were duplicates.
 fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let plan = given(&[&[opened(FIRM), form(FIRM)], reports].concat()).unwrap();
-    let reported = &plan.responses[&Subject { firm_id: FIRM, subject_id: RESPONSE }];
+    let reported = &plan.responses[&KeySubject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(plan.events.len() - 2, usize::from(reported.submission.is_some()));
     let saved_at = reported.response.saved_at.into();
     (reported.reports.len(), reported.submission.is_some(), saved_at, plan.duplicates.len())
@@ -285,12 +289,12 @@ fn whoever_does_not_manage_loses_the_keys_for_good() {
         let cause = plan.unmanaging.get(&(FIRM, ANN)).copied();
         cause.map(|id| plan.events.iter().position(|new| new.id() == id).unwrap())
     };
-    assert_eq!(causes(&[Joined(Role::Owner)]), None);
-    assert_eq!(causes(&[Joined(Role::Owner), RoleChanged(Role::Admin)]), None);
-    assert_eq!(causes(&[Joined(Role::Owner), Left]), Some(2));
-    assert_eq!(causes(&[Joined(Role::Owner), RoleChanged(Role::Member)]), Some(2));
-    assert_eq!(causes(&[Joined(Role::Owner), Disabled, Enabled]), Some(2));
-    assert_eq!(causes(&[Joined(Role::Owner), Disabled, Left]), Some(2));
+    assert_eq!(causes(&[Joined(MemberRole::Owner)]), None);
+    assert_eq!(causes(&[Joined(MemberRole::Owner), RoleChanged(MemberRole::Admin)]), None);
+    assert_eq!(causes(&[Joined(MemberRole::Owner), Left]), Some(2));
+    assert_eq!(causes(&[Joined(MemberRole::Owner), RoleChanged(MemberRole::Member)]), Some(2));
+    assert_eq!(causes(&[Joined(MemberRole::Owner), Disabled, Enabled]), Some(2));
+    assert_eq!(causes(&[Joined(MemberRole::Owner), Disabled, Left]), Some(2));
 }
 
 #[test]
@@ -299,5 +303,5 @@ fn a_closed_firm_is_named_with_the_event_that_closed_it() {
     assert_eq!(plan.closed, BTreeMap::from([(FIRM, plan.events[0].id())]));
     let again =
         given_after(&[opened(FIRM), firm(5, FirmChange::Closed)], &[firm(6, FirmChange::Closed)]);
-    assert_eq!(again.unwrap(), Plan { duplicates: vec![0], ..Plan::default() });
+    assert_eq!(again.unwrap(), BatchPlan { duplicates: vec![0], ..BatchPlan::default() });
 }

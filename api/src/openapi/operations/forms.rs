@@ -1,10 +1,11 @@
 //! Forms, links to them, and invites.
 
-use projector::forms::LISTED;
+use projector::forms::LISTED_FORMS_MAX;
 use serde_json::{Value, json};
 
 use super::{
-    Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference,
+    Operation, OperationAccess, RequestBody, SuccessAnswer, array_of, example, examples, link,
+    path_id, reference,
 };
 use crate::Error;
 
@@ -19,7 +20,7 @@ fn form_id() -> Value {
 fn list() -> Operation {
     let of_newest = |operation, why| link(operation, "id", "/0/id", why);
     let mut schema = array_of("Form");
-    schema["maxItems"] = json!(LISTED);
+    schema["maxItems"] = json!(LISTED_FORMS_MAX);
     Operation {
         method: "get",
         path: "/forms",
@@ -27,10 +28,10 @@ fn list() -> Operation {
         tag: "Forms",
         summary: "List forms",
         description: "The newest 500 forms, newest first, drafts included. There is no pagination.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "The forms.",
             schema,
@@ -53,10 +54,10 @@ fn show() -> Operation {
         tag: "Forms",
         summary: "Show a form",
         description: "One form, with the hidden fields that its link accepts.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![form_id()],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "The form.",
             schema: reference("Form"),
@@ -76,15 +77,15 @@ fn create_link() -> Operation {
         summary: "Build a prefilled link",
         description: "Nothing is stored and nothing is sent. Without a body the link is the form's \
             own address.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![form_id()],
-        body: Some(Body {
+        body: Some(RequestBody {
             required: false,
             schema: "NewLink",
             example: json!({"hidden": {"partner": "Northwind", "utm_source": "newsletter"},
                             "lang": "fr"}),
         }),
-        success: Success {
+        success: SuccessAnswer {
             status: 201,
             description: "The link, and what became of the hidden values.",
             schema: reference("PrefilledLink"),
@@ -105,15 +106,15 @@ fn send() -> Operation {
         description: "Emails a link to a published form, in the firm's branding. A firm has 300 \
             invites per UTC day, a person one per form and day. A skipped invite is no error and \
             must not be retried.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![form_id()],
-        body: Some(Body {
+        body: Some(RequestBody {
             required: true,
             schema: "NewInvite",
             example: json!({"email": "ann@example.com", "name": "Ann Smith",
                             "message": "As agreed on the phone."}),
         }),
-        success: Success {
+        success: SuccessAnswer {
             status: 202,
             description: "The invite was sent, or skipped for a `reason`.",
             schema: reference("FormInvite"),

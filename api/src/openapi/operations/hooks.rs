@@ -4,7 +4,8 @@ use domain::target::TargetRefusal;
 use serde_json::{Value, json};
 
 use super::{
-    Access, Body, Operation, Success, array_of, example, examples, link, path_id, reference,
+    Operation, OperationAccess, RequestBody, SuccessAnswer, array_of, example, examples, link,
+    path_id, reference,
 };
 use crate::Error;
 
@@ -20,10 +21,10 @@ fn list() -> Operation {
         tag: "Hooks",
         summary: "List subscriptions",
         description: "The subscriptions made with this key, newest first.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "The subscriptions.",
             schema: array_of("Hook"),
@@ -44,15 +45,15 @@ fn create() -> Operation {
         description: "From now on every matching event is sent to the URL, signed. The address of \
             `target_url` is checked again at every delivery. Two identical subscriptions are two. \
             A firm has 100 subscriptions at most.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![],
-        body: Some(Body {
+        body: Some(RequestBody {
             required: true,
             schema: "NewHook",
             example: json!({"trigger": "form_submitted",
                             "target_url": "https://hooks.example.com/catch"}),
         }),
-        success: Success {
+        success: SuccessAnswer {
             status: 201,
             description: "The subscription. Keep its id to unsubscribe.",
             schema: reference("Hook"),
@@ -77,10 +78,10 @@ fn delete() -> Operation {
         tag: "Hooks",
         summary: "Unsubscribe",
         description: "Removes a subscription made with this key, and its queued deliveries.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![path_id("The subscription.", examples::HOOK_ID)],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "It is removed.",
             schema: reference("Removed"),

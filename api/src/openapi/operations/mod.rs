@@ -7,7 +7,9 @@ mod triggers;
 
 use serde_json::{Value, json};
 
-use super::operation::{Access, Body, Operation, Success, array_of, example, reference};
+use super::operation::{
+    Operation, OperationAccess, RequestBody, SuccessAnswer, array_of, example, reference,
+};
 use super::schemas::examples;
 
 /// All of them.

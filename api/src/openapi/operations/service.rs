@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Access, Operation, Success, example, examples, reference};
+use super::{Operation, OperationAccess, SuccessAnswer, example, examples, reference};
 
 pub(super) fn all() -> Vec<Operation> {
     vec![me(), description()]
@@ -16,10 +16,10 @@ fn me() -> Operation {
         tag: "Account",
         summary: "Test a key",
         description: "Tells which firm and key it is.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "The firm and the key.",
             schema: reference("Me"),
@@ -38,10 +38,10 @@ fn description() -> Operation {
         tag: "Description",
         summary: "Read this description",
         description: "Needs no key, and answers whatever became of the firm.",
-        access: Access::Open,
+        access: OperationAccess::Open,
         parameters: vec![],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "This document.",
             schema: json!({

@@ -3,7 +3,9 @@
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
 
-use super::{Access, Operation, Success, array_of, example, examples, link, reference};
+use super::{
+    Operation, OperationAccess, SuccessAnswer, array_of, example, examples, link, reference,
+};
 use crate::Error;
 
 pub(super) fn all() -> Vec<Operation> {
@@ -19,10 +21,10 @@ fn list() -> Operation {
         summary: "List triggers",
         description: "One per trigger that the firm's plan lets it subscribe to. A new one can appear \
             without a new version of the API.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "The triggers.",
             schema: array_of("Trigger"),
@@ -44,10 +46,10 @@ fn sample() -> Operation {
         summary: "Show a sample event",
         description: "An event in the shape of a delivery, built from the firm's latest submission, or \
             made up when there is none. What the trigger implies and the submission lacks is made up.",
-        access: Access::Keyed,
+        access: OperationAccess::Keyed,
         parameters: vec![trigger(), form_id()],
         body: None,
-        success: Success {
+        success: SuccessAnswer {
             status: 200,
             description: "Exactly one event.",
             schema: one_event(),

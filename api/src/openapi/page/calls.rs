@@ -9,7 +9,7 @@ use super::fields;
 use super::words::{entries, items, json, line, prose, resolved, row, table, text};
 
 /// An operation at its place in the document.
-pub(super) struct Call<'a> {
+pub(super) struct DocumentedCall<'a> {
     document: &'a Value,
     path: &'a str,
     method: String,
@@ -17,9 +17,9 @@ pub(super) struct Call<'a> {
 }
 
 /// The operations of a tag, by path and method.
-pub(super) fn of_tag<'a>(document: &'a Value, tag: &str) -> Vec<Call<'a>> {
+pub(super) fn of_tag<'a>(document: &'a Value, tag: &str) -> Vec<DocumentedCall<'a>> {
     let all = entries(&document["paths"]).flat_map(|(path, methods)| {
-        entries(methods).map(move |(method, operation)| Call {
+        entries(methods).map(move |(method, operation)| DocumentedCall {
             document,
             path,
             method: method.to_uppercase(),
@@ -34,7 +34,7 @@ pub(super) fn anchor(tag: &str) -> String {
     format!("about-{}", tag.to_lowercase())
 }
 
-impl<'a> Call<'a> {
+impl<'a> DocumentedCall<'a> {
     pub(super) fn id(&self) -> &'a str {
         text(&self.operation["operationId"])
     }

@@ -2,7 +2,7 @@
 
 use domain::form::FormStatus;
 use domain::trigger::Trigger;
-use inviter::Skip;
+use inviter::InviteSkip;
 use serde_json::{Map, Value, json};
 
 use super::super::operation::{array_of, reference};
@@ -117,8 +117,13 @@ fn prefilled_link() -> Value {
 }
 
 fn form_invite() -> Value {
-    let reasons = [Skip::Unsubscribed, Skip::Bounced, Skip::SwitchedOff, Skip::AlreadySentToday]
-        .map(Skip::reason);
+    let reasons = [
+        InviteSkip::Unsubscribed,
+        InviteSkip::Bounced,
+        InviteSkip::SwitchedOff,
+        InviteSkip::AlreadySentToday,
+    ]
+    .map(InviteSkip::reason);
     let properties = json!({
         "ok": {"type": "boolean", "const": true},
         "status": {"type": "string", "enum": ["sent", "skipped"],

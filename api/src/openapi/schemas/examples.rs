@@ -4,7 +4,7 @@ use domain::form::FormStatus;
 use domain::sample;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
-use inviter::Skip;
+use inviter::InviteSkip;
 use serde_json::{Value, json};
 
 /// The form of the examples.
@@ -73,7 +73,7 @@ pub(in crate::openapi) fn sent() -> Value {
 }
 
 pub(in crate::openapi) fn skipped() -> Value {
-    let reason = Skip::AlreadySentToday.reason();
+    let reason = InviteSkip::AlreadySentToday.reason();
     json!({"ok": true, "status": "skipped", "reason": reason, "url": FORM_URL, "ignored": []})
 }
 

@@ -14,7 +14,7 @@ use super::operation::Operation;
 use super::{errors, payload};
 
 /// How a point in time is written (ruling 13).
-const TIMESTAMP: &str = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$";
+const TIMESTAMP_PATTERN: &str = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$";
 
 /// All of them, by name.
 pub(super) fn all(operations: &[Operation]) -> Value {
@@ -42,7 +42,7 @@ fn shared() -> Map<String, Value> {
             json!({
                 "type": "string",
                 "format": "date-time",
-                "pattern": TIMESTAMP,
+                "pattern": TIMESTAMP_PATTERN,
                 "description": "UTC with milliseconds, always.",
                 "examples": [examples::TIME],
             }),

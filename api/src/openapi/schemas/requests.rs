@@ -12,10 +12,10 @@ use super::{as_here, named};
 use crate::public::{FIRST_NAME_MAX, LANG_MAX, MESSAGE_MAX, NAME_MAX};
 
 /// What of a target can be told from its text (ruling 15).
-const TARGET: &str = r"^https://[^\s\\/?#@]+([/?#][^\s\\]*)?$";
+const TARGET_PATTERN: &str = r"^https://[^\s\\/?#@]+([/?#][^\s\\]*)?$";
 
 /// No text may hold U+0000 (ruling 7).
-const WITHOUT_NUL: &str = r"^[^\u0000]*$";
+const NO_NUL_PATTERN: &str = r"^[^\u0000]*$";
 
 pub(super) fn all() -> Map<String, Value> {
     named([
@@ -33,7 +33,7 @@ fn new_hook() -> Value {
         "type": "string",
         "format": "uri",
         "maxLength": TARGET_MAX_CHARS,
-        "pattern": TARGET,
+        "pattern": TARGET_PATTERN,
         "description": "A public https URL without username or password. It comes back exactly as \
             it was sent. Its address is checked again at every delivery.",
     });
@@ -103,20 +103,20 @@ fn optional_text(max: usize, description: &str) -> Value {
     json!({
         "type": ["string", "null"],
         "maxLength": max,
-        "pattern": WITHOUT_NUL,
+        "pattern": NO_NUL_PATTERN,
         "description": description,
     })
 }
 
 fn hidden_values() -> Value {
-    let value = json!({"type": ["string", "number", "boolean", "null"], "pattern": WITHOUT_NUL});
+    let value = json!({"type": ["string", "number", "boolean", "null"], "pattern": NO_NUL_PATTERN});
     json!({
         "type": "object",
         "description": "Values by hidden field. Kept are the form's `hidden_fields` and `utm_source`, \
             `utm_medium`, `utm_campaign`, `utm_term` and `utm_content`; other keys come back in \
             `ignored`. Numbers and booleans are sent as text, just as they were written. Null is \
             left out. A kept value is cut to 300 characters.",
-        "propertyNames": {"maxLength": HIDDEN_KEY_MAX, "pattern": WITHOUT_NUL},
+        "propertyNames": {"maxLength": HIDDEN_KEY_MAX, "pattern": NO_NUL_PATTERN},
         "additionalProperties": value,
     })
 }
@@ -125,7 +125,7 @@ fn language() -> Value {
     json!({
         "type": "string",
         "maxLength": LANG_MAX,
-        "pattern": WITHOUT_NUL,
+        "pattern": NO_NUL_PATTERN,
         "description": "The language of the form and the mail; any other than these is ignored.",
         "examples": Lang::ALL.map(Lang::code),
     })

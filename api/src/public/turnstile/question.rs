@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use projector::calls::{self, CallerRow, KeyHash};
-use projector::hooks::{self, Listed};
+use projector::hooks::{self, KeyHookList};
 use sqlx::PgConnection;
 
 /// What is asked of PostgreSQL for each key.
-pub(crate) trait Question: 'static {
+pub(crate) trait KeyQuery: 'static {
     /// What is said of a key that somebody has.
     type Answer: Send + 'static;
 
@@ -19,9 +19,9 @@ pub(crate) trait Question: 'static {
 }
 
 /// Who calls.
-pub(crate) enum WhoCalls {}
+pub(crate) enum CallerByKey {}
 
-impl Question for WhoCalls {
+impl KeyQuery for CallerByKey {
     type Answer = CallerRow;
 
     async fn ask(
@@ -34,16 +34,16 @@ impl Question for WhoCalls {
 }
 
 /// Which subscriptions a caller has.
-pub(crate) enum WhichHooks {}
+pub(crate) enum HooksByKey {}
 
-impl Question for WhichHooks {
-    type Answer = Listed;
+impl KeyQuery for HooksByKey {
+    type Answer = KeyHookList;
 
     async fn ask(
         connection: &mut PgConnection,
         keys: &[KeyHash],
         now: DateTime<Utc>,
-    ) -> Result<Vec<Option<Listed>>, sqlx::Error> {
+    ) -> Result<Vec<Option<KeyHookList>>, sqlx::Error> {
         hooks::list_for_keys(connection, keys, now).await
     }
 }

@@ -2,19 +2,19 @@
 
 use super::*;
 
-type Hears = oneshot::Receiver<Told<u8>>;
+type Hears = oneshot::Receiver<KeyAnswer<u8>>;
 
 /// Callers with these keys, who have come so long ago.
-fn come(keys: &[u8], ago: Duration) -> (VecDeque<Caller<u8>>, Vec<Hears>) {
+fn come(keys: &[u8], ago: Duration) -> (VecDeque<WaitingCall<u8>>, Vec<Hears>) {
     let since = Instant::now() - ago;
     let caller = |key: &u8| {
         let (told, hears) = oneshot::channel();
-        (Caller { key: [*key; 32], since, told }, hears)
+        (WaitingCall { key: [*key; 32], since, told }, hears)
     };
     keys.iter().map(caller).unzip()
 }
 
-fn keys<'a>(callers: impl IntoIterator<Item = &'a Caller<u8>>) -> Vec<u8> {
+fn keys<'a>(callers: impl IntoIterator<Item = &'a WaitingCall<u8>>) -> Vec<u8> {
     callers.into_iter().map(|caller| caller.key[0]).collect()
 }
 

@@ -1,8 +1,8 @@
 //! People who write in other letters.
 
-use super::{Order, Origin};
+use super::{Locale, NameOrder};
 
-pub(in crate::generate) static RUSSIAN: Origin = Origin {
+pub(in crate::generate) static RUSSIAN: Locale = Locale {
     lang: "ru",
     time_zone: "Europe/Riga",
     phone: "+1 202 555 01##",
@@ -20,7 +20,7 @@ pub(in crate::generate) static RUSSIAN: Origin = Origin {
         ("Ёлкин", "yolkin"),
         ("Đorđević-Ђорђевић", "djordjevic"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "Мы открыли вторую мастерскую, и теперь нужен бухгалтер.",
         "Он сказал: «Договор подпишем завтра» — и пропал.",
@@ -29,7 +29,7 @@ pub(in crate::generate) static RUSSIAN: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static GREEK: Origin = Origin {
+pub(in crate::generate) static GREEK: Locale = Locale {
     lang: "el",
     time_zone: "Europe/Athens",
     phone: "+30 210 555 ####",
@@ -45,7 +45,7 @@ pub(in crate::generate) static GREEK: Origin = Origin {
         ("Ξενάκης", "xenakis"),
         ("Ψαρρός", "psarros"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "Έχουμε ένα μικρό ξενοδοχείο στη Νάξο.",
         "Ποια είναι η προθεσμία; Δεν είμαι σίγουρος.",
@@ -53,7 +53,7 @@ pub(in crate::generate) static GREEK: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static CHINESE: Origin = Origin {
+pub(in crate::generate) static CHINESE: Locale = Locale {
     lang: "zh",
     time_zone: "Asia/Shanghai",
     phone: "+1 202 555 01##",
@@ -65,7 +65,7 @@ pub(in crate::generate) static CHINESE: Origin = Origin {
         ("𠮷人", "jiren"),
     ],
     last: &[("林", "lin"), ("欧阳", "ouyang"), ("陳", "chen"), ("王", "wang"), ("䶮", "yan")],
-    order: Order::LastFirst,
+    order: NameOrder::LastFirst,
     sentences: &[
         "我们从杭州进口丝线,想了解进口增值税。",
         "请在星期五之前给我回电话。",
@@ -74,7 +74,7 @@ pub(in crate::generate) static CHINESE: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static ARABIC: Origin = Origin {
+pub(in crate::generate) static ARABIC: Locale = Locale {
     lang: "ar",
     time_zone: "Africa/Casablanca",
     phone: "+1 202 555 01##",
@@ -90,7 +90,7 @@ pub(in crate::generate) static ARABIC: Origin = Origin {
         ("المرّاكشي", "elmarrakchi"),
         ("خوري", "khoury"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "نريد فتح فرع ثانٍ في مرسيليا.",
         "هل يمكنكم الاتصال بي بعد الساعة ٥ مساءً؟",
@@ -98,13 +98,13 @@ pub(in crate::generate) static ARABIC: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static JAPANESE: Origin = Origin {
+pub(in crate::generate) static JAPANESE: Locale = Locale {
     lang: "ja",
     time_zone: "Asia/Tokyo",
     phone: "+1 202 555 01##",
     first: &[("さくら", "sakura"), ("健太", "kenta"), ("ユウキ", "yuki"), ("葵", "aoi")],
     last: &[("髙橋", "takahashi"), ("渡邉", "watanabe"), ("佐藤", "sato"), ("𠮷田", "yoshida")],
-    order: Order::LastFirst,
+    order: NameOrder::LastFirst,
     sentences: &[
         "来年の四月に支店を開く予定です。",
         "契約書は「別途協議」とだけ書いてあります。",

@@ -1,8 +1,8 @@
 //! People who write in Latin letters.
 
-use super::{Order, Origin};
+use super::{Locale, NameOrder};
 
-pub(in crate::generate) static ENGLISH: Origin = Origin {
+pub(in crate::generate) static ENGLISH: Locale = Locale {
     lang: "en",
     time_zone: "Europe/London",
     phone: "+44 7700 900###",
@@ -26,7 +26,7 @@ pub(in crate::generate) static ENGLISH: Origin = Origin {
         ("Patel", "patel"),
         ("Mac Lochlainn", "maclochlainn"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "We opened a second shop in spring and our books are a shoe box again.",
         "Could somebody call me back before Friday?",
@@ -37,7 +37,7 @@ pub(in crate::generate) static ENGLISH: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static FRENCH: Origin = Origin {
+pub(in crate::generate) static FRENCH: Locale = Locale {
     lang: "fr",
     time_zone: "Europe/Paris",
     phone: "+33 1 99 00 ## ##",
@@ -57,7 +57,7 @@ pub(in crate::generate) static FRENCH: Origin = Origin {
         ("Le Goff", "legoff"),
         ("Muñoz-Garçon", "munoz-garcon"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "Le propriétaire refuse de rendre le dépôt de garantie.",
         "J’ai reçu un courrier recommandé hier ; l’échéance est proche.",
@@ -67,7 +67,7 @@ pub(in crate::generate) static FRENCH: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static GERMAN: Origin = Origin {
+pub(in crate::generate) static GERMAN: Locale = Locale {
     lang: "de",
     time_zone: "Europe/Berlin",
     phone: "+49 30 23125 ###",
@@ -85,7 +85,7 @@ pub(in crate::generate) static GERMAN: Origin = Origin {
         ("von der Straße", "vonderstrasse"),
         ("Yılmaz", "yilmaz"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "Der Bescheid kam gestern, die Frist läuft schon.",
         "Wir suchen jemanden für die laufende Buchführung, gern digital.",
@@ -95,7 +95,7 @@ pub(in crate::generate) static GERMAN: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static SPANISH: Origin = Origin {
+pub(in crate::generate) static SPANISH: Locale = Locale {
     lang: "es",
     time_zone: "Europe/Madrid",
     phone: "+34 900 ### ###",
@@ -113,7 +113,7 @@ pub(in crate::generate) static SPANISH: Origin = Origin {
         ("Núñez", "nunez"),
         ("Güell", "guell"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "¿Una sociedad francesa con sucursal en España, o al revés?",
         "Somos cinco hermanos y sólo nos hablamos tres.",
@@ -123,7 +123,7 @@ pub(in crate::generate) static SPANISH: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static POLISH: Origin = Origin {
+pub(in crate::generate) static POLISH: Locale = Locale {
     lang: "pl",
     time_zone: "Europe/Warsaw",
     phone: "+48 22 555 ## ##",
@@ -141,7 +141,7 @@ pub(in crate::generate) static POLISH: Origin = Origin {
         ("Źdźbło", "zdzblo"),
         ("Ştefănescu", "stefanescu"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "Zażółć gęślą jaźń – to tylko test klawiatury.",
         "Prowadzę małą firmę i potrzebuję księgowej.",
@@ -149,7 +149,7 @@ pub(in crate::generate) static POLISH: Origin = Origin {
     ],
 };
 
-pub(in crate::generate) static VIETNAMESE: Origin = Origin {
+pub(in crate::generate) static VIETNAMESE: Locale = Locale {
     lang: "vi",
     time_zone: "Asia/Ho_Chi_Minh",
     phone: "+1 202 555 01##",
@@ -167,7 +167,7 @@ pub(in crate::generate) static VIETNAMESE: Origin = Origin {
         ("Phạm", "pham"),
         ("Võ", "vo"),
     ],
-    order: Order::FirstLast,
+    order: NameOrder::FirstLast,
     sentences: &[
         "Chúng tôi muốn mở một quán cà phê thứ hai.",
         "Xin gọi lại cho tôi sau 17 giờ.",

@@ -5,11 +5,13 @@ mod beyond;
 mod forms;
 mod latin;
 
-pub(super) use forms::{HIDDEN, Hidden, Kind, Question, Template};
+pub(super) use forms::{
+    FormQuestion, FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate, QuestionKind,
+};
 
 /// Where a person comes from: names, and what such a person writes.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct Locale {
     /// The language's code.
     pub(super) lang: &'static str,
     /// IANA name of the time zone.
@@ -21,7 +23,7 @@ pub(super) struct Origin {
     /// Last names.
     pub(super) last: &'static [Name],
     /// How a full name is put together.
-    pub(super) order: Order,
+    pub(super) order: NameOrder,
     /// Sentences of free text.
     pub(super) sentences: &'static [&'static str],
 }
@@ -31,7 +33,7 @@ pub(super) type Name = (&'static str, &'static str);
 
 /// How a full name is put together.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Order {
+pub(super) enum NameOrder {
     /// First name, space, last name.
     FirstLast,
     /// Last name and first name, nothing between them.
@@ -39,7 +41,7 @@ pub(super) enum Order {
 }
 
 /// The languages that forms are written in: of these come the firms.
-pub(super) static HOMES: [(&Origin, &[Template]); 4] = [
+pub(super) static FIRM_LOCALES: [(&Locale, &[FormTemplate]); 4] = [
     (&latin::ENGLISH, forms::ENGLISH),
     (&latin::FRENCH, forms::FRENCH),
     (&latin::GERMAN, forms::GERMAN),
@@ -47,7 +49,7 @@ pub(super) static HOMES: [(&Origin, &[Template]); 4] = [
 ];
 
 /// Where people come from beside the firm's own country.
-pub(super) static ABROAD: [&Origin; 11] = [
+pub(super) static FOREIGN_LOCALES: [&Locale; 11] = [
     &latin::ENGLISH,
     &latin::FRENCH,
     &latin::GERMAN,
@@ -96,7 +98,7 @@ pub(super) const UTM: [(&str, &str, &str); 6] = [
 ];
 
 /// What anybody may write, wherever from.
-pub(super) const ANYBODY: [&str; 8] = [
+pub(super) const COMMON_SENTENCES: [&str; 8] = [
     "👍🏽",
     "Thanks!! 🙏✨",
     "See \"Annex B\", page 4 (C:\\Users\\me\\scan.pdf).",

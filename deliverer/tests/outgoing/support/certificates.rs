@@ -1,6 +1,6 @@
 //! A certificate authority of the tests' own.
 
-use deliverer::outgoing::{Outgoing, OutgoingConfig};
+use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::ServerConfig;
@@ -42,8 +42,8 @@ impl Authority {
     }
 
     /// A client that trusts it.
-    pub(crate) fn client(&self) -> Outgoing {
-        Outgoing::new(self.trusted()).unwrap()
+    pub(crate) fn client(&self) -> OutgoingClient {
+        OutgoingClient::new(self.trusted()).unwrap()
     }
 }
 

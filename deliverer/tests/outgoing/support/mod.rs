@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deliverer::outgoing::header::{HeaderMap, HeaderName, HeaderValue};
-use deliverer::outgoing::{Budget, Exchange, Method, Names, Outgoing, OutgoingConfig, Request};
+use deliverer::outgoing::{
+    AttemptBudget, DnsServers, Method, OutgoingClient, OutgoingConfig, OutgoingExchange,
+    OutgoingRequest,
+};
 use domain::address::AllowedTargets;
 
 /// The body of every test delivery.
@@ -19,14 +22,14 @@ pub(crate) const BODY: &str = r#"{"event":"form_submitted"}"#;
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// Long enough for anything that is to succeed, short enough for what is to hang.
-pub(crate) fn budget() -> Budget {
+pub(crate) fn budget() -> AttemptBudget {
     let whole = Duration::from_secs(5);
-    Budget { headers: whole, dns: whole, connect: whole, body: Duration::from_millis(200) }
+    AttemptBudget { headers: whole, dns: whole, connect: whole, body: Duration::from_millis(200) }
 }
 
 /// The same with this limit to the headers.
-pub(crate) fn headers_within(millis: u64) -> Budget {
-    Budget { headers: Duration::from_millis(millis), ..budget() }
+pub(crate) fn headers_within(millis: u64) -> AttemptBudget {
+    AttemptBudget { headers: Duration::from_millis(millis), ..budget() }
 }
 
 /// Opens 127.0.0.1 alone, so that 127.0.0.2 plays the private network.
@@ -40,23 +43,24 @@ pub(crate) fn config() -> OutgoingConfig {
 }
 
 /// A client for receivers that are reached by address.
-pub(crate) fn client() -> Outgoing {
-    Outgoing::new(config()).unwrap()
+pub(crate) fn client() -> OutgoingClient {
+    OutgoingClient::new(config()).unwrap()
 }
 
 /// A client for receivers that are reached by name.
-pub(crate) fn client_asking(name_server: SocketAddr) -> Outgoing {
-    Outgoing::new(OutgoingConfig { names: Names::Nameserver(name_server), ..config() }).unwrap()
+pub(crate) fn client_asking(name_server: SocketAddr) -> OutgoingClient {
+    OutgoingClient::new(OutgoingConfig { names: DnsServers::Nameserver(name_server), ..config() })
+        .unwrap()
 }
 
 /// A client in a hurry.
-pub(crate) fn client_within(budget: Budget) -> Outgoing {
-    Outgoing::new(OutgoingConfig { budget, ..config() }).unwrap()
+pub(crate) fn client_within(budget: AttemptBudget) -> OutgoingClient {
+    OutgoingClient::new(OutgoingConfig { budget, ..config() }).unwrap()
 }
 
 /// A delivery with the headers of the contract.
-pub(crate) fn delivery(target: impl Into<String>) -> Request {
-    Request {
+pub(crate) fn delivery(target: impl Into<String>) -> OutgoingRequest {
+    OutgoingRequest {
         target: target.into(),
         method: Method::POST,
         headers: headers(&[
@@ -78,7 +82,7 @@ fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 /// Sends a delivery by a client made for the purpose.
-pub(crate) async fn send(target: impl Into<String>) -> Exchange {
+pub(crate) async fn send(target: impl Into<String>) -> OutgoingExchange {
     client().send(delivery(target)).await
 }
 
