@@ -17,9 +17,9 @@ use tokio_util::task::TaskTracker;
 use crate::claim::{ClaimedAttempt, SEND_WITHIN};
 use crate::give_back::give_back;
 use crate::limits::{HostSlot, SendLimits, SenderCount};
-use crate::record::FinishedAttempt;
+use crate::record::{FinishedAttempt, record};
 use crate::send::send;
-use crate::settings::DelivererContext;
+use crate::settings::{DelivererContext, DeliveryError};
 
 /// The wait until what could not be given back is given back again.
 const GIVE_BACK_RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -44,6 +44,25 @@ pub struct AnswerInbox {
 }
 
 impl AnswerInbox {
+    /// Records the answers that have arrived, in one batch; returns their number. For tests that step by
+    /// hand.
+    ///
+    /// # Errors
+    /// [`DeliveryError`]; the answers are lost then, and their leases end.
+    pub async fn record_waiting(
+        &mut self,
+        courier: &DelivererContext,
+    ) -> Result<usize, DeliveryError> {
+        let mut batch = Vec::new();
+        while let Ok(finished) = self.inbox.try_recv() {
+            batch.push(finished);
+        }
+        if !batch.is_empty() {
+            record(courier, &batch).await?;
+        }
+        Ok(batch.len())
+    }
+
     /// How many wait to be recorded.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -71,6 +90,12 @@ impl Dispatcher {
             is_limited: AtomicBool::default(),
         };
         (Arc::new(dispatch), AnswerInbox { inbox })
+    }
+
+    /// Whether no attempt is in flight.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.tasks.is_empty()
     }
 
     /// Whether what is claimed now may be sent: receivers reject signatures from another time (cases

@@ -8,8 +8,9 @@ use axum::body::Body;
 use axum::http::Request;
 use domain::answer::ANSWER_KEPT_BYTES;
 use domain::context::Actor;
+use rstest::rstest;
 use serde_json::{Value, json};
-use tests::{ATTEMPTS, Firm, Receiver, Reply, TestDatabase, World};
+use tests::{ATTEMPTS, Firm, FirstClaim, Receiver, Reply, TestDatabase, World};
 use uuid::Uuid;
 
 /// The id of what arrived last.
@@ -59,9 +60,12 @@ const WAITS: [(u16, &[&str], &str, Option<i64>); 26] = [
     (404, &["7200"], "failed", None),
 ];
 
+#[rstest]
 #[tokio::test]
-async fn d8_retry_after_from_the_receivers_words_to_the_next_try() {
-    let world = World::new().await;
+async fn d8_retry_after_from_the_receivers_words_to_the_next_try(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     for (status, said, state, seconds) in WAITS {
@@ -79,9 +83,12 @@ fn gone_elsewhere() -> [Reply; 2] {
     [Reply::status(307).header("location", "/gone"), Reply::status(410)]
 }
 
+#[rstest]
 #[tokio::test]
-async fn d9_a_410_behind_a_redirect_counts_and_eight_500s_in_between_reset_nothing() {
-    let world = World::new().await;
+async fn d9_a_410_behind_a_redirect_counts_and_eight_500s_in_between_reset_nothing(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let down = vec![Reply::status(500); 8];
@@ -102,9 +109,12 @@ async fn d9_a_410_behind_a_redirect_counts_and_eight_500s_in_between_reset_nothi
 }
 
 /// What a receiver may say to whoever reads it: a terminal, a page, a log.
+#[rstest]
 #[tokio::test]
-async fn d5_whatever_a_receiver_says_is_recorded_and_harmless() {
-    let world = World::new().await;
+async fn d5_whatever_a_receiver_says_is_recorded_and_harmless(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let secret = secrets::reveal(world.service(), firm.id, Actor::System).await.unwrap().secret;
@@ -150,9 +160,12 @@ async fn order_step(world: &World, firm: &Firm, url: &str, response_id: Uuid) {
     assert_eq!(world.internal(request.unwrap()).await.status, 202);
 }
 
+#[rstest]
 #[tokio::test]
-async fn c19_d13_the_extra_headers_of_a_step_are_not_told_to_another_host() {
-    let world = World::new().await;
+async fn c19_d13_the_extra_headers_of_a_step_are_not_told_to_another_host(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
     let elsewhere = format!("http://localhost:{}/step", receiver.address().port());
@@ -173,7 +186,7 @@ async fn c19_d13_the_extra_headers_of_a_step_are_not_told_to_another_host() {
 
 #[tokio::test]
 async fn e10_what_cannot_be_built_has_failed_after_eight_tries_that_nobody_saw() {
-    let world = World::new().await;
+    let world = World::claiming(FirstClaim::FromOutbox).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let damaged = world.submit(&firm).await;
@@ -202,9 +215,12 @@ const PARTS: usize = 12;
 
 /// All of them fail in one moment; the next tries do not come in one moment. χ² with 11 degrees of
 /// freedom is above 50 once in two million runs.
+#[rstest]
 #[tokio::test]
-async fn d7_the_first_waits_of_many_steps_are_spread_over_a_fifth_either_way() {
-    let world = World::new().await;
+async fn d7_the_first_waits_of_many_steps_are_spread_over_a_fifth_either_way(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
     receiver.reply(vec![Reply::status(503); STEPS]);

@@ -5,8 +5,9 @@ use std::time::Duration;
 use api::commands::{keys, secrets};
 use domain::context::Actor;
 use domain::signature::{SignedRequest, verify};
+use rstest::rstest;
 use serde_json::{Value, json};
-use tests::{Firm, Received, Receiver, Reply, World, activity};
+use tests::{Firm, FirstClaim, Received, Receiver, Reply, World, activity};
 use uuid::Uuid;
 
 async fn secret(world: &World, firm: &Firm) -> String {
@@ -18,9 +19,12 @@ fn delivery_id(received: &Received) -> Uuid {
     received.header("x-service-delivery").parse().unwrap()
 }
 
+#[rstest]
 #[tokio::test]
-async fn a_submitted_form_reaches_its_subscriber_signed() {
-    let world = World::new().await;
+async fn a_submitted_form_reaches_its_subscriber_signed(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook_id = world.subscribe(&firm, &receiver.url("/hook?a=b")).await;
     let response_id = world.submit(&firm).await;
@@ -61,9 +65,12 @@ async fn a_submitted_form_reaches_its_subscriber_signed() {
     assert_eq!(history, ("delivered".to_owned(), vec!["delivered".to_owned()]));
 }
 
+#[rstest]
 #[tokio::test]
-async fn each_matching_subscription_gets_it_once_however_often_it_is_reported() {
-    let world = World::new().await;
+async fn each_matching_subscription_gets_it_once_however_often_it_is_reported(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/one")).await;
     world.subscribe(&firm, &receiver.url("/two")).await;
@@ -92,9 +99,12 @@ async fn each_matching_subscription_gets_it_once_however_often_it_is_reported() 
 }
 
 /// Ruling 30
+#[rstest]
 #[tokio::test]
-async fn a_subscription_gets_what_happens_between_its_creation_and_its_removal() {
-    let world = World::new().await;
+async fn a_subscription_gets_what_happens_between_its_creation_and_its_removal(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.submit(&firm).await;
     let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -108,9 +118,12 @@ async fn a_subscription_gets_what_happens_between_its_creation_and_its_removal()
 }
 
 /// D7
+#[rstest]
 #[tokio::test]
-async fn d7_eight_tries_on_the_schedule_with_one_id_and_the_same_bytes_then_failed() {
-    let world = World::new().await;
+async fn d7_eight_tries_on_the_schedule_with_one_id_and_the_same_bytes_then_failed(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     receiver.reply(vec![Reply::status(503); 8]);
@@ -144,9 +157,12 @@ async fn d7_eight_tries_on_the_schedule_with_one_id_and_the_same_bytes_then_fail
 }
 
 /// D8
+#[rstest]
 #[tokio::test]
-async fn d8_retry_after_lengthens_the_wait() {
-    let world = World::new().await;
+async fn d8_retry_after_lengthens_the_wait(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     receiver.reply([Reply::status(429).header("retry-after", "7200")]);
@@ -159,9 +175,12 @@ async fn d8_retry_after_lengthens_the_wait() {
 }
 
 /// D6
+#[rstest]
 #[tokio::test]
-async fn d6_a_final_answer_ends_it_at_once() {
-    let world = World::new().await;
+async fn d6_a_final_answer_ends_it_at_once(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     receiver.reply([Reply::status(404).body(b"no such \x00 hook")]);
@@ -180,9 +199,12 @@ async fn d6_a_final_answer_ends_it_at_once() {
 }
 
 /// D9
+#[rstest]
 #[tokio::test]
-async fn d9_two_410s_in_a_row_remove_the_subscription_and_cancel_the_rest() {
-    let world = World::new().await;
+async fn d9_two_410s_in_a_row_remove_the_subscription_and_cancel_the_rest(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
     let gone = || Reply::status(410);
@@ -223,9 +245,12 @@ async fn d9_two_410s_in_a_row_remove_the_subscription_and_cancel_the_rest() {
 }
 
 /// D10
+#[rstest]
 #[tokio::test]
-async fn d10_410s_that_arrive_at_once_make_one_removal() {
-    let world = World::new().await;
+async fn d10_410s_that_arrive_at_once_make_one_removal(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     receiver.reply([vec![Reply::status(503)], vec![Reply::status(410); 5]].concat());
@@ -246,9 +271,12 @@ async fn d10_410s_that_arrive_at_once_make_one_removal() {
     assert_eq!(count("TargetGone").await.unwrap(), 2);
 }
 
+#[rstest]
 #[tokio::test]
-async fn revoking_a_key_is_at_once_and_takes_its_subscriptions_along() {
-    let world = World::new().await;
+async fn revoking_a_key_is_at_once_and_takes_its_subscriptions_along(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     receiver.reply([Reply::status(503)]);
@@ -267,9 +295,12 @@ async fn revoking_a_key_is_at_once_and_takes_its_subscriptions_along() {
 }
 
 /// B4
+#[rstest]
 #[tokio::test]
-async fn b4_a_member_who_leaves_takes_their_keys_along() {
-    let world = World::new().await;
+async fn b4_a_member_who_leaves_takes_their_keys_along(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let mut left = activity(firm.id, "member.left", json!({"member_id": firm.owner}));
@@ -292,9 +323,12 @@ async fn b4_a_member_who_leaves_takes_their_keys_along() {
 }
 
 /// Ruling 28
+#[rstest]
 #[tokio::test]
-async fn a_suspended_firm_waits_and_a_closed_one_is_cancelled() {
-    let world = World::new().await;
+async fn a_suspended_firm_waits_and_a_closed_one_is_cancelled(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let report = async |kind, second| {
@@ -447,9 +481,12 @@ fn finished(
 }
 
 /// B17's neighbour: ids that the product uses in two firms
+#[rstest]
 #[tokio::test]
-async fn two_firms_with_one_response_id_each_hear_of_their_own() {
-    let world = World::new().await;
+async fn two_firms_with_one_response_id_each_hear_of_their_own(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let world = World::claiming(first).await;
     let receiver = Receiver::start().await;
     let (one, two) = (world.firm().await, world.firm().await);
     let response_id = world.id();

@@ -36,4 +36,4 @@ pub use sending::Sending;
 pub use settled::settles;
 pub use statements::counting_statements;
 pub use witness::place_witness;
-pub use world::{Answer, BASE_URL, Firm, World, activity, later, submitted};
+pub use world::{Answer, BASE_URL, Firm, FirstClaim, World, activity, later, submitted};

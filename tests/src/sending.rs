@@ -46,6 +46,20 @@ impl Sending {
         }
     }
 
+    /// Waits until nothing is in flight, and records all answers; returns their number.
+    pub async fn settle(&mut self) -> usize {
+        let mut recorded = 0;
+        loop {
+            // Asked first: an attempt hands its answer over before it ends.
+            let idle = self.dispatch.is_idle();
+            recorded += self.answers.record_waiting(&self.courier).await.unwrap();
+            if idle {
+                return recorded;
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
     /// It works by itself until it is stopped, and ends with what is out then.
     pub fn runs(self) -> JoinHandle<()> {
         let Self { courier, dispatch, answers, .. } = self;

@@ -33,11 +33,13 @@ use projector::seals::SealWorker;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
 use crate::database::{Connections, TestDatabase, wrapping_key};
+use crate::sending::Sending;
 
 /// When worlds begin.
 const NOON: &str = "2026-11-01T12:00:00.000Z";
@@ -64,6 +66,17 @@ pub struct World {
     projector: Store,
     pool: PgPool,
     keys: PgPool,
+    /// The process that claims in appends, if one does.
+    sending: Option<Mutex<Sending>>,
+}
+
+/// Which transaction claims the first attempt of a delivery. A story ends alike either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstClaim {
+    /// The transaction that records the occurrence, where it can.
+    InAppend,
+    /// A claim of its own.
+    FromOutbox,
 }
 
 /// A firm with an owner, a published form and a key.
@@ -113,6 +126,17 @@ impl World {
     /// A new, empty world at noon of 2026-11-01, where loopback targets are open.
     pub async fn new() -> Self {
         Self::on(TestDatabase::new().await).await
+    }
+
+    /// A new world whose deliveries are claimed like this.
+    pub async fn claiming(first: FirstClaim) -> Self {
+        let mut world = Self::new().await;
+        if first == FirstClaim::InAppend {
+            let sending = Sending::with(world.courier().clone());
+            sending.claims_in_appends(&world);
+            world.sending = Some(Mutex::new(sending));
+        }
+        world
     }
 
     /// A world on these databases.
@@ -191,7 +215,19 @@ impl World {
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
         let keys = connect(database.keyring.clone(), 1);
-        Self { database, clock, public, internal, token, system, mails, projector, pool, keys }
+        Self {
+            database,
+            clock,
+            public,
+            internal,
+            token,
+            system,
+            mails,
+            projector,
+            pool,
+            keys,
+            sending: None,
+        }
     }
 
     /// What the doors work with.
@@ -387,9 +423,9 @@ impl World {
     /// Spreads, takes back what was cut off, sends everything that is due, cancels, and brings the read
     /// models up to date.
     pub async fn deliver(&self) -> usize {
+        let mut sent = self.settle().await;
         self.spread().await;
         self.end_leases().await;
-        let mut sent = 0;
         loop {
             let now = deliver_once(self.courier()).await.unwrap();
             sent += now;
@@ -400,6 +436,14 @@ impl World {
         self.cancel().await;
         self.project().await;
         sent
+    }
+
+    /// Waits for the attempts that appends have claimed, and records them; returns their number.
+    pub async fn settle(&self) -> usize {
+        match &self.sending {
+            Some(sending) => sending.lock().await.settle().await,
+            None => 0,
+        }
     }
 
     /// Moves the clock.

@@ -9,9 +9,12 @@ async fn refused(story: &Story, event: Value) -> (u16, String) {
     (answer.status.as_u16(), answer.body["error"].as_str().unwrap_or_default().to_owned())
 }
 
+#[rstest]
 #[tokio::test]
-async fn a_reports_id_used_as_a_responses_was_answered_with_503_for_ever() {
-    let mut story = Story::begin().await;
+async fn a_reports_id_used_as_a_responses_was_answered_with_503_for_ever(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let created = story.event("report.created", story.report_data("draft", false));
     story.report(&[story.submitted(), created]).await;
     let response = std::mem::replace(&mut story.response, story.report);
@@ -36,9 +39,12 @@ async fn a_reports_id_used_as_a_responses_was_answered_with_503_for_ever() {
 }
 
 /// In one batch too, and whichever of the two came first.
+#[rstest]
 #[tokio::test]
-async fn a_responses_id_used_as_a_parts_of_another_is_refused() {
-    let mut story = Story::begin().await;
+async fn a_responses_id_used_as_a_parts_of_another_is_refused(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let response = story.response;
     story.report(&[story.submitted()]).await;
     (story.response, story.report, story.booking) = (story.world.id(), response, response);
@@ -56,9 +62,12 @@ async fn a_responses_id_used_as_a_parts_of_another_is_refused() {
 }
 
 /// A product may give a report, or a call, the id of its response.
+#[rstest]
 #[tokio::test]
-async fn a_part_may_have_the_id_of_its_response() {
-    let mut story = Story::begin().await;
+async fn a_part_may_have_the_id_of_its_response(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     (story.report, story.booking) = (story.response, story.response);
     let created = || story.event("report.created", story.report_data("draft", false));
     let all = [created(), story.booked(), story.submitted(), story.moved("report.approved")];

@@ -11,7 +11,7 @@ fn plan(story: &Story, leads_in_full: bool, second: u32) -> Value {
 /// A person reported hot twice, the firm's plan changed in between: on a response that is not known
 /// yet, and on one that is. How many hot leads were told of when both are known.
 async fn told(in_plan_at_first: bool, in_one_batch: bool) -> usize {
-    let mut story = Story::begin().await;
+    let mut story = Story::begin(FirstClaim::FromOutbox).await;
     story.report(&[plan(&story, in_plan_at_first, 1), story.submitted()]).await;
     let there = std::mem::replace(&mut story.response, story.world.id());
     let unknown = story.hot("zoe@example.com");

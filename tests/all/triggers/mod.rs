@@ -12,8 +12,9 @@ mod several;
 use std::time::Duration;
 
 use domain::trigger::Trigger;
+use rstest::rstest;
 use serde_json::{Value, json};
-use tests::{Firm, Handicap, Received, Receiver, World, activity, later};
+use tests::{Firm, FirstClaim, Handicap, Received, Receiver, World, activity, later};
 use uuid::Uuid;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -29,8 +30,8 @@ struct Story {
 }
 
 impl Story {
-    async fn begin() -> Self {
-        let world = World::new().await;
+    async fn begin(first: FirstClaim) -> Self {
+        let world = World::claiming(first).await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         for trigger in Trigger::ALL {
             let body = json!({"trigger": trigger.key(), "target_url": receiver.url("/")});

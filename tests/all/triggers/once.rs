@@ -3,9 +3,12 @@
 use super::*;
 
 /// Once per person in the firm, whatever the response; used up where the plan does not have it.
+#[rstest]
 #[tokio::test]
-async fn a_lead_becomes_hot_once_and_only_in_the_plan() {
-    let story = Story::begin().await;
+async fn a_lead_becomes_hot_once_and_only_in_the_plan(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     story.report(&[story.submitted()]).await;
     let warm = story.event(
         "lead.scored",
@@ -26,9 +29,12 @@ async fn a_lead_becomes_hot_once_and_only_in_the_plan() {
 }
 
 /// What a batch says of the plan counts for the leads after it.
+#[rstest]
 #[tokio::test]
-async fn a_plan_and_a_hot_lead_may_come_in_one_batch() {
-    let mut story = Story::begin().await;
+async fn a_plan_and_a_hot_lead_may_come_in_one_batch(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let change = |story: &Story, leads: bool, second| {
         let plan = json!({"plan": {"leads_in_full": leads}});
         later(story.event("firm.changed", plan), second)
@@ -41,9 +47,12 @@ async fn a_plan_and_a_hot_lead_may_come_in_one_batch() {
 }
 
 /// Hot on a response that never comes, then on one that does: told of once.
+#[rstest]
 #[tokio::test]
-async fn a_fact_that_waits_in_vain_stands_in_nobodys_way() {
-    let mut story = Story::begin().await;
+async fn a_fact_that_waits_in_vain_stands_in_nobodys_way(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     story.report(&[story.hot("carl@example.com")]).await;
     story.response = story.world.id();
     story.report(&[story.hot("carl@example.com")]).await;
@@ -53,9 +62,12 @@ async fn a_fact_that_waits_in_vain_stands_in_nobodys_way() {
 }
 
 /// Two firms may use the same ids: each has its own.
+#[rstest]
 #[tokio::test]
-async fn the_same_ids_in_two_firms_are_two_of_everything() {
-    let story = Story::begin().await;
+async fn the_same_ids_in_two_firms_are_two_of_everything(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     let other = story.world.firm().await;
     let theirs = |event: Value| {
         let mut event = event;

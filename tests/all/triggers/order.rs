@@ -104,7 +104,7 @@ async fn call(address: std::net::SocketAddr, token: &str, batches: &[Vec<Value>]
 /// subscription, of which there are two per trigger.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_reported_five_times_is_told_once() {
-    let mut story = Story::begin().await;
+    let mut story = Story::begin(FirstClaim::FromOutbox).await;
     story.subscribe_again().await;
     let door = Door::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (address, stop) = (door.local_addr().unwrap(), CancellationToken::new());
@@ -174,7 +174,7 @@ fn occurrences(story: &Story, left: Uuid, person: &str) -> Vec<(&'static str, Uu
 /// what it would have got of the first order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_order_comes_to_the_same_deliveries() {
-    let mut story = Story::begin().await;
+    let mut story = Story::begin(FirstClaim::FromOutbox).await;
     story.subscribe_again().await;
     let hooks = story.hooks().await;
     let mut expected: BTreeMap<(Uuid, Uuid), u64> = BTreeMap::new();

@@ -2,9 +2,12 @@
 
 use super::*;
 
+#[rstest]
 #[tokio::test]
-async fn an_unfinished_response_is_told_of_an_hour_after_its_last_answer() {
-    let story = Story::begin().await;
+async fn an_unfinished_response_is_told_of_an_hour_after_its_last_answer(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
     story.world.pass(HOUR / 2);
     story.report(&[story.saved("2026-11-01T12:20:00.500Z")]).await;
@@ -30,9 +33,12 @@ async fn an_unfinished_response_is_told_of_an_hour_after_its_last_answer() {
 }
 
 /// Whoever answered nothing yet, or finished in time, left nothing unfinished.
+#[rstest]
 #[tokio::test]
-async fn a_response_finished_in_time_or_not_begun_is_no_partial() {
-    let story = Story::begin().await;
+async fn a_response_finished_in_time_or_not_begun_is_no_partial(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     let opened = json!({"response_id": story.world.id(), "form_id": story.firm.form,
                         "saved_at": "2026-11-01T11:50:00Z"});
     story.report(&[story.event("response.saved", opened)]).await;
@@ -45,9 +51,12 @@ async fn a_response_finished_in_time_or_not_begun_is_no_partial() {
 }
 
 /// Ruling 27: submitted after the timer and before the first try: cancelled as `finished_later`.
+#[rstest]
 #[tokio::test]
-async fn a_partial_that_is_finished_before_its_first_try_is_cancelled() {
-    let story = Story::begin().await;
+async fn a_partial_that_is_finished_before_its_first_try_is_cancelled(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
     story.world.pass(HOUR);
     story.world.time_out().await;
@@ -66,7 +75,7 @@ async fn a_partial_that_is_finished_before_its_first_try_is_cancelled() {
 /// starts later the next time, so that both keep about level on any machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_was_first() {
-    let mut story = Story::begin().await;
+    let mut story = Story::begin(FirstClaim::FromOutbox).await;
     let mut firsts = 0;
     let mut handicap = Handicap::default();
     for race in 0..500_u32 {

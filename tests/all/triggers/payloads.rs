@@ -75,9 +75,12 @@ async fn told(story: &Story, events: &[Value]) -> Value {
     payload
 }
 
+#[rstest]
 #[tokio::test]
-async fn the_payload_of_each_trigger_is_what_the_tables_say() {
-    let story = Story::begin().await;
+async fn the_payload_of_each_trigger_is_what_the_tables_say(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     story.report(&[story.saved("2026-11-01T11:50:00Z")]).await;
     story.world.pass(HOUR);
     story.world.time_out().await;
@@ -118,9 +121,12 @@ async fn the_payload_of_each_trigger_is_what_the_tables_say() {
     assert_eq!(story.events().await.len(), Trigger::ALL.len(), "each trigger once");
 }
 
+#[rstest]
 #[tokio::test]
-async fn reports_are_told_once_each_with_the_report_as_it_is() {
-    let story = Story::begin().await;
+async fn reports_are_told_once_each_with_the_report_as_it_is(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     let created = story.event("report.created", story.report_data("draft", false));
     story.report(&[story.submitted(), created]).await;
     for kind in ["report.approved", "report.sent", "report.opened"] {
@@ -138,9 +144,12 @@ async fn reports_are_told_once_each_with_the_report_as_it_is() {
 }
 
 /// A payment is told of once, and a report may be paid for before anything else of it is told.
+#[rstest]
 #[tokio::test]
-async fn a_payment_that_is_repeated_is_told_of_once() {
-    let story = Story::begin().await;
+async fn a_payment_that_is_repeated_is_told_of_once(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     let report = story.event("report.created", story.report_data("approved", false));
     story.report(&[story.submitted(), report, story.paid()]).await;
     assert_eq!(story.report(&[story.paid()]).await, (0, 1));
@@ -149,9 +158,12 @@ async fn a_payment_that_is_repeated_is_told_of_once() {
     assert_eq!(paid.json()["report"], unlocked(&story, "approved"));
 }
 
+#[rstest]
 #[tokio::test]
-async fn a_call_is_booked_moved_and_cancelled() {
-    let story = Story::begin().await;
+async fn a_call_is_booked_moved_and_cancelled(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let story = Story::begin(first).await;
     story.report(&[story.submitted(), story.booked()]).await;
     for day in [3, 4] {
         assert_eq!(story.report(&[story.rescheduled(day)]).await, (1, 0));
@@ -170,7 +182,7 @@ async fn a_call_is_booked_moved_and_cancelled() {
 /// The payload is read when the delivery goes out: a report approved meanwhile is in it.
 #[tokio::test]
 async fn what_happened_between_event_and_send_is_in_the_payload() {
-    let story = Story::begin().await;
+    let story = Story::begin(FirstClaim::FromOutbox).await;
     story.report(&[story.submitted()]).await;
     let created = story.event("report.created", story.report_data("draft", false));
     story.report(&[created, story.moved("report.approved")]).await;

@@ -17,9 +17,12 @@ fn call_of(arrived: &[Received], event: &str) -> Value {
 }
 
 /// Of two calls on one response the first is told of; the payload shows the event's own.
+#[rstest]
 #[tokio::test]
-async fn of_two_bookings_in_one_batch_the_first_is_told_of() {
-    let mut story = Story::begin().await;
+async fn of_two_bookings_in_one_batch_the_first_is_told_of(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let (_, second) = another_call(&mut story, 5);
     let batch = [story.submitted(), story.booked(), second];
     assert_eq!(story.report(&batch).await, (3, 0));
@@ -28,9 +31,12 @@ async fn of_two_bookings_in_one_batch_the_first_is_told_of() {
 
 /// It tells nobody, and is a call all the same: it was taken in, and what happens next shows the
 /// newest call, or the event's own.
+#[rstest]
 #[tokio::test]
-async fn a_second_booking_on_a_response_was_counted_as_a_duplicate() {
-    let mut story = Story::begin().await;
+async fn a_second_booking_on_a_response_was_counted_as_a_duplicate(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     assert_eq!(story.report(&[story.submitted(), story.booked()]).await, (2, 0));
     let (second, booked) = another_call(&mut story, 5);
     assert_eq!(story.report(std::slice::from_ref(&booked)).await, (1, 0));
@@ -44,9 +50,12 @@ async fn a_second_booking_on_a_response_was_counted_as_a_duplicate() {
 }
 
 /// Calls that come before their response count like those after it.
+#[rstest]
 #[tokio::test]
-async fn two_bookings_before_their_response_are_two() {
-    let mut story = Story::begin().await;
+async fn two_bookings_before_their_response_are_two(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let (second, booked) = another_call(&mut story, 5);
     assert_eq!(story.report(&[story.booked(), story.booked(), booked]).await, (2, 1));
     assert_eq!(story.report(&[story.booked()]).await, (0, 1));
@@ -58,9 +67,12 @@ async fn two_bookings_before_their_response_are_two() {
 
 /// The first response a report or call is named for is its response; naming it for another is
 /// refused, and nothing of it gets into anybody's payload.
+#[rstest]
 #[tokio::test]
-async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_other() {
-    let mut story = Story::begin().await;
+async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_other(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let created = story.event("report.created", story.report_data("draft", false));
     story.report(&[story.submitted(), created, story.booked()]).await;
     let first = std::mem::replace(&mut story.response, story.world.id());
@@ -89,9 +101,12 @@ async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_othe
 }
 
 /// In one batch too.
+#[rstest]
 #[tokio::test]
-async fn a_report_named_for_two_responses_in_one_batch_is_refused() {
-    let mut story = Story::begin().await;
+async fn a_report_named_for_two_responses_in_one_batch_is_refused(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
+    let mut story = Story::begin(first).await;
     let first = story.event("report.created", story.report_data("draft", false));
     story.response = story.world.id();
     let second = later(story.event("report.changed", story.report_data("draft", false)), 1);
@@ -102,10 +117,13 @@ async fn a_report_named_for_two_responses_in_one_batch_is_refused() {
 
 /// A response belongs to the first form it is named for: what is recorded, shown and sampled is that
 /// form's, in whatever order the reports come, and none is refused.
+#[rstest]
 #[tokio::test]
-async fn a_response_named_for_two_forms_was_recorded_under_both() {
+async fn a_response_named_for_two_forms_was_recorded_under_both(
+    #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
+) {
     for saved_first in [true, false] {
-        let story = Story::begin().await;
+        let story = Story::begin(first).await;
         let form = json!({
             "form_id": story.world.id(), "title": "Another", "slug": "another",
             "url": "https://forms.test/f/another", "status": "published", "hidden_fields": [],
