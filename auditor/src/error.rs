@@ -33,7 +33,7 @@ pub enum AuditError {
     /// The log does not say any more what was signed last.
     #[error(
         "the log up to position {position} is not what checkpoint {number} has signed: its end is \
-         lost, or it is another log. Nothing is signed; see \"Restore from backup\" in docs/runbooks.md"
+         lost, or it is another log. Nothing is signed; see docs/how-to/restore.md"
     )]
     Lost {
         /// The last checkpoint.

@@ -1,6 +1,6 @@
-//! Erase: carries out what the log says was erased (architecture, section 2; ruling 27). First the
-//! keys go, from a database of their own, then the rows, and what is queued is cancelled. Done again,
-//! it finds nothing to do: a restored database is brought back to what the log says.
+//! Erase: carries out what the log says was erased (docs/explanation/personal-data.md; ruling 27).
+//! First the keys go, from a database of their own, then the rows, and what is queued is cancelled.
+//! Done again, it finds nothing to do: a restored database is brought back to what the log says.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Repairs: an operator queued deliveries that the log has an occurrence and a subscription for, and
-//! that were never queued (architecture, section 3). One stream per firm and repair.
+//! Repairs: an operator queued deliveries that the log has an occurrence and a subscription for,
+//! and that were never queued (docs/explanation/proof.md). One stream per firm and repair.
 
 use serde::{Deserialize, Serialize};
 

@@ -73,7 +73,7 @@ revoke update, delete, truncate on events from public;
 -- Tables with such short-lived rows are vacuumed after a number of dead rows, not after a share of
 -- the table. The number bounds the space that dead rows take, however large the table is.
 -- These tables are small, so their vacuum needs no pauses (a cost delay of 0).
--- The server setting `autovacuum_naptime` matters more: see docs/performance.md.
+-- The server setting `autovacuum_naptime` matters more: see docs/how-to/run-in-production.md.
 create table checkpoints (
     name     text   not null,
     position bigint not null,

@@ -1,6 +1,7 @@
-//! What it would take to distribute the tables by `firm_id` (docs/scaling.md): which tables say whose
-//! their rows are, and which keys have that in them. What does not fit is listed here, with what there
-//! is instead. A new table or key that does not fit fails until somebody has decided about it.
+//! What it would take to distribute the tables by `firm_id` (docs/explanation/scaling.md): which
+//! tables say whose their rows are, and which keys have that in them. What does not fit is listed
+//! here, with what there is instead. A new table or key that does not fit fails until somebody has
+//! decided about it.
 
 use std::collections::BTreeMap;
 

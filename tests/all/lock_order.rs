@@ -1,4 +1,5 @@
-//! The order of locks (ARCHITECTURE, section 2): whoever waits for a lane holds no place in the log.
+//! The order of locks (docs/explanation/log-and-fence.md): whoever waits for a lane holds no place
+//! in the log.
 
 use serde_json::json;
 use tests::{World, activity, later};

@@ -1,6 +1,6 @@
-//! No personal data in the log, nor in any table as it is (architecture, section 2; case H4): a story
-//! with everything in it, and every column of both databases looked through. And what is erased leaves
-//! the log as it was.
+//! No personal data in the log, nor in any table as it is (docs/explanation/personal-data.md; case
+//! H4): a story with everything in it, and every column of both databases looked through. And what
+//! is erased leaves the log as it was.
 
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;

@@ -1,5 +1,5 @@
 //! The receivers of docs/receivers, run as an integrator runs them, against real deliveries and
-//! against everything they must refuse; and the blocks of docs/receiving.md that quote them. A
+//! against everything they must refuse. Blocks of docs/how-to/receive-deliveries.md quote them. A
 //! receiver whose language is not on this machine is skipped, and says so.
 
 use std::collections::BTreeSet;
@@ -308,10 +308,10 @@ async fn the_receiver_in_go() {
 
 #[test]
 fn the_blocks_of_the_guide_are_the_receivers_own_lines() {
-    let guide = std::fs::read_to_string(docs("receiving.md")).unwrap();
+    let guide = std::fs::read_to_string(docs("how-to/receive-deliveries.md")).unwrap();
     let mut quoted = BTreeSet::new();
     for (before, block) in blocks(&guide) {
-        let Some((_, link)) = before.split_once("](receivers/") else { continue };
+        let Some((_, link)) = before.split_once("](../receivers/") else { continue };
         let (file, _) = link.split_once(')').unwrap();
         let text = std::fs::read_to_string(docs("receivers").join(file)).unwrap();
         assert!(text.contains(&block), "{file} does not contain:\n{block}");

@@ -1,4 +1,4 @@
-//! Pauses: what operators hold, see and let go (architecture, section 4).
+//! Pauses: what operators hold, see and let go (docs/explanation/decisions/operations.md).
 
 use std::collections::HashMap;
 

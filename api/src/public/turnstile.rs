@@ -1,5 +1,5 @@
-//! Where callers show their keys. Those who come while others are asked about go through together: what a
-//! statement costs is mostly its coming and going (docs/performance.md, Reads).
+//! Where callers show their keys. Those who come while others are asked about go through together:
+//! what a statement costs is mostly its coming and going (docs/explanation/performance.md).
 //!
 //! Attendants, who are tasks, ask. One comes with the first caller, keeps a connection as long as callers
 //! keep coming, and leaves when none does. A statement has one call of a key: the key's next call goes in

@@ -1,6 +1,6 @@
 //! The long fault run: real processes on one database, killed at random again and again, while
 //! responses come in, subscriptions come and go, and receivers answer as receivers do. Then all
-//! comes to rest, and the invariants are asked (docs/cases.md, I1–I9).
+//! comes to rest, and the invariants are asked (docs/reference/cases.md, I1–I9).
 //!
 //! Waits pass faster than they should; the lease is the shortest there is.
 

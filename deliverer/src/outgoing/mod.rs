@@ -1,4 +1,5 @@
-//! The only place in the workspace that opens outgoing HTTP (architecture, section 4).
+//! The only place in the workspace that opens outgoing HTTP
+//! (docs/explanation/sending-and-limits.md).
 //!
 //! [`OutgoingClient::send`] is one try: the target is checked as text, its host looked up, the answers
 //! vetted, one vetted address dialled, redirects followed by hand, the answer read, all against

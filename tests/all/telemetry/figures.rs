@@ -108,7 +108,7 @@ async fn h4_the_figures_tell_a_story_and_nobodys() {
 
 /// Every figure there is shows from the start, and the documentation has them all, and no others.
 fn assert_whole(told: &Scrape) {
-    let documented = include_str!("../../../docs/telemetry.md");
+    let documented = include_str!("../../../docs/reference/metrics.md");
     let mut named: Vec<&str> = told.figures();
     named.sort_unstable();
     let mut all: Vec<&str> = figures::ALL.iter().map(|figure| figure.name).collect();
@@ -118,7 +118,7 @@ fn assert_whole(told: &Scrape) {
     let mut rows: Vec<String> =
         rows.filter_map(|row| Some(format!("firmforms_{}", row.split('`').next()?))).collect();
     rows.sort_unstable();
-    assert_eq!(rows, all, "docs/telemetry.md");
+    assert_eq!(rows, all, "docs/reference/metrics.md");
 }
 
 /// Somebody holds the outbox: all else is told, in time, and that not everything was answered.

@@ -1,6 +1,6 @@
-//! What must hold after every run, whatever was killed, cut or lost in it: I1–I9 of docs/cases.md,
-//! asked of the log, of the witness of claims, of the receivers' own records, and a second time of
-//! `verify deliveries`.
+//! What must hold after every run, whatever was killed, cut or lost in it: I1–I9 of
+//! docs/reference/cases.md, asked of the log, of the witness of claims, of the receivers' own
+//! records, and a second time of `verify deliveries`.
 //!
 //! I6 asks the audit log as far as it has followed; I7 is asked of history by itself, and of every read
 //! model by making it anew.
