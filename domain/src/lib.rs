@@ -1,7 +1,8 @@
-//! What is true: the contract's nouns, the rules that decide, the events that follow.
+//! The rules of the service: the contract's nouns, the decisions on them, and the events that
+//! follow.
 //!
-//! Everything here is a pure function of its arguments. No I/O, no SQL, no clock, no randomness:
-//! time, ids and random bytes come in from outside, so every rule can be tested by itself.
+//! Every rule here is a pure function of its arguments. The crate has no I/O, no SQL, no clock and
+//! no randomness. Time, ids and random bytes come in as arguments, so each rule is tested alone.
 
 pub mod activity;
 pub mod address;

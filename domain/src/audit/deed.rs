@@ -1,5 +1,5 @@
-//! What an entry says: the action, what it was done to, why, and the evidence. One exhaustive look at
-//! every event there is decides which of them have to be answered for.
+//! The content of an audit entry: action, subject, reason and evidence. One exhaustive match over
+//! all events decides which events have an entry.
 
 use std::str::FromStr;
 
@@ -22,20 +22,20 @@ use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use crate::target::shown_target;
 use crate::trigger::Trigger;
 
-/// Names the actions: the word is the variant's in snake case.
+/// Defines the actions. An action's word is its variant in snake case.
 macro_rules! actions {
     ($($variant:ident = $name:literal: $what:literal),+ $(,)?) => {
-        /// What was done.
+        /// The action of an audit entry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Action {
             $(#[doc = $what] $variant,)+
         }
 
         impl Action {
-            /// All there are.
+            /// All actions.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word for it.
+            /// The action's word in the log.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -84,7 +84,7 @@ actions! {
     ResponseErased = "response_erased": "A response was erased.",
 }
 
-/// Not an action.
+/// The word names no action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an action of the audit log")]
 pub struct UnknownAction;
@@ -97,7 +97,8 @@ impl FromStr for Action {
     }
 }
 
-/// Events that nobody has to answer for, by their names, of the kinds that nearly all events are of.
+/// Names of frequent events that never have an audit entry. Nearly all events of the log have one
+/// of these names.
 pub const UNAUDITED_EVENTS: [&str; 6] = [
     "OccurrenceRecorded",
     "DeliveryQueued",
@@ -107,34 +108,34 @@ pub const UNAUDITED_EVENTS: [&str; 6] = [
     "DeliveryCancelled",
 ];
 
-/// What was done, to what, and why.
+/// The content of an audit entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deed {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// To what.
+    /// The object of the action.
     pub subject: EntryParty,
-    /// Why, if there was a choice of reasons.
+    /// The reason, if the actor could choose one.
     pub reason: Option<String>,
-    /// What speaks for it.
+    /// Details that support the entry.
     pub evidence: Value,
 }
 
-/// How a subscription was made: what its later events do not repeat.
+/// How a subscription was created. Its later events do not repeat these details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionOrigin {
-    /// The key it was made with.
+    /// The key that created the subscription.
     pub key_id: Uuid,
-    /// What it listens to.
+    /// The trigger of the subscription.
     pub trigger: Trigger,
-    /// Where its deliveries go.
+    /// The URL of the subscription's target.
     pub target_url: String,
-    /// Only this form's events, or every form's.
+    /// The form, or `None` for every form.
     pub form_id: Option<Uuid>,
 }
 
 impl SubscriptionOrigin {
-    /// What the first event of a subscription says.
+    /// The origin in a subscription's first event.
     #[must_use]
     pub fn by(event: &Event) -> Option<Self> {
         let Event::Subscription(SubscriptionEvent::SubscriptionCreated {
@@ -158,7 +159,7 @@ impl SubscriptionOrigin {
     }
 }
 
-/// The subscription an event is about that does not say itself how it was made.
+/// The subscription whose origin the event's entry needs, if the event lacks that origin.
 #[must_use]
 pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a str> {
     let created = matches!(event.event_type(), "SubscriptionCreated");
@@ -166,7 +167,7 @@ pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a s
 }
 
 impl Deed {
-    /// What an event tells, if it has to be answered for.
+    /// The content of the event's entry, if the event has one.
     #[must_use]
     pub(super) fn of(
         id: &str,
@@ -197,7 +198,7 @@ impl Deed {
                     .with(json!({"deliveries": repaired.deliveries}))
                     .why(&repaired.reason),
             ),
-            // What people do with forms and get by mail: history, and not a matter of rights.
+            // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
     }
@@ -306,7 +307,7 @@ fn of_delivery(id: &str, event: &DeliveryEvent) -> Option<Deed> {
             let deed = Deed::new(Action::DeliveryReissued, "delivery", id).with(evidence);
             Some(deed.why(&reissued.reason))
         }
-        // What the service does by itself, by the rules: history has it.
+        // The service does these by rule, so history has them and the audit log does not.
         DeliveryEvent::DeliveryQueued(_)
         | DeliveryEvent::StepQueued(_)
         | DeliveryEvent::DeliveryReplayed(_)
