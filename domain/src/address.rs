@@ -66,10 +66,16 @@ pub struct AllowedTargets {
 }
 
 impl AllowedTargets {
-    /// Allows these ranges, and `http` if the schemes include it.
+    /// Allows these ranges, by https only.
     #[must_use]
-    pub fn new(cidrs: Vec<IpNet>, http: bool) -> Self {
-        Self { cidrs, http }
+    pub fn new(cidrs: Vec<IpNet>) -> Self {
+        Self { cidrs, http: false }
+    }
+
+    /// Allows plain `http` too.
+    #[must_use]
+    pub fn with_http(self) -> Self {
+        Self { http: true, ..self }
     }
 
     /// Whether this address may be dialled, because it is public or in an allowed range. For the
@@ -110,7 +116,7 @@ mod tests {
     }
 
     fn opened(cidr: &str) -> AllowedTargets {
-        AllowedTargets::new(vec![cidr.parse().unwrap()], false)
+        AllowedTargets::new(vec![cidr.parse().unwrap()])
     }
 
     #[test]
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn http_alone_is_an_opening_too() {
-        let allowed = AllowedTargets::new(Vec::new(), true);
+        let allowed = AllowedTargets::new(Vec::new()).with_http();
         assert!(allowed.http() && allowed.is_open());
         assert!(!allowed.permits(ip("127.0.0.1")));
     }

@@ -23,8 +23,11 @@ const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 /// Oldest signed checkpoint without a finding. `serve` signs one each hour.
 const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
 
-/// Dead rows of the outbox: the least number for a finding, and the least multiple of live rows.
-const DEAD_ROWS: (i64, i64) = (100_000, 5);
+/// Fewer dead rows of the outbox are no finding.
+const DEAD_ROWS_MIN: i64 = 100_000;
+
+/// Fewer dead rows for each live row are no finding.
+const DEAD_ROWS_PER_LIVE_ROW: i64 = 5;
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,20 @@ pub enum CheckVerdict {
     Notice,
     /// A fault.
     Wrong,
+}
+
+/// State of the folder of signed checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointFolder {
+    /// The service cannot write to the folder.
+    NotWritable,
+    /// No checkpoint has been signed yet.
+    Empty,
+    /// The folder has a signed checkpoint.
+    LastSigned {
+        /// Age of the last checkpoint.
+        age: Duration,
+    },
 }
 
 /// Result of one check.
@@ -87,7 +104,7 @@ impl Finding {
 
     /// Checks a schema for missing migrations and for migrations that this build does not know.
     #[must_use]
-    pub fn schema(check: &'static str, (missing, unknown): (usize, usize)) -> Self {
+    pub fn schema(check: &'static str, missing: usize, unknown: usize) -> Self {
         match (missing, unknown) {
             (0, 0) => Self::fine(check, "at this version's".into()),
             (_, 0) => Self::wrong(
@@ -153,7 +170,7 @@ impl Finding {
 
     /// Checks the deliveries that are queued and not held, and the wait of the first due lane.
     #[must_use]
-    pub fn backlog((queued, due_lanes): (i64, i64), oldest: Option<Duration>) -> Self {
+    pub fn backlog(queued: i64, due_lanes: i64, oldest: Option<Duration>) -> Self {
         let depth = format!("{queued} deliveries are queued, {due_lanes} lanes are due");
         match oldest {
             Some(age) if age > DUE_AGE_MAX => Self::wrong(
@@ -247,8 +264,7 @@ impl Finding {
     #[must_use]
     pub fn bloat(live: i64, dead: i64) -> Self {
         let says = format!("{live} live rows, {dead} dead");
-        let (many, times) = DEAD_ROWS;
-        if dead < many || dead < live.saturating_mul(times) {
+        if dead < DEAD_ROWS_MIN || dead < live.saturating_mul(DEAD_ROWS_PER_LIVE_ROW) {
             return Self::fine("outbox", says);
         }
         Self::wrong("outbox", says, "let autovacuum run: a long transaction or slot may hold it up")
@@ -256,24 +272,24 @@ impl Finding {
 
     /// Checks the folder of signed checkpoints and the age of the last one.
     #[must_use]
-    pub fn checkpoints(writable: bool, age: Option<Duration>) -> Self {
-        match (writable, age) {
-            (false, _) => Self::wrong(
+    pub fn checkpoints(folder: CheckpointFolder) -> Self {
+        match folder {
+            CheckpointFolder::NotWritable => Self::wrong(
                 "checkpoints",
                 "their folder cannot be written to".into(),
                 "let the service's account write to it, or set --checkpoints-dir",
             ),
-            (true, None) => Self::notice(
+            CheckpointFolder::Empty => Self::notice(
                 "checkpoints",
                 "none has been signed".into(),
                 "`firmforms audit checkpoint` signs one; `serve` does each hour",
             ),
-            (true, Some(age)) if age > CHECKPOINT_AGE_MAX => Self::wrong(
+            CheckpointFolder::LastSigned { age } if age > CHECKPOINT_AGE_MAX => Self::wrong(
                 "checkpoints",
                 format!("the last was signed {} ago", spoken(age)),
                 "is a projector running, with this --checkpoints-dir?",
             ),
-            (true, Some(age)) => {
+            CheckpointFolder::LastSigned { age } => {
                 Self::fine("checkpoints", format!("the last was signed {} ago", spoken(age)))
             }
         }
@@ -315,12 +331,13 @@ mod tests {
     fn each_figure_is_judged_at_its_border() {
         use CheckVerdict::{Fine, Notice, Wrong};
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
+        let signed = |age| CheckpointFolder::LastSigned { age: Duration::from_secs(age) };
         for (finding, verdict) in [
             (Finding::server(140_000), Fine),
             (Finding::server(130_022), Wrong),
-            (Finding::schema("schema", (0, 0)), Fine),
-            (Finding::schema("schema", (1, 0)), Wrong),
-            (Finding::schema("schema", (0, 1)), Wrong),
+            (Finding::schema("schema", 0, 0), Fine),
+            (Finding::schema("schema", 1, 0), Wrong),
+            (Finding::schema("schema", 0, 1), Wrong),
             (Finding::key("keyring", None), Fine),
             (Finding::key("keyring", Some("another key".into())), Wrong),
             (Finding::clock(None), Fine),
@@ -331,9 +348,9 @@ mod tests {
             (Finding::follower("deliveries", 0, None), Fine),
             (Finding::follower("deliveries", 9, seconds(60)), Fine),
             (Finding::follower("deliveries", 9, seconds(61)), Wrong),
-            (Finding::backlog((0, 0), None), Fine),
-            (Finding::backlog((9, 1), seconds(300)), Fine),
-            (Finding::backlog((9, 1), seconds(301)), Wrong),
+            (Finding::backlog(0, 0, None), Fine),
+            (Finding::backlog(9, 1, seconds(300)), Fine),
+            (Finding::backlog(9, 1, seconds(301)), Wrong),
             (Finding::unspread(0, 0), Fine),
             (Finding::unspread(9, 1), Fine),
             (Finding::unspread(9, 0), Wrong),
@@ -353,10 +370,10 @@ mod tests {
             (Finding::bloat(0, 99_999), Fine),
             (Finding::bloat(30_000, 100_000), Fine),
             (Finding::bloat(20_000, 100_000), Wrong),
-            (Finding::checkpoints(true, seconds(7_200)), Fine),
-            (Finding::checkpoints(true, seconds(7_201)), Wrong),
-            (Finding::checkpoints(true, None), Notice),
-            (Finding::checkpoints(false, seconds(1)), Wrong),
+            (Finding::checkpoints(signed(7_200)), Fine),
+            (Finding::checkpoints(signed(7_201)), Wrong),
+            (Finding::checkpoints(CheckpointFolder::Empty), Notice),
+            (Finding::checkpoints(CheckpointFolder::NotWritable), Wrong),
             (Finding::secrets(0), Fine),
             (Finding::secrets(1), Wrong),
         ] {

@@ -108,7 +108,8 @@ impl EventContext {
     /// None, because all parts are texts.
     pub fn to_metadata(&self) -> serde_json::Result<Box<RawValue>> {
         let Self { actor, correlation_id, causation_id, traceparent, .. } = *self;
-        let (actor, traceparent) = (AsText(actor), traceparent.map(AsText));
+        let actor = AsText(actor);
+        let traceparent = traceparent.map(AsText);
         to_raw_value(&EventMetadata { actor, causation_id, correlation_id, traceparent })
     }
 
@@ -123,7 +124,8 @@ impl EventContext {
     ) -> serde_json::Result<Self> {
         let EventMetadata { actor, causation_id, correlation_id, traceparent } =
             EventMetadata::deserialize(metadata)?;
-        let (actor, traceparent) = (actor.0, traceparent.map(|text| text.0));
+        let actor = actor.0;
+        let traceparent = traceparent.map(|text| text.0);
         Ok(Self { firm_id, recorded_at, actor, correlation_id, causation_id, traceparent })
     }
 

@@ -38,7 +38,8 @@ impl Fact {
     pub fn of(
         activity: &Activity,
         time: Timestamp,
-        (plan, person_id): (FirmPlan, Uuid),
+        plan: FirmPlan,
+        person_id: Uuid,
     ) -> Option<Self> {
         match activity {
             Activity::ReportMoved { report_id, moment, at } => {

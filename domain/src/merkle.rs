@@ -87,7 +87,8 @@ impl FromIterator<Hash> for MerkleFrontier {
 /// Ranges of leaves whose roots form the path of a leaf, the lowest first.
 #[must_use]
 pub fn sibling_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
-    let (mut low, mut high) = (0, size);
+    let mut low = 0;
+    let mut high = size;
     let mut stretches = Vec::new();
     while high.saturating_sub(low) > 1 && index < size {
         let middle = low + left_of(high - low);
@@ -123,7 +124,7 @@ pub fn path(leaves: &[Hash], index: u64) -> Vec<Hash> {
 /// Root that a leaf and its path lead to. `None` if no tree of this size has such a path (RFC 9162,
 /// section 2.1.3.2).
 #[must_use]
-pub fn root_by_path((index, size): (u64, u64), leaf: Hash, path: &[Hash]) -> Option<Hash> {
+pub fn root_by_path(index: u64, size: u64, leaf: Hash, path: &[Hash]) -> Option<Hash> {
     if index >= size {
         return None;
     }
@@ -186,14 +187,15 @@ mod tests {
             let tree = &all[..size];
             let root = tree.iter().copied().collect::<MerkleFrontier>().root();
             for (index, leaf) in tree.iter().enumerate() {
-                let place = (u64::try_from(index).unwrap(), u64::try_from(size).unwrap());
-                let path = path(tree, place.0);
-                assert_eq!(root_by_path(place, *leaf, &path), Some(root), "{place:?}");
-                let elsewhere = (place.0 + 1, place.1);
-                assert_ne!(root_by_path(elsewhere, *leaf, &path), Some(root), "{place:?}");
-                assert_ne!(root_by_path(place, node(leaf, leaf), &path), Some(root));
+                let index = u64::try_from(index).unwrap();
+                let size = u64::try_from(size).unwrap();
+                let path = path(tree, index);
+                assert_eq!(root_by_path(index, size, *leaf, &path), Some(root), "{index}/{size}");
+                let elsewhere = root_by_path(index + 1, size, *leaf, &path);
+                assert_ne!(elsewhere, Some(root), "{index}/{size}");
+                assert_ne!(root_by_path(index, size, node(leaf, leaf), &path), Some(root));
                 let longer = [path, vec![root]].concat();
-                assert_eq!(root_by_path(place, *leaf, &longer), None);
+                assert_eq!(root_by_path(index, size, *leaf, &longer), None);
             }
         }
     }
@@ -204,6 +206,6 @@ mod tests {
             assert_eq!(MerkleFrontier::from_bytes(size, &vec![0; bytes]), None, "{size} {bytes}");
         }
         assert_eq!(sibling_ranges(3, 2), []);
-        assert_eq!(root_by_path((0, 0), [0; 32], &[]), None);
+        assert_eq!(root_by_path(0, 0, [0; 32], &[]), None);
     }
 }

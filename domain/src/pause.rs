@@ -179,12 +179,14 @@ impl Pause {
         match (command, &self.held) {
             (PauseCommand::Pause { .. }, Some(_)) => Ok(Vec::new()),
             (PauseCommand::Pause { scope, reason }, None) => {
-                let (scope, reason) = (scope.clone(), reason.clone());
+                let scope = scope.clone();
+                let reason = reason.clone();
                 Ok(vec![PauseEvent::DeliveriesPaused { scope, reason }])
             }
             (PauseCommand::Resume { .. }, None) => Err(PauseRejection::NotPaused),
             (PauseCommand::Resume { reason }, Some(scope)) => {
-                let (scope, reason) = (scope.clone(), reason.clone());
+                let scope = scope.clone();
+                let reason = reason.clone();
                 Ok(vec![PauseEvent::DeliveriesResumed { scope, reason }])
             }
         }

@@ -123,10 +123,12 @@ impl Person {
     fn absorb(&mut self, event: &PersonEvent) {
         match event {
             PersonEvent::AddressUnsubscribed { time } => {
-                (self.unsubscribed, self.time) = (true, Some(*time));
+                self.unsubscribed = true;
+                self.time = Some(*time);
             }
             PersonEvent::AddressBounced { time } => {
-                (self.bounced, self.time) = (true, Some(*time));
+                self.bounced = true;
+                self.time = Some(*time);
             }
             PersonEvent::AddressRestored { time } => {
                 *self = Self { time: Some(*time), ..Self::default() };

@@ -78,7 +78,9 @@ pub fn count_within<S: Eq + Hash>(
     max_bytes: usize,
     sources: impl IntoIterator<Item = (S, usize)>,
 ) -> usize {
-    let (mut held, mut bytes, mut taken) = (HashSet::new(), 0_usize, 0);
+    let mut held = HashSet::new();
+    let mut bytes = 0_usize;
+    let mut taken = 0;
     for (source, size) in sources {
         bytes += if held.insert(source) { size } else { 0 };
         if taken > 0 && bytes > max_bytes {
@@ -196,16 +198,18 @@ impl FlightCounts {
     /// Counts the claimed attempts of a lane.
     pub fn count(
         &mut self,
-        (lane_id, pair): (Uuid, (Uuid, String)),
+        lane_id: Uuid,
+        firm_id: Uuid,
+        host: String,
         claimed: usize,
         caps: HostCaps,
     ) {
         self.lanes.insert(lane_id, claimed);
-        let host = self.hosts.entry(pair.1.clone()).or_default();
-        let of_pair = self.pairs.entry(pair).or_default();
+        let of_host = self.hosts.entry(host.clone()).or_default();
+        let of_pair = self.pairs.entry((firm_id, host)).or_default();
         let before = caps.per_firm_and_host.min(*of_pair);
         *of_pair += claimed;
-        *host += caps.per_firm_and_host.min(*of_pair) - before;
+        *of_host += caps.per_firm_and_host.min(*of_pair) - before;
     }
 
     /// Counts the candidate if its host has a slot, or if it may be claimed ahead. A delivery
@@ -322,8 +326,9 @@ mod tests {
         let chosen = firms(&choose(all, &ample(), flight, CAPS));
         assert_eq!(chosen.iter().filter(|firm| **firm == 2).count(), 2, "five to the host");
         let mut flight = FlightCounts::default();
-        flight.count((Uuid::from_u128(7), to_a(1)), 2, CAPS);
-        flight.count((Uuid::from_u128(8), to_a(1)), 5, CAPS);
+        let (firm_id, host) = to_a(1);
+        flight.count(Uuid::from_u128(7), firm_id, host.clone(), 2, CAPS);
+        flight.count(Uuid::from_u128(8), firm_id, host, 5, CAPS);
         assert_eq!((flight.pairs[&to_a(1)], flight.hosts["a.example"]), (7, 3));
         assert_eq!(choose(due(2, "a.example", 9), &ample(), flight, CAPS).len(), 2);
     }

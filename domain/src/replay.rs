@@ -261,11 +261,21 @@ pub struct ReplayConditions {
 
 /// Why the delivery is not sent again. `None` if it is sent (ruling 31).
 #[must_use]
-pub const fn skip_reason(standing: ReplayConditions, force: bool) -> Option<ReplaySkip> {
+pub const fn skip_reason(standing: ReplayConditions) -> Option<ReplaySkip> {
+    match standing.state {
+        DeliveryState::Delivered => Some(ReplaySkip::Delivered),
+        DeliveryState::Pending | DeliveryState::Cancelled | DeliveryState::Failed => {
+            forced_skip_reason(standing)
+        }
+    }
+}
+
+/// Why the delivery is not sent again, if the order sends delivered deliveries again too.
+#[must_use]
+pub const fn forced_skip_reason(standing: ReplayConditions) -> Option<ReplaySkip> {
     match standing.state {
         DeliveryState::Pending => Some(ReplaySkip::Pending),
         DeliveryState::Cancelled => Some(ReplaySkip::Cancelled),
-        DeliveryState::Delivered if !force => Some(ReplaySkip::Delivered),
         DeliveryState::Delivered | DeliveryState::Failed => {
             if standing.under_way {
                 Some(ReplaySkip::Replaying)
@@ -349,23 +359,20 @@ mod tests {
             body_kept: true,
         };
         let of = |state| ReplayConditions { state, ..failed };
-        assert_eq!(skip_reason(failed, false), None);
-        assert_eq!(skip_reason(of(DeliveryState::Delivered), false), Some(ReplaySkip::Delivered));
-        assert_eq!(skip_reason(of(DeliveryState::Delivered), true), None);
-        for force in [false, true] {
-            assert_eq!(skip_reason(of(DeliveryState::Pending), force), Some(ReplaySkip::Pending));
-            assert_eq!(
-                skip_reason(of(DeliveryState::Cancelled), force),
-                Some(ReplaySkip::Cancelled)
-            );
+        assert_eq!(skip_reason(failed), None);
+        assert_eq!(skip_reason(of(DeliveryState::Delivered)), Some(ReplaySkip::Delivered));
+        assert_eq!(forced_skip_reason(of(DeliveryState::Delivered)), None);
+        for reason in [skip_reason, forced_skip_reason] {
+            assert_eq!(reason(of(DeliveryState::Pending)), Some(ReplaySkip::Pending));
+            assert_eq!(reason(of(DeliveryState::Cancelled)), Some(ReplaySkip::Cancelled));
             let under_way = ReplayConditions { under_way: true, ..failed };
-            assert_eq!(skip_reason(under_way, force), Some(ReplaySkip::Replaying));
+            assert_eq!(reason(under_way), Some(ReplaySkip::Replaying));
             let removed = ReplayConditions { hook_lives: false, ..failed };
-            assert_eq!(skip_reason(removed, force), Some(ReplaySkip::HookRemoved));
+            assert_eq!(reason(removed), Some(ReplaySkip::HookRemoved));
             let erased = ReplayConditions { erased: true, hook_lives: false, ..failed };
-            assert_eq!(skip_reason(erased, force), Some(ReplaySkip::SourceErased));
+            assert_eq!(reason(erased), Some(ReplaySkip::SourceErased));
             let purged = ReplayConditions { body_kept: false, ..failed };
-            assert_eq!(skip_reason(purged, force), Some(ReplaySkip::BodyPurged));
+            assert_eq!(reason(purged), Some(ReplaySkip::BodyPurged));
         }
     }
 }

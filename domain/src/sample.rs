@@ -35,7 +35,8 @@ pub struct LatestSubmission {
 #[must_use]
 pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayload {
     let made_up = SampleSubmission::of(trigger, latest.submitted_at);
-    let (report, booking) = (latest.report.clone(), latest.booking.clone());
+    let report = latest.report.clone();
+    let booking = latest.booking.clone();
     let report = report.map(|report| after(trigger, report, |report| &mut report.status));
     let booking = booking.map(|booking| after(trigger, booking, |booking| &mut booking.status));
     EventPayload::of(PayloadSource {

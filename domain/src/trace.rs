@@ -33,15 +33,19 @@ impl FromStr for Traceparent {
         let more = text.get(LENGTH..).ok_or(NotATraceparent)?;
         let mut parts = known.split('-');
         let mut next = || parts.next().ok_or(NotATraceparent);
-        let (version, trace_id, parent_id, flags) = (next()?, next()?, next()?, next()?);
+        let version = next()?;
+        let trace_id = next()?;
+        let parent_id = next()?;
+        let flags = next()?;
         let [version] = digits(version)?;
         let fits = match version {
             0 => more.is_empty(),
             0xff => false,
             _ => more.is_empty() || more.starts_with('-'),
         };
-        let (trace_id, parent_id, [flags]) =
-            (digits(trace_id)?, digits(parent_id)?, digits(flags)?);
+        let trace_id = digits(trace_id)?;
+        let parent_id = digits(parent_id)?;
+        let [flags] = digits(flags)?;
         if !fits || parts.next().is_some() || trace_id == [0; 16] || parent_id == [0; 8] {
             return Err(NotATraceparent);
         }
@@ -59,7 +63,8 @@ fn digits<const N: usize>(text: &str) -> Result<[u8; N], NotATraceparent> {
 
 impl fmt::Display for Traceparent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (trace_id, parent_id) = (hex::encode(self.trace_id), hex::encode(self.parent_id));
+        let trace_id = hex::encode(self.trace_id);
+        let parent_id = hex::encode(self.parent_id);
         write!(f, "00-{trace_id}-{parent_id}-{:02x}", u8::from(self.sampled))
     }
 }

@@ -24,11 +24,11 @@ use crate::trigger::Trigger;
 
 /// Defines the actions. An action's word is its variant in snake case.
 macro_rules! actions {
-    ($($variant:ident = $name:literal: $what:literal),+ $(,)?) => {
+    ($($variant:ident = $name:literal: $doc:literal),+ $(,)?) => {
         /// The action of an audit entry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Action {
-            $(#[doc = $what] $variant,)+
+            $(#[doc = $doc] $variant,)+
         }
 
         impl Action {
@@ -48,10 +48,10 @@ macro_rules! actions {
 
 actions! {
     FirmOpened = "firm_opened": "A firm signed up.",
-    FirmChanged = "firm_changed": "Some of its settings changed.",
-    FirmSuspended = "firm_suspended": "It was suspended.",
-    FirmResumed = "firm_resumed": "It is back.",
-    FirmClosed = "firm_closed": "It was closed for good.",
+    FirmChanged = "firm_changed": "Some settings of a firm changed.",
+    FirmSuspended = "firm_suspended": "A firm was suspended.",
+    FirmResumed = "firm_resumed": "A firm was resumed.",
+    FirmClosed = "firm_closed": "A firm was closed for good.",
     MemberJoined = "member_joined": "A member joined.",
     MemberRoleChanged = "member_role_changed": "A member has another role.",
     MemberDisabled = "member_disabled": "A member may not sign in.",
@@ -61,26 +61,26 @@ actions! {
     SecretRotated = "secret_rotated": "A new signing secret signs.",
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
-    KeyCreated = "key_created": "An API key was made.",
+    KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
-    HookCreated = "hook_created": "A subscription was made.",
+    HookCreated = "hook_created": "A subscription was created.",
     HookWarned = "hook_warned": "A delivery of a subscription ended with 410.",
     HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
     HookRemoved = "hook_removed": "A subscription was removed.",
-    WorkflowStepRetried = "workflow_step_retried": "A failed step was tried anew.",
-    DeliveryReissued = "delivery_reissued": "A delivery that had ended was made anew.",
-    ReplayRequested = "replay_requested": "Deliveries that had ended are sent once more.",
-    ReplayPaused = "replay_paused": "A replay was held.",
-    ReplayResumed = "replay_resumed": "A replay goes on.",
-    ReplayStopped = "replay_stopped": "A replay was ended by hand.",
-    ReplayFinished = "replay_finished": "All of a replay was queued or skipped.",
-    DeliveriesPaused = "deliveries_paused": "Deliveries are held.",
-    DeliveriesResumed = "deliveries_resumed": "Deliveries that were held go on.",
-    DeliveriesRepaired = "deliveries_repaired": "Deliveries that were missing were queued.",
+    WorkflowStepRetried = "workflow_step_retried": "A failed workflow step began its schedule again.",
+    DeliveryReissued = "delivery_reissued": "An ended delivery was reissued.",
+    ReplayRequested = "replay_requested": "A replay of ended deliveries was ordered.",
+    ReplayPaused = "replay_paused": "A replay was paused.",
+    ReplayResumed = "replay_resumed": "A replay was resumed.",
+    ReplayStopped = "replay_stopped": "An operator stopped a replay.",
+    ReplayFinished = "replay_finished": "All deliveries of a replay were queued or skipped.",
+    DeliveriesPaused = "deliveries_paused": "Deliveries were paused.",
+    DeliveriesResumed = "deliveries_resumed": "Paused deliveries were resumed.",
+    DeliveriesRepaired = "deliveries_repaired": "Missing deliveries were queued.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
-    PersonErased = "person_erased": "A person was erased.",
+    PersonErased = "person_erased": "A person's data was erased.",
     ResponseErased = "response_erased": "A response was erased.",
 }
 

@@ -145,6 +145,15 @@ pub enum DeliveryRejection {
     NotFailed,
 }
 
+/// Whether the outbox has a delivery for its own attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutboxPresence {
+    /// The delivery is queued.
+    Queued,
+    /// The delivery is not queued, or queued for a replay only.
+    Absent,
+}
+
 /// Consequence of an attempt's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptConclusion {
@@ -291,13 +300,17 @@ impl Delivery {
     pub fn record_late(
         &self,
         mut attempt: Attempt,
-        is_queued: bool,
+        outbox: OutboxPresence,
     ) -> Option<(LateEffect, DeliveryEvent)> {
         if self.answered.contains(&attempt.number) {
             return None;
         }
         let arrives = attempt.outcome == Outcome::Delivered;
-        let late = if arrives && is_queued { LateEffect::Arrived } else { LateEffect::Noted };
+        let late = if arrives && outbox == OutboxPresence::Queued {
+            LateEffect::Arrived
+        } else {
+            LateEffect::Noted
+        };
         attempt.late = Some(late);
         attempt.next_try_at = None;
         Some((late, DeliveryEvent::DeliveryAttempted(attempt)))

@@ -269,7 +269,8 @@ impl Firm {
                 self.enter(FirmStatus::Active, time);
             }
             FirmEvent::FirmChanged { time, .. } => {
-                (self.changed, self.time) = (Some(event.clone()), Some(time));
+                self.changed = Some(event.clone());
+                self.time = Some(time);
             }
             FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, time),
             FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, time),

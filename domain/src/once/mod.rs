@@ -43,8 +43,12 @@ pub struct RecordedOccurrence<'a> {
 impl<'a> RecordedOccurrence<'a> {
     /// The occurrence with this id and position.
     #[must_use]
-    pub const fn at(place: (Uuid, i64), context: &EventContext, happening: &'a Happening) -> Self {
-        let (occurrence_id, position) = place;
+    pub const fn at(
+        occurrence_id: Uuid,
+        position: i64,
+        context: &EventContext,
+        happening: &'a Happening,
+    ) -> Self {
         let EventContext { firm_id, recorded_at, .. } = *context;
         Self { occurrence_id, position, recorded_at, firm_id, happening }
     }
@@ -170,11 +174,11 @@ impl SubscriptionLives {
         let RecordedChange { hook_id, firm_id, position, recorded_at, event } = change;
         match event {
             SubscriptionEvent::SubscriptionCreated { trigger, form_id, .. } => {
-                let (trigger, form_id) = (*trigger, *form_id);
+                let trigger = *trigger;
                 let life = SubscriptionLife {
                     firm_id,
                     trigger,
-                    form_id,
+                    form_id: *form_id,
                     made_at: position,
                     removed_at: None,
                 };
