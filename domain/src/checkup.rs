@@ -231,7 +231,7 @@ impl Finding {
         Self::wrong(
             "leases",
             format!("{ended} leases ended more than five minutes ago"),
-            "start a deliverer: it sends those tries again",
+            "start a deliverer: it repeats these attempts",
         )
     }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 
-/// The aggregate of one form, with one stream each.
+/// Aggregate of one form. Each form has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Form {
     firm_id: Option<Uuid>,

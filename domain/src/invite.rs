@@ -14,7 +14,7 @@ use crate::occurrence::id_of_rule;
 /// Largest number of invites per firm and UTC day (contract, section Limits).
 pub const INVITES_PER_DAY: i32 = 300;
 
-/// The aggregate of one invite. A stream belongs to one firm, form, person and UTC day.
+/// Aggregate of one invite. A stream belongs to one firm, form, person and UTC day.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
     state: InviteState,

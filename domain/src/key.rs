@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::event::{aggregate, domain_event};
 
-/// The aggregate of one key, with one stream each.
+/// Aggregate of one key. Each key has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     life: KeyState,

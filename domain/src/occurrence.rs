@@ -50,7 +50,7 @@ pub(crate) fn id_of_rule(name: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, name.as_bytes())
 }
 
-/// The aggregate of one occurrence. Its stream has one event.
+/// Aggregate of one occurrence. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occurrence {
     recorded: bool,

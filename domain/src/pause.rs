@@ -115,7 +115,7 @@ impl fmt::Display for PauseScope {
     }
 }
 
-/// The aggregate of one pause. Each scope has one stream.
+/// Aggregate of one pause. Each scope has one stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     held: Option<PauseScope>,

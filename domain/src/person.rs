@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 
-/// The aggregate of one person in a firm, with one stream each.
+/// Aggregate of one person in a firm. Each person of a firm has a stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Person {
     unsubscribed: bool,

@@ -8,7 +8,7 @@ use crate::event::{aggregate, domain_event};
 use crate::occurrence::NeverRefused;
 use crate::time::Timestamp;
 
-/// The aggregate of one reading. Its stream has one event.
+/// Aggregate of one reading. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     recorded: bool,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{aggregate, domain_event};
 use crate::occurrence::NeverRefused;
 
-/// The aggregate of one repair. Its stream has one event.
+/// Aggregate of one repair. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
     recorded: bool,

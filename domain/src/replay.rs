@@ -18,7 +18,7 @@ pub const RATE_PER_SECOND_MAX: u32 = 5_000;
 /// Longest reason, in characters.
 pub const REASON_MAX_CHARS: usize = 200;
 
-/// The aggregate of one replay, with one stream each.
+/// Aggregate of one replay. Each replay has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replay {
     state: Option<ReplayState>,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::event::{aggregate, domain_event};
 use crate::occurrence::{NeverRefused, id_of_rule};
 
-/// The aggregate of one erased response, with one stream each.
+/// Aggregate of one erased response. Each erased response has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
     erased: bool,

@@ -8,7 +8,7 @@ use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
-/// The aggregate of one subscription, with one stream each.
+/// Aggregate of one subscription. Each subscription has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     life: SubscriptionState,

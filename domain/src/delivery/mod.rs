@@ -37,7 +37,7 @@ pub const LEASE_TIME: Duration = Duration::from_secs(120);
 /// Longest wait for a suspended firm. Then its queued deliveries are cancelled (ruling 28).
 pub const SUSPENDED_WAIT_MAX: Duration = Duration::from_secs(72 * 60 * 60);
 
-/// The aggregate of one delivery, with one stream each.
+/// Aggregate of one delivery. Each delivery has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     state: Option<DeliveryState>,
@@ -135,13 +135,13 @@ pub enum DeliveryRejection {
     #[error("the delivery is not pending")]
     NotPending,
     /// An attempt with this number is recorded, or an earlier one is not.
-    #[error("the try is out of order")]
+    #[error("the attempt is out of order")]
     OutOfOrder,
     /// The delivery is not a workflow step's.
     #[error("the delivery is not of a workflow step")]
     NotAStep,
     /// The delivery has not failed: it is pending, delivered or cancelled.
-    #[error("only a failed step is tried anew")]
+    #[error("only a failed step can be retried")]
     NotFailed,
 }
 

@@ -17,7 +17,7 @@ use crate::trigger::FirmPlan;
 
 pub use event::FirmEvent;
 
-/// The aggregate of one firm, with one stream each.
+/// Aggregate of one firm. Each firm has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firm {
     status: Option<FirmStatus>,

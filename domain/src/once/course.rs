@@ -1,5 +1,5 @@
-//! The course of one delivery. The check asks whether the delivery had too many attempts, ended
-//! twice, or is queued although it does not wait.
+//! The course of one delivery. The check finds too many attempts and a second end. It also finds an
+//! ended delivery in the outbox, and a pending delivery that is not there.
 
 use std::collections::HashMap;
 
