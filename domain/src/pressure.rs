@@ -5,8 +5,8 @@
 //!
 //! The permits of a process protect firms from each other. A firm that holds its share gets further
 //! permits only from those that may be lent, and a quarter of all permits is never lent. The share
-//! is a quarter of the permits, and smaller if more than three firms have work. So a firm without
-//! work always finds a permit.
+//! is a quarter of the permits, and smaller if more than three firms have work. So a firm
+//! that had no work finds a permit when work comes.
 //!
 //! A claim also takes no more than it can hold in memory.
 //!

@@ -1,5 +1,5 @@
-//! A webhook of a step in a firm's workflow: its names, its method, and its extra headers (contract,
-//! section Events; ruling 33; case D13).
+//! A webhook of a step in a firm's workflow: its names, its method and its extra headers
+//! (contract, section Events; ruling 33; case D13).
 
 use std::collections::HashSet;
 
