@@ -17,7 +17,8 @@ const APPEND_AGE_MAX: Duration = Duration::from_secs(60);
 /// event that it cannot read stops it.
 const FOLLOWER_LAG_MAX: Duration = Duration::from_secs(60);
 
-/// Longest wait of a due lane without a finding. Due deliveries go out within seconds.
+/// Longest wait of a due lane without a finding. Due deliveries go out within seconds, unless
+/// limits hold them back.
 const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 
 /// Oldest signed checkpoint without a finding. `serve` signs one each hour.

@@ -1,4 +1,4 @@
-//! Product activity, read strictly from the product's reports.
+//! Activities of the product, and their strict reader.
 //!
 //! Every kind of activity has a closed shape. A missing field, an unknown field or a field of
 //! another type is an error. The error names the field and never shows its value.
@@ -69,9 +69,9 @@ pub enum Activity {
     ReportMoved {
         /// The report.
         report_id: Uuid,
-        /// The step that the report reached.
+        /// The stage that the report reached.
         moment: ReportMoment,
-        /// Time of the step, by the product's clock.
+        /// Time of the stage, by the product's clock.
         at: Timestamp,
     },
     /// `payment.received`
@@ -104,7 +104,7 @@ pub enum Activity {
     },
 }
 
-/// Steps of a report. Each happens at most once (contract, section Triggers).
+/// Stages of a report. Each is reached at most once (contract, section Triggers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportMoment {
     /// A reviewer approved the report.
@@ -205,8 +205,8 @@ fn in_data(wrong: &NotADocument) -> String {
 }
 
 impl Activity {
-    /// Whether a repeat is recognised by the report's id. Reports of state and erasures of a person
-    /// are. All other activities are recognised by their content.
+    /// Whether a repeat is recognised by the activity's id. Reports of state and erasures of a
+    /// person are. All other activities are recognised by their content.
     #[must_use]
     pub const fn is_told_by_id(&self) -> bool {
         match self {
