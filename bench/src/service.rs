@@ -273,7 +273,7 @@ pub(crate) async fn start(cluster: &Cluster) -> anyhow::Result<System> {
 /// Loopback targets, for the service and for the ceiling.
 pub(crate) fn loopback() -> anyhow::Result<AllowedTargets> {
     let network = "127.0.0.0/8".parse().context("the loopback network")?;
-    Ok(AllowedTargets::new(vec![network], true))
+    Ok(AllowedTargets::new(vec![network]).with_http())
 }
 
 /// The server as it ran; refused unless it ran durably.

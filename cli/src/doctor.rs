@@ -8,7 +8,7 @@ use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::checkup as queue;
-use domain::checkup::{CheckVerdict, Finding};
+use domain::checkup::{CheckVerdict, CheckpointFolder, Finding};
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
 use projector::{firms, pauses, replays};
@@ -60,10 +60,13 @@ async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
     let pool = connect(databases.main.clone(), POOL_CONNECTIONS);
     let keyring = Keyring::new(connect(databases.keyring.clone(), POOL_CONNECTIONS), wrapping);
     let (keys, known) = keyring.schema();
+    let server = Finding::server(checkup::server_version(&pool).await?);
+    let (missing, unknown) = checkup::main_migrations(&pool).await?;
+    let (keys_missing, keys_unknown) = checkup::migrations(keys, known).await?;
     let mut findings = vec![
-        Finding::server(checkup::server_version(&pool).await?),
-        Finding::schema("schema", checkup::main_migrations(&pool).await?),
-        Finding::schema("keyring_schema", checkup::migrations(keys, known).await?),
+        server,
+        Finding::schema("schema", missing, unknown),
+        Finding::schema("keyring_schema", keys_missing, keys_unknown),
     ];
     // What is not there cannot be asked.
     if findings.iter().all(|finding| finding.verdict == CheckVerdict::Fine) {
@@ -118,7 +121,7 @@ async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 6
     let senders = presence::count(&mut *pool.acquire().await?, ProcessGroup::Sending).await?;
     let oldest = found.oldest_due_at.map(|at| since(now, at));
     Ok([
-        Finding::backlog((found.queued, found.due_lanes), oldest),
+        Finding::backlog(found.queued, found.due_lanes, oldest),
         Finding::unspread(found.unspread, senders),
         Finding::senders(senders, found.due_lanes),
         Finding::stuck(found.stuck_lanes),
@@ -136,9 +139,12 @@ async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
 
 fn checkpoints(place: &StorageArgs, now: DateTime<Utc>) -> anyhow::Result<Finding> {
     let checkpoints = place.notary().checkpoints;
-    let last = checkpoints.last()?;
-    let age = last.map(|signed| since(now, signed.checkpoint.at.get()));
-    Ok(Finding::checkpoints(checkpoints.is_writable(), age))
+    let folder = match checkpoints.last()? {
+        _ if !checkpoints.is_writable() => CheckpointFolder::NotWritable,
+        None => CheckpointFolder::Empty,
+        Some(last) => CheckpointFolder::LastSigned { age: since(now, last.checkpoint.at.get()) },
+    };
+    Ok(Finding::checkpoints(folder))
 }
 
 async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {

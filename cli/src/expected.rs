@@ -121,8 +121,8 @@ impl ExpectedState {
     fn note_fact(&mut self, event: &CloudEvent) {
         let firm_id = event.firm_id;
         let plan = self.firms.get(&firm_id).map_or_else(FirmPlan::default, |firm| firm.plan);
-        let person = (plan, person_id(&event.activity));
-        if let Some(fact) = Fact::of(&event.activity, event.time, person) {
+        let person_id = person_id(&event.activity);
+        if let Some(fact) = Fact::of(&event.activity, event.time, plan, person_id) {
             let Fact { trigger, silent, subject_id, .. } = fact;
             let happened = ExpectedOccurrence { firm_id, trigger, silent, subject_id };
             self.happened.entry(fact.occurrence_id(firm_id)).or_insert(happened);

@@ -20,7 +20,8 @@ use crate::wiring::{ServeArgs, StorageArgs, SystemSetup};
 
 pub(crate) fn setup(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
-    let allowed = AllowedTargets::new(serve.allow_targets.clone(), serve.allow_http_targets);
+    let targets = AllowedTargets::new(serve.allow_targets.clone());
+    let allowed = if serve.allow_http_targets { targets.with_http() } else { targets };
     if !scale.is_real() && serve.allow_targets.is_empty() {
         bail!("--time-scale needs --allow-targets: it is for tests and drills only");
     }

@@ -320,8 +320,8 @@ fn example(one: &RecordedOccurrence<'_>, hook_id: Uuid, wrong: DeliveryFault) ->
 
 fn happened(recorded: &RecordedEvent) -> Option<RecordedOccurrence<'_>> {
     let happening = recorded.event.happening()?;
-    let place = (recorded.aggregate_id.parse().ok()?, recorded.position);
-    Some(RecordedOccurrence::at(place, &recorded.context, happening))
+    let occurrence_id = recorded.aggregate_id.parse().ok()?;
+    Some(RecordedOccurrence::at(occurrence_id, recorded.position, &recorded.context, happening))
 }
 
 /// The first event of a delivery.

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use domain::answer::AnswerVerdict;
 use domain::context::{Actor, EventContext};
 use domain::delivery::{
-    CancelCause, Delivery, DeliveryEvent, LateEffect, Outcome, record as after_try,
+    CancelCause, Delivery, DeliveryEvent, LateEffect, OutboxPresence, Outcome, record as after_try,
 };
 use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
 use domain::time::Timestamp;
@@ -241,7 +241,8 @@ impl<'a> RecordEffects<'a> {
         let mut attempt = attempt(courier, finished, answer.as_deref());
         attempt.of = finished.claimed.delivery_of().filter(|_| *last == 0);
         let outcome = attempt.outcome;
-        let Some((late, event)) = delivery.record_late(attempt, *is_queued) else {
+        let outbox = if *is_queued { OutboxPresence::Queued } else { OutboxPresence::Absent };
+        let Some((late, event)) = delivery.record_late(attempt, outbox) else {
             return;
         };
         self.tally.note(finished, outcome);

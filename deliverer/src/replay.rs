@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, ReplayedDelivery, SentBody};
-use domain::replay::{ReplayConditions, ReplayEvent, ReplaySkip, skip_reason};
+use domain::replay::{ReplayConditions, ReplayEvent, ReplaySkip, forced_skip_reason, skip_reason};
 use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use eventstore::worker::{NextStep, Worker};
@@ -167,7 +167,8 @@ async fn queue(
             erased: erased.contains(&one.response_id),
             ..one.standing()
         };
-        match (skip_reason(standing, turn.force), delivery.body()) {
+        let skip = if turn.force { forced_skip_reason(standing) } else { skip_reason(standing) };
+        match (skip, delivery.body()) {
             (None, Some(body)) => batch.queue(turn, one, (&delivery, body, last), now),
             (why, _) => batch.skip(turn, &one, why.unwrap_or(ReplaySkip::BodyPurged)),
         }

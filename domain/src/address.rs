@@ -1,7 +1,8 @@
-//! Which addresses a delivery may be sent to (rulings 16 and 20).
+//! Addresses that a delivery may be sent to (rulings 16 and 20).
 //!
-//! The last word on every address the service dials, whether it came from the target's text
-//! or from DNS. It knows addresses only: names are [`crate::target`]'s, look-ups the deliverer's.
+//! This module has the last word on every address that the service dials, whether the target's text
+//! or DNS gave the address. It knows addresses only. [`crate::target`] checks names, and the
+//! deliverer resolves them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,15 +25,15 @@ const V4_PRIVATE: [Ipv4Net; 16] = [
     v4([203, 0, 113, 0], 24),
     v4([224, 0, 0, 0], 4),
     v4([240, 0, 0, 0], 4),
-    // A cloud's metadata address that sits in public space.
+    // Public address of a cloud provider's metadata service.
     v4([168, 63, 129, 16], 32),
 ];
 
-/// The only IPv6 range that is handed out for the public internet (ruling 16). IPv4 addresses
-/// in IPv6 clothing (`::ffff:…`, `64:ff9b::…`) lie outside it and are never public.
+/// The only IPv6 range that is assigned to the public internet (ruling 16). IPv4 addresses written
+/// as IPv6 (`::ffff:…`, `64:ff9b::…`) lie outside and are never public.
 const V6_GLOBAL: Ipv6Net = v6([0x2000, 0], 3);
 
-/// Ranges inside [`V6_GLOBAL`] that are not public all the same (ruling 16).
+/// Ranges inside [`V6_GLOBAL`] that are not public (ruling 16).
 const V6_PRIVATE: [Ipv6Net; 4] =
     [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
 
@@ -45,7 +46,7 @@ const fn v6(head: [u16; 2], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(head[0], head[1], 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// Whether the address belongs to the public internet, whatever form it is written in.
+/// Whether the address is on the public internet, in every form it can be written in.
 #[must_use]
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {
@@ -56,8 +57,8 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-/// What development and tests open beside public https targets (ruling 20).
-/// The default opens nothing.
+/// Targets that development and tests may use beside public https targets (ruling 20). The default
+/// allows none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedTargets {
     cidrs: Vec<IpNet>,
@@ -65,14 +66,20 @@ pub struct AllowedTargets {
 }
 
 impl AllowedTargets {
-    /// Opens these ranges, and plain `http` if asked.
+    /// Allows these ranges, by https only.
     #[must_use]
-    pub fn new(cidrs: Vec<IpNet>, http: bool) -> Self {
-        Self { cidrs, http }
+    pub fn new(cidrs: Vec<IpNet>) -> Self {
+        Self { cidrs, http: false }
     }
 
-    /// Whether this address may be dialled: it is public, or in a range that was opened.
-    /// An IPv4-mapped IPv6 address counts as its IPv4 address for the opened ranges only.
+    /// Allows plain `http` too.
+    #[must_use]
+    pub fn with_http(self) -> Self {
+        Self { http: true, ..self }
+    }
+
+    /// Whether this address may be dialled, because it is public or in an allowed range. For the
+    /// allowed ranges an IPv4-mapped IPv6 address counts as its IPv4 address.
     #[must_use]
     pub fn permits(&self, ip: IpAddr) -> bool {
         is_public(ip) || self.opens(ip.to_canonical())
@@ -84,13 +91,13 @@ impl AllowedTargets {
         self.http
     }
 
-    /// Whether anything is opened at all: `serve` warns while it is.
+    /// Whether anything beside public https targets is allowed. `serve` warns while it is.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.http || !self.cidrs.is_empty()
     }
 
-    /// Whether names of this machine may be targets: its loopback address was opened.
+    /// Whether names of this machine may be targets, because its loopback address is allowed.
     pub(crate) fn opens_loopback(&self) -> bool {
         self.opens(Ipv4Addr::LOCALHOST.into()) || self.opens(Ipv6Addr::LOCALHOST.into())
     }
@@ -109,7 +116,7 @@ mod tests {
     }
 
     fn opened(cidr: &str) -> AllowedTargets {
-        AllowedTargets::new(vec![cidr.parse().unwrap()], false)
+        AllowedTargets::new(vec![cidr.parse().unwrap()])
     }
 
     #[test]
@@ -140,7 +147,7 @@ mod tests {
 
     #[test]
     fn http_alone_is_an_opening_too() {
-        let allowed = AllowedTargets::new(Vec::new(), true);
+        let allowed = AllowedTargets::new(Vec::new()).with_http();
         assert!(allowed.http() && allowed.is_open());
         assert!(!allowed.permits(ip("127.0.0.1")));
     }

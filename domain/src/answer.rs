@@ -1,8 +1,8 @@
-//! What came back of one try, and what follows from it (contract, section States and
-//! transitions; rulings 18, 19 and 25).
+//! The answer to one attempt, and the verdict on it (contract, section States and transitions;
+//! rulings 18, 19 and 25).
 //!
-//! It says delivered, retry or failed; when the retry comes and when tries run out is
-//! [`crate::retry`]'s.
+//! The verdict is delivered, retry or failed. [`crate::retry`] decides when the retry comes and
+//! when the attempts are used up.
 
 use thiserror::Error;
 
@@ -11,51 +11,51 @@ use crate::signature::SECRET_PREFIX;
 use crate::target::TargetRefusal;
 use crate::text;
 
-/// How much of an answer's body is kept, in bytes (ruling 25).
+/// Largest part of an answer's body that is kept, in bytes (ruling 25).
 pub const ANSWER_KEPT_BYTES: usize = 1_024;
 
-/// What stands in the place of a secret in a kept answer.
+/// Text that replaces a secret in a kept answer.
 const MASK: &str = "[masked]";
 
-/// What came back of a try. An answer that starts a further redirect is not one yet.
+/// Answer to an attempt. A redirect that can be followed is no answer yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AttemptAnswer {
-    /// The final status; its headers came in time.
+    /// The final status. Its headers came in time.
     #[error("answered {0}")]
     Status(u16),
-    /// No whole answer in time.
+    /// No complete answer came in time.
     #[error(transparent)]
     NetworkError(#[from] NetworkError),
-    /// The target's own text is refused: nothing was looked up or dialled.
+    /// The target's own text is refused. Nothing was looked up or dialled.
     #[error("refused: {0}")]
     Refused(TargetRefusal),
-    /// A redirect that cannot be followed.
+    /// The redirect cannot be followed.
     #[error(transparent)]
     RedirectInvalid(#[from] RedirectFault),
-    /// Dropped before it was dialled (ruling 29): the receiver has seen nothing.
+    /// The attempt was dropped before it was dialled (ruling 29). The receiver has seen nothing.
     #[error("not sent")]
     NeverSent,
 }
 
-/// Why no whole answer came. All of these may pass, so all are retried (ruling 18).
+/// Why no complete answer came. Each of these faults may pass, so each is retried (ruling 18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
-    /// The name could not be looked up.
+    /// The lookup of the name failed.
     #[error("the host's name could not be looked up")]
     Dns,
-    /// The name was looked up and leads to private addresses only.
+    /// The name leads to private addresses only.
     #[error("refused: the host's name leads to private addresses only")]
     TargetRefusedByDns,
-    /// No connection.
+    /// The connection failed.
     #[error("the host could not be connected to")]
     Connect,
-    /// No secure connection.
+    /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Tls,
-    /// Ten seconds passed (contract, section Limits).
+    /// The 10 seconds ran out (contract, section Limits).
     #[error("no answer within 10 seconds")]
     Timeout,
-    /// What came back is not HTTP as it should be.
+    /// The answer is not valid HTTP.
     #[error("the answer is not valid HTTP")]
     Protocol,
     /// The connection ended before the answer did.
@@ -63,41 +63,41 @@ pub enum NetworkError {
     Reset,
 }
 
-/// Why a redirect is not followed. The answers that cause these are not repeated by chance, so
-/// none is retried (ruling 19).
+/// Why a redirect is not followed. Such an answer does not change by itself, so no fault of this
+/// kind is retried (ruling 19).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RedirectFault {
-    /// There is no `Location`.
+    /// The answer has no `Location`.
     #[error("a redirect without a Location")]
     MissingLocation,
-    /// There is more than one `Location`.
+    /// The answer has more than one `Location`.
     #[error("a redirect with several Locations")]
     SeveralLocations,
-    /// It leads to what is no target.
+    /// The redirect leads to a refused target.
     #[error("a redirect to a refused target: {0}")]
     Refused(TargetRefusal),
-    /// It leads back to where the try has been.
+    /// The redirect leads back to an earlier hop of the attempt.
     #[error("a redirect that leads back")]
     Loop,
-    /// More than 5 hops.
+    /// The attempt has more than 5 hops.
     #[error("too many redirects")]
     TooMany,
 }
 
-/// What a try's answer means for its delivery.
+/// Verdict of an answer on its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerVerdict {
-    /// It arrived.
+    /// The delivery arrived.
     Delivered,
-    /// To be tried again while tries remain.
+    /// The delivery is retried while attempts remain.
     Retry,
-    /// Final at once, whatever tries remain.
+    /// The delivery fails at once, even if attempts remain.
     Failed,
 }
 
 impl AttemptAnswer {
-    /// The contract's rule (section States and transitions). A status outside 200–599 is no
-    /// final answer HTTP knows, and counts as a protocol error (case D1).
+    /// Applies the contract's rule (section States and transitions). HTTP knows no final status
+    /// outside 200–599, so such a status counts as a protocol error (case D1).
     #[must_use]
     pub fn verdict(&self) -> AnswerVerdict {
         match self {
@@ -110,7 +110,7 @@ impl AttemptAnswer {
         }
     }
 
-    /// A stable word for its kind, for the delivery's history.
+    /// A stable word for the kind of answer, for the delivery's history.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -123,8 +123,8 @@ impl AttemptAnswer {
         }
     }
 
-    /// A word for its kind that is one of few, to be counted by: what a receiver says has no words of
-    /// its own here (case E23: `dns` is ours, not theirs).
+    /// A word from a small fixed set, used as a metric's label. The receiver cannot choose the word
+    /// (case E23): `dns` is this service's own result.
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
@@ -175,9 +175,9 @@ impl RedirectFault {
     }
 }
 
-/// What is kept of an answer's body (ruling 25, case D5): valid text of at most
-/// [`ANSWER_KEPT_BYTES`], without control characters other than line break and tab, and without
-/// our secrets. These are anything written like a key or signing secret, and the texts given.
+/// Cleans an answer's body for keeping (ruling 25, case D5). The result is valid text of at most
+/// [`ANSWER_KEPT_BYTES`]. It has no control characters other than line break and tab, and no
+/// secrets. Secrets are the given texts, and any text in the form of a key or a signing secret.
 #[must_use]
 pub fn clean_answer(bytes: &[u8], secrets: &[&str]) -> String {
     let mut cleaned = secrets

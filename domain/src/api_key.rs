@@ -1,7 +1,7 @@
-//! The API key a caller holds (contract, section Authentication; ruling 3).
+//! The API key of a caller (contract, section Authentication; ruling 3).
 //!
-//! The text exists once, in the answer that made it: only [`ApiKey::hash`] is kept. Who may make
-//! keys and what revokes them is the key aggregate's matter.
+//! The key's text appears once, in the answer that creates the key. Only [`ApiKey::hash`] is kept.
+//! [`crate::key`] decides about creation and revocation.
 
 use std::fmt;
 
@@ -10,26 +10,26 @@ use thiserror::Error;
 
 use crate::text;
 
-/// Active keys a firm can have at a time (contract, section Limits).
+/// Largest number of active keys of a firm (contract, section Limits).
 pub const KEYS_PER_FIRM: i32 = 25;
 
-/// What every key's text begins with.
+/// Prefix of every key's text.
 pub const API_KEY_PREFIX: &str = "ffk_";
 
-/// How much of a key is shown to tell keys apart (ruling 3).
+/// Number of characters that are shown to tell keys apart (ruling 3).
 const SHOWN_CHARS: usize = 12;
 
-/// The text of an API key. Never logged: its `Debug` shows [`ApiKey::prefix`] only.
+/// The text of an API key. It never reaches a log: `Debug` shows [`ApiKey::prefix`] only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
-/// The text does not have the form of a key: no look-up is worth it (case B2).
+/// The text does not have the form of a key, so no lookup is made (case B2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not the form of an API key")]
 pub struct NotAKey;
 
 impl ApiKey {
-    /// Makes a key of 32 random bytes.
+    /// Makes a key from 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(text::secret(API_KEY_PREFIX, bytes))
@@ -38,12 +38,12 @@ impl ApiKey {
     /// Reads a key as a caller sent it.
     ///
     /// # Errors
-    /// [`NotAKey`] unless it is exactly a text that [`ApiKey::from_bytes`] makes.
+    /// [`NotAKey`] unless [`ApiKey::from_bytes`] could have made exactly this text.
     pub fn parse(text: &str) -> Result<Self, NotAKey> {
         if text::is_secret(API_KEY_PREFIX, text) { Ok(Self(text.to_owned())) } else { Err(NotAKey) }
     }
 
-    /// The whole text, for the one answer that shows it.
+    /// The whole text, for the one answer that shows the key.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -55,7 +55,7 @@ impl ApiKey {
         &self.0[..SHOWN_CHARS]
     }
 
-    /// SHA-256 of the text: all that is kept of a key (contract, section Authentication).
+    /// SHA-256 of the text, the only part of a key that is kept (contract, section Authentication).
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()

@@ -1,30 +1,31 @@
-//! How things were: up to a place in the log, or up to an instant.
+//! A bound in the past, by log position or by instant, for questions about earlier states.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::time::Timestamp;
 
-/// Up to when.
+/// The last moment that a question about the past includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsOf {
-    /// With everything at or below this position of the log.
+    /// Includes all events at or below this position of the log.
     Position(i64),
-    /// With everything recorded then or before. Of a stream, nothing after its first event that was
-    /// recorded later: two processes may disagree by a moment, and a stream has no holes.
+    /// Includes all events recorded at or before this instant. Each stream ends before its first
+    /// later event. The clocks of two processes may differ a little, and a stream must have no
+    /// gaps.
     Instant(Timestamp),
 }
 
-/// Neither a position nor an instant.
+/// The text is neither a position nor an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("neither a position of the log, from 1, nor an instant (2026-11-01T12:00:00Z)")]
 pub struct NeitherPositionNorInstant;
 
 impl AsOf {
-    /// With everything there is.
+    /// Includes all events.
     pub const NOW: Self = Self::Position(i64::MAX);
 
-    /// Whether an event at this position, recorded then, had happened.
+    /// Whether an event with this position and this recording time is included.
     #[must_use]
     pub fn includes(self, position: i64, recorded_at: Timestamp) -> bool {
         match self {

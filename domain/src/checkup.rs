@@ -1,55 +1,75 @@
-//! What `doctor` makes of figures: each judgement is a pure function that says what is so, and what to
-//! do about it. Nothing here is a limit of the service: these are the points at which somebody should
-//! look.
+//! Findings of `firmforms doctor`. Each function turns measured values into a finding with an
+//! advice. The functions are pure. Their limits are not limits of the service: beyond them an
+//! operator should look.
 
 use std::time::Duration;
 
 use crate::clock::ClockFault;
 
-/// The oldest PostgreSQL that has what the statements use, as the server counts.
+/// Oldest PostgreSQL that supports all statements, in the server's own version number.
 pub const POSTGRES_VERSION_MIN: i32 = 140_000;
 
-/// Our own transactions stay under 100 ms: what appends for so long hangs, or is done by hand.
+/// Longest append without a finding. The service's own transactions stay under 100 ms. A longer
+/// append hangs or was made by hand.
 const APPEND_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// A follower that is a minute behind does not run, or is stopped by an event it cannot read.
+/// Longest lag of a follower without a finding. A follower that lags a minute does not run, or an
+/// event that it cannot read stops it.
 const FOLLOWER_LAG_MAX: Duration = Duration::from_secs(60);
 
-/// What is due is sent within seconds, unless limits hold it up.
+/// Longest wait of a due lane without a finding. Due deliveries go out within seconds, unless
+/// limits hold them back.
 const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 
-/// Checkpoints are signed each hour.
+/// Oldest signed checkpoint without a finding. `serve` signs one each hour.
 const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
 
-/// Dead rows of the queue that are worth a word, beside so many times more than there are live ones.
-const DEAD_ROWS: (i64, i64) = (100_000, 5);
+/// Fewer dead rows of the outbox are no finding.
+const DEAD_ROWS_MIN: i64 = 100_000;
 
-/// How much it matters.
+/// Fewer dead rows for each live row are no finding.
+const DEAD_ROWS_PER_LIVE_ROW: i64 = 5;
+
+/// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckVerdict {
-    /// As it should be.
+    /// Everything is in order.
     Fine,
-    /// Somebody wants it so, and should know that it is.
+    /// An operator wanted this state and should remember it.
     Notice,
-    /// Something is wrong.
+    /// A fault.
     Wrong,
 }
 
-/// What one check found.
+/// State of the folder of signed checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointFolder {
+    /// The service cannot write to the folder.
+    NotWritable,
+    /// No checkpoint has been signed yet.
+    Empty,
+    /// The folder has a signed checkpoint.
+    LastSigned {
+        /// Age of the last checkpoint.
+        age: Duration,
+    },
+}
+
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     pub check: &'static str,
-    /// How much it matters.
+    /// How serious the finding is.
     pub verdict: CheckVerdict,
-    /// What is so.
+    /// The observed state.
     pub says: String,
-    /// What to do, if anything is to be done.
+    /// The advice, if the operator should act.
     pub advice: Option<&'static str>,
 }
 
 impl CheckVerdict {
-    /// The word for it.
+    /// The verdict's word in the output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,7 +93,7 @@ impl Finding {
         Self { check, verdict: CheckVerdict::Wrong, says, advice: Some(advice) }
     }
 
-    /// The database server, by its version's number.
+    /// Checks the version of the database server.
     #[must_use]
     pub fn server(version: i32) -> Self {
         let says = format!("PostgreSQL {}.{}", version / 10_000, version % 10_000);
@@ -83,9 +103,9 @@ impl Finding {
         Self::wrong("server", says, "move to PostgreSQL 14 or newer")
     }
 
-    /// A schema: migrations that are missing, and migrations that this build does not know.
+    /// Checks a schema for missing migrations and for migrations that this build does not know.
     #[must_use]
-    pub fn schema(check: &'static str, (missing, unknown): (usize, usize)) -> Self {
+    pub fn schema(check: &'static str, missing: usize, unknown: usize) -> Self {
         match (missing, unknown) {
             (0, 0) => Self::fine(check, "at this version's".into()),
             (_, 0) => Self::wrong(
@@ -101,7 +121,7 @@ impl Finding {
         }
     }
 
-    /// A key, if it is the right one.
+    /// Checks a key. `refused` says why the key is refused.
     #[must_use]
     pub fn key(check: &'static str, refused: Option<String>) -> Self {
         match refused {
@@ -114,7 +134,7 @@ impl Finding {
         }
     }
 
-    /// The clocks.
+    /// Checks the clocks.
     #[must_use]
     pub fn clock(fault: Option<ClockFault>) -> Self {
         match fault {
@@ -123,7 +143,7 @@ impl Finding {
         }
     }
 
-    /// The oldest transaction that appends to the log: followers wait for it.
+    /// Checks the oldest transaction that appends to the log, because followers wait for it.
     #[must_use]
     pub fn fence(oldest: Option<(Duration, String)>) -> Self {
         match oldest {
@@ -136,7 +156,7 @@ impl Finding {
         }
     }
 
-    /// A follower of the log: how many events it has not read, and since when the oldest waits.
+    /// Checks a follower by its number of unread events and the age of the oldest.
     #[must_use]
     pub fn follower(check: &'static str, behind: i64, oldest: Option<Duration>) -> Self {
         match oldest {
@@ -149,9 +169,9 @@ impl Finding {
         }
     }
 
-    /// What is due and not held: how many lanes, and since when the first is.
+    /// Checks the deliveries that are queued and not held, and the wait of the first due lane.
     #[must_use]
-    pub fn backlog((queued, due_lanes): (i64, i64), oldest: Option<Duration>) -> Self {
+    pub fn backlog(queued: i64, due_lanes: i64, oldest: Option<Duration>) -> Self {
         let depth = format!("{queued} deliveries are queued, {due_lanes} lanes are due");
         match oldest {
             Some(age) if age > DUE_AGE_MAX => Self::wrong(
@@ -163,7 +183,7 @@ impl Finding {
         }
     }
 
-    /// How many occurrences wait to be spread into the outbox.
+    /// Checks the number of occurrences whose deliveries are not in the outbox yet.
     #[must_use]
     pub fn unspread(occurrences: i64, senders: usize) -> Self {
         match (occurrences, senders) {
@@ -177,7 +197,7 @@ impl Finding {
         }
     }
 
-    /// How many processes send, beside the lanes that are due.
+    /// Checks the number of senders while lanes are due.
     #[must_use]
     pub fn senders(senders: usize, due_lanes: i64) -> Self {
         if senders == 0 && due_lanes > 0 {
@@ -190,7 +210,7 @@ impl Finding {
         Self::fine("senders", format!("{senders} processes send"))
     }
 
-    /// Lanes that have work and will not wake.
+    /// Checks for lanes that have work and no due time.
     #[must_use]
     pub fn stuck(lanes: i64) -> Self {
         if lanes == 0 {
@@ -203,7 +223,7 @@ impl Finding {
         )
     }
 
-    /// Leases that ended long ago, in lanes that are not held.
+    /// Checks for leases that ended long ago, in lanes that are not held.
     #[must_use]
     pub fn leases(ended: i64) -> Self {
         if ended == 0 {
@@ -212,11 +232,11 @@ impl Finding {
         Self::wrong(
             "leases",
             format!("{ended} leases ended more than five minutes ago"),
-            "start a deliverer: it sends those tries again",
+            "start a deliverer: it repeats these attempts",
         )
     }
 
-    /// What operators hold.
+    /// Checks for pauses.
     #[must_use]
     pub fn pauses(held: &[String]) -> Self {
         if held.is_empty() {
@@ -226,7 +246,7 @@ impl Finding {
         Self::notice("pauses", says, "`firmforms deliveries resume` when it may go on")
     }
 
-    /// Replays: those that run, those that are held, and those that run and do not get on.
+    /// Checks the replays. A stalled replay runs and makes no progress.
     #[must_use]
     pub fn replays(running: i64, paused: i64, stalled: i64) -> Self {
         let says = format!("{running} run, {paused} are held");
@@ -241,43 +261,42 @@ impl Finding {
         }
     }
 
-    /// Live and dead rows of the queue's table.
+    /// Checks the share of dead rows in the outbox.
     #[must_use]
     pub fn bloat(live: i64, dead: i64) -> Self {
         let says = format!("{live} live rows, {dead} dead");
-        let (many, times) = DEAD_ROWS;
-        if dead < many || dead < live.saturating_mul(times) {
+        if dead < DEAD_ROWS_MIN || dead < live.saturating_mul(DEAD_ROWS_PER_LIVE_ROW) {
             return Self::fine("outbox", says);
         }
         Self::wrong("outbox", says, "let autovacuum run: a long transaction or slot may hold it up")
     }
 
-    /// The folder of signed checkpoints: whether it can be written to, and how old the last one is.
+    /// Checks the folder of signed checkpoints and the age of the last one.
     #[must_use]
-    pub fn checkpoints(writable: bool, age: Option<Duration>) -> Self {
-        match (writable, age) {
-            (false, _) => Self::wrong(
+    pub fn checkpoints(folder: CheckpointFolder) -> Self {
+        match folder {
+            CheckpointFolder::NotWritable => Self::wrong(
                 "checkpoints",
                 "their folder cannot be written to".into(),
                 "let the service's account write to it, or set --checkpoints-dir",
             ),
-            (true, None) => Self::notice(
+            CheckpointFolder::Empty => Self::notice(
                 "checkpoints",
                 "none has been signed".into(),
                 "`firmforms audit checkpoint` signs one; `serve` does each hour",
             ),
-            (true, Some(age)) if age > CHECKPOINT_AGE_MAX => Self::wrong(
+            CheckpointFolder::LastSigned { age } if age > CHECKPOINT_AGE_MAX => Self::wrong(
                 "checkpoints",
                 format!("the last was signed {} ago", spoken(age)),
                 "is a projector running, with this --checkpoints-dir?",
             ),
-            (true, Some(age)) => {
+            CheckpointFolder::LastSigned { age } => {
                 Self::fine("checkpoints", format!("the last was signed {} ago", spoken(age)))
             }
         }
     }
 
-    /// Firms whose signing secret is missing or cannot be read.
+    /// Checks for firms whose signing secret is missing or cannot be read.
     #[must_use]
     pub fn secrets(missing: usize) -> Self {
         if missing == 0 {
@@ -291,7 +310,7 @@ impl Finding {
     }
 }
 
-/// A time as people say it.
+/// A duration in words for the operator.
 fn spoken(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -313,12 +332,13 @@ mod tests {
     fn each_figure_is_judged_at_its_border() {
         use CheckVerdict::{Fine, Notice, Wrong};
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
+        let signed = |age| CheckpointFolder::LastSigned { age: Duration::from_secs(age) };
         for (finding, verdict) in [
             (Finding::server(140_000), Fine),
             (Finding::server(130_022), Wrong),
-            (Finding::schema("schema", (0, 0)), Fine),
-            (Finding::schema("schema", (1, 0)), Wrong),
-            (Finding::schema("schema", (0, 1)), Wrong),
+            (Finding::schema("schema", 0, 0), Fine),
+            (Finding::schema("schema", 1, 0), Wrong),
+            (Finding::schema("schema", 0, 1), Wrong),
             (Finding::key("keyring", None), Fine),
             (Finding::key("keyring", Some("another key".into())), Wrong),
             (Finding::clock(None), Fine),
@@ -329,9 +349,9 @@ mod tests {
             (Finding::follower("deliveries", 0, None), Fine),
             (Finding::follower("deliveries", 9, seconds(60)), Fine),
             (Finding::follower("deliveries", 9, seconds(61)), Wrong),
-            (Finding::backlog((0, 0), None), Fine),
-            (Finding::backlog((9, 1), seconds(300)), Fine),
-            (Finding::backlog((9, 1), seconds(301)), Wrong),
+            (Finding::backlog(0, 0, None), Fine),
+            (Finding::backlog(9, 1, seconds(300)), Fine),
+            (Finding::backlog(9, 1, seconds(301)), Wrong),
             (Finding::unspread(0, 0), Fine),
             (Finding::unspread(9, 1), Fine),
             (Finding::unspread(9, 0), Wrong),
@@ -351,10 +371,10 @@ mod tests {
             (Finding::bloat(0, 99_999), Fine),
             (Finding::bloat(30_000, 100_000), Fine),
             (Finding::bloat(20_000, 100_000), Wrong),
-            (Finding::checkpoints(true, seconds(7_200)), Fine),
-            (Finding::checkpoints(true, seconds(7_201)), Wrong),
-            (Finding::checkpoints(true, None), Notice),
-            (Finding::checkpoints(false, seconds(1)), Wrong),
+            (Finding::checkpoints(signed(7_200)), Fine),
+            (Finding::checkpoints(signed(7_201)), Wrong),
+            (Finding::checkpoints(CheckpointFolder::Empty), Notice),
+            (Finding::checkpoints(CheckpointFolder::NotWritable), Wrong),
             (Finding::secrets(0), Fine),
             (Finding::secrets(1), Wrong),
         ] {

@@ -1,44 +1,44 @@
-//! Whether a clock can be trusted (cases E18 and E19). The database's is the service's; it is held
-//! against this machine's, and against the time that has passed since the last look.
+//! Trust in the clocks (cases E18 and E19). The service uses the database's clock. This module
+//! compares that clock with the machine's clock and with the time since the last reading.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// How far apart two clocks may be. Receivers reject a signature whose time is five minutes from
-/// theirs (contract, section Limits): this is found out long before.
+/// Largest difference between two trusted clocks. Receivers reject a signature whose time is five
+/// minutes off (contract, section Limits), so this limit finds a fault long before.
 pub const CLOCK_SKEW_MAX: TimeDelta = TimeDelta::seconds(30);
 
-/// What one look at the clocks found.
+/// One reading of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockComparison {
-    /// The database's.
+    /// The database's time.
     pub database: DateTime<Utc>,
-    /// This machine's, at the same moment.
+    /// The machine's time at the same moment.
     pub machine: DateTime<Utc>,
-    /// What the database's should show: its last reading, and the time that has passed since by a
-    /// steady clock. None at the first look.
+    /// The time that the database's clock should show: its last reading plus the time since, by a
+    /// monotonic clock. `None` at the first reading.
     pub expected: Option<DateTime<Utc>>,
 }
 
-/// Why the time cannot be trusted.
+/// Why a clock cannot be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClockFault {
-    /// The database's clock was put forward or back, or time has stood still here. It passes with
-    /// the next look that finds it going steadily.
+    /// The database's clock was moved, or this process stood still. The fault ends with the next
+    /// reading that shows steady time.
     #[error("the database's clock jumped by {seconds} seconds: nothing is sent for now")]
     Jumped {
-        /// Below zero if it went back.
+        /// Size of the jump. Negative if the clock went back.
         seconds: i64,
     },
-    /// One of the two clocks is wrong.
+    /// The database's clock and the machine's clock differ.
     #[error("this machine's clock is {seconds} seconds from the database's: nothing is sent")]
     Apart {
-        /// Below zero if this machine's is behind.
+        /// The difference. Negative if the machine's clock is behind.
         seconds: i64,
     },
 }
 
 impl ClockComparison {
-    /// What is wrong with them, if anything is.
+    /// The fault in this reading, if any.
     #[must_use]
     pub fn fault(&self) -> Option<ClockFault> {
         let jumped = self.expected.map_or(TimeDelta::zero(), |expected| self.database - expected);
@@ -54,7 +54,7 @@ impl ClockComparison {
 }
 
 impl ClockFault {
-    /// Whether it is of the same kind: how far off the clock is changes with every look.
+    /// Whether both faults are of one kind. The number of seconds changes with every reading.
     #[must_use]
     pub const fn is_like(&self, other: &Self) -> bool {
         matches!(
@@ -64,7 +64,7 @@ impl ClockFault {
     }
 }
 
-/// Whole seconds. A look takes some milliseconds, and an hour less two of them is an hour.
+/// Rounds to whole seconds. A reading takes some milliseconds, so an exact hour may measure less.
 fn nearest(off: TimeDelta) -> i64 {
     let half = TimeDelta::milliseconds(500);
     if off < TimeDelta::zero() { (off - half).num_seconds() } else { (off + half).num_seconds() }

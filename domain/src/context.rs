@@ -1,4 +1,4 @@
-//! Who did it, for which firm, when, and because of what: the metadata of every event.
+//! The metadata of every event: actor, firm, time and cause.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,22 +12,22 @@ use uuid::Uuid;
 use crate::time::Timestamp;
 use crate::trace::Traceparent;
 
-/// Who caused an event.
+/// The actor that caused an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     /// A caller of the public API, by its key.
     Key(Uuid),
-    /// A person of the firm, through the product's own screens.
+    /// A person of the firm who used the product's screens.
     Member(Uuid),
-    /// A person who runs the service, by the token used; nil for the command line.
+    /// An operator, by the token used. Nil for the command line.
     Operator(Uuid),
-    /// A person who reads what happened, by the token used.
+    /// An auditor, by the token used.
     Auditor(Uuid),
-    /// The product, reporting activity, by the token used; nil for the command line.
+    /// The product, by the token of its report. Nil for the command line.
     Product(Uuid),
     /// The receiver of a subscription's deliveries, by its answer.
     Receiver(Uuid),
-    /// The person a mail went to, by its link.
+    /// The recipient of a mail, by the link in the mail.
     Person(Uuid),
     /// The service itself.
     System,
@@ -70,20 +70,20 @@ impl FromStr for Actor {
     }
 }
 
-/// What every event carries beside its payload.
+/// The metadata of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventContext {
     /// The firm the event belongs to.
     pub firm_id: Uuid,
-    /// When it was recorded, by the database's clock.
+    /// Recording time, by the database's clock.
     pub recorded_at: Timestamp,
-    /// Who caused it.
+    /// The actor.
     pub actor: Actor,
-    /// The request or batch it belongs to.
+    /// The request or batch of the event.
     pub correlation_id: Uuid,
-    /// The event that led to it, when one did.
+    /// The event that caused this one, if any.
     pub causation_id: Option<Uuid>,
-    /// The W3C trace it belongs to, when there is one.
+    /// The W3C trace of the event, if any.
     pub traceparent: Option<Traceparent>,
 }
 
@@ -95,27 +95,28 @@ const CAUSATION_ID: &str = "causation_id";
 const TRACEPARENT: &str = "traceparent";
 
 impl EventContext {
-    /// The same context, with the event that caused the next one.
+    /// A copy of the context for events that `event_id` causes.
     #[must_use]
     pub fn caused_by(&self, event_id: Uuid) -> Self {
         Self { causation_id: Some(event_id), ..self.clone() }
     }
 
-    /// The metadata column, in canonical JSON (RFC 8785): all but the firm and the instant, which have
+    /// Writes the metadata column as canonical JSON (RFC 8785). Firm and recording time have
     /// columns of their own.
     ///
     /// # Errors
-    /// Never: its parts are texts.
+    /// None, because all parts are texts.
     pub fn to_metadata(&self) -> serde_json::Result<Box<RawValue>> {
         let Self { actor, correlation_id, causation_id, traceparent, .. } = *self;
-        let (actor, traceparent) = (AsText(actor), traceparent.map(AsText));
+        let actor = AsText(actor);
+        let traceparent = traceparent.map(AsText);
         to_raw_value(&EventMetadata { actor, causation_id, correlation_id, traceparent })
     }
 
-    /// Puts a stored event's columns and metadata together again.
+    /// Restores the context from a stored event's columns and metadata.
     ///
     /// # Errors
-    /// For a part that is missing or malformed; says which.
+    /// The error names a part that is missing or malformed.
     pub fn from_metadata(
         firm_id: Uuid,
         recorded_at: Timestamp,
@@ -123,11 +124,12 @@ impl EventContext {
     ) -> serde_json::Result<Self> {
         let EventMetadata { actor, causation_id, correlation_id, traceparent } =
             EventMetadata::deserialize(metadata)?;
-        let (actor, traceparent) = (actor.0, traceparent.map(|text| text.0));
+        let actor = actor.0;
+        let traceparent = traceparent.map(|text| text.0);
         Ok(Self { firm_id, recorded_at, actor, correlation_id, causation_id, traceparent })
     }
 
-    /// All of it as the flat map that cqrs-es carries from a command to the store.
+    /// Writes the context as the flat map that cqrs-es carries from a command to the store.
     #[must_use]
     pub fn to_map(&self) -> HashMap<String, String> {
         let mut map = HashMap::from([
@@ -145,7 +147,7 @@ impl EventContext {
         map
     }
 
-    /// Reads what [`EventContext::to_map`] wrote.
+    /// Reads the map that [`EventContext::to_map`] wrote.
     ///
     /// # Errors
     /// [`NotAContext`] names the part that is missing or malformed.
@@ -161,7 +163,7 @@ impl EventContext {
     }
 }
 
-/// The metadata column; its parts in the order of their names, as canonical JSON has them.
+/// The metadata column. Its fields are in alphabetical order, as canonical JSON demands.
 #[derive(Serialize, Deserialize)]
 struct EventMetadata {
     actor: AsText<Actor>,
@@ -172,7 +174,7 @@ struct EventMetadata {
     traceparent: Option<AsText<Traceparent>>,
 }
 
-/// A part that is written as its text.
+/// A part that is written as text.
 struct AsText<T>(T);
 
 impl<T: fmt::Display> Serialize for AsText<T> {
@@ -202,7 +204,7 @@ fn optional<T: FromStr>(
     map.get(name).map(|text| text.parse().map_err(|_| NotAContext(name))).transpose()
 }
 
-/// Metadata without a part that every event has.
+/// The metadata lacks a part that every event has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event metadata without a readable `{0}`")]
 pub struct NotAContext(pub &'static str);

@@ -1,9 +1,8 @@
-//! What is kept, encrypted, about a response: the material payloads are built from (contract,
-//! section EventPayload). These shapes hold personal data and never enter the log.
+//! Documents about a response, kept encrypted as the source of payloads (contract, section
+//! EventPayload). These shapes hold personal data and never enter the log.
 //!
-//! They are read strictly wherever they come from: from JSON objects only (a derived struct would
-//! take an array too), without unknown fields, and with errors that name the field and never its
-//! value.
+//! Readers accept JSON objects only, because a derived reader would take an array too. They refuse
+//! unknown fields. Their errors name the field and never show its value.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +13,10 @@ use crate::ids::Id;
 use crate::object::{Properties, StrictObject};
 use crate::time::Timestamp;
 
-/// Largest response document, as JSON (rulings, section Internal codes).
+/// Largest response document, in bytes of JSON (rulings, section Internal codes).
 pub const DOCUMENT_MAX_BYTES: usize = 512 * 1024;
 
-/// What a person answered, and how they came. What was not reported is empty.
+/// The answers of a person, and details of the visit. Unreported fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Properties")]
 pub struct ResponseDocument {
@@ -37,8 +36,8 @@ pub struct ResponseDocument {
     pub hidden: BTreeMap<String, String>,
 }
 
-/// A form's variables. Their contents are the form's own: they go out as the JSON text they came in
-/// as, numbers digit by digit (contract, section EventPayload).
+/// Variables of a form. Their contents belong to the form: they are sent as the JSON text that was
+/// reported, numbers digit by digit (contract, section EventPayload).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FormVariables(Properties);
@@ -55,7 +54,7 @@ impl PartialEq for FormVariables {
     }
 }
 
-/// The person who answered; what is not known is empty.
+/// The person who answered. Unknown fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Properties")]
 pub struct Respondent {
@@ -79,7 +78,7 @@ pub struct Respondent {
 pub struct AnsweredQuestion {
     /// The question.
     pub id: String,
-    /// Its words.
+    /// Text of the question.
     pub question: String,
     /// For example `short_text`.
     #[serde(rename = "type")]
@@ -94,47 +93,47 @@ pub struct AnsweredQuestion {
 pub struct ReportDocument {
     /// The report.
     pub id: Id,
-    /// Its title.
+    /// Title of the report.
     pub title: String,
     /// For example `approved`.
     pub status: String,
-    /// What it says in short.
+    /// Short summary.
     pub summary: Option<String>,
-    /// What it points out.
+    /// Main points.
     pub highlights: Vec<String>,
-    /// Where it can be reviewed.
+    /// Address of the page on which the report is reviewed.
     pub review_url: String,
-    /// Sold on the thank-you screen and not yet paid for.
+    /// Whether the report was sold on the thank-you screen and is not yet paid for.
     pub locked: bool,
 }
 
-/// A booked call, as it also stands in payloads.
+/// A booking, as it also stands in payloads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Properties")]
 pub struct Booking {
     /// The booking.
     pub id: Id,
-    /// Its title.
+    /// Title of the booking.
     pub title: String,
     /// For example `confirmed`.
     pub status: String,
-    /// When the call starts.
+    /// Start of the booking.
     pub starts_at: Timestamp,
-    /// When the call ends.
+    /// End of the booking.
     pub ends_at: Timestamp,
-    /// How long it is.
+    /// Length of the booking, in minutes.
     pub duration_min: u32,
     /// IANA name of the time zone.
     pub time_zone: String,
-    /// Where it takes place.
+    /// Place of the booking.
     pub location: String,
-    /// Where to join it.
+    /// Address for joining the booking online.
     pub join_url: String,
-    /// Who is invited.
+    /// The invited person.
     pub invitee: Invitee,
 }
 
-/// The person a call was booked with.
+/// The person who booked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Properties")]
 pub struct Invitee {
@@ -159,22 +158,22 @@ pub enum NotADocument {
     Malformed {
         /// The field.
         field: &'static str,
-        /// What it should be.
+        /// The expected form.
         reason: String,
     },
-    /// A field that documents do not have.
+    /// The field is unknown.
     #[error("{0}: unknown field")]
     Unknown(String),
-    /// More than [`DOCUMENT_MAX_BYTES`].
+    /// The document has more than [`DOCUMENT_MAX_BYTES`].
     #[error("a response document is at most 512 KiB of JSON, this one has {0} bytes")]
     TooLarge(usize),
 }
 
 impl ResponseDocument {
-    /// Reads a document that the product reports.
+    /// Reads a reported document.
     ///
     /// # Errors
-    /// The first field that is wrong, or that it is too large.
+    /// [`NotADocument`] names the first wrong field, or says that the document is too large.
     pub fn read(data: Properties) -> Result<Self, NotADocument> {
         let document = Self::try_from(data)?;
         match serde_json::to_vec(&document).map_or(0, |json| json.len()) {
@@ -264,7 +263,7 @@ impl TryFrom<Properties> for Booking {
 }
 
 impl Booking {
-    /// A booking but for its id.
+    /// Reads the fields of a booking. The id comes from the caller.
     pub(crate) fn read(id: Id, object: &mut StrictObject) -> Result<Self, NotADocument> {
         Ok(Self {
             id,

@@ -1,4 +1,4 @@
-//! Addresses that mail goes to (contract, section POST /forms/{id}/send; ruling 11).
+//! Addresses for mail (contract, section POST /forms/{id}/send; ruling 11).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use thiserror::Error;
 use url::Host;
 
-/// The longest address, in characters (contract, section Limits).
+/// Longest address, in characters (contract, section Limits).
 pub const EMAIL_MAX: usize = 320;
 
-/// The longest label of a domain (RFC 1035, section 2.3.4).
+/// Longest label of a domain (RFC 1035, section 2.3.4).
 const LABEL_MAX: usize = 63;
 
-/// The longest domain (RFC 5321, section 4.5.3.1.2).
+/// Longest domain (RFC 5321, section 4.5.3.1.2).
 const DOMAIN_MAX: usize = 255;
 
-/// One person's address: a dot-atom at a public domain. Its domain is written in ASCII.
+/// The address of one person: a dot-atom at a public domain. The domain is in ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmailAddress {
     local: String,
@@ -28,19 +28,19 @@ pub struct EmailAddress {
 pub struct NotAnAddress;
 
 impl EmailAddress {
-    /// What is before the `@`, as it was sent.
+    /// The part before the `@`, as it was sent.
     #[must_use]
     pub fn local(&self) -> &str {
         &self.local
     }
 
-    /// What is after the `@`: ASCII, lower-case.
+    /// The part after the `@`, in lower-case ASCII.
     #[must_use]
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// Who it is: the same text for every spelling of the address (ruling 11). `+tag` is kept.
+    /// The person's key, equal for all spellings of the address (ruling 11). A `+tag` is kept.
     #[must_use]
     pub fn person(&self) -> String {
         format!("{}@{}", self.local.to_lowercase(), self.domain)
@@ -68,16 +68,16 @@ impl FromStr for EmailAddress {
     }
 }
 
-/// RFC 5322, section 3.2.3; quoted local parts and those beyond ASCII are not taken.
+/// Whether the local part is a dot-atom (RFC 5322, section 3.2.3). It is ASCII and not quoted.
 fn is_dot_atom(local: &str) -> bool {
     let is_atext =
         |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&byte);
     local.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atext))
 }
 
-/// Reads a domain of at least two labels; literals of addresses are refused.
+/// Reads a domain of at least two labels. IP literals are refused.
 fn public_domain(domain: &str) -> Result<String, NotAnAddress> {
-    // The URL parser would decode it.
+    // The URL parser would decode a percent sign.
     if domain.contains('%') {
         return Err(NotAnAddress);
     }

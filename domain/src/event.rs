@@ -1,6 +1,6 @@
-//! Every event there is, as one closed type: what the store appends and what the tail hands out.
+//! All events, as one closed type. The store appends and the tail reads this type.
 //!
-//! An event's shape is a promise: it never changes meaning. A new shape is a new version, with an
+//! An event's shape is a promise and never changes meaning. A new shape is a new version, with an
 //! upcaster from the old one.
 
 use cqrs_es::{Aggregate, DomainEvent};
@@ -20,14 +20,14 @@ use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 
-/// The version every event has until its shape changes.
+/// Version of every event. The first change of a shape makes versions differ.
 pub const FIRST_VERSION: &str = "1.0";
 
-/// Names the variants of an event enum: the name in the log is the variant's.
+/// Defines the names of an event enum. An event's name in the log is its variant's.
 macro_rules! domain_event {
     ($event:ident { $($variant:ident),+ $(,)? }) => {
         impl $event {
-            /// The event's name in the log.
+            /// Name of the event in the log.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -35,7 +35,7 @@ macro_rules! domain_event {
                 }
             }
 
-            /// The names of all events of this stream.
+            /// Names of all events of this stream.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($variant)),+];
         }
 
@@ -51,7 +51,7 @@ macro_rules! domain_event {
     };
 }
 
-/// Ties an aggregate's pure `decide` and `absorb` to cqrs-es.
+/// Connects an aggregate's pure `decide` and `absorb` with cqrs-es.
 macro_rules! aggregate {
     ($aggregate:ident, $command:ident, $event:ident, $rejection:ident) => {
         impl cqrs_es::Aggregate for $aggregate {
@@ -82,7 +82,7 @@ macro_rules! aggregate {
 
 pub(crate) use {aggregate, domain_event};
 
-/// Makes the closed type over all streams from one list.
+/// Defines the closed type over all streams from one list.
 macro_rules! all_events {
     ($($aggregate:ident($event:ident)),+ $(,)?) => {
         /// An event of any stream.
@@ -95,7 +95,7 @@ macro_rules! all_events {
         }
 
         impl Event {
-            /// The kind of stream this event belongs to.
+            /// Kind of the event's stream.
             #[must_use]
             pub fn aggregate_type(&self) -> &'static str {
                 match self {
@@ -103,7 +103,7 @@ macro_rules! all_events {
                 }
             }
 
-            /// The event's name in the log.
+            /// Name of the event in the log.
             #[must_use]
             pub fn event_type(&self) -> &'static str {
                 match self {
@@ -111,7 +111,7 @@ macro_rules! all_events {
                 }
             }
 
-            /// The version of the event's shape.
+            /// Version of the event's shape.
             #[must_use]
             pub fn event_version(&self) -> String {
                 match self {
@@ -119,11 +119,11 @@ macro_rules! all_events {
                 }
             }
 
-            /// Reads a stored event, already upcast to its newest shape.
+            /// Reads a stored event that is upcast to its newest shape.
             ///
             /// # Errors
-            /// [`UnreadableEvent`] for a kind, name or shape this build does not know. A reader stops
-            /// at it and says so; an event is never skipped.
+            /// [`UnreadableEvent`] for a kind, name or shape that this build does not know. A
+            /// reader stops at such an event and reports it. An event is never skipped.
             pub fn from_payload<'de>(
                 aggregate_type: &str,
                 event_type: &str,
@@ -142,7 +142,7 @@ macro_rules! all_events {
             }
         }
 
-        /// As the JSON the log keeps.
+        /// Writes the JSON that the log keeps.
         impl Serialize for Event {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
@@ -173,7 +173,7 @@ macro_rules! all_events {
 }
 
 impl Event {
-    /// What happened, if this event records an occurrence.
+    /// The happening, if this event records an occurrence.
     #[must_use]
     pub const fn happening(&self) -> Option<&Happening> {
         match self {
@@ -199,16 +199,16 @@ all_events!(
     Repair(RepairEvent),
 );
 
-/// A stored event this build cannot read.
+/// The stored event cannot be read by this build.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableEvent {
-    /// A stream of a kind this build does not know.
+    /// This build does not know the kind of stream.
     #[error("unknown kind of stream `{0}`")]
     UnknownAggregate(String),
-    /// The payload is of another event than the row says.
+    /// The payload has another event's name than the row.
     #[error("the payload is not a `{0}`")]
     Misnamed(String),
-    /// An unknown event, or a shape that does not fit.
+    /// The event is unknown, or its shape does not fit.
     #[error("unknown event or shape: {0}")]
     Shape(#[from] serde_json::Error),
 }

@@ -1,6 +1,6 @@
-//! Facts: what the product reports to have happened to a response, a report or a call (contract,
-//! section Triggers; rulings, section Occurrences). Each becomes one occurrence, however often it is
-//! reported, as soon as the response it belongs to is known.
+//! Facts: activities about a report, a booking, a payment or a lead (contract, section Triggers;
+//! rulings, section Occurrences). A fact waits until its response is known, and then becomes one
+//! occurrence. Repeated reports of a fact add nothing.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -10,34 +10,36 @@ use crate::occurrence::{Happening, occurrence_id};
 use crate::time::Timestamp;
 use crate::trigger::{FirmPlan, Trigger};
 
-/// Something that happened, and whose it is.
+/// A fact and its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fact {
-    /// What it happened to: a response, a report or a call. Until its response is known, it waits.
+    /// The response, report or booking of the fact. The fact waits until the subject's response is
+    /// known.
     pub subject_id: Uuid,
-    /// The trigger it is for.
+    /// The trigger of the fact.
     pub trigger: Trigger,
-    /// When two facts of a trigger are the same.
+    /// Key of the fact. Two facts of one trigger with one key are equal.
     pub key: String,
-    /// When it happened, by the product's clock.
+    /// Time of the fact, by the product's clock.
     pub happened_at: Timestamp,
-    /// The report it is about, if it is about one.
+    /// The report of the fact, if any.
     pub report_id: Option<Uuid>,
-    /// The call it is about, if it is about one.
+    /// The booking of the fact, if any.
     pub booking_id: Option<Uuid>,
-    /// Used up without telling anybody: the firm's plan does not have the trigger.
+    /// Whether no subscription gets the occurrence, because the firm's plan lacks the trigger.
     pub silent: bool,
 }
 
 impl Fact {
-    /// The fact that an activity reports, if it reports one beside a response itself. `person_id`
-    /// is whose lead it is.
+    /// The fact in an activity, if there is one. Reports of a response are not facts. `person_id`
+    /// is the person of a lead.
     #[must_use]
     pub fn of(
         activity: &Activity,
         time: Timestamp,
-        (plan, person_id): (FirmPlan, Uuid),
+        plan: FirmPlan,
+        person_id: Uuid,
     ) -> Option<Self> {
         match activity {
             Activity::ReportMoved { report_id, moment, at } => {
@@ -99,13 +101,13 @@ impl Fact {
         Self { booking_id: Some(*booking_id), ..fact }
     }
 
-    /// The id of the occurrence it becomes.
+    /// Id of the fact's occurrence.
     #[must_use]
     pub fn occurrence_id(&self, firm_id: Uuid) -> Uuid {
         occurrence_id(firm_id, self.trigger, &self.key)
     }
 
-    /// What the log records of it, now that its response is known.
+    /// The log's record of the fact, once its response is known.
     #[must_use]
     pub fn happening(&self, form_id: Uuid, response_id: Uuid) -> Happening {
         Happening {

@@ -1,7 +1,8 @@
 //! A form, as the product reports it (contract, section Form; ruling 14).
 //!
-//! Reports of state: the newest `time` wins; an older or repeated report is accepted and changes
-//! nothing. Of those with the same `time`, which may be one of whole seconds, the one that comes last is the newest.
+//! The product sends reports of state. The newest `time` wins. An older or repeated report is
+//! accepted and changes nothing. `time` may be cut to whole seconds, so among reports with one
+//! `time` the last one wins.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -9,12 +10,12 @@ use uuid::Uuid;
 use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 
-/// One stream per form.
+/// Aggregate of one form. Each form has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Form {
     firm_id: Option<Uuid>,
     deleted: bool,
-    /// What was reported last.
+    /// The last reported event.
     newest: Option<FormEvent>,
 }
 
@@ -22,14 +23,14 @@ pub struct Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FormStatus {
-    /// Being made.
+    /// The form is not open yet.
     Draft,
-    /// Open.
+    /// The form is open.
     Published,
 }
 
 impl FormStatus {
-    /// The word in the API.
+    /// The status's word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,114 +40,114 @@ impl FormStatus {
     }
 }
 
-/// A hidden field that a form's link accepts.
+/// A hidden field that the form's link accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HiddenField {
-    /// The name in the link.
+    /// Name of the field in the link.
     pub key: String,
-    /// What people read.
+    /// Label of the field for people.
     pub label: String,
 }
 
-/// All that is known of a new form.
+/// All details of a new form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FormDetails {
-    /// Its title.
+    /// Title of the form.
     pub title: String,
-    /// Its short name in the address.
+    /// Short name in the form's address.
     pub slug: String,
-    /// Its public address.
+    /// Public address of the form.
     pub url: String,
-    /// Whether it is open to the public.
+    /// Whether the form is open to the public.
     pub status: FormStatus,
-    /// The hidden fields its link accepts.
+    /// Hidden fields that the link accepts.
     pub hidden_fields: Vec<HiddenField>,
-    /// When it was made.
+    /// Creation time of the form.
     pub created_at: Timestamp,
 }
 
-/// What is new of a form; what is null stays.
+/// Changes to a form. A null field stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FormEdit {
-    /// Its title.
+    /// New title.
     pub title: Option<String>,
-    /// Its short name in the address.
+    /// New short name in the address.
     pub slug: Option<String>,
-    /// Its public address.
+    /// New public address.
     pub url: Option<String>,
-    /// Whether it is open to the public.
+    /// Whether the form is open to the public.
     pub status: Option<FormStatus>,
-    /// The hidden fields its link accepts.
+    /// Hidden fields that the link accepts.
     pub hidden_fields: Option<Vec<HiddenField>>,
-    /// When it was made.
+    /// Creation time of the form.
     pub created_at: Option<Timestamp>,
 }
 
 /// A report about a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormChange {
-    /// It was made.
+    /// The form was created.
     Created(FormDetails),
-    /// Some of it changed.
+    /// Some details changed.
     Changed(FormEdit),
-    /// It was opened to the public.
+    /// The form was opened to the public.
     Published,
-    /// It was taken back.
+    /// The form was closed to the public.
     Unpublished,
-    /// It was deleted for good.
+    /// The form was deleted for good.
     Deleted,
 }
 
-/// What can be asked of a form.
+/// Command on a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormCommand {
-    /// Take in a report.
+    /// Takes in a report.
     Report {
-        /// The firm it is reported for.
+        /// The firm of the report.
         firm_id: Uuid,
-        /// When it was so, by the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
-        /// What was reported.
+        /// The reported change.
         change: FormChange,
     },
 }
 
-/// What happened to a form.
+/// Event of a form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum FormEvent {
-    /// It was made.
+    /// The form was created.
     FormCreated {
-        /// The firm it belongs to.
+        /// The firm of the form.
         firm_id: Uuid,
-        /// All that is known of it.
+        /// All details of the form.
         details: FormDetails,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// Some of it changed.
+    /// Some details changed.
     FormChanged {
-        /// What is new.
+        /// The changes.
         edit: FormEdit,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// It was opened to the public.
+    /// The form was opened to the public.
     FormPublished {
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// It was taken back.
+    /// The form was closed to the public.
     FormUnpublished {
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// It was deleted for good.
+    /// The form was deleted for good.
     FormDeleted {
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
 }
@@ -157,19 +158,19 @@ aggregate!(Form, FormCommand, FormEvent, FormRejection);
 /// Why a report about a form was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FormRejection {
-    /// Nothing was reported of this form yet.
+    /// No report of this form came yet.
     #[error("the form is not known: report form.created first")]
     Unknown,
-    /// The id is another firm's.
+    /// The id belongs to another firm.
     #[error("the form belongs to another firm")]
     OtherFirm,
 }
 
 impl Form {
-    /// Decides what a report leads to; nothing, when it is not news.
+    /// Decides on the events that follow from a report. A report that is not new has none.
     ///
     /// # Errors
-    /// [`FormRejection`] says why nothing happens.
+    /// [`FormRejection`] says why the report is refused.
     pub fn decide(
         &self,
         FormCommand::Report { firm_id, time, change }: &FormCommand,
@@ -201,7 +202,7 @@ impl Form {
 }
 
 impl FormEvent {
-    /// When it was so, by the product's clock.
+    /// Time of the report, by the product's clock.
     const fn time(&self) -> Timestamp {
         let (Self::FormCreated { time, .. }
         | Self::FormChanged { time, .. }

@@ -1,4 +1,4 @@
-//! Ids as the service reads and writes them: hyphenated UUIDs, nothing else (rulings 6 and 13).
+//! Ids in the service's own form: hyphenated UUIDs and no other (rulings 6 and 13).
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Length of a hyphenated UUID; the other forms the uuid crate reads (braces, `urn:uuid:`, 32
-/// digits) all have another.
+/// Length of a hyphenated UUID. The other forms that the uuid crate reads (braces, `urn:uuid:`, 32
+/// digits) have other lengths.
 const HYPHENATED_LEN: usize = 36;
 
-/// Reads a hyphenated UUID, in either case. The nil id is an id: it is simply unknown.
+/// Reads a hyphenated UUID in either case. The nil id is an id of no object.
 #[must_use]
 pub fn parse_id(text: &str) -> Option<Uuid> {
     if text.len() == HYPHENATED_LEN { Uuid::try_parse(text).ok() } else { None }
 }
 
-/// An id in JSON: read by [`parse_id`]'s rule, written lower-case and hyphenated.
+/// An id in JSON. [`parse_id`] reads it, and it is written in lower case with hyphens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Id(pub Uuid);

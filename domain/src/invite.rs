@@ -1,7 +1,8 @@
-//! Form invites: one per form, person and UTC day (contract, section POST /forms/{id}/send;
-//! ruling 11).
+//! Form invites: one per form, person and UTC day (contract, section POST /forms/{id}/send; ruling
+//! 11).
 //!
-//! A place of the day is reserved before the mail goes out, and either used or given back after.
+//! The invite's quota of the day is reserved before the mail goes out. Afterwards the quota is used
+//! up or given back.
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,10 @@ use uuid::Uuid;
 use crate::event::{aggregate, domain_event};
 use crate::occurrence::id_of_rule;
 
-/// Invites per firm and UTC day (contract, section Limits).
+/// Largest number of invites per firm and UTC day (contract, section Limits).
 pub const INVITES_PER_DAY: i32 = 300;
 
-/// One stream per firm, form, person and UTC day.
+/// Aggregate of one invite. A stream belongs to one firm, form, person and UTC day.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
     state: InviteState,
@@ -30,21 +31,21 @@ enum InviteState {
     Sent,
 }
 
-/// Which invite.
+/// Identity of an invite within its firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InviteOf {
     /// The form.
     pub form_id: Uuid,
-    /// The person: a keyed hash of the address.
+    /// The person, by a keyed hash of the address.
     pub person_id: Uuid,
-    /// The UTC day whose place it takes.
+    /// The UTC day whose quota the invite uses.
     pub day: NaiveDate,
 }
 
 impl InviteOf {
-    /// The invite's id: of its stream, of its mail (`email_id`), and in the mail's Message-ID. One
-    /// invite can therefore never go out under two.
+    /// The invite's id. Its stream, its mail (`email_id`) and the mail's Message-ID carry this id,
+    /// so one invite cannot go out under two ids.
     #[must_use]
     pub fn id(&self, firm_id: Uuid) -> Uuid {
         let Self { form_id, person_id, day } = self;
@@ -52,29 +53,29 @@ impl InviteOf {
     }
 }
 
-/// What can be asked of an invite.
+/// Command on an invite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InviteCommand {
-    /// Take the day's place, before the mail is sent.
+    /// Reserves the day's quota before the mail is sent.
     Reserve(InviteOf),
-    /// The mail server took the mail.
+    /// Records that the mail server took the mail.
     RecordSent(InviteOf),
-    /// The mail server refused the person's address for good.
+    /// Records that the mail server refused the person's address for good.
     RecordRefused(InviteOf),
-    /// The mail could not be sent: give the place back.
+    /// Gives the quota back, because the mail could not be sent.
     GiveBack(InviteOf),
 }
 
-/// What happened to an invite.
+/// Event of an invite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InviteEvent {
-    /// The place was taken; the mail is kept, and will be sent.
+    /// The quota was reserved. The mail is kept and will be sent.
     InviteReserved(InviteOf),
     /// The mail server took the mail.
     InviteSent(InviteOf),
-    /// The mail server refused the address for good; the place is free again.
+    /// The mail server refused the address for good. The quota is given back.
     InviteRefused(InviteOf),
-    /// The mail could not be sent; the place is free again.
+    /// The mail could not be sent. The quota is given back.
     InviteReleased(InviteOf),
 }
 
@@ -84,10 +85,10 @@ aggregate!(Invite, InviteCommand, InviteEvent, InviteRejection);
 /// Why a command on an invite was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InviteRejection {
-    /// Another call is sending it.
+    /// Another call sends the invite now.
     #[error("the invite is being sent")]
     BeingSent,
-    /// The person got this form today.
+    /// The person already got this form today.
     #[error("the person already got this form today")]
     AlreadySent,
     /// Nothing is reserved.
@@ -96,10 +97,10 @@ pub enum InviteRejection {
 }
 
 impl Invite {
-    /// Decides what a command leads to.
+    /// Decides on the events that follow from a command.
     ///
     /// # Errors
-    /// [`InviteRejection`] says why nothing happens.
+    /// [`InviteRejection`] says why the command is refused.
     pub fn decide(&self, command: &InviteCommand) -> Result<Vec<InviteEvent>, InviteRejection> {
         match (*command, self.state) {
             (InviteCommand::Reserve(of), InviteState::Free) => {

@@ -1,12 +1,12 @@
-//! An API key's life: made by a manager of the firm, revoked once and for good
-//! (contract, section Authentication).
+//! The life of an API key. A manager of the firm creates the key, and it is revoked once and for
+//! good (contract, section Authentication).
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::event::{aggregate, domain_event};
 
-/// One stream per key.
+/// Aggregate of one key. Each key has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     life: KeyState,
@@ -20,23 +20,23 @@ enum KeyState {
     Revoked,
 }
 
-/// What can be asked of a key.
+/// Command on a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyCommand {
-    /// Make it.
+    /// Creates the key.
     Create {
-        /// The member it acts for.
+        /// The member for whom the key acts.
         member_id: Uuid,
-        /// The label given to it.
+        /// Label of the key.
         name: String,
-        /// Its first characters, to tell keys apart.
+        /// First characters of the key, to tell keys apart.
         prefix: String,
-        /// SHA-256 of its text, lower-case hex; the text itself is never kept.
+        /// SHA-256 of the key's text, lower-case hex. The text itself is never kept.
         sha256: String,
     },
-    /// Take it away.
+    /// Revokes the key.
     Revoke {
-        /// Why.
+        /// The reason.
         reason: RevocationReason,
     },
 }
@@ -45,30 +45,30 @@ pub enum KeyCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RevocationReason {
-    /// Somebody asked for it.
+    /// A manager asked for it.
     Requested,
-    /// Its member left the firm, was disabled or lost the right to manage.
+    /// The member left the firm, was disabled or lost the right to manage.
     MemberNotManager,
 }
 
-/// What happened to a key.
+/// Event of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum KeyEvent {
-    /// It was made.
+    /// The key was created.
     KeyCreated {
-        /// The member it acts for.
+        /// The member for whom the key acts.
         member_id: Uuid,
-        /// The label given to it.
+        /// Label of the key.
         name: String,
-        /// Its first characters.
+        /// First characters of the key.
         prefix: String,
-        /// SHA-256 of its text, lower-case hex.
+        /// SHA-256 of the key's text, lower-case hex.
         sha256: String,
     },
-    /// It was revoked.
+    /// The key was revoked.
     KeyRevoked {
-        /// Why.
+        /// The reason.
         reason: RevocationReason,
     },
 }
@@ -82,16 +82,16 @@ pub enum KeyRejection {
     /// The id is taken.
     #[error("a key with this id exists")]
     Exists,
-    /// There is no such key, or it is revoked.
+    /// No such key exists, or the key is revoked.
     #[error("there is no active key with this id")]
     NotActive,
 }
 
 impl Key {
-    /// Decides what a command leads to.
+    /// Decides on the events that follow from a command.
     ///
     /// # Errors
-    /// [`KeyRejection`] says why nothing happens.
+    /// [`KeyRejection`] says why the command is refused.
     pub fn decide(&self, command: &KeyCommand) -> Result<Vec<KeyEvent>, KeyRejection> {
         match (command, self.life) {
             (KeyCommand::Create { member_id, name, prefix, sha256 }, KeyState::Unknown) => {

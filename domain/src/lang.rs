@@ -1,9 +1,9 @@
 //! The languages of links and mails (contract, section POST /forms/{id}/links).
 
-/// A language that a form can be asked for in.
+/// A language of a form's link or mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lang {
-    /// English; mails without a language are in it.
+    /// English, also the language of mails without one.
     #[default]
     En,
     /// French.
@@ -13,16 +13,16 @@ pub enum Lang {
 }
 
 impl Lang {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Self; 3] = [Self::En, Self::Fr, Self::Es];
 
-    /// Reads `en`, `fr` or `es`, exactly; anything else is no language (case A14).
+    /// Reads exactly `en`, `fr` or `es`. Any other text is no language (case A14).
     #[must_use]
     pub fn read(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lang| lang.code() == code)
     }
 
-    /// Its code in links, bodies and `Content-Language`.
+    /// The language's code in links, bodies and `Content-Language`.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {

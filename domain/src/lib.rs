@@ -1,7 +1,32 @@
-//! What is true: the contract's nouns, the rules that decide, the events that follow.
+//! The rules of the service: the contract's nouns, the decisions on them, and the events that
+//! follow.
 //!
-//! Everything here is a pure function of its arguments. No I/O, no SQL, no clock, no randomness:
-//! time, ids and random bytes come in from outside, so every rule can be tested by itself.
+//! Every rule here is a pure function of its arguments. The crate has no I/O, no SQL, no clock and
+//! no randomness. Time, ids and random bytes come in as arguments, so each rule is tested alone.
+//!
+//! # The cast
+//!
+//! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
+//! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
+//! [`repair`]. Each has a command, an event, a rejection and one `decide`. A refused command has no
+//! events. [`event`] joins all events into one closed type, and [`context`] is their metadata.
+//!
+//! The other modules, in the order of a delivery's life:
+//!
+//! - [`activity`] reads a report of the product strictly. Its [`document`] is personal and never
+//!   enters the log. A [`fact`] waits for its response and becomes one occurrence of a [`trigger`].
+//! - [`payload`] builds the body of a delivery, and [`sample`] builds an example of one.
+//! - [`target`] checks a URL, and [`address`] checks each address before it is dialled.
+//!   [`workflow`] checks the extra headers of a workflow step. [`signature`] signs the body.
+//! - [`pressure`] keeps the limits in flight and gives each firm its turn.
+//! - [`answer`] gives the verdict on an attempt, and [`retry`] the wait before the next one.
+//! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret.
+//! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails.
+//! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`].
+//! - [`once`] proves from the log alone that each subscription got each occurrence once.
+//! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
+//!   questions about the past.
+//! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats.
 
 pub mod activity;
 pub mod address;

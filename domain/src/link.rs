@@ -1,5 +1,5 @@
-//! Prefilled links: the form's address with hidden values and a language (contract, section
-//! POST /forms/{id}/links; rulings 8 and 14c). Nothing is stored and nothing is sent.
+//! Prefilled links: the form's address with hidden values and a language (contract, section POST
+//! /forms/{id}/links; rulings 8 and 14c). Nothing is stored and nothing is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,35 +8,35 @@ use url::form_urlencoded;
 use crate::form::HiddenField;
 use crate::lang::Lang;
 
-/// The longest hidden key, in characters (contract, section Limits).
+/// Longest hidden key, in characters (contract, section Limits).
 pub const HIDDEN_KEY_MAX: usize = 100;
 
-/// What a kept hidden value is cut to, in characters (contract, section Limits).
+/// Longest kept hidden value, in characters (contract, section Limits). Longer values are cut.
 pub const HIDDEN_VALUE_MAX: usize = 300;
 
-/// Taken by every form beside its own hidden fields (contract, section POST /forms/{id}/links).
+/// Keys that every form takes beside its hidden fields (contract, section POST /forms/{id}/links).
 pub const UTM_TAGS: [&str; 5] =
     ["utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"];
 
-/// The link's language parameter (ruling 14c).
+/// Language parameter of the link (ruling 14c).
 const LANG: &str = "lang";
 
-/// A link, and what became of the hidden values that were sent.
+/// A prefilled link, with its kept values and its ignored keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefilledLink {
     /// The form's address with the kept values and the language.
     pub url: String,
-    /// The values that were kept, cut to their greatest length.
+    /// The kept values, cut to [`HIDDEN_VALUE_MAX`].
     pub hidden: BTreeMap<String, String>,
-    /// The keys that the form does not take.
+    /// The ignored keys, which the form does not take.
     pub ignored: Vec<String>,
 }
 
 impl PrefilledLink {
-    /// Builds a link from what was sent: texts by key, without those that were null.
+    /// Builds a link from the sent texts by key. Null values are already left out.
     ///
-    /// A kept value never overwrites a parameter that the address or the language has set; the
-    /// address's own language stays.
+    /// A kept value never overwrites a parameter of the address or the language. The address's own
+    /// language stays.
     #[must_use]
     pub fn build(
         form_url: &str,
@@ -59,13 +59,12 @@ fn takes(declared: &[HiddenField], key: &str) -> bool {
     UTM_TAGS.contains(&key) || declared.iter().any(|field| field.key == key)
 }
 
-/// Cut between Unicode scalar values (case A12).
+/// Cuts between Unicode scalar values (case A12).
 fn cut(value: &str) -> String {
     value.chars().take(HIDDEN_VALUE_MAX).collect()
 }
 
-/// The address as it is, with the parameters that it does not have yet, each once; its fragment
-/// stays last.
+/// The address, with each parameter that the address does not have yet. The fragment stays last.
 fn with_parameters<'a>(
     address: &str,
     parameters: impl Iterator<Item = (&'a str, &'a str)>,

@@ -1,30 +1,30 @@
-//! Merkle trees as RFC 6962 has them: leaves and nodes hashed under prefixes of their own, so that
-//! neither passes for the other. A tree's root stands for its leaves in their order; a path proves
-//! that one leaf is among them.
+//! Merkle trees by RFC 6962. Leaves and nodes are hashed under different prefixes, so that neither
+//! passes for the other. A tree's root stands for all leaves in their order. A path proves that one
+//! leaf is among them.
 //!
-//! Everything here takes hashes of leaves ([`leaf`]), and knows nothing of what they stand for.
+//! The functions take hashes of leaves ([`leaf`]) and do not know the leaves' contents.
 
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of something.
+/// A SHA-256 digest.
 pub type Hash = [u8; 32];
 
-/// The hash of a leaf.
+/// Hash of a leaf.
 #[must_use]
 pub fn leaf(bytes: &[u8]) -> Hash {
     Sha256::new().chain_update([0]).chain_update(bytes).finalize().into()
 }
 
-/// The hash of a node above two others.
+/// Hash of a node over two others.
 #[must_use]
 pub fn node(left: &Hash, right: &Hash) -> Hash {
     Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
 }
 
-/// The right edge of a tree that grows: the roots of its full subtrees, the largest first, one per
-/// bit of its size. All that is needed to add a leaf, or to tell the root.
+/// The frontier of a growing tree: the roots of its full subtrees, the largest first, one per set
+/// bit of its size. A frontier suffices to add a leaf and to compute the root.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct MerkleFrontier {
     size: u64,
@@ -32,13 +32,13 @@ pub struct MerkleFrontier {
 }
 
 impl MerkleFrontier {
-    /// How many leaves it has.
+    /// Number of leaves.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Adds a leaf, by its hash.
+    /// Adds a leaf by its hash.
     pub fn push(&mut self, leaf: Hash) {
         let mut peak = leaf;
         for _ in 0..self.size.trailing_ones() {
@@ -49,7 +49,7 @@ impl MerkleFrontier {
         self.size += 1;
     }
 
-    /// The root; of no leaves it is SHA-256 of nothing.
+    /// Root of the tree. Without leaves it is SHA-256 of the empty text.
     #[must_use]
     pub fn root(&self) -> Hash {
         let mut peaks = self.peaks.iter().rev();
@@ -59,13 +59,13 @@ impl MerkleFrontier {
         peaks.fold(*last, |right, left| node(left, &right))
     }
 
-    /// As it is kept; the size is kept beside it.
+    /// Bytes of the frontier for storage. The size is stored beside them.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.peaks.concat()
     }
 
-    /// What [`MerkleFrontier::to_bytes`] made of a tree of this size, if that can be.
+    /// Reads the bytes of [`MerkleFrontier::to_bytes`]. `None` if they do not fit this size.
     #[must_use]
     pub fn from_bytes(size: u64, bytes: &[u8]) -> Option<Self> {
         let (peaks, []) = bytes.as_chunks::<32>() else {
@@ -84,11 +84,11 @@ impl FromIterator<Hash> for MerkleFrontier {
     }
 }
 
-/// Which stretches of leaves lie beside the way from a leaf up to the root, the lowest first: their
-/// roots are its path.
+/// Ranges of leaves whose roots form the path of a leaf, the lowest first.
 #[must_use]
 pub fn sibling_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
-    let (mut low, mut high) = (0, size);
+    let mut low = 0;
+    let mut high = size;
     let mut stretches = Vec::new();
     while high.saturating_sub(low) > 1 && index < size {
         let middle = low + left_of(high - low);
@@ -104,13 +104,13 @@ pub fn sibling_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     stretches
 }
 
-/// How many leaves of a tree of two or more are in its left half: the largest power of two that is
-/// less than all.
+/// Number of leaves in the left subtree of a tree of at least two leaves: the largest power of two
+/// below `size`.
 const fn left_of(size: u64) -> u64 {
     1 << (u64::BITS - 1 - (size - 1).leading_zeros())
 }
 
-/// The path of a leaf in a tree that is at hand.
+/// Path of a leaf in a tree whose leaves are all at hand.
 #[must_use]
 pub fn path(leaves: &[Hash], index: u64) -> Vec<Hash> {
     let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
@@ -121,10 +121,10 @@ pub fn path(leaves: &[Hash], index: u64) -> Vec<Hash> {
     sibling_ranges(index, size).into_iter().map(root_of).collect()
 }
 
-/// The root that a leaf and its path lead to; none if no tree of this size has such a path
-/// (RFC 9162, section 2.1.3.2).
+/// Root that a leaf and its path lead to. `None` if no tree of this size has such a path (RFC 9162,
+/// section 2.1.3.2).
 #[must_use]
-pub fn root_by_path((index, size): (u64, u64), leaf: Hash, path: &[Hash]) -> Option<Hash> {
+pub fn root_by_path(index: u64, size: u64, leaf: Hash, path: &[Hash]) -> Option<Hash> {
     if index >= size {
         return None;
     }
@@ -187,14 +187,15 @@ mod tests {
             let tree = &all[..size];
             let root = tree.iter().copied().collect::<MerkleFrontier>().root();
             for (index, leaf) in tree.iter().enumerate() {
-                let place = (u64::try_from(index).unwrap(), u64::try_from(size).unwrap());
-                let path = path(tree, place.0);
-                assert_eq!(root_by_path(place, *leaf, &path), Some(root), "{place:?}");
-                let elsewhere = (place.0 + 1, place.1);
-                assert_ne!(root_by_path(elsewhere, *leaf, &path), Some(root), "{place:?}");
-                assert_ne!(root_by_path(place, node(leaf, leaf), &path), Some(root));
+                let index = u64::try_from(index).unwrap();
+                let size = u64::try_from(size).unwrap();
+                let path = path(tree, index);
+                assert_eq!(root_by_path(index, size, *leaf, &path), Some(root), "{index}/{size}");
+                let elsewhere = root_by_path(index + 1, size, *leaf, &path);
+                assert_ne!(elsewhere, Some(root), "{index}/{size}");
+                assert_ne!(root_by_path(index, size, node(leaf, leaf), &path), Some(root));
                 let longer = [path, vec![root]].concat();
-                assert_eq!(root_by_path(place, *leaf, &longer), None);
+                assert_eq!(root_by_path(index, size, *leaf, &longer), None);
             }
         }
     }
@@ -205,6 +206,6 @@ mod tests {
             assert_eq!(MerkleFrontier::from_bytes(size, &vec![0; bytes]), None, "{size} {bytes}");
         }
         assert_eq!(sibling_ranges(3, 2), []);
-        assert_eq!(root_by_path((0, 0), [0; 32], &[]), None);
+        assert_eq!(root_by_path(0, 0, [0; 32], &[]), None);
     }
 }

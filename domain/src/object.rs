@@ -1,5 +1,5 @@
-//! A JSON object as the text of each of its properties, and taking one apart field by field. Errors
-//! name the field and never its value.
+//! JSON objects as the text of each property, and a reader that takes one field at a time. Errors
+//! name the field and never show its value.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 
 use crate::document::NotADocument;
 
-/// An object's properties, each as JSON text: the library's own values would cost numbers their
-/// digits.
+/// The properties of an object, each as JSON text. The library's own values would lose digits of
+/// numbers.
 pub type Properties = BTreeMap<String, Box<RawValue>>;
 
-/// An object being taken apart; what is left at the end is unknown.
+/// An object that is read field by field. The fields left at the end are unknown.
 pub(crate) struct StrictObject(pub(crate) Properties);
 
 impl StrictObject {
@@ -49,9 +49,9 @@ impl StrictObject {
     }
 }
 
-/// serde quotes the offending value between "invalid …" or "unknown variant …" and ", expected …":
-/// personal data, which must not reach a log (case H4). What was expected is a type's own words. A
-/// place within a field is of no use to anybody.
+/// The error's text without the offending value. serde quotes that value between "invalid …" or
+/// "unknown variant …" and ", expected …". The value is personal data and must not reach a log
+/// (case H4). The expectation is the type's own text. A position within a field helps nobody.
 fn without_value(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

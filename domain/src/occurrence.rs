@@ -1,5 +1,5 @@
-//! Something happened that subscribers may want to hear of: once per rule, however often it is
-//! reported (contract, section Delivery guarantees).
+//! Occurrences, each recorded once by its trigger's rule, however often the product reports the
+//! activity (contract, section Delivery guarantees).
 
 use serde::{Deserialize, Serialize};
 use uuid::{Builder, Uuid, Version};
@@ -8,20 +8,23 @@ use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
-/// The namespace of all ids made from rules; never changed, or everything would happen again.
+/// Namespace of all ids that follow from rules. A change would record every occurrence a second
+/// time.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f2d_5b1e_9c0a_4e8b_a7d3_1f64_20c9_8e5d);
 
-/// The id of an occurrence: the same for every report of it.
+/// Id of an occurrence, equal for all reports of the occurrence.
 #[must_use]
 pub fn occurrence_id(firm_id: Uuid, trigger: Trigger, key: &str) -> Uuid {
     id_of_rule(&format!("v1|{firm_id}|{}|{key}", trigger.key()))
 }
 
-/// The id of the one delivery of an occurrence to a subscription: made by a rule of ours (RFC 9562,
-/// version 8). Its first six bytes are when the occurrence happened, by the product's clock, in
-/// milliseconds since 1970: deliveries of one time lie side by side in every index, and the same
-/// occurrence, reported again after a restore, has the same deliveries (ruling 41). The rest is a UUIDv5
-/// of occurrence and subscription.
+/// Id of the delivery of an occurrence to a subscription, by this service's own rule (RFC 9562,
+/// version 8).
+///
+/// The first six bytes are the occurrence's time by the product's clock, in milliseconds since
+/// 1970. So deliveries of one time are neighbours in every index. The rest is a UUIDv5 of
+/// occurrence and subscription. An occurrence that is reported again after a restore has equal
+/// deliveries (ruling 41).
 #[must_use]
 pub fn delivery_id(occurrence_id: Uuid, happened_at: Timestamp, hook_id: Uuid) -> Uuid {
     let mut bytes = Uuid::new_v5(&occurrence_id, hook_id.as_bytes()).into_bytes();
@@ -30,92 +33,93 @@ pub fn delivery_id(occurrence_id: Uuid, happened_at: Timestamp, hook_id: Uuid) -
     Builder::from_bytes(bytes).with_version(Version::Custom).into_uuid()
 }
 
-/// The id of a delivery that is made anew from another, once per request.
+/// Id of a delivery that is reissued from another, one per request.
 #[must_use]
 pub fn reissue_id(delivery_id: Uuid, request_id: Uuid) -> Uuid {
     Uuid::new_v5(&delivery_id, request_id.as_bytes())
 }
 
-/// The id of an event: its place in its stream.
+/// Id of an event, from its stream and its sequence there.
 #[must_use]
 pub fn event_id(aggregate_type: &str, aggregate_id: &str, sequence: i64) -> Uuid {
     id_of_rule(&format!("event|{aggregate_type}|{aggregate_id}|{sequence}"))
 }
 
-/// The id that a rule gives to a name: the same each time it is asked.
+/// Id that a rule gives to a name. Equal names have equal ids.
 pub(crate) fn id_of_rule(name: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, name.as_bytes())
 }
 
-/// One stream per occurrence, of one event.
+/// Aggregate of one occurrence. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occurrence {
     recorded: bool,
 }
 
-/// What can be asked of an occurrence.
+/// Command on an occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OccurrenceCommand {
-    /// Record it, if it is new.
+    /// Records the occurrence, if it is new.
     Record(Happening),
 }
 
-/// What happened, to whose response, and when; and the subscriptions that get it. The append that
-/// records an occurrence fills in `hooks` and `seen`. Fields are in the order of their names: the JSON is
-/// canonical as it is written (RFC 8785).
+/// An occurrence's content, and the subscriptions that get it. The append that records an
+/// occurrence fills in `hooks` and `seen`. The fields are in alphabetical order, so that the JSON
+/// is written in canonical form (RFC 8785).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Happening {
-    /// The call it is about, if it is about one.
+    /// The booking of the occurrence, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking_id: Option<Uuid>,
-    /// The form it is about.
+    /// The form of the occurrence.
     pub form_id: Uuid,
-    /// When it happened, by the product's clock.
+    /// Time of the occurrence, by the product's clock.
     pub happened_at: Timestamp,
-    /// The subscriptions that get it, in the order of their ids: those that the match in the appending
-    /// transaction saw (ruling 30a), at most 100 (contract, section Limits).
+    /// The subscriptions that get the occurrence, ordered by id. The match in the appending
+    /// transaction saw exactly these (ruling 30a). There are at most 100 (contract, section
+    /// Limits).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Uuid>,
-    /// The report it is about, if it is about one.
+    /// The report of the occurrence, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_id: Option<Uuid>,
-    /// The response it is about.
+    /// The response of the occurrence.
     pub response_id: Uuid,
-    /// Position of the last creation or removal of a subscription of the firm that the match saw; 0
+    /// Position of the last creation or removal of a subscription of the firm that the match saw. 0
     /// before the first.
     pub seen: i64,
-    /// Used up without telling anybody: the firm's plan did not have the trigger.
+    /// Whether no subscription gets the occurrence, because the firm's plan lacked the trigger.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent: bool,
-    /// The trigger it is for.
+    /// The trigger of the occurrence.
     pub trigger: Trigger,
 }
 
 impl Happening {
-    /// Its deliveries with their subscriptions; `occurrence_id` is its own id.
+    /// Ids of the deliveries with their subscriptions. `occurrence_id` is the occurrence's own id.
     pub fn deliveries(&self, occurrence_id: Uuid) -> impl Iterator<Item = (Uuid, Uuid)> + '_ {
         let delivery_to = move |hook_id| delivery_id(occurrence_id, self.happened_at, hook_id);
         self.hooks.iter().map(move |hook_id| (delivery_to(*hook_id), *hook_id))
     }
 }
 
-/// What the log says of an occurrence.
+/// Event of an occurrence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OccurrenceEvent {
-    /// It happened.
+    /// The occurrence happened.
     OccurrenceRecorded(Happening),
 }
 
 domain_event!(OccurrenceEvent { OccurrenceRecorded });
 aggregate!(Occurrence, OccurrenceCommand, OccurrenceEvent, NeverRefused);
 
-/// An occurrence is never refused: a report of a known one changes nothing.
+/// An occurrence is never refused. A report of a known occurrence changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NeverRefused {}
 
 impl Occurrence {
-    /// Decides what a report leads to: an event the first time, nothing after that.
+    /// Decides on the events that follow from a report: one the first time, none later.
     ///
     /// # Errors
     /// None.

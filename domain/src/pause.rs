@@ -1,6 +1,7 @@
-//! Pauses: an operator holds deliveries, of all firms, of one, of one subscription or to one host. What
-//! is queued waits and does not age; what was claimed before is still sent. One stream per scope, so
-//! that nothing is paused twice, and one end ends it.
+//! Pauses: an operator holds deliveries of all firms, one firm, one subscription or one host.
+//!
+//! Queued deliveries wait and do not age. Deliveries that were claimed before the pause are still
+//! sent. Each scope has one stream, so that a scope is paused once and resumed once.
 
 use std::fmt;
 
@@ -11,47 +12,47 @@ use crate::event::{aggregate, domain_event};
 use crate::occurrence::id_of_rule;
 use crate::target::host_of;
 
-/// The firm in whose chain what concerns all firms is written: none has this id.
+/// Id of the audit chain for events that concern all firms. No firm has this id.
 pub const INSTALLATION_FIRM_ID: Uuid = Uuid::nil();
 
-/// What is held.
+/// Scope of a pause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PauseScope {
-    /// Everything.
+    /// All deliveries.
     All,
-    /// A firm's, workflow steps too.
+    /// All deliveries of a firm, workflow steps too.
     Firm {
-        /// It.
+        /// The firm.
         firm_id: Uuid,
     },
-    /// A subscription's.
+    /// All deliveries of a subscription.
     Hook {
-        /// Its firm.
+        /// The firm of the subscription.
         firm_id: Uuid,
-        /// It.
+        /// The subscription.
         hook_id: Uuid,
     },
-    /// What goes to a host, of all firms.
+    /// All deliveries to a host, of all firms.
     Host {
-        /// It, as [`host_of`] writes it.
+        /// The host, as [`host_of`] writes it.
         host: String,
     },
 }
 
-/// A delivery, as far as pauses ask.
+/// The properties of a delivery that a pause can match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliveryRoute<'a> {
-    /// Its firm.
+    /// The firm of the delivery.
     pub firm_id: Uuid,
-    /// Its subscription; none of a workflow step's.
+    /// The subscription. `None` for a workflow step.
     pub hook_id: Option<Uuid>,
-    /// The host it goes to, if that is known.
+    /// The host of the target, if known.
     pub host: Option<&'a str>,
 }
 
 impl PauseScope {
-    /// A host, however its name is written; none if it is no host.
+    /// The scope of a host, for any spelling of its name. `None` if the text is no host.
     #[must_use]
     pub fn host(name: &str) -> Option<Self> {
         let url = url::Url::parse(&format!("https://{name}/")).ok()?;
@@ -60,7 +61,7 @@ impl PauseScope {
         (plain && whole).then(|| Self::Host { host: host_of(url.as_str()) })
     }
 
-    /// The id of its pause: the same each time it is paused.
+    /// Id of the pause. A scope that is paused again has the id of before.
     #[must_use]
     pub fn pause_id(&self) -> Uuid {
         id_of_rule(&match self {
@@ -71,7 +72,7 @@ impl PauseScope {
         })
     }
 
-    /// In whose chain it is written.
+    /// The firm in whose audit chain the pause is recorded.
     #[must_use]
     pub const fn chain_firm_id(&self) -> Uuid {
         match self {
@@ -80,7 +81,7 @@ impl PauseScope {
         }
     }
 
-    /// The word for what it is.
+    /// The scope's word in the output.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -91,7 +92,7 @@ impl PauseScope {
         }
     }
 
-    /// Whether it holds this delivery.
+    /// Whether the pause holds this delivery.
     #[must_use]
     pub fn holds(&self, held: DeliveryRoute<'_>) -> bool {
         match self {
@@ -114,45 +115,45 @@ impl fmt::Display for PauseScope {
     }
 }
 
-/// One stream per scope.
+/// Aggregate of one pause. Each scope has one stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     held: Option<PauseScope>,
 }
 
-/// What can be asked of a pause.
+/// Command on a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PauseCommand {
-    /// Hold.
+    /// Pauses a scope.
     Pause {
-        /// What.
+        /// The scope.
         scope: PauseScope,
-        /// Why.
+        /// The operator's reason.
         reason: String,
     },
-    /// Go on.
+    /// Resumes the scope.
     Resume {
-        /// Why, if that is said.
+        /// The operator's reason, if one was given.
         reason: Option<String>,
     },
 }
 
-/// What happened.
+/// Event of a pause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum PauseEvent {
     /// Deliveries are held.
     DeliveriesPaused {
-        /// Which.
+        /// The scope.
         scope: PauseScope,
-        /// Why.
+        /// The operator's reason.
         reason: String,
     },
-    /// They go on.
+    /// Deliveries go on.
     DeliveriesResumed {
-        /// Which.
+        /// The scope.
         scope: PauseScope,
-        /// Why, if that was said.
+        /// The operator's reason, if one was given.
         reason: Option<String>,
     },
 }
@@ -163,26 +164,29 @@ aggregate!(Pause, PauseCommand, PauseEvent, PauseRejection);
 /// Why a command on a pause was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PauseRejection {
-    /// Nothing is held by it.
+    /// The scope is not paused.
     #[error("nothing is paused by this")]
     NotPaused,
 }
 
 impl Pause {
-    /// Decides what a command leads to; what is held already is not held again.
+    /// Decides on the events that follow from a command. A scope that is already paused has no new
+    /// event.
     ///
     /// # Errors
-    /// [`PauseRejection`]: there is nothing to end.
+    /// [`PauseRejection`] says that nothing is paused.
     pub fn decide(&self, command: &PauseCommand) -> Result<Vec<PauseEvent>, PauseRejection> {
         match (command, &self.held) {
             (PauseCommand::Pause { .. }, Some(_)) => Ok(Vec::new()),
             (PauseCommand::Pause { scope, reason }, None) => {
-                let (scope, reason) = (scope.clone(), reason.clone());
+                let scope = scope.clone();
+                let reason = reason.clone();
                 Ok(vec![PauseEvent::DeliveriesPaused { scope, reason }])
             }
             (PauseCommand::Resume { .. }, None) => Err(PauseRejection::NotPaused),
             (PauseCommand::Resume { reason }, Some(scope)) => {
-                let (scope, reason) = (scope.clone(), reason.clone());
+                let scope = scope.clone();
+                let reason = reason.clone();
                 Ok(vec![PauseEvent::DeliveriesResumed { scope, reason }])
             }
         }

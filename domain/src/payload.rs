@@ -1,7 +1,8 @@
 //! The body of a delivery (contract, section EventPayload; rulings 13 and 14a).
 //!
-//! One shape serves every trigger. It is built from what [`crate::document`] keeps, when the
-//! delivery's first try is claimed; what the service does not know cannot appear in it.
+//! One shape serves every trigger. A payload is built from the documents of [`crate::document`],
+//! when the delivery's first attempt is claimed. Data that the service lacks cannot appear in a
+//! payload.
 
 use std::collections::BTreeMap;
 
@@ -18,64 +19,65 @@ use crate::trigger::Trigger;
 /// The contract's EventPayload, its fields in the contract's order.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct EventPayload {
-    /// What happened.
+    /// The trigger.
     pub event: Trigger,
     /// The form of the response.
     pub form: FormPart,
-    /// The response it happened to.
+    /// The response of the occurrence.
     pub response: ResponsePart,
     /// The person who answered.
     pub respondent: Respondent,
     /// One entry per answered question.
     pub answers: Vec<AnsweredQuestion>,
-    /// The same answers by question id, for mapping.
+    /// The answers again, by question id.
     pub fields: AnswerFields,
     /// The form's variables.
     pub variables: FormVariables,
     /// Hidden fields and UTM tags.
     pub hidden: BTreeMap<String, String>,
-    /// `null` while there is no report.
+    /// The report. `null` while there is none.
     pub report: Option<ReportPart>,
-    /// Present only when a call is booked; a cancelled one stays (ruling 14a).
+    /// The booking, if there is one. A cancelled booking stays (ruling 14a).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub booking: Option<Booking>,
-    /// Present only for `partial_submission`.
+    /// Present for `partial_submission` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialPart>,
 }
 
-/// `form` of a payload.
+/// The part `form` of a payload.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FormPart {
     /// The form.
     pub id: Id,
-    /// Its title.
+    /// Title of the form.
     pub title: String,
-    /// Its public address.
+    /// Public address of the form.
     pub url: String,
 }
 
-/// `response` of a payload.
+/// The part `response` of a payload.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ResponsePart {
     /// The response.
     pub id: Id,
-    /// When it was submitted; of an unfinished one, when it was last answered (ruling 14a).
+    /// Time of the submission. For an unfinished response it is the time of the last answer (ruling
+    /// 14a).
     pub submitted_at: Timestamp,
     /// For example `mobile`.
     pub device: String,
     /// For example `en`.
     pub lang: String,
-    /// For example `default`; empty while unfinished (ruling 14a).
+    /// For example `default`. Empty while the response is unfinished (ruling 14a).
     pub ending: String,
 }
 
-/// `report` of a payload.
+/// The part `report` of a payload.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ReportPart {
     /// The report.
     pub id: Id,
-    /// Its title.
+    /// Title of the report.
     pub title: String,
     /// For example `approved`.
     pub status: String,
@@ -83,45 +85,45 @@ pub struct ReportPart {
     pub summary: Option<String>,
     /// Empty while the report is sold and not yet paid for.
     pub highlights: Vec<String>,
-    /// Where it can be reviewed.
+    /// Address of the page on which the report is reviewed.
     pub review_url: String,
 }
 
-/// `partial` of a payload (ruling 14a).
+/// The part `partial` of a payload (ruling 14a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PartialPart {
-    /// When the last answer was given.
+    /// Time of the last answer.
     pub last_answer_at: Timestamp,
-    /// How many questions are answered.
+    /// Number of answered questions.
     pub answered: usize,
 }
 
-/// Answers by question id, in the order of the answers. Of two answers to one question the last
-/// counts, once.
+/// Answers by question id, in the order of the answers. If a question has two answers, the last one
+/// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerFields(Vec<(String, String)>);
 
-/// What a payload is built from.
+/// Sources of a payload.
 #[derive(Clone, Debug)]
 pub struct PayloadSource<'a> {
-    /// What happened.
+    /// The trigger.
     pub trigger: Trigger,
     /// The form of the response.
     pub form: FormPart,
-    /// The response it happened to.
+    /// The response of the occurrence.
     pub response_id: Uuid,
-    /// When it was submitted, or last answered when it is unfinished.
+    /// Time of the submission, or of the last answer if the response is unfinished.
     pub submitted_at: Timestamp,
-    /// What was answered.
+    /// The answers.
     pub document: &'a ResponseDocument,
-    /// The occurrence's report, otherwise the response's newest (ruling 14a).
+    /// The occurrence's report, or else the response's newest report (ruling 14a).
     pub report: Option<&'a ReportDocument>,
-    /// The occurrence's booking, otherwise the response's newest (ruling 14a).
+    /// The occurrence's booking, or else the response's newest booking (ruling 14a).
     pub booking: Option<&'a Booking>,
 }
 
 impl EventPayload {
-    /// Puts a payload together.
+    /// Builds a payload.
     #[must_use]
     pub fn of(source: PayloadSource<'_>) -> Self {
         let document = source.document;
@@ -163,7 +165,7 @@ impl ResponsePart {
 }
 
 impl ReportPart {
-    /// Shows of a report what may be shown: while it is locked neither summary nor highlights.
+    /// Builds the part of a report. A locked report shows neither summary nor highlights.
     #[must_use]
     pub fn of(report: &ReportDocument) -> Self {
         let (summary, highlights) = if report.locked {
@@ -183,7 +185,7 @@ impl ReportPart {
 }
 
 impl AnswerFields {
-    /// Keys the answers by their questions' ids.
+    /// Keys the answers by question id.
     #[must_use]
     pub fn of(answers: &[AnsweredQuestion]) -> Self {
         let mut places = BTreeMap::new();

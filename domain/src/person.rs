@@ -1,13 +1,13 @@
-//! Whether mail may go to a person's address: reported by the product, asked for by the person, or
-//! learned from a mail server (contract, section FormInvite; ruling 11). The log holds a keyed hash
-//! of the address and never the address.
+//! Whether mail may go to a person's address. The product reports it, the person asks for it, or a
+//! mail server decides it (contract, section FormInvite; ruling 11). The log holds a keyed hash of
+//! the address and never the address.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 
-/// One stream per person in a firm.
+/// Aggregate of one person in a firm. Each person of a firm has a stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Person {
     unsubscribed: bool,
@@ -15,67 +15,69 @@ pub struct Person {
     time: Option<Timestamp>,
 }
 
-/// What became of an address.
+/// A change to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressChange {
     /// The person wants no mail.
     Unsubscribed,
-    /// Mail cannot be delivered there.
+    /// Mail cannot be delivered to the address.
     Bounced,
-    /// Mail may go there again.
+    /// Mail may go to the address again.
     Restored,
 }
 
-/// What can be asked of a person's stream.
+/// Command on a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PersonCommand {
-    /// Take in a report of the product: the newest `time` wins, and of several the one by which no mail goes there.
+    /// Takes in a report of the product. The newest `time` wins. Among reports with one `time`, the
+    /// one that stops mail wins.
     Report {
-        /// When it was so, by the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
-        /// What was reported.
+        /// The reported change.
         change: AddressChange,
     },
-    /// The person asked for no more mail: that is never too late.
+    /// The person asked for no more mail. Such a request is never too late.
     Unsubscribe {
-        /// Now.
+        /// The current time.
         time: Timestamp,
     },
-    /// Erase what is known of the person by now, as often as it is asked.
+    /// Erases the person's data up to now. Repeated commands erase again.
     Erase {
-        /// Now.
+        /// The current time.
         time: Timestamp,
     },
     /// A mail server refused the address for good.
     Bounce {
-        /// Now.
+        /// The current time.
         time: Timestamp,
     },
 }
 
-/// What happened to a person's address.
+/// Event of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum PersonEvent {
-    /// No mail any more.
+    /// The person wants no mail any more.
     AddressUnsubscribed {
-        /// Since when.
+        /// Start of the state.
         time: Timestamp,
     },
-    /// Mail cannot be delivered.
+    /// Mail cannot be delivered to the address.
     AddressBounced {
-        /// Since when.
+        /// Start of the state.
         time: Timestamp,
     },
-    /// Mail may go there again.
+    /// Mail may go to the address again.
     AddressRestored {
-        /// Since when.
+        /// Start of the state.
         time: Timestamp,
     },
-    /// What the person answered was erased; whether mail may go there stays (case H7).
+    /// The person's answers were erased. The decision whether mail may go to the address stays
+    /// (case H7).
     PersonErased {
-        /// When.
+        /// Time of the erasure.
         time: Timestamp,
     },
 }
@@ -83,12 +85,12 @@ pub enum PersonEvent {
 domain_event!(PersonEvent { AddressUnsubscribed, AddressBounced, AddressRestored, PersonErased });
 aggregate!(Person, PersonCommand, PersonEvent, PersonRejection);
 
-/// A person's stream refuses nothing: what is no news changes nothing.
+/// A person's stream refuses nothing. A command without news changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRejection {}
 
 impl Person {
-    /// Decides what a command leads to; nothing, when it is not news.
+    /// Decides on the events that follow from a command. A command without news has none.
     ///
     /// # Errors
     /// None.
@@ -113,7 +115,7 @@ impl Person {
         Ok(if news { vec![event] } else { Vec::new() })
     }
 
-    /// The stream's times never go back.
+    /// The time, or the stream's newest time if that is later. Times of the stream never go back.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         self.time.map_or(time, |newest| newest.max(time))
     }
@@ -121,10 +123,12 @@ impl Person {
     fn absorb(&mut self, event: &PersonEvent) {
         match event {
             PersonEvent::AddressUnsubscribed { time } => {
-                (self.unsubscribed, self.time) = (true, Some(*time));
+                self.unsubscribed = true;
+                self.time = Some(*time);
             }
             PersonEvent::AddressBounced { time } => {
-                (self.bounced, self.time) = (true, Some(*time));
+                self.bounced = true;
+                self.time = Some(*time);
             }
             PersonEvent::AddressRestored { time } => {
                 *self = Self { time: Some(*time), ..Self::default() };

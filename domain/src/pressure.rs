@@ -1,13 +1,17 @@
-//! How much is in flight at once, and whose turn it is (ruling 34).
+//! Limits in flight and fair turns between firms (ruling 34, pressure).
 //!
-//! Two limits protect receivers and hold over all processes, each of which has its share of them: per
-//! firm and host, and per host. One protects firms from each other, in each process: a firm that has its share of the permits gets
-//! more only while permits are left over, and never the last quarter of them. The share is a quarter,
-//! and less where more than three firms have something under way: there is always one left for a firm
-//! that has nothing. And a claim takes no more than it can hold in memory.
+//! Two limits protect receivers: one per firm and host, and one per host. They hold over all
+//! processes, and each process keeps its share of them.
 //!
-//! What is claimed for a host that answers quickly may be more than may be in flight there: the rest waits in its
-//! process, for a moment, until there is a place. So a claim brings more than a host takes at once.
+//! The permits of a process protect firms from each other. A firm that holds its share gets further
+//! permits only from those that may be lent, and a quarter of all permits is never lent. The share
+//! is a quarter of the permits, and smaller if more than three firms have work. So a firm
+//! that had no work finds a permit when work comes.
+//!
+//! A claim also takes no more than it can hold in memory.
+//!
+//! For a host that answers quickly, a claim may take more deliveries than the limit in flight
+//! allows. The rest waits in the process for a moment until a slot is free.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -17,12 +21,12 @@ use uuid::Uuid;
 
 use crate::document::DOCUMENT_MAX_BYTES;
 
-/// The limits.
+/// Limits in flight to hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostCaps {
-    /// Deliveries in flight from one firm to one host.
+    /// Largest number of deliveries in flight from one firm to one host.
     pub per_firm_and_host: usize,
-    /// Deliveries in flight to one host.
+    /// Largest number of deliveries in flight to one host.
     pub per_host: usize,
 }
 
@@ -32,23 +36,24 @@ impl Default for HostCaps {
     }
 }
 
-/// How long what is claimed ahead waits for its place, if its host goes on as it does.
+/// Longest expected wait of a delivery that is claimed ahead, if its host keeps answering at this
+/// pace.
 pub const CLAIM_AHEAD_WINDOW: Duration = Duration::from_millis(50);
 
-/// So many times as much as may be in flight is claimed ahead, at most.
+/// Largest number of deliveries claimed ahead, as a multiple of the limit in flight.
 const CLAIM_AHEAD_TURNS_MAX: usize = 5;
 
 impl HostCaps {
-    /// The share of each of so many processes that send: together they keep the limits. One attempt at
-    /// least, so that each sends something (ruling 34a).
+    /// The share of one of `senders` processes. Together the shares keep the limits. Each share
+    /// allows at least one attempt, so that every process sends (ruling 34a, limits in flight).
     #[must_use]
     pub fn share_of(self, senders: usize) -> Self {
         let share = |limit: usize| (limit / senders.max(1)).max(1);
         Self { per_firm_and_host: share(self.per_firm_and_host), per_host: share(self.per_host) }
     }
 
-    /// How much is claimed ahead, at most, for a firm and a host that answers so quickly: what it takes in this
-    /// time.
+    /// Number of deliveries that may be claimed ahead for a firm and a host. The host takes so many
+    /// within `within`, if one answer takes `answers_in`.
     #[must_use]
     pub fn ahead(self, within: Duration, answers_in: Duration) -> usize {
         let turns = within.as_micros() / answers_in.as_micros().max(1);
@@ -58,22 +63,24 @@ impl HostCaps {
     }
 }
 
-/// How many bytes of answers one claim holds at a time (case F9).
+/// Largest size of the documents that one claim holds at a time, in bytes (case F9).
 pub const CLAIM_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// So many deliveries are within these bytes, whatever their size is.
+/// Number of deliveries that fit into `max_bytes` at any size.
 #[must_use]
 pub const fn always_within(max_bytes: usize) -> usize {
     max_bytes / DOCUMENT_MAX_BYTES
 }
 
-/// How many of these a claim takes, in their order, as far as the bytes of their sources go; what has
-/// the same source is held once.
+/// Number of leading deliveries that a claim takes, by the bytes of their sources. A shared source
+/// counts once.
 pub fn count_within<S: Eq + Hash>(
     max_bytes: usize,
     sources: impl IntoIterator<Item = (S, usize)>,
 ) -> usize {
-    let (mut held, mut bytes, mut taken) = (HashSet::new(), 0_usize, 0);
+    let mut held = HashSet::new();
+    let mut bytes = 0_usize;
+    let mut taken = 0;
     for (source, size) in sources {
         bytes += if held.insert(source) { size } else { 0 };
         if taken > 0 && bytes > max_bytes {
@@ -84,42 +91,42 @@ pub fn count_within<S: Eq + Hash>(
     taken
 }
 
-/// The part of a process's permits that is never lent.
+/// Number of a process's permits that are never lent.
 const fn reserved_permits(permits: usize) -> usize {
     let quarter = permits / 4;
     if quarter == 0 { 1 } else { quarter }
 }
 
-/// What a process may send now.
+/// The permits of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermitUsage {
-    /// Its permits in all.
+    /// Number of permits in all.
     pub permits: usize,
-    /// Those that are free.
+    /// Number of free permits.
     pub free: usize,
-    /// Those that each firm holds.
+    /// Number of permits that each firm holds.
     pub held: HashMap<Uuid, usize>,
 }
 
 impl PermitUsage {
-    /// All of so many permits are free.
+    /// All permits are free.
     #[must_use]
     pub fn of(permits: usize) -> Self {
         Self { permits, free: permits, held: HashMap::new() }
     }
 
-    /// Permits that may be lent to firms that have their share.
+    /// Number of permits that may be lent to firms that hold their share.
     #[must_use]
     pub fn lendable(&self) -> usize {
         self.free.saturating_sub(reserved_permits(self.permits))
     }
 
-    /// The share of each of so many firms that have something under way or due.
+    /// The share of one of so many firms with work.
     fn share(&self, firms: usize) -> usize {
         reserved_permits(self.permits).min(self.permits / (firms + 1)).max(1)
     }
 
-    /// The firms that get nothing now.
+    /// The firms that get no permit now.
     #[must_use]
     pub fn firms_at_share(&self) -> Vec<Uuid> {
         if self.lendable() > 0 {
@@ -130,38 +137,39 @@ impl PermitUsage {
     }
 }
 
-/// What a process has claimed and is not answered.
+/// Attempts that a process has claimed and that are not answered yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlightCounts {
     /// By lane.
     pub lanes: HashMap<Uuid, usize>,
     /// By firm and host.
     pub pairs: HashMap<(Uuid, String), usize>,
-    /// By host; of each firm no more than may be in flight.
+    /// By host. Each firm counts up to its limit in flight.
     pub hosts: HashMap<String, usize>,
-    /// How much may be claimed ahead, by firm and host.
+    /// Number of deliveries that may be claimed ahead, by firm and host.
     pub ahead: HashMap<(Uuid, String), usize>,
 }
 
-/// A delivery that is due. Those of a lane come in the order in which they are due.
+/// A due delivery. The candidates of a lane are in the order of their due times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimCandidate {
     /// The delivery.
     pub delivery_id: Uuid,
-    /// Its lane.
+    /// The lane of the delivery.
     pub lane_id: Uuid,
-    /// Its firm.
+    /// The firm of the delivery.
     pub firm_id: Uuid,
-    /// The host it goes to.
+    /// The host of the target.
     pub host: String,
 }
 
-/// Deliveries of a lane that count as one turn. Within a turn the oldest go first, so that lanes keep side
-/// by side, and what tells of the same occurrence is claimed together and built once.
+/// Number of deliveries of a lane in one turn. Within a turn the oldest go first, so that lanes
+/// advance evenly. Deliveries of one occurrence are then claimed together, and their body is built
+/// once.
 const DELIVERIES_PER_TURN: usize = 8;
 
-/// Picks what is sent now: of each firm in turn from lane to lane, and in turn from firm to firm, as far
-/// as the limits go.
+/// Chooses the deliveries to send now, within the limits. Firms take turns, and within a firm its
+/// lanes take turns.
 #[must_use]
 pub fn choose(
     due: Vec<ClaimCandidate>,
@@ -187,23 +195,25 @@ pub fn choose(
 }
 
 impl FlightCounts {
-    /// Counts in what a lane has claimed.
+    /// Counts the claimed attempts of a lane.
     pub fn count(
         &mut self,
-        (lane_id, pair): (Uuid, (Uuid, String)),
+        lane_id: Uuid,
+        firm_id: Uuid,
+        host: String,
         claimed: usize,
         caps: HostCaps,
     ) {
         self.lanes.insert(lane_id, claimed);
-        let host = self.hosts.entry(pair.1.clone()).or_default();
-        let of_pair = self.pairs.entry(pair).or_default();
+        let of_host = self.hosts.entry(host.clone()).or_default();
+        let of_pair = self.pairs.entry((firm_id, host)).or_default();
         let before = caps.per_firm_and_host.min(*of_pair);
         *of_pair += claimed;
-        *host += caps.per_firm_and_host.min(*of_pair) - before;
+        *of_host += caps.per_firm_and_host.min(*of_pair) - before;
     }
 
-    /// Counts it in, if there is a place for it, or it may be claimed ahead. What is ahead waits for a place of its
-    /// firm's, and takes none of its host's.
+    /// Counts the candidate if its host has a slot, or if it may be claimed ahead. A delivery
+    /// claimed ahead waits for a slot of its firm and uses none of its host.
     fn takes(&mut self, one: &ClaimCandidate, caps: HostCaps) -> bool {
         let key = (one.firm_id, one.host.clone());
         let ahead = self.ahead.get(&key).copied().unwrap_or(0);
@@ -221,7 +231,7 @@ impl FlightCounts {
     }
 }
 
-/// These by their turns; those of one turn stay in their order.
+/// Sorts the candidates by turn and keeps their order within a turn.
 fn in_turn(
     due: Vec<ClaimCandidate>,
     mut turn: impl FnMut(&ClaimCandidate) -> usize,
@@ -232,7 +242,7 @@ fn in_turn(
     turns.into_iter().map(|(_, one)| one).collect()
 }
 
-/// How many there were before this one.
+/// Number of earlier items with this key.
 fn count_up<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) -> usize {
     let count = counts.entry(key).or_default();
     *count += 1;
@@ -316,8 +326,9 @@ mod tests {
         let chosen = firms(&choose(all, &ample(), flight, CAPS));
         assert_eq!(chosen.iter().filter(|firm| **firm == 2).count(), 2, "five to the host");
         let mut flight = FlightCounts::default();
-        flight.count((Uuid::from_u128(7), to_a(1)), 2, CAPS);
-        flight.count((Uuid::from_u128(8), to_a(1)), 5, CAPS);
+        let (firm_id, host) = to_a(1);
+        flight.count(Uuid::from_u128(7), firm_id, host.clone(), 2, CAPS);
+        flight.count(Uuid::from_u128(8), firm_id, host, 5, CAPS);
         assert_eq!((flight.pairs[&to_a(1)], flight.hosts["a.example"]), (7, 3));
         assert_eq!(choose(due(2, "a.example", 9), &ample(), flight, CAPS).len(), 2);
     }

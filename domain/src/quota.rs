@@ -1,7 +1,7 @@
-//! Limits that span streams: how many keys and subscriptions a firm has, and invites a day.
+//! Limits that span streams: keys and subscriptions of a firm, and invites of a day.
 //!
-//! Counted from the events themselves, in the transaction that appends them, so that a race for
-//! the last place has one winner.
+//! The transaction that appends events counts from those events, so that a race for the last free
+//! number has one winner.
 
 use chrono::NaiveDate;
 
@@ -11,30 +11,30 @@ use crate::invite::{INVITES_PER_DAY, InviteEvent, InviteOf};
 use crate::key::KeyEvent;
 use crate::subscription::SubscriptionEvent;
 
-/// What is counted per firm.
+/// A counted limit per firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quota {
-    /// Active API keys: 25 per firm (contract, section Limits).
+    /// Active API keys, 25 per firm (contract, section Limits).
     Keys,
-    /// Subscriptions: 100 per firm (contract, section Limits).
+    /// Subscriptions, 100 per firm (contract, section Limits).
     Hooks,
-    /// Form invites of a UTC day: 300 per firm (contract, section Limits).
+    /// Form invites of a UTC day, 300 per firm (contract, section Limits).
     Invites,
 }
 
-/// By how much an event changes which count.
+/// Change of a count by an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaChange {
-    /// What is counted.
+    /// The quota.
     pub quota: Quota,
-    /// The day it is counted for; none for what is counted as long as it is there.
+    /// The day of the count. `None` if the quota has no day.
     pub day: Option<NaiveDate>,
-    /// More or less of it.
+    /// The difference.
     pub by: i32,
 }
 
 impl Quota {
-    /// How many a firm may have.
+    /// Largest count of a firm.
     #[must_use]
     pub const fn limit(self) -> i32 {
         match self {
@@ -54,7 +54,7 @@ impl Quota {
         }
     }
 
-    /// By how much an event changes a count, if it does.
+    /// The change that an event makes, if any.
     #[must_use]
     pub const fn change(event: &Event) -> Option<QuotaChange> {
         match event {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::time::Timestamp;
 
-/// The window, in seconds (ruling 4).
+/// Length of the window, in seconds (ruling 4).
 pub const WINDOW_SECONDS: u32 = 60;
 
 /// Calls of one key within a window, over every server (contract, section Limits).
@@ -18,12 +18,12 @@ pub const CALLS_PER_KEY: i32 = 120;
 /// Calls with a wrong key from one address within a window (contract, section Limits).
 pub const WRONG_KEYS_PER_ADDRESS: i32 = 20;
 
-/// How many counters of wrong keys there are: addresses share them, so that spraying from millions
-/// of addresses fills no table (case B14).
+/// Number of counters for wrong keys. Addresses share counters, so that calls from millions of
+/// addresses fill no table (case B14).
 pub const ADDRESS_COUNTERS: u32 = 1 << 17;
 
-/// Whole seconds, at least 1, after which one call passes: when the oldest of a full window has
-/// left it (ruling 4).
+/// Whole seconds, at least 1, after which one call passes. By then the oldest call of a full window
+/// has left the window (ruling 4).
 #[must_use]
 pub fn retry_after_seconds(oldest: Timestamp, now: Timestamp) -> u64 {
     let free = oldest.get() + TimeDelta::seconds(WINDOW_SECONDS.into());
@@ -31,8 +31,8 @@ pub fn retry_after_seconds(oldest: Timestamp, now: Timestamp) -> u64 {
     wait.cast_unsigned().div_ceil(1_000)
 }
 
-/// Which counter an address has: one per IPv4 address and per IPv6 /64 (ruling 5). Its number
-/// tells nobody the address.
+/// Counter of an address. Each IPv4 address and each IPv6 /64 has one (ruling 5). The number does
+/// not reveal the address.
 #[must_use]
 pub fn address_counter(address: IpAddr) -> i32 {
     let hash = Sha256::digest(counted_as(address).octets());
@@ -40,7 +40,7 @@ pub fn address_counter(address: IpAddr) -> i32 {
     number.cast_signed()
 }
 
-/// IPv4 as its IPv6 form, so that a mapped address is the same; of IPv6 the network of 64 bits.
+/// Writes IPv4 as mapped IPv6, and cuts IPv6 to its network of 64 bits.
 fn counted_as(address: IpAddr) -> Ipv6Addr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -48,27 +48,27 @@ fn counted_as(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Whether a call still counts. One from further ahead than a window was counted by a clock that has
-/// been put back.
+/// Whether a call still counts. A call from more than a window ahead was counted by a clock that
+/// was set back since.
 fn is_in_window(call: Timestamp, now: Timestamp) -> bool {
     let window = TimeDelta::seconds(WINDOW_SECONDS.into());
     call.get() > now.get() - window && call.get() <= now.get() + window
 }
 
-/// The calls of one counter that were admitted within a window, the oldest first.
+/// The admitted calls of one counter within a window, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct RateWindow(VecDeque<Timestamp>);
 
 impl RateWindow {
-    /// Whole seconds after which one call passes; nothing, if one passes now.
+    /// Whole seconds until one call passes. `None` if one passes now.
     pub fn wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
         self.0.retain(|call| is_in_window(*call, now));
-        // Racing calls may have brought it above the limit.
+        // Racing calls may have raised the count above the limit.
         let in_the_way = self.0.len().checked_sub(limit)?;
         self.0.get(in_the_way).map(|call| retry_after_seconds(*call, now))
     }
 
-    /// Counts a call that was admitted.
+    /// Counts an admitted call.
     pub fn count(&mut self, now: Timestamp) {
         self.0.push_back(now);
     }

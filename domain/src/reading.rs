@@ -1,5 +1,5 @@
-//! That somebody read what a firm has to answer for: those who look at others are looked at
-//! themselves. A stream each: nobody's stream grows with how often it is read about.
+//! Readings of a firm's audit log and history, so that the readers are watched too. Each reading
+//! has a stream of its own, so that no stream grows with the number of readings.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,23 +8,23 @@ use crate::event::{aggregate, domain_event};
 use crate::occurrence::NeverRefused;
 use crate::time::Timestamp;
 
-/// One stream per reading, of one event.
+/// Aggregate of one reading. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     recorded: bool,
 }
 
-/// What can be asked of a reading.
+/// Command on a reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadingCommand {
-    /// Record it.
+    /// Records the reading.
     Record(ReadingDetails),
 }
 
-/// What the log says of a reading.
+/// Event of a reading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadingEvent {
-    /// Somebody read.
+    /// An auditor or operator read the firm's history.
     AuditRead(ReadingDetails),
 }
 
@@ -32,7 +32,7 @@ domain_event!(ReadingEvent { AuditRead });
 aggregate!(Reading, ReadingCommand, ReadingEvent, NeverRefused);
 
 impl Reading {
-    /// Decides what a command leads to; nothing, when it is recorded.
+    /// Decides on the events that follow from a command. A recorded reading has no further event.
     ///
     /// # Errors
     /// None.
@@ -49,53 +49,53 @@ impl Reading {
     }
 }
 
-/// What was read.
+/// Subject, form and limits of a reading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadingDetails {
-    /// Of what.
+    /// The subject.
     pub what: ReadingSubject,
-    /// In which form.
+    /// The form.
     pub how: ReadAs,
-    /// The subscription, if it was one's.
+    /// The subscription, if the reading was about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_id: Option<Uuid>,
-    /// The delivery, if it was one.
+    /// The delivery, if the reading was about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<Uuid>,
-    /// From when on, if that was asked for.
+    /// Start of the time range, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Until when, if that was asked for.
+    /// End of the time range, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
 impl ReadingDetails {
-    /// All of it, of whatever time.
+    /// A reading without limits of time.
     #[must_use]
     pub const fn at(what: ReadingSubject, how: ReadAs) -> Self {
         Self { what, how, hook_id: None, delivery_id: None, since: None, until: None }
     }
 }
 
-/// Of what.
+/// Subject of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadingSubject {
     /// The firm's audit log.
     Audit,
-    /// Its removed subscriptions.
+    /// The firm's removed subscriptions.
     Hooks,
     /// The history of one subscription.
     Hook,
-    /// Its deliveries.
+    /// The firm's deliveries.
     Deliveries,
-    /// One delivery, with its tries, and for operators with what receivers said.
+    /// One delivery with its attempts. Operators see the receivers' answers too.
     Delivery,
 }
 
-/// In which form.
+/// Form of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadAs {
@@ -105,12 +105,12 @@ pub enum ReadAs {
     Csv,
     /// JSON, one entry per line.
     Ndjson,
-    /// With everything that proves it.
+    /// The entries with everything that proves them.
     Bundle,
 }
 
 impl ReadAs {
-    /// Whether it leaves the service as a whole.
+    /// Whether the data leaves the service as a whole.
     #[must_use]
     pub const fn leaves(self) -> bool {
         match self {

@@ -1,38 +1,38 @@
-//! Repairs: an operator queued deliveries that the log has an occurrence and a subscription for,
-//! and that were never queued (docs/explanation/proof.md). One stream per firm and repair.
+//! Repairs: an operator queues deliveries that were never queued, although the log has their
+//! occurrence and subscription (architecture, section 3). Each firm and repair has one stream.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::{aggregate, domain_event};
 use crate::occurrence::NeverRefused;
 
-/// One stream per repair, of one event.
+/// Aggregate of one repair. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
     recorded: bool,
 }
 
-/// What can be asked of a repair.
+/// Command on a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RepairCommand {
-    /// Record it.
+    /// Records the repair.
     Record(RepairedDeliveries),
 }
 
-/// What the log says of a repair.
+/// Event of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RepairEvent {
-    /// Deliveries that were missing were queued, in the same transaction.
+    /// The missing deliveries were queued in the same transaction.
     DeliveriesRepaired(RepairedDeliveries),
 }
 
-/// What was repaired. The deliveries themselves name the repair as what they belong to.
+/// Content of a repair. The deliveries name the repair as their correlation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RepairedDeliveries {
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
-    /// How many were queued.
+    /// Number of queued deliveries.
     pub deliveries: u64,
 }
 
@@ -40,7 +40,7 @@ domain_event!(RepairEvent { DeliveriesRepaired });
 aggregate!(Repair, RepairCommand, RepairEvent, NeverRefused);
 
 impl Repair {
-    /// Decides what a command leads to; nothing, when it is recorded.
+    /// Decides on the events that follow from a command. A recorded repair has no further event.
     ///
     /// # Errors
     /// None.

@@ -1,5 +1,5 @@
-//! Replays: deliveries that have ended are sent once more, under the same ids and with the same bytes
-//! (ruling 31). One stream per replay: what was asked for, by whom and why, and how it went.
+//! Replays: ended deliveries are sent once more, under their ids and with their bytes (ruling 31).
+//! Each replay has one stream with the order, its reason, its actor and its course.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -9,115 +9,115 @@ use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
-/// Deliveries a second, unless another rate is asked for.
+/// Deliveries per second, unless the order has another rate.
 pub const RATE_PER_SECOND_DEFAULT: u32 = 50;
 
-/// The highest rate that can be asked for.
+/// Highest rate that an order can have.
 pub const RATE_PER_SECOND_MAX: u32 = 5_000;
 
-/// The most characters of a reason.
+/// Longest reason, in characters.
 pub const REASON_MAX_CHARS: usize = 200;
 
-/// One stream per replay.
+/// Aggregate of one replay. Each replay has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replay {
     state: Option<ReplayState>,
 }
 
-/// Where a replay stands.
+/// State of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayState {
-    /// It queues deliveries, as fast as its rate allows.
+    /// The replay queues deliveries at its rate.
     Running,
-    /// It queues none until it is resumed.
+    /// The replay queues nothing until it is resumed.
     Paused,
-    /// It was ended by hand.
+    /// An operator stopped the replay.
     Stopped,
-    /// All that was selected was queued or skipped.
+    /// All selected deliveries were queued or skipped.
     Finished,
 }
 
-/// Which deliveries of a firm.
+/// Selection of a firm's deliveries. All given conditions apply.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaySelection {
-    /// These.
+    /// Only these deliveries. An empty list selects by the other conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivery_ids: Vec<Uuid>,
-    /// Those of a subscription.
+    /// Only deliveries of this subscription.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_id: Option<Uuid>,
-    /// Those of a trigger.
+    /// Only deliveries of this trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
-    /// Those about a form.
+    /// Only deliveries about this form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form_id: Option<Uuid>,
-    /// Those that stand so.
+    /// Only deliveries in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeliveryState>,
-    /// Those queued then or later.
+    /// Only deliveries queued at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Those queued before.
+    /// Only deliveries queued before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// What is asked for.
+/// Order of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayOrder {
-    /// Which deliveries.
+    /// The selection.
     pub selection: ReplaySelection,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
-    /// Those that were delivered too.
+    /// Whether delivered deliveries are sent again too.
     pub force: bool,
-    /// How many a second.
+    /// Deliveries per second.
     pub rate_per_second: u32,
-    /// How many they are.
+    /// Number of selected deliveries.
     pub selected: u64,
 }
 
-/// What can be asked of a replay.
+/// Command on a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayCommand {
-    /// Begin it.
+    /// Begins the replay.
     Request(ReplayOrder),
-    /// Hold it.
+    /// Pauses the replay.
     Pause,
-    /// Go on.
+    /// Resumes the replay.
     Resume,
-    /// End it by hand.
+    /// Stops the replay for good.
     Stop,
-    /// Nothing is left of it.
+    /// Ends the replay, because no selected delivery is left.
     Finish {
-        /// How many were queued.
+        /// Number of queued deliveries.
         queued: u64,
-        /// How many were skipped.
+        /// Number of skipped deliveries.
         skipped: u64,
     },
 }
 
-/// What happened to a replay.
+/// Event of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum ReplayEvent {
-    /// It was asked for.
+    /// The replay was ordered.
     ReplayRequested(ReplayOrder),
-    /// It was held.
+    /// The replay was paused.
     ReplayPaused {},
-    /// It goes on.
+    /// The replay was resumed.
     ReplayResumed {},
-    /// It was ended by hand.
+    /// An operator stopped the replay.
     ReplayStopped {},
-    /// It is done.
+    /// The replay is complete.
     ReplayFinished {
-        /// How many were queued.
+        /// Number of queued deliveries.
         queued: u64,
-        /// How many were skipped.
+        /// Number of skipped deliveries.
         skipped: u64,
     },
 }
@@ -134,16 +134,16 @@ aggregate!(Replay, ReplayCommand, ReplayEvent, ReplayRejection);
 /// Why a command on a replay was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayRejection {
-    /// No such replay.
+    /// No such replay exists.
     #[error("there is no such replay")]
     Unknown,
-    /// It was stopped, or is done.
+    /// The replay was stopped or is complete.
     #[error("the replay has ended")]
     Ended,
 }
 
 impl ReplayState {
-    /// The word in the API.
+    /// The state's word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ impl ReplayState {
         }
     }
 
-    /// Whether nothing more can happen to it.
+    /// Whether the replay has ended.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Stopped | Self::Finished)
@@ -162,10 +162,10 @@ impl ReplayState {
 }
 
 impl Replay {
-    /// Decides what a command leads to; what is so already leads to nothing.
+    /// Decides on the events that follow from a command. A command for the present state has none.
     ///
     /// # Errors
-    /// [`ReplayRejection`] says why nothing happens.
+    /// [`ReplayRejection`] says why the command is refused.
     pub fn decide(&self, command: &ReplayCommand) -> Result<Vec<ReplayEvent>, ReplayRejection> {
         let state = match (command, self.state) {
             (ReplayCommand::Request(order), None) => {
@@ -203,30 +203,31 @@ impl Replay {
     }
 }
 
-/// Why a delivery that was selected is not sent again.
+/// Why a selected delivery is not sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplaySkip {
-    /// It has not ended: it is sent anyway.
+    /// The delivery has not ended, so it is sent anyway.
     Pending,
-    /// It was delivered, and that was not asked for.
+    /// The delivery was delivered, and the order has no `force`.
     Delivered,
-    /// It was taken back.
+    /// The delivery was cancelled.
     Cancelled,
-    /// Another replay of it is under way.
+    /// Another replay of the delivery is under way.
     Replaying,
-    /// Its subscription was removed.
+    /// The delivery's subscription was removed.
     HookRemoved,
-    /// What it told of was erased.
+    /// The response of the occurrence was erased.
     SourceErased,
-    /// What it sent is not kept any more.
+    /// The bytes of the delivery are not kept any more.
     BodyPurged,
-    /// It was named, and is no delivery of a subscription of the firm, or not as was asked for.
+    /// The order names the delivery, but it is no delivery of a subscription of the firm, or
+    /// another condition excludes it.
     NotSelected,
 }
 
 impl ReplaySkip {
-    /// The word in the API.
+    /// The skip reason's word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -242,29 +243,39 @@ impl ReplaySkip {
     }
 }
 
-/// What decides whether a delivery is sent again.
+/// State of a delivery that decides whether it is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct ReplayConditions {
-    /// Where it stands.
+    /// State of the delivery.
     pub state: DeliveryState,
-    /// Whether it is in the outbox: under way, or in another replay.
+    /// Whether the outbox has the delivery, for its own attempts or for another replay.
     pub under_way: bool,
-    /// Whether its subscription lives.
+    /// Whether the subscription is live.
     pub hook_lives: bool,
-    /// Whether what it tells of was erased.
+    /// Whether the response of the occurrence was erased.
     pub erased: bool,
-    /// Whether the bytes it sent are there.
+    /// Whether the bytes are kept.
     pub body_kept: bool,
 }
 
-/// Why it is not sent again, if it is not (ruling 31).
+/// Why the delivery is not sent again. `None` if it is sent (ruling 31).
 #[must_use]
-pub const fn skip_reason(standing: ReplayConditions, force: bool) -> Option<ReplaySkip> {
+pub const fn skip_reason(standing: ReplayConditions) -> Option<ReplaySkip> {
+    match standing.state {
+        DeliveryState::Delivered => Some(ReplaySkip::Delivered),
+        DeliveryState::Pending | DeliveryState::Cancelled | DeliveryState::Failed => {
+            forced_skip_reason(standing)
+        }
+    }
+}
+
+/// Why the delivery is not sent again, if the order sends delivered deliveries again too.
+#[must_use]
+pub const fn forced_skip_reason(standing: ReplayConditions) -> Option<ReplaySkip> {
     match standing.state {
         DeliveryState::Pending => Some(ReplaySkip::Pending),
         DeliveryState::Cancelled => Some(ReplaySkip::Cancelled),
-        DeliveryState::Delivered if !force => Some(ReplaySkip::Delivered),
         DeliveryState::Delivered | DeliveryState::Failed => {
             if standing.under_way {
                 Some(ReplaySkip::Replaying)
@@ -348,23 +359,20 @@ mod tests {
             body_kept: true,
         };
         let of = |state| ReplayConditions { state, ..failed };
-        assert_eq!(skip_reason(failed, false), None);
-        assert_eq!(skip_reason(of(DeliveryState::Delivered), false), Some(ReplaySkip::Delivered));
-        assert_eq!(skip_reason(of(DeliveryState::Delivered), true), None);
-        for force in [false, true] {
-            assert_eq!(skip_reason(of(DeliveryState::Pending), force), Some(ReplaySkip::Pending));
-            assert_eq!(
-                skip_reason(of(DeliveryState::Cancelled), force),
-                Some(ReplaySkip::Cancelled)
-            );
+        assert_eq!(skip_reason(failed), None);
+        assert_eq!(skip_reason(of(DeliveryState::Delivered)), Some(ReplaySkip::Delivered));
+        assert_eq!(forced_skip_reason(of(DeliveryState::Delivered)), None);
+        for reason in [skip_reason, forced_skip_reason] {
+            assert_eq!(reason(of(DeliveryState::Pending)), Some(ReplaySkip::Pending));
+            assert_eq!(reason(of(DeliveryState::Cancelled)), Some(ReplaySkip::Cancelled));
             let under_way = ReplayConditions { under_way: true, ..failed };
-            assert_eq!(skip_reason(under_way, force), Some(ReplaySkip::Replaying));
+            assert_eq!(reason(under_way), Some(ReplaySkip::Replaying));
             let removed = ReplayConditions { hook_lives: false, ..failed };
-            assert_eq!(skip_reason(removed, force), Some(ReplaySkip::HookRemoved));
+            assert_eq!(reason(removed), Some(ReplaySkip::HookRemoved));
             let erased = ReplayConditions { erased: true, hook_lives: false, ..failed };
-            assert_eq!(skip_reason(erased, force), Some(ReplaySkip::SourceErased));
+            assert_eq!(reason(erased), Some(ReplaySkip::SourceErased));
             let purged = ReplayConditions { body_kept: false, ..failed };
-            assert_eq!(skip_reason(purged, force), Some(ReplaySkip::BodyPurged));
+            assert_eq!(reason(purged), Some(ReplaySkip::BodyPurged));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A response's end: erased for good (contract, privacy of the people in it; ruling 27). What it held
-//! is in the vault; the log knows its id.
+//! The end of a response: its erasure (contract, privacy of the people in it; ruling 27). The
+//! response's data is in the vault, and the log knows only its id.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -7,35 +7,36 @@ use uuid::Uuid;
 use crate::event::{aggregate, domain_event};
 use crate::occurrence::{NeverRefused, id_of_rule};
 
-/// One stream per response that was erased.
+/// Aggregate of one erased response. Each erased response has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
     erased: bool,
 }
 
-/// The stream of a firm's response. Two firms may use one id.
+/// Stream of a firm's response. Two firms may use one response id.
 #[must_use]
 pub fn response_stream(firm_id: Uuid, response_id: Uuid) -> Uuid {
     id_of_rule(&format!("response|{firm_id}|{response_id}"))
 }
 
-/// What can be asked of a response.
+/// Command on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseCommand {
-    /// Erase it.
+    /// Erases the response.
     Erase {
-        /// Which.
+        /// The response.
         response_id: Uuid,
     },
 }
 
-/// What happened to a response.
+/// Event of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum ResponseEvent {
-    /// It was erased: its keys and rows go, and what is queued of it is cancelled.
+    /// The response was erased. Its keys and rows are deleted, and its queued deliveries are
+    /// cancelled.
     ResponseErased {
-        /// Which.
+        /// The response.
         response_id: Uuid,
     },
 }
@@ -43,28 +44,30 @@ pub enum ResponseEvent {
 domain_event!(ResponseEvent { ResponseErased });
 aggregate!(Response, ResponseCommand, ResponseEvent, NeverRefused);
 
-/// Why a report or call, or what is told of a response, was refused. A report or call has one
-/// response, the first it was named for: kept with another it would be told to the wrong people, and
-/// stay when its own is erased. And an id is a response's or a part's; only of its own response may a
-/// part have the id.
+/// Why a report, a booking or a response is refused for its id.
+///
+/// A report or booking belongs to the first response that a report of the product named for it.
+/// With another response it would go to the wrong people, and would stay when its own response is
+/// erased. An id belongs to a response or to a part. A part may have the id of its own response
+/// only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PartRejection {
-    /// The report is known to be on another.
+    /// The report is on another response.
     #[error("the report is on another response")]
     ReportElsewhere,
-    /// The call is known to be on another.
+    /// The booking is on another response.
     #[error("the booking is on another response")]
     BookingElsewhere,
-    /// The response's id is that of a report or call on another.
+    /// The response's id belongs to a report or booking on another response.
     #[error("the response is known as a report or booking of another")]
     ResponseIsPart,
-    /// The report's or call's id is that of another response.
+    /// The id of the report or booking belongs to another response.
     #[error("the report or booking is known as another response")]
     PartIsResponse,
 }
 
 impl Response {
-    /// Decides what a command leads to: an event the first time, nothing after that.
+    /// Decides on the events that follow from a command: one the first time, none later.
     ///
     /// # Errors
     /// None.

@@ -1,7 +1,7 @@
-//! When a delivery is tried again (contract, section Retries; rulings 18 and 24).
+//! The retry schedule (contract, section Retries; rulings 18 and 24).
 //!
-//! Waits run from the end of the failed try. Whether it is tried again at all is
-//! [`crate::answer`]'s verdict; a scaled clock is the caller's matter.
+//! A wait runs from the end of the failed attempt. [`crate::answer`] decides whether a retry
+//! follows at all. A caller may scale the waits.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 /// Longest `Retry-After` that is honoured (contract, section Retries).
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Longest `Retry-After` that is read: a date in the longest form has 33 characters.
+/// Longest `Retry-After` that is read, in bytes. The longest form of a date has 33 characters.
 const HEADER_MAX_BYTES: usize = 64;
 
-/// Share of a workflow step's wait by which it may be varied (contract, section Retries).
+/// Share of a workflow step's wait by which the wait may vary (contract, section Retries).
 const JITTER_SHARE: f64 = 0.2;
 
 /// The three forms of an HTTP date (RFC 9110, section 5.6.7).
 const HTTP_DATES: [&str; 3] =
     ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
-/// Seconds between the tries of a REST hook: 1, 2, 4, 8, 16, 32, 60 minutes.
+/// Seconds between the attempts of a REST hook: 1, 2, 4, 8, 16, 32 and 60 minutes.
 const REST_HOOK_WAITS: [u64; 7] = [60, 120, 240, 480, 960, 1_920, 3_600];
 
-/// Seconds between the tries of a workflow step: 30 seconds, 2, 8, 32 minutes.
+/// Seconds between the attempts of a workflow step: 30 seconds, then 2, 8 and 32 minutes.
 const WORKFLOW_STEP_WAITS: [u64; 4] = [30, 120, 480, 1_920];
 
-/// Which of the contract's two columns a delivery follows.
+/// The contract's column of retries that a delivery follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetrySchedule {
     /// A delivery to a subscription.
     RestHook,
-    /// A webhook sent by a workflow's step.
+    /// A webhook of a workflow step.
     WorkflowStep,
-    /// A delivery that is sent once more: one try, and no other (ruling 31).
+    /// A replayed delivery, with one attempt and no retry (ruling 31).
     Replay,
 }
 
 impl RetrySchedule {
-    /// Tries in all.
+    /// Number of attempts in all.
     #[must_use]
     pub fn tries(self) -> u32 {
         match self {
@@ -48,9 +48,9 @@ impl RetrySchedule {
         }
     }
 
-    /// How long to wait after that many tries, the last of which failed; `None` when it was the
-    /// last of all. A `Retry-After` can only lengthen the wait. The jitter, from -1 to 1, varies
-    /// the wait of a workflow step by up to 20 %.
+    /// The wait after that many attempts, the last of which failed. `None` after the final attempt.
+    /// A `Retry-After` can only lengthen the wait. `jitter`, from -1 to 1, varies the wait of a
+    /// workflow step by up to 20 %.
     #[must_use]
     pub fn wait_after(
         self,
@@ -83,8 +83,8 @@ impl RetrySchedule {
     }
 }
 
-/// Reads the value of an answer's only `Retry-After` header: how long it asks to wait, 6 hours at
-/// most. Nonsense, negative and past values are `None` (ruling 24), and so must be several headers.
+/// Reads the wait in an answer's only `Retry-After` header, 6 hours at most. Nonsense, negative and
+/// past values are `None` (ruling 24). Callers treat several headers as `None` too.
 #[must_use]
 pub fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim_matches([' ', '\t']);
@@ -92,7 +92,7 @@ pub fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
         return None;
     }
     let wait = if value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Only a number too great for the type fails to parse here.
+        // A number fails to parse here only if it is too large for the type.
         Duration::from_secs(value.parse().unwrap_or(u64::MAX))
     } else {
         (http_date(value)? - now).to_std().ok()?

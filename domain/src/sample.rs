@@ -1,4 +1,4 @@
-//! Samples: an event in the shape of a delivery, from a real submission as far as there is one
+//! Samples: an occurrence in the shape of a delivery, from a real submission as far as there is one
 //! (contract, section GET /triggers/{trigger}/sample; ruling 14b).
 
 use std::collections::BTreeMap;
@@ -13,29 +13,30 @@ use crate::payload::{EventPayload, FormPart, PayloadSource};
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
-/// The firm's latest submission, with what belongs to it.
+/// The firm's latest submission, with its report and booking.
 #[derive(Clone, Debug)]
 pub struct LatestSubmission {
     /// The form.
     pub form: FormPart,
     /// The response.
     pub response_id: Uuid,
-    /// When it was submitted.
+    /// Time of the submission.
     pub submitted_at: Timestamp,
-    /// What was answered.
+    /// The answers.
     pub document: ResponseDocument,
-    /// Its newest report.
+    /// The response's newest report.
     pub report: Option<ReportDocument>,
-    /// Its newest booking.
+    /// The response's newest booking.
     pub booking: Option<Booking>,
 }
 
-/// A sample of a trigger's event, from this submission; what the trigger implies and the response
-/// lacks is made up.
+/// A sample for the trigger, from this submission. Parts that the trigger implies and the response
+/// lacks are made up.
 #[must_use]
 pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayload {
     let made_up = SampleSubmission::of(trigger, latest.submitted_at);
-    let (report, booking) = (latest.report.clone(), latest.booking.clone());
+    let report = latest.report.clone();
+    let booking = latest.booking.clone();
     let report = report.map(|report| after(trigger, report, |report| &mut report.status));
     let booking = booking.map(|booking| after(trigger, booking, |booking| &mut booking.status));
     EventPayload::of(PayloadSource {
@@ -49,7 +50,7 @@ pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayloa
     })
 }
 
-/// A sample of a trigger's event, made up but for its form if there is one.
+/// A made-up sample for the trigger, with the given form if there is one.
 #[must_use]
 pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> EventPayload {
     let made_up = SampleSubmission::of(trigger, now);
@@ -64,7 +65,7 @@ pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> Even
     })
 }
 
-/// A part as the trigger leaves it: what was cancelled says so, and what was approved.
+/// The part with the status that the trigger gives it, such as `cancelled` or `approved`.
 fn after<P>(trigger: Trigger, mut part: P, status: impl Fn(&mut P) -> &mut String) -> P {
     if let Some(word) = status_after(trigger) {
         word.clone_into(status(&mut part));
@@ -88,7 +89,7 @@ fn made_up_form() -> FormPart {
     }
 }
 
-/// Somebody who never was, and what they left.
+/// A made-up person and response.
 struct SampleSubmission {
     document: ResponseDocument,
     report: ReportDocument,
@@ -101,7 +102,7 @@ impl SampleSubmission {
         Self { document: document(), report: report(), booking }
     }
 
-    /// What is paid for is a report or a consultation: the sample shows the report.
+    /// A payment is for a report or a consultation. The sample shows the report.
     fn report_for(&self, trigger: Trigger) -> Option<&ReportDocument> {
         match trigger {
             Trigger::ReportApproved
@@ -133,7 +134,7 @@ impl SampleSubmission {
     }
 }
 
-/// Made-up ids are the same each time, and plainly nobody's.
+/// Made-up ids are constant and visibly no real ids.
 const fn id(n: u128) -> Uuid {
     Uuid::from_u128(0x0000_0000_0000_4000_8000_0000_0000_0000 + n)
 }
@@ -182,7 +183,7 @@ fn report() -> ReportDocument {
     }
 }
 
-/// A call of half an hour, a day later.
+/// A booking of half an hour, one day later.
 fn booking(now: Timestamp) -> Booking {
     let starts_at = now.get() + TimeDelta::days(1);
     Booking {

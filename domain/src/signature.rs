@@ -1,5 +1,5 @@
-//! How a webhook is signed, and how a receiver checks it (contract, section Signature;
-//! ruling 22).
+//! The signature of a webhook, and a receiver's check of it (contract, section Signature; ruling
+//! 22).
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use thiserror::Error;
 
 use crate::text;
 
-/// What every signing secret's text begins with (contract, section Authentication).
+/// Prefix of every signing secret's text (contract, section Authentication).
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// How far a signature's time may be from the receiver's (contract, section Limits).
+/// Largest age of a signature at the receiver, in seconds (contract, section Limits).
 pub const SIGNATURE_AGE_MAX_SECONDS: u64 = 5 * 60;
 
-/// A firm's webhook signing secret. Never logged: its `Debug` shows nothing of it.
+/// A firm's webhook signing secret. It never reaches a log: `Debug` shows nothing of the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(String);
 
@@ -26,16 +26,16 @@ pub struct WebhookSecret(String);
 pub struct NotASecret;
 
 impl WebhookSecret {
-    /// Makes a secret of 32 random bytes.
+    /// Makes a secret from 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(text::secret(SECRET_PREFIX, bytes))
     }
 
-    /// Reads a secret that was kept.
+    /// Reads a stored secret.
     ///
     /// # Errors
-    /// [`NotASecret`] unless it is exactly a text that [`WebhookSecret::from_bytes`] makes.
+    /// [`NotASecret`] unless [`WebhookSecret::from_bytes`] could have made exactly this text.
     pub fn parse(text: &str) -> Result<Self, NotASecret> {
         if text::is_secret(SECRET_PREFIX, text) {
             Ok(Self(text.to_owned()))
@@ -44,7 +44,7 @@ impl WebhookSecret {
         }
     }
 
-    /// The whole text: what is shown to owners and admins, and the key [`sign`] takes.
+    /// The whole text, which owners and admins see and which is the key of [`sign`].
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -57,19 +57,19 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// The value of `X-Service-Signature` for a body sent at this time. The HMAC's key is the whole
-/// text of the secret, prefix included (ruling 22).
+/// Value of `X-Service-Signature` for a body that is sent at this time. The HMAC key is the whole
+/// text of the secret, with its prefix (ruling 22).
 #[must_use]
 pub fn sign(secret: &str, unix_seconds: i64, body: &[u8]) -> String {
     format!("t={unix_seconds},v1={}", v1(secret, unix_seconds, body))
 }
 
-/// What a receiver has in its hands.
+/// Header and body of a request, as a receiver has them.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest<'a> {
-    /// The value of `X-Service-Signature`.
+    /// Value of `X-Service-Signature`.
     pub header: &'a str,
-    /// The raw body, before anything parsed it.
+    /// The raw body before any parsing.
     pub body: &'a [u8],
 }
 
@@ -79,7 +79,7 @@ pub enum BadSignature {
     /// The header is not `t=<unix_seconds>,v1=<hex>`.
     #[error("the signature header is malformed")]
     Malformed,
-    /// Its time is more than [`SIGNATURE_AGE_MAX_SECONDS`] away.
+    /// The signature's time is more than [`SIGNATURE_AGE_MAX_SECONDS`] away.
     #[error("the signature is too old or from the future")]
     Stale,
     /// Another secret, another time or another body was signed.
@@ -90,7 +90,7 @@ pub enum BadSignature {
 /// Checks a request as a receiver does, in constant time.
 ///
 /// # Errors
-/// The first reason for which it is rejected.
+/// [`BadSignature`] is the first reason for a rejection.
 pub fn verify(
     request: SignedRequest<'_>,
     secret: &str,

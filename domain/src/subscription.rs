@@ -1,5 +1,5 @@
-//! A REST-hook subscription's life, from `POST /hooks` to its removal and the reason for it
-//! (contract, sections Hook and States; rulings 26 and 29).
+//! The life of a REST-hook subscription, from `POST /hooks` to its removal (contract, sections Hook
+//! and States; rulings 26 and 29).
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
 
-/// One stream per subscription.
+/// Aggregate of one subscription. Each subscription has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     life: SubscriptionState,
@@ -23,53 +23,53 @@ enum SubscriptionState {
     Removed,
 }
 
-/// A delivery that ended with 410 Gone: half of the evidence for a removal.
+/// A delivery that ended with 410 Gone. Two in a row are the evidence for a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoneAnswer {
     /// The delivery.
     pub delivery_id: Uuid,
-    /// The status it ended with.
+    /// Final status of the delivery.
     pub status: u16,
-    /// When its last try was finished.
+    /// End of the last attempt.
     pub finished_at: Timestamp,
 }
 
-/// What can be asked of a subscription.
+/// Command on a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriptionCommand {
-    /// Make it.
+    /// Creates the subscription.
     Create {
-        /// The key that made it and alone sees it.
+        /// The key that creates the subscription and alone sees it.
         key_id: Uuid,
-        /// What it listens to.
+        /// The trigger.
         trigger: Trigger,
-        /// Where deliveries go, exactly as sent.
+        /// URL of the target, exactly as sent.
         target_url: String,
-        /// Only this form's events, or every form's.
+        /// The form, or `None` for every form.
         form_id: Option<Uuid>,
     },
-    /// Remove it.
+    /// Removes the subscription.
     Remove {
-        /// Why.
+        /// The reason.
         reason: RemovalReason,
     },
-    /// A delivery ended with 410.
+    /// Records that a delivery ended with 410.
     RecordGone(GoneAnswer),
-    /// A delivery succeeded.
+    /// Records that a delivery succeeded.
     RecordAnswered {
         /// The delivery.
         delivery_id: Uuid,
     },
 }
 
-/// Why a subscription was removed, when its target was not the reason.
+/// Why a subscription was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovalReason {
-    /// `DELETE /hooks/{id}` with its own key.
+    /// A caller sent `DELETE /hooks/{id}` with the subscription's key.
     DeletedByKey,
-    /// Its key was revoked.
+    /// The subscription's key was revoked.
     KeyRevoked,
     /// Two deliveries in a row were answered 410.
     TargetGone,
@@ -77,31 +77,31 @@ pub enum RemovalReason {
     FirmClosed,
 }
 
-/// What happened to a subscription.
+/// Event of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum SubscriptionEvent {
-    /// It was made.
+    /// The subscription was created.
     SubscriptionCreated {
-        /// The key that made it.
+        /// The key that created the subscription.
         key_id: Uuid,
-        /// What it listens to.
+        /// The trigger.
         trigger: Trigger,
-        /// Where deliveries go.
+        /// URL of the target.
         target_url: String,
-        /// Only this form's events, or every form's.
+        /// The form, or `None` for every form.
         form_id: Option<Uuid>,
     },
     /// A delivery ended with 410, the first one since the last success.
     TargetGone(GoneAnswer),
-    /// A delivery succeeded after one that ended with 410: the count starts again.
+    /// A delivery succeeded after one that ended with 410. The count starts again.
     TargetAnswered {
         /// The delivery.
         delivery_id: Uuid,
     },
-    /// It was removed: with its evidence this is the audit record.
+    /// The subscription was removed. With its evidence this event is the audit record.
     SubscriptionRemoved {
-        /// Why.
+        /// The reason.
         reason: RemovalReason,
         /// The two deliveries that ended with 410, for `target_gone` only.
         evidence: Vec<GoneAnswer>,
@@ -122,22 +122,22 @@ pub enum SubscriptionRejection {
     /// The id is taken.
     #[error("a subscription with this id exists")]
     Exists,
-    /// There is no such subscription, or it is removed.
+    /// No such subscription exists, or it was removed.
     #[error("there is no live subscription with this id")]
     NotLive,
 }
 
 impl Subscription {
-    /// A live subscription whose last finished delivery ended so: what its lane remembers.
+    /// A live subscription with the last 410 that its lane remembers.
     #[must_use]
     pub const fn live(gone: Option<GoneAnswer>) -> Self {
         Self { life: SubscriptionState::Live, gone }
     }
 
-    /// Decides what a command leads to.
+    /// Decides on the events that follow from a command.
     ///
     /// # Errors
-    /// [`SubscriptionRejection`] says why nothing happens.
+    /// [`SubscriptionRejection`] says why the command is refused.
     pub fn decide(
         &self,
         command: &SubscriptionCommand,
@@ -174,7 +174,7 @@ impl Subscription {
         }
     }
 
-    /// The second 410 in a row removes; the evidence is both of them.
+    /// The second 410 in a row removes the subscription. The evidence has both.
     fn gone_again(&self, answer: &GoneAnswer) -> Vec<SubscriptionEvent> {
         let noted = SubscriptionEvent::TargetGone(answer.clone());
         match &self.gone {
@@ -189,7 +189,7 @@ impl Subscription {
         }
     }
 
-    /// Only a success after a 410 is worth an event.
+    /// A success has an event only after a 410.
     fn answered(&self, delivery_id: Uuid) -> Vec<SubscriptionEvent> {
         match self.gone {
             None => Vec::new(),

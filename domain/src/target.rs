@@ -1,8 +1,9 @@
-//! A target: where a delivery is sent (contract, section POST /hooks; rulings 15 and 19).
+//! A target: the URL of a subscription or workflow step (contract, section POST /hooks; rulings 15
+//! and 19).
 //!
-//! Checked as text first, then parsed, then its host classified: the URL parser repairs too much
-//! to be asked first. What a name resolves to is not known here; the deliverer asks
-//! [`AllowedTargets::permits`] about each address it is about to dial.
+//! A target is checked as text first, then parsed, then its host is classified. The URL parser
+//! repairs too much to come first. This module does not resolve names. The deliverer asks
+//! [`AllowedTargets::permits`] about each address before dialling it.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -12,13 +13,13 @@ use url::{Host, SyntaxViolation, Url};
 
 use crate::address::AllowedTargets;
 
-/// Longest target in characters (contract, section Limits).
+/// Longest target, in characters (contract, section Limits).
 pub const TARGET_MAX_CHARS: usize = 2_000;
 
-/// Names that never lead to the public internet, with everything below them (ruling 15).
+/// Names that never lead to the public internet, with all names below them (ruling 15).
 const PRIVATE_SUFFIXES: [&str; 4] = ["local", "internal", "home.arpa", "onion"];
 
-/// Longest host name and label that DNS can carry (RFC 1035, section 2.3.4).
+/// Longest host name that DNS can carry (RFC 1035, section 2.3.4).
 const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 
@@ -31,7 +32,7 @@ const BAD_PORTS: [u16; 83] = [
     6668, 6669, 6679, 6697, 10080,
 ];
 
-/// A checked target. Equal when it was sent in the same words.
+/// A checked target. Two targets are equal if their sent texts are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     text: String,
@@ -43,40 +44,41 @@ pub struct Target {
 /// The host of a target, as the URL parser understood it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetHost {
-    /// A name to look up, in ASCII (punycode) and without a trailing dot.
+    /// A name to resolve, in ASCII (punycode) and without a trailing dot.
     Name(String),
-    /// An address written out; a resolver is never asked about it.
+    /// An IP literal. It is never sent to a resolver.
     Ip(IpAddr),
 }
 
 /// Why a text is not a target, in a sentence for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetRefusal {
-    /// More than [`TARGET_MAX_CHARS`].
+    /// The target has more than [`TARGET_MAX_CHARS`].
     #[error("the target is longer than 2,000 characters")]
     TooLong,
-    /// Another scheme, or none.
+    /// The target has another scheme, or none.
     #[error("the target must start with https://")]
     NotHttps,
-    /// A user name or password, even an empty one.
+    /// The target has a user name or password, even an empty one.
     #[error("the target must not hold a username or password")]
     UserInfo,
-    /// White space, a control character or a backslash; in a redirect also a non-ASCII byte.
+    /// The target has white space, a control character or a backslash. A redirect must be ASCII
+    /// too.
     #[error("the target holds white space, a control character or a backslash")]
     ForbiddenCharacter,
-    /// Nothing between the scheme and the path.
+    /// The target has nothing between scheme and path.
     #[error("the target has no host")]
     NoHost,
-    /// Not a URL, or a host that DNS cannot carry.
+    /// The target is not a URL, or DNS cannot carry its host.
     #[error("the target is not a valid URL")]
     NotAUrl,
-    /// An address outside the public internet (ruling 16).
+    /// The address is outside the public internet (ruling 16).
     #[error("the target must be public: {0} is a private or local address")]
     PrivateAddress(IpAddr),
-    /// A name outside the public internet (ruling 15).
+    /// The name is outside the public internet (ruling 15).
     #[error("the target must be public: its host is a private or local name")]
     PrivateName,
-    /// A port of another protocol.
+    /// The port belongs to another protocol.
     #[error("the target must not use port {0}")]
     BadPort(u16),
 }
@@ -85,7 +87,7 @@ impl Target {
     /// Checks a target as it was sent.
     ///
     /// # Errors
-    /// The first reason for which it is refused.
+    /// [`TargetRefusal`] is the first reason for a refusal.
     pub fn parse(text: &str, allowed: &AllowedTargets) -> Result<Self, TargetRefusal> {
         check_text(text, allowed)?;
         let mut url = Url::parse(text).map_err(|_| TargetRefusal::NotAUrl)?;
@@ -99,11 +101,11 @@ impl Target {
         Ok(Self { text: text.to_owned(), url, host, port })
     }
 
-    /// Follows a `Location`: joined by the URL parser, then checked like any target
+    /// Follows a `Location`. The URL parser joins it, and the result is checked like any target
     /// (ruling 19, case C17).
     ///
     /// # Errors
-    /// The first reason for which the place it leads to is refused.
+    /// [`TargetRefusal`] is the first reason for refusing the result.
     pub fn join(&self, location: &[u8], allowed: &AllowedTargets) -> Result<Self, TargetRefusal> {
         let location = std::str::from_utf8(location)
             .ok()
@@ -112,7 +114,7 @@ impl Target {
         if location.len() > TARGET_MAX_CHARS {
             return Err(TargetRefusal::TooLong);
         }
-        // An empty user info leaves no trace in the joined URL: only the parser sees it.
+        // An empty user info leaves no trace in the joined URL. Only the parser sees it.
         let user_info = Cell::new(false);
         let note = |seen| {
             if seen == SyntaxViolation::EmbeddedCredentials {
@@ -136,25 +138,25 @@ impl Target {
         &self.text
     }
 
-    /// What is dialled: without fragment and without the host's trailing dot.
+    /// The URL to dial, without fragment and without the host's trailing dot.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The host that is dialled.
+    /// The host to dial.
     #[must_use]
     pub fn host(&self) -> TargetHost {
         self.host.clone()
     }
 
-    /// The port that is dialled.
+    /// The port to dial.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether the other is "another host": another scheme, host or port (ruling 19).
+    /// Whether scheme, host or port differ, so that the other target is "another host" (ruling 19).
     #[must_use]
     pub fn origin_differs(&self, other: &Self) -> bool {
         self.url.scheme() != other.url.scheme()
@@ -162,15 +164,15 @@ impl Target {
             || self.port != other.port
     }
 
-    /// All that is told of a place a receiver chose: scheme, host and port. Its path is foreign text.
+    /// Scheme, host and port, for a URL that a receiver chose. The path is foreign text and stays
+    /// out.
     #[must_use]
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 }
 
-/// A target that was checked when it was set, as it is shown: host in punycode, query hidden (cases
-/// C11 and G5).
+/// A stored target for display, with its host in punycode and its query hidden (cases C11 and G5).
 #[must_use]
 pub fn shown_target(target: &str) -> String {
     let Ok(mut url) = Url::parse(target) else {
@@ -182,8 +184,8 @@ pub fn shown_target(target: &str) -> String {
     format!("{url}{query}")
 }
 
-/// The host of a target that was checked when it was set, for counting what goes there: lower case,
-/// in punycode, without a trailing dot.
+/// Host of a stored target, as a key for counting. It is lower case, in punycode, and has no
+/// trailing dot.
 #[must_use]
 pub fn host_of(target: &str) -> String {
     let url = Url::parse(target).ok();
@@ -191,7 +193,7 @@ pub fn host_of(target: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_owned()
 }
 
-/// What can be told from the text alone, before the parser repairs anything (cases C1–C4).
+/// Checks the text alone, before the parser repairs anything (cases C1–C4).
 fn check_text(text: &str, allowed: &AllowedTargets) -> Result<(), TargetRefusal> {
     if text.chars().count() > TARGET_MAX_CHARS {
         return Err(TargetRefusal::TooLong);

@@ -1,10 +1,10 @@
 //! The text of a secret: a fixed prefix and 32 bytes in base64url (ruling 3; contract, section
-//! Authentication). API keys and webhook signing secrets are both written so.
+//! Authentication). API keys and webhook signing secrets have this form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Characters after the prefix: 32 bytes in base64url without padding.
+/// Number of characters after the prefix: 32 bytes in base64url without padding.
 pub(crate) const SECRET_CHARS: usize = 43;
 
 /// Writes 32 bytes as the text of a secret.
@@ -12,15 +12,15 @@ pub(crate) fn secret(prefix: &str, bytes: [u8; 32]) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Whether the text is one that [`secret`] writes: its last character must be canonical too,
-/// or one secret would have four spellings.
+/// Whether [`secret`] could have made this text. The last character must be canonical too, or one
+/// secret would have four spellings.
 pub(crate) fn is_secret(prefix: &str, text: &str) -> bool {
     text.strip_prefix(prefix)
         .filter(|rest| rest.len() == SECRET_CHARS)
         .is_some_and(|rest| URL_SAFE_NO_PAD.decode(rest).is_ok())
 }
 
-/// Whether a secret's text is made of such characters.
+/// Whether a secret's text may contain the character.
 pub(crate) fn is_secret_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }

@@ -1,5 +1,5 @@
-//! Points in time as the service writes and reads them (contract, What the service does;
-//! ruling 13). It never asks what time it is.
+//! Points in time, as the service writes and reads them (contract, section What the service does;
+//! ruling 13). The module never reads a clock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use chrono::{DateTime, Datelike, NaiveDate, SecondsFormat, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Longest RFC 3339 text that is read: nanoseconds and an offset need 35 characters.
+/// Longest RFC 3339 text that is read. Nanoseconds and an offset need 35 characters.
 const TEXT_MAX: usize = 40;
 
-/// A point in time, in whole milliseconds. Written as `YYYY-MM-DDTHH:MM:SS.mmmZ`, always.
+/// A point in time in whole milliseconds, always written as `YYYY-MM-DDTHH:MM:SS.mmmZ`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Timestamp(DateTime<Utc>);
@@ -19,25 +19,25 @@ pub struct Timestamp(DateTime<Utc>);
 /// Why a text is not a point in time, in a sentence for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotATimestamp {
-    /// Not the form that RFC 3339 gives, or a date or time that does not exist.
+    /// The text does not have the form of RFC 3339, or its date or time does not exist.
     #[error("not an RFC 3339 timestamp such as 2026-01-31T09:30:00.000Z")]
     Malformed,
-    /// Second 60: clocks here do not have it.
+    /// The second is 60. The service's clocks have no leap seconds.
     #[error("a timestamp cannot name a leap second")]
     LeapSecond,
-    /// Before the year 0 or after 9999 in UTC.
+    /// The year is before 0 or after 9999 in UTC.
     #[error("a timestamp must lie in the years 0000 to 9999")]
     YearOutOfRange,
 }
 
 impl Timestamp {
-    /// Cuts what is finer than a millisecond.
+    /// Cuts a time to whole milliseconds.
     #[must_use]
     pub fn new(at: DateTime<Utc>) -> Self {
         Self(DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
     }
 
-    /// The UTC day it lies in.
+    /// UTC day of the timestamp.
     #[must_use]
     pub fn day(self) -> NaiveDate {
         self.0.date_naive()
@@ -49,7 +49,7 @@ impl Timestamp {
         u64::from(86_400 - self.0.num_seconds_from_midnight())
     }
 
-    /// The same point in time, to reckon with.
+    /// The timestamp for arithmetic.
     #[must_use]
     pub fn get(self) -> DateTime<Utc> {
         self.0
@@ -85,7 +85,7 @@ impl TryFrom<String> for Timestamp {
 impl FromStr for Timestamp {
     type Err = NotATimestamp;
 
-    /// Reads RFC 3339 with any offset, and nothing looser.
+    /// Reads RFC 3339 with any offset, and no looser form.
     fn from_str(text: &str) -> Result<Self, NotATimestamp> {
         if !has_rfc_3339_shape(text.as_bytes()) {
             return Err(NotATimestamp::Malformed);
@@ -102,7 +102,7 @@ impl FromStr for Timestamp {
     }
 }
 
-/// The parser checks ranges but is lenient about separators; this checks them.
+/// Checks the separators. The parser checks ranges and is lenient about separators.
 fn has_rfc_3339_shape(text: &[u8]) -> bool {
     let Some((head, tail)) = text.split_at_checked(19) else {
         return false;
@@ -122,7 +122,7 @@ fn has_rfc_3339_shape(text: &[u8]) -> bool {
         && (matches!(zone, b"Z" | b"z") || fits(zone, b"+00:00") || fits(zone, b"-00:00"))
 }
 
-/// Whether the text has a digit wherever the pattern has one, and its very characters elsewhere.
+/// Whether the text has a digit at each digit of the pattern, and equal characters elsewhere.
 fn fits(text: &[u8], pattern: &[u8]) -> bool {
     text.len() == pattern.len()
         && text.iter().zip(pattern).all(|(byte, expected)| match expected {

@@ -1,47 +1,51 @@
-//! The trace that something belongs to, as the W3C writes it in a `traceparent` header (Trace Context,
+//! The trace of an event or request, in the W3C form of a `traceparent` header (Trace Context,
 //! level 1).
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place in a trace. Which trace, which step of it, and whether it is kept.
+/// A span in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traceparent {
     /// The trace.
     pub trace_id: [u8; 16],
-    /// The step that what follows is a part of.
+    /// The parent span.
     pub parent_id: [u8; 8],
-    /// Whether whoever began it keeps it.
+    /// Whether the origin of the trace keeps it.
     pub sampled: bool,
 }
 
-/// A text that is no `traceparent`.
+/// The text is no `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a traceparent")]
 pub struct NotATraceparent;
 
-/// `00-` and 32, 16 and 2 digits, with `-` between.
+/// Length of version 0: `00-`, then 32, 16 and 2 digits with `-` between.
 const LENGTH: usize = 55;
 
 impl FromStr for Traceparent {
     type Err = NotATraceparent;
 
-    /// Strictly: lower-case digits, nothing before or after, no id of zeros. A later version than ours
-    /// may have more after what we know.
+    /// Reads strictly: lower-case digits, nothing before or after, no id of zeros. A later version
+    /// may have more after the known part.
     fn from_str(text: &str) -> Result<Self, NotATraceparent> {
         let known = text.get(..LENGTH).ok_or(NotATraceparent)?;
         let more = text.get(LENGTH..).ok_or(NotATraceparent)?;
         let mut parts = known.split('-');
         let mut next = || parts.next().ok_or(NotATraceparent);
-        let (version, trace_id, parent_id, flags) = (next()?, next()?, next()?, next()?);
+        let version = next()?;
+        let trace_id = next()?;
+        let parent_id = next()?;
+        let flags = next()?;
         let [version] = digits(version)?;
         let fits = match version {
             0 => more.is_empty(),
             0xff => false,
             _ => more.is_empty() || more.starts_with('-'),
         };
-        let (trace_id, parent_id, [flags]) =
-            (digits(trace_id)?, digits(parent_id)?, digits(flags)?);
+        let trace_id = digits(trace_id)?;
+        let parent_id = digits(parent_id)?;
+        let [flags] = digits(flags)?;
         if !fits || parts.next().is_some() || trace_id == [0; 16] || parent_id == [0; 8] {
             return Err(NotATraceparent);
         }
@@ -49,7 +53,7 @@ impl FromStr for Traceparent {
     }
 }
 
-/// As many bytes as are wanted, in lower-case hexadecimal digits.
+/// Reads `N` bytes from lower-case hexadecimal digits.
 fn digits<const N: usize>(text: &str) -> Result<[u8; N], NotATraceparent> {
     let lower = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let mut bytes = [0; N];
@@ -59,7 +63,8 @@ fn digits<const N: usize>(text: &str) -> Result<[u8; N], NotATraceparent> {
 
 impl fmt::Display for Traceparent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (trace_id, parent_id) = (hex::encode(self.trace_id), hex::encode(self.parent_id));
+        let trace_id = hex::encode(self.trace_id);
+        let parent_id = hex::encode(self.parent_id);
         write!(f, "00-{trace_id}-{parent_id}-{:02x}", u8::from(self.sampled))
     }
 }

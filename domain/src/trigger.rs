@@ -6,13 +6,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a subscription listens to.
+/// The kind of occurrence that a subscription gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// Someone finishes the form.
+    /// A person finishes the form.
     FormSubmitted,
-    /// Someone answers some questions, then stops for an hour.
+    /// A person answers some questions and then stops for an hour.
     PartialSubmission,
     /// A reviewer approves the report.
     ReportApproved,
@@ -20,19 +20,19 @@ pub enum Trigger {
     ReportSent,
     /// The client opens the report for the first time.
     ReportOpened,
-    /// Someone pays for a report or a consultation.
+    /// A person pays for a report or a consultation.
     PaymentReceived,
-    /// Someone books a call.
+    /// A person makes a booking.
     BookingMade,
-    /// A booked call moves to a new time.
+    /// A booking moves to a new time.
     BookingRescheduled,
-    /// A booked call is cancelled.
+    /// A booking is cancelled.
     BookingCancelled,
     /// A person's lead score reaches Hot for the first time.
     LeadHot,
 }
 
-/// What of the product a firm has paid for, as far as triggers depend on it.
+/// The parts of a firm's plan that triggers depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirmPlan {
     /// Whether the plan includes Leads in full.
@@ -59,7 +59,7 @@ impl Trigger {
         Self::LeadHot,
     ];
 
-    /// The key that stands for it in requests, payloads and events.
+    /// The trigger's key in requests, payloads and events.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Trigger {
         }
     }
 
-    /// When it fires, in the contract's words (ruling 14c).
+    /// The contract's hint, which says when the trigger fires (ruling 14c).
     #[must_use]
     pub fn hint(self) -> &'static str {
         match self {
@@ -126,7 +126,8 @@ impl Trigger {
         }
     }
 
-    /// Whether firms on this plan can subscribe to it (contract, section Triggers; ruling 14).
+    /// Whether firms with this plan can subscribe to the trigger (contract, section Triggers;
+    /// ruling 14).
     #[must_use]
     pub fn offered_to(self, plan: FirmPlan) -> bool {
         self != Self::LeadHot || plan.leads_in_full

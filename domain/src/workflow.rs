@@ -1,5 +1,5 @@
-//! A webhook that a step of a firm's workflow sends (contract, section Events; ruling 33): its
-//! names, its method, and the headers it may add (case D13).
+//! A webhook of a step in a firm's workflow: its names, its method and its extra headers
+//! (contract, section Events; ruling 33; case D13).
 
 use std::collections::HashSet;
 
@@ -9,13 +9,13 @@ use uuid::Uuid;
 use crate::occurrence::id_of_rule;
 use crate::trigger::Trigger;
 
-/// Extra headers at most.
+/// Largest number of extra headers.
 pub const HEADERS_MAX: usize = 32;
 
-/// Their names and values together, in bytes, at most.
+/// Largest size of all extra names and values together, in bytes.
 pub const HEADERS_MAX_BYTES: usize = 8 * 1024;
 
-/// Headers that are the service's own, or the connection's.
+/// Headers that belong to the service or to the connection.
 const OWN_HEADERS: [&str; 18] = [
     "accept",
     "accept-encoding",
@@ -37,20 +37,20 @@ const OWN_HEADERS: [&str; 18] = [
     "via",
 ];
 
-/// All of these are the service's too.
+/// Prefix of further headers that belong to the service.
 const OWN_PREFIX: &str = "x-service-";
 
-/// Which step of which run: the name of its one delivery.
+/// Run and step, the name of one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepName {
     /// The run of the workflow.
     pub run_id: Uuid,
-    /// The step of it.
+    /// The step of the run.
     pub step_id: Uuid,
 }
 
-/// How a step's webhook is sent.
+/// Method of a step's webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StepMethod {
@@ -62,23 +62,23 @@ pub enum StepMethod {
     Patch,
 }
 
-/// What a step sends. Its extra headers may be secrets, so the log holds only their number.
+/// Order of a workflow step. Its extra headers may be secrets, so the log holds only their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOrder {
-    /// Which step of which run.
+    /// Run and step.
     pub step: StepName,
-    /// The trigger it names, and whose payload it sends.
+    /// The trigger that the step names and whose payload it sends.
     pub trigger: Trigger,
-    /// The form it is about.
+    /// The form of the response.
     pub form_id: Uuid,
-    /// The response it is about.
+    /// The response.
     pub response_id: Uuid,
-    /// How.
+    /// The method.
     pub method: StepMethod,
-    /// Where to.
+    /// URL of the target.
     pub url: String,
-    /// How many extra headers it has.
+    /// Number of extra headers.
     pub extra_headers: usize,
     /// Whether the run is a test.
     pub test: bool,
@@ -87,48 +87,48 @@ pub struct StepOrder {
 /// Why extra headers are refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderFault {
-    /// More than [`HEADERS_MAX`].
+    /// The step has more than [`HEADERS_MAX`] extra headers.
     #[error("a step has at most {HEADERS_MAX} extra headers")]
     TooMany,
-    /// More than [`HEADERS_MAX_BYTES`].
+    /// The extra headers have more than [`HEADERS_MAX_BYTES`].
     #[error("the extra headers of a step have at most {HEADERS_MAX_BYTES} bytes")]
     TooLarge,
-    /// Not a token (RFC 9110, section 5.1).
+    /// The name is not a token (RFC 9110, section 5.1).
     #[error("the name of an extra header is not a header name")]
     NotAName,
-    /// The service's own, or the connection's.
+    /// The header belongs to the service or to the connection.
     #[error("the header `{0}` is set by the service")]
     Own(String),
-    /// Twice, in whatever case.
+    /// The header is there twice, in any case of letters.
     #[error("the header `{0}` is there twice")]
     Twice(String),
-    /// Anything but visible ASCII, spaces and tabs.
+    /// The value has other characters than visible ASCII, spaces and tabs.
     #[error("the value of `{0}` holds what a header cannot carry")]
     NotAValue(String),
 }
 
 impl StepName {
-    /// The id of its delivery, the same on every try and after every retry.
+    /// Id of the step's delivery, equal for every attempt and after every retry.
     #[must_use]
     pub fn delivery_id(self) -> Uuid {
         id_of_rule(&format!("step|{}|{}", self.run_id, self.step_id))
     }
 
-    /// What receivers dedupe on (contract, section Request sent to the target).
+    /// The key on which receivers dedupe (contract, section Request sent to the target).
     #[must_use]
     pub fn idempotency_key(self) -> String {
         format!("{}:{}", self.run_id, self.step_id)
     }
 }
 
-/// The lane of a firm's steps to a host.
+/// Lane of a firm's steps to a host.
 #[must_use]
 pub fn step_lane_id(firm_id: Uuid, host: &str) -> Uuid {
     id_of_rule(&format!("step lane|{firm_id}|{host}"))
 }
 
 impl StepMethod {
-    /// The method's name.
+    /// Name of the method.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl std::str::FromStr for StepMethod {
 /// Checks a step's extra headers (case D13).
 ///
 /// # Errors
-/// The first reason for which they are refused.
+/// [`HeaderFault`] is the first reason for a refusal.
 pub fn check_headers(headers: &[(String, String)]) -> Result<(), HeaderFault> {
     if headers.len() > HEADERS_MAX {
         return Err(HeaderFault::TooMany);
@@ -178,7 +178,7 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), HeaderFault> {
     Ok(())
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether the byte may stand in a token (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -24,7 +24,7 @@ use crate::name_server::{NameServer, Reply, parsed};
 
 /// A client that asks this name server, and for which 127.0.0.1 alone is open.
 fn asking(dns: &NameServer) -> OutgoingClient {
-    let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()], true);
+    let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()]).with_http();
     let budget = AttemptBudget { dns: Duration::from_millis(500), ..AttemptBudget::default() };
     let names = DnsServers::Nameserver(dns.at);
     OutgoingClient::new(OutgoingConfig { names, budget, ..OutgoingConfig::new(allowed) }).unwrap()

@@ -473,7 +473,7 @@ impl World {
 
 /// The setup of a world whose mails go there.
 fn usual(mails: &TempDir) -> SystemSetup {
-    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     SystemSetup { allowed, ..SystemSetup::quiet(BASE_URL, mails.path()).unwrap() }
 }
 

@@ -6,7 +6,7 @@ use domain::context::Actor;
 use domain::delivery::DeliveryState;
 use domain::replay::{
     RATE_PER_SECOND_MAX, Replay, ReplayCommand, ReplayOrder, ReplayRejection, ReplaySelection,
-    ReplaySkip, skip_reason,
+    ReplaySkip, forced_skip_reason, skip_reason,
 };
 use eventstore::CommandError;
 use projector::firms;
@@ -73,7 +73,9 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
     let mut named: BTreeSet<Uuid> = new.selection.delivery_ids.iter().copied().collect();
     for one in found {
         named.remove(&one.delivery_id);
-        match skip_reason(one.standing(), new.force) {
+        let standing = one.standing();
+        let skip = if new.force { forced_skip_reason(standing) } else { skip_reason(standing) };
+        match skip {
             None => selected.delivery_ids.push(one.delivery_id),
             Some(why) => selected.skipped.push((one.delivery_id, why)),
         }

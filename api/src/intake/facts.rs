@@ -22,7 +22,7 @@ pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan
         Activity::LeadScored(lead) => identity.person_named(event.firm_id, &lead.person),
         _ => Uuid::nil(),
     };
-    Fact::of(&event.activity, event.time, (plan, person_id))
+    Fact::of(&event.activity, event.time, plan, person_id)
 }
 
 /// The facts a batch reports, in order, each once, with the place of its report.

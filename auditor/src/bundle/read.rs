@@ -114,14 +114,15 @@ fn prove<R>(
         return broken(place, "it is the head of another chain");
     }
     let entry_path = lines.hashes(&proof.entry_path)?;
-    let at = (header.last - 1, head.sequence);
-    let leads_there = root_by_path(at, merkle::leaf(&last), &entry_path) == Some(head.root);
+    let root = root_by_path(header.last - 1, head.sequence, merkle::leaf(&last), &entry_path);
+    let leads_there = root == Some(head.root);
     if !leads_there || (header.last == head.sequence && last != head.hash) {
         return broken(place, "the last entry is not in the tree of the firm's entries");
     }
     let number = said.number;
     let head_path = lines.hashes(&proof.head_path)?;
-    if root_by_path((proof.head_index, said.firms), head.leaf(), &head_path) != Some(said.heads) {
+    let heads = root_by_path(proof.head_index, said.firms, head.leaf(), &head_path);
+    if heads != Some(said.heads) {
         return broken(
             FlawLocation::Checkpoint { number },
             "the head is not in the tree of all heads",

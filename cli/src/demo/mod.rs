@@ -84,7 +84,7 @@ async fn start(place: &StorageArgs, base_url: String) -> anyhow::Result<System> 
     let databases = Databases::new_and_empty(place, DEMO_DATABASES).await?;
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
     let setup = SystemSetup {
-        allowed: AllowedTargets::new(vec![loopback], true),
+        allowed: AllowedTargets::new(vec![loopback]).with_http(),
         ..SystemSetup::quiet(&base_url, &place.mails())?
     };
     System::start(databases, place.wrapping_key()?, setup).await

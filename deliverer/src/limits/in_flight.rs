@@ -31,8 +31,8 @@ impl InFlight {
     /// All of them, by lane, by firm and host, and by host.
     pub(super) fn flight(&self, caps: HostCaps) -> FlightCounts {
         let mut flight = FlightCounts::default();
-        for (lane_id, (pair, count)) in self.lanes().iter() {
-            flight.count((*lane_id, pair.clone()), *count, caps);
+        for (lane_id, ((firm_id, host), count)) in self.lanes().iter() {
+            flight.count(*lane_id, *firm_id, host.clone(), *count, caps);
         }
         flight
     }

@@ -173,7 +173,7 @@ mod tests {
     async fn of_what_was_given_up_no_byte_is_sent() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let allowed = AllowedTargets::new(vec![at.ip().into()], true);
+        let allowed = AllowedTargets::new(vec![at.ip().into()]).with_http();
         let target = Target::parse(&format!("http://{at}/"), &allowed).unwrap();
         let clients = ClientCache::new(tls::config(&[]).unwrap(), Duration::from_secs(5));
         let (wire, _) = carried();

@@ -13,7 +13,7 @@ use crate::support::{OK, client, client_asking, config, delivery};
 
 /// A client to which all of 127.0.0.0/8 is open.
 fn client_of_all_loopback(dns: &NameServer) -> OutgoingClient {
-    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     let names = DnsServers::Nameserver(dns.at);
     OutgoingClient::new(OutgoingConfig { allowed, names, ..config() }).unwrap()
 }

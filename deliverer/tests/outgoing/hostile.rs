@@ -143,7 +143,7 @@ async fn a_silent_address_leaves_time_for_the_next_one() {
         ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).to_vec(),
     ))
     .await;
-    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     let names = DnsServers::Nameserver(dns.at);
     let budget = AttemptBudget { connect: AttemptBudget::default().connect, ..budget() };
     let client =

@@ -90,7 +90,7 @@ async fn of_a_thousand(listening: &str) -> AttemptAnswer {
     let first = u32::from(Ipv4Addr::LOCALHOST);
     let all = (first..first + 1_000).map(|ip| IpAddr::V4(ip.into())).collect();
     let dns = NameServer::always(Reply::Addresses(all)).await;
-    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true);
+    let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     let names = DnsServers::Nameserver(dns.at);
     let client = OutgoingClient::new(OutgoingConfig { allowed, names, ..config() }).unwrap();
     client.send(delivery(named(&receiver))).await.answer

@@ -25,7 +25,7 @@ async fn after(words: impl Into<String>) -> (OutgoingExchange, Receiver) {
 /// Sent on by every kind of redirect, as `serve` sends: https only, one address opened.
 async fn sent_on(to: &str, dns: &NameServer) -> Vec<AttemptAnswer> {
     let authority = Authority::new();
-    let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()], false);
+    let allowed = AllowedTargets::new(vec!["127.0.0.1/32".parse().unwrap()]);
     let names = DnsServers::Nameserver(dns.at);
     let config = OutgoingConfig { allowed, names, ..authority.trusted() };
     let client = OutgoingClient::new(config).unwrap();

@@ -1,7 +1,7 @@
-//! Product activity: what the product reports, read strictly.
+//! Activities of the product, and their strict reader.
 //!
-//! Every kind has a closed shape: an unknown field, a missing one or one of another type is an
-//! error that names the field and never its value.
+//! Every kind of activity has a closed shape. A missing field, an unknown field or a field of
+//! another type is an error. The error names the field and never shows its value.
 
 mod read;
 
@@ -16,42 +16,42 @@ use crate::object::{Properties, StrictObject};
 use crate::person::AddressChange;
 use crate::time::Timestamp;
 
-/// The most events in one report.
+/// Largest number of activities in one batch.
 pub const BATCH_MAX_EVENTS: usize = 1_000;
 
-/// The most bytes in one report.
+/// Largest size of one batch, in bytes.
 pub const BATCH_MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// One report of the product.
+/// One activity that the product reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Activity {
     /// `firm.*`
     Firm {
-        /// What was reported.
+        /// The reported change.
         change: FirmChange,
-        /// The firm's reply address, if the report speaks of its brand.
+        /// The firm's reply address, if the report has the brand. `Some(None)` removes the address.
         reply_to: Option<Option<String>>,
     },
     /// `member.*`
     Member {
-        /// Who.
+        /// The member.
         member_id: Uuid,
-        /// What was reported.
+        /// The reported change.
         change: MemberChange,
     },
     /// `form.*`
     Form {
         /// The form.
         form_id: Uuid,
-        /// What was reported.
+        /// The reported change.
         change: FormChange,
     },
     /// `address.*`
     Address {
-        /// Whose: it goes no further than to a keyed hash. None for one that no invite could go to:
-        /// then nothing follows.
+        /// The person's address. Only its keyed hash is kept. `None` stands for a text that no
+        /// invite could go to, so the activity has no effect.
         email: Option<EmailAddress>,
-        /// What was reported.
+        /// The reported change.
         change: AddressChange,
     },
     /// `response.saved`
@@ -60,34 +60,34 @@ pub enum Activity {
     ResponseSubmitted(ResponseReport),
     /// `report.created` and `report.changed`
     Report {
-        /// The response it is on.
+        /// The response of the report.
         response_id: Uuid,
-        /// What it says.
+        /// The report's content.
         report: ReportDocument,
     },
     /// `report.approved`, `report.sent` and `report.opened`
     ReportMoved {
         /// The report.
         report_id: Uuid,
-        /// What happened to it.
+        /// The stage that the report reached.
         moment: ReportMoment,
-        /// When.
+        /// Time of the stage, by the product's clock.
         at: Timestamp,
     },
     /// `payment.received`
     PaymentReceived(Payment),
     /// `booking.made`
     BookingMade {
-        /// The response it was made on.
+        /// The response of the booking.
         response_id: Uuid,
-        /// The call.
+        /// The booking.
         booking: Booking,
     },
     /// `booking.rescheduled`
     BookingMoved(BookingMove),
     /// `booking.cancelled`
     BookingCancelled {
-        /// The call.
+        /// The booking.
         booking_id: Uuid,
     },
     /// `lead.scored`
@@ -99,19 +99,19 @@ pub enum Activity {
     },
     /// `person.erased`
     PersonErased {
-        /// Whose data goes: the address goes no further than to a keyed hash.
+        /// Address of the person whose data is erased. Only its keyed hash is kept.
         email: String,
     },
 }
 
-/// What can happen to a report, once each (contract, section Triggers).
+/// Stages of a report. Each is reached at most once (contract, section Triggers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportMoment {
-    /// A reviewer approved it.
+    /// A reviewer approved the report.
     Approved,
-    /// Its email went out.
+    /// The report's email went out.
     Sent,
-    /// The client opened it for the first time.
+    /// The client opened the report for the first time.
     Opened,
 }
 
@@ -120,73 +120,73 @@ pub enum ReportMoment {
 pub struct Payment {
     /// The payment.
     pub payment_id: Uuid,
-    /// The response it is about.
+    /// The response of the payment.
     pub response_id: Uuid,
-    /// The report that was paid for, if one was.
+    /// The report that was paid for, if any.
     pub report_id: Option<Uuid>,
-    /// The call that was paid for, if one was.
+    /// The booking that was paid for, if any.
     pub booking_id: Option<Uuid>,
-    /// When.
+    /// Time of the payment, by the product's clock.
     pub at: Timestamp,
 }
 
-/// A booked call at a new time.
+/// A booking that moved to a new time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BookingMove {
-    /// The call.
+    /// The booking.
     pub booking_id: Uuid,
-    /// When it was moved: a repeat of the same move carries the same time.
+    /// Time of the move. A repeated report of one move carries one time.
     pub moved_at: Timestamp,
-    /// When the call starts now.
+    /// New start of the booking.
     pub starts_at: Timestamp,
-    /// When the call ends now.
+    /// New end of the booking.
     pub ends_at: Timestamp,
-    /// How long it is.
+    /// New length of the booking, in minutes.
     pub duration_min: u32,
     /// IANA name of the time zone.
     pub time_zone: String,
 }
 
-/// How likely somebody is to become a client.
+/// How likely a person is to become a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeadBand {
-    /// Not very.
+    /// Unlikely.
     Cold,
-    /// Perhaps.
+    /// Possible.
     Warm,
-    /// Very.
+    /// Likely.
     Hot,
 }
 
 /// A person's lead score.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeadScore {
-    /// The person's address: it goes no further than to a keyed hash.
+    /// The person's address. Only its keyed hash is kept.
     pub person: String,
-    /// The response it was scored on.
+    /// The response that was scored.
     pub response_id: Uuid,
-    /// The band it lies in.
+    /// The band of the score.
     pub band: LeadBand,
 }
 
-/// A response, saved on the way or submitted.
+/// A response, saved half-way or submitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseReport {
     /// The response.
     pub response_id: Uuid,
-    /// The form it answers.
+    /// The form of the response.
     pub form_id: Uuid,
-    /// When it was saved or submitted.
+    /// Time of the save or the submission, by the product's clock.
     pub at: Timestamp,
-    /// What was answered.
+    /// The answers.
     pub document: ResponseDocument,
 }
 
-/// Why a report is refused.
+/// Why an activity is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnActivity {
-    /// No such type of activity.
+    /// No activity has this type.
     #[error("type: `{0}` is not a type of activity")]
     UnknownType(String),
     /// The data does not fit the type.
@@ -194,7 +194,7 @@ pub enum NotAnActivity {
     Data(#[from] NotADocument),
 }
 
-/// What is wrong, and with which part of `data` if with one.
+/// Sentence about the fault. It names the part of `data`, if the fault lies in one part.
 fn in_data(wrong: &NotADocument) -> String {
     match wrong {
         NotADocument::Missing(_) | NotADocument::Malformed { .. } | NotADocument::Unknown(_) => {
@@ -205,8 +205,8 @@ fn in_data(wrong: &NotADocument) -> String {
 }
 
 impl Activity {
-    /// Whether its repeats are told by its id: reports of how something is, and erasures of whatever
-    /// there is of a person at that time. What happened is told by what happened.
+    /// Whether a repeat is recognised by the activity's id. Reports of state and erasures of a
+    /// person are. All other activities are recognised by their content.
     #[must_use]
     pub const fn is_told_by_id(&self) -> bool {
         match self {
@@ -228,7 +228,7 @@ impl Activity {
         }
     }
 
-    /// The response it names, if it names one.
+    /// The response that the activity names, if any.
     #[must_use]
     pub const fn response_id(&self) -> Option<Uuid> {
         match self {
@@ -251,7 +251,7 @@ impl Activity {
         }
     }
 
-    /// The form of the response it is about, if it names one.
+    /// The form of the response, if the activity names one.
     #[must_use]
     pub const fn form_id(&self) -> Option<Uuid> {
         match self {
@@ -260,8 +260,8 @@ impl Activity {
         }
     }
 
-    /// The address of the person it names on its response, if it names one: who answered, whom a call
-    /// is booked with, whose lead it is.
+    /// Address of the person that the activity names on its response, if any: the respondent, the
+    /// invitee of a booking or the lead.
     #[must_use]
     pub fn named(&self) -> Option<&str> {
         let email = match self {
@@ -285,7 +285,7 @@ impl Activity {
         (!email.is_empty()).then_some(email)
     }
 
-    /// The report or call it is about, if it is about one.
+    /// The report or booking of the activity, if any.
     #[must_use]
     pub fn part_id(&self) -> Option<Uuid> {
         match self {
@@ -307,10 +307,10 @@ impl Activity {
         }
     }
 
-    /// Reads a report: its CloudEvents `type` and `data`.
+    /// Reads an activity from the `type` and `data` of its CloudEvent.
     ///
     /// # Errors
-    /// [`NotAnActivity`] names what is wrong.
+    /// [`NotAnActivity`] names the fault.
     pub fn read(kind: &str, data: Properties) -> Result<Self, NotAnActivity> {
         let data = StrictObject(data);
         Ok(match kind {

@@ -1,4 +1,4 @@
-//! Reading the `data` of each kind of activity.
+//! Readers of `data`, one for each kind of activity.
 
 use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
 use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
@@ -139,7 +139,7 @@ pub(super) fn report_moment(
     data.end(Activity::ReportMoved { report_id, moment, at })
 }
 
-/// What was paid is checked and not kept: no payload shows it.
+/// The paid amount is checked and not kept, because no payload shows it.
 pub(super) fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("amount")?;
     let _: String = data.required("currency")?;

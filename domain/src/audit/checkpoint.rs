@@ -1,5 +1,5 @@
-//! What is signed and kept outside the database: where every firm's chain ended at a moment, and how
-//! far the whole log was sealed (cases G2 and G7).
+//! The signed checkpoint, a statement that is kept outside the database. It has the heads of all
+//! firms' chains at one moment and the last seal of the log (cases G2 and G7).
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -9,10 +9,10 @@ use super::canonical;
 use crate::merkle::{self, Hash};
 use crate::time::Timestamp;
 
-/// What a signature is made over begins so: it can be mistaken for nothing else's.
+/// Prefix of the signed bytes. It keeps a signature from being used for other data.
 const SIGNED_PREFIX: &[u8] = b"firmforms audit checkpoint v1\n";
 
-/// Hashes are lower-case hex where people read them.
+/// Writes hashes as lower-case hex in JSON.
 mod hex32 {
     use super::Hash;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -29,50 +29,50 @@ mod hex32 {
     }
 }
 
-/// Where a firm's chain ends.
+/// The head of a firm's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainHead {
     /// The firm.
     pub firm_id: Uuid,
-    /// How many entries it has.
+    /// Number of entries in the chain.
     pub sequence: u64,
-    /// The hash of the last one.
+    /// Hash of the last entry.
     #[serde(with = "hex32")]
     pub hash: Hash,
-    /// The root of the tree over the hashes of all of them.
+    /// Root of the tree over the hashes of all entries.
     #[serde(with = "hex32")]
     pub root: Hash,
 }
 
 impl ChainHead {
-    /// Its leaf in the tree over all firms.
+    /// The head's leaf in the tree over all firms.
     #[must_use]
     pub fn leaf(&self) -> Hash {
         merkle::leaf(&canonical(self))
     }
 }
 
-/// A block of the log, sealed: the root over the digests of its events, chained to the block before.
+/// A seal over one block of the log. Its root covers the digests of the block's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seal {
-    /// The block, from 1.
+    /// Number of the block, from 1.
     pub number: i64,
-    /// Its last position.
+    /// Last position of the block.
     pub last_position: i64,
-    /// How many events it has; a position may have none.
+    /// Number of events in the block. A position may have no event.
     pub events: u64,
-    /// The root of the tree over them.
+    /// Root of the tree over the block's events.
     #[serde(with = "hex32")]
     pub root: Hash,
 }
 
 impl Seal {
-    /// Positions in a block.
+    /// Number of positions in a block.
     pub const POSITIONS_PER_BLOCK: i64 = 1_024;
 
-    /// The leaf of an event in the tree of its block: its place and its digest.
+    /// Leaf of an event in the tree of its block, made from its position and its digest.
     #[must_use]
     pub fn leaf(position: i64, digest: &Hash) -> Hash {
         let mut bytes = position.to_be_bytes().to_vec();
@@ -80,7 +80,7 @@ impl Seal {
         merkle::leaf(&bytes)
     }
 
-    /// Its hash after the one before.
+    /// Hash of the seal, linked to the seal before.
     #[must_use]
     pub fn link(&self, previous: &Hash) -> Hash {
         super::link(previous, &canonical(self))
@@ -91,58 +91,58 @@ impl Seal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenBlock {
-    /// How many there are.
+    /// Number of events.
     pub events: u64,
-    /// The root of the tree over them.
+    /// Root of the tree over the events.
     #[serde(with = "hex32")]
     pub root: Hash,
 }
 
-/// Where everything stood.
+/// A signed checkpoint: the heads of all chains, the last seal and the open block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditCheckpoint {
-    /// The version of this shape.
+    /// Version of this shape.
     pub v: u32,
-    /// Its place among the checkpoints, from 1.
+    /// Number of the checkpoint, from 1.
     pub number: u64,
-    /// When it was taken.
+    /// Time of the checkpoint.
     pub at: Timestamp,
-    /// The log up to here is in it.
+    /// Last log position that the checkpoint covers.
     pub position: i64,
-    /// How many chains there are.
+    /// Number of chains.
     pub firms: u64,
-    /// The root of the tree over their heads, ordered by firm.
+    /// Root of the tree over the chains' heads, ordered by firm.
     #[serde(with = "hex32")]
     pub heads: Hash,
-    /// Blocks of the log that were sealed.
+    /// Number of sealed blocks.
     pub seals: i64,
-    /// The hash of the last seal.
+    /// Hash of the last seal.
     #[serde(with = "hex32")]
     pub sealed: Hash,
-    /// The events after it, up to the position.
+    /// The events after the last seal, up to the position.
     pub open: OpenBlock,
-    /// The hash of the checkpoint before.
+    /// Hash of the checkpoint before.
     #[serde(with = "hex32")]
     pub previous: Hash,
-    /// The key it is signed with.
+    /// Id of the signing key.
     pub key_id: String,
 }
 
 impl AuditCheckpoint {
-    /// Its canonical bytes.
+    /// The checkpoint as canonical JSON.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         canonical(self)
     }
 
-    /// What the next one follows.
+    /// Hash that the next checkpoint refers to.
     #[must_use]
     pub fn hash(&self) -> Hash {
         Sha256::digest(self.canonical()).into()
     }
 
-    /// What is signed.
+    /// The bytes that the signature covers.
     #[must_use]
     pub fn signed_bytes(&self) -> Vec<u8> {
         [SIGNED_PREFIX, &self.canonical()].concat()

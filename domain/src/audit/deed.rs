@@ -1,5 +1,5 @@
-//! What an entry says: the action, what it was done to, why, and the evidence. One exhaustive look at
-//! every event there is decides which of them have to be answered for.
+//! The content of an audit entry: action, subject, reason and evidence. One exhaustive match over
+//! all events decides which events have an entry.
 
 use std::str::FromStr;
 
@@ -22,20 +22,20 @@ use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use crate::target::shown_target;
 use crate::trigger::Trigger;
 
-/// Names the actions: the word is the variant's in snake case.
+/// Defines the actions. An action's word is its variant in snake case.
 macro_rules! actions {
-    ($($variant:ident = $name:literal: $what:literal),+ $(,)?) => {
-        /// What was done.
+    ($($variant:ident = $name:literal: $doc:literal),+ $(,)?) => {
+        /// The action of an audit entry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Action {
-            $(#[doc = $what] $variant,)+
+            $(#[doc = $doc] $variant,)+
         }
 
         impl Action {
-            /// All there are.
+            /// All actions.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word for it.
+            /// The action's word in the log.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -48,10 +48,10 @@ macro_rules! actions {
 
 actions! {
     FirmOpened = "firm_opened": "A firm signed up.",
-    FirmChanged = "firm_changed": "Some of its settings changed.",
-    FirmSuspended = "firm_suspended": "It was suspended.",
-    FirmResumed = "firm_resumed": "It is back.",
-    FirmClosed = "firm_closed": "It was closed for good.",
+    FirmChanged = "firm_changed": "Some settings of a firm changed.",
+    FirmSuspended = "firm_suspended": "A firm was suspended.",
+    FirmResumed = "firm_resumed": "A firm was resumed.",
+    FirmClosed = "firm_closed": "A firm was closed for good.",
     MemberJoined = "member_joined": "A member joined.",
     MemberRoleChanged = "member_role_changed": "A member has another role.",
     MemberDisabled = "member_disabled": "A member may not sign in.",
@@ -61,30 +61,30 @@ actions! {
     SecretRotated = "secret_rotated": "A new signing secret signs.",
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
-    KeyCreated = "key_created": "An API key was made.",
+    KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
-    HookCreated = "hook_created": "A subscription was made.",
+    HookCreated = "hook_created": "A subscription was created.",
     HookWarned = "hook_warned": "A delivery of a subscription ended with 410.",
     HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
     HookRemoved = "hook_removed": "A subscription was removed.",
-    WorkflowStepRetried = "workflow_step_retried": "A failed step was tried anew.",
-    DeliveryReissued = "delivery_reissued": "A delivery that had ended was made anew.",
-    ReplayRequested = "replay_requested": "Deliveries that had ended are sent once more.",
-    ReplayPaused = "replay_paused": "A replay was held.",
-    ReplayResumed = "replay_resumed": "A replay goes on.",
-    ReplayStopped = "replay_stopped": "A replay was ended by hand.",
-    ReplayFinished = "replay_finished": "All of a replay was queued or skipped.",
-    DeliveriesPaused = "deliveries_paused": "Deliveries are held.",
-    DeliveriesResumed = "deliveries_resumed": "Deliveries that were held go on.",
-    DeliveriesRepaired = "deliveries_repaired": "Deliveries that were missing were queued.",
+    WorkflowStepRetried = "workflow_step_retried": "A failed workflow step began its schedule again.",
+    DeliveryReissued = "delivery_reissued": "An ended delivery was reissued.",
+    ReplayRequested = "replay_requested": "A replay of ended deliveries was ordered.",
+    ReplayPaused = "replay_paused": "A replay was paused.",
+    ReplayResumed = "replay_resumed": "A replay was resumed.",
+    ReplayStopped = "replay_stopped": "An operator stopped a replay.",
+    ReplayFinished = "replay_finished": "All deliveries of a replay were queued or skipped.",
+    DeliveriesPaused = "deliveries_paused": "Deliveries were paused.",
+    DeliveriesResumed = "deliveries_resumed": "Paused deliveries were resumed.",
+    DeliveriesRepaired = "deliveries_repaired": "Missing deliveries were queued.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
-    PersonErased = "person_erased": "A person was erased.",
+    PersonErased = "person_erased": "A person's data was erased.",
     ResponseErased = "response_erased": "A response was erased.",
 }
 
-/// Not an action.
+/// The word names no action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an action of the audit log")]
 pub struct UnknownAction;
@@ -97,7 +97,8 @@ impl FromStr for Action {
     }
 }
 
-/// Events that nobody has to answer for, by their names, of the kinds that nearly all events are of.
+/// Names of frequent events that never have an audit entry. Nearly all events of the log have one
+/// of these names.
 pub const UNAUDITED_EVENTS: [&str; 6] = [
     "OccurrenceRecorded",
     "DeliveryQueued",
@@ -107,34 +108,34 @@ pub const UNAUDITED_EVENTS: [&str; 6] = [
     "DeliveryCancelled",
 ];
 
-/// What was done, to what, and why.
+/// The content of an audit entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deed {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// To what.
+    /// The object of the action.
     pub subject: EntryParty,
-    /// Why, if there was a choice of reasons.
+    /// The reason, if the actor could choose one.
     pub reason: Option<String>,
-    /// What speaks for it.
+    /// Details that support the entry.
     pub evidence: Value,
 }
 
-/// How a subscription was made: what its later events do not repeat.
+/// How a subscription was created. Its later events do not repeat these details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionOrigin {
-    /// The key it was made with.
+    /// The key that created the subscription.
     pub key_id: Uuid,
-    /// What it listens to.
+    /// The trigger of the subscription.
     pub trigger: Trigger,
-    /// Where its deliveries go.
+    /// The URL of the subscription's target.
     pub target_url: String,
-    /// Only this form's events, or every form's.
+    /// The form, or `None` for every form.
     pub form_id: Option<Uuid>,
 }
 
 impl SubscriptionOrigin {
-    /// What the first event of a subscription says.
+    /// The origin in a subscription's first event.
     #[must_use]
     pub fn by(event: &Event) -> Option<Self> {
         let Event::Subscription(SubscriptionEvent::SubscriptionCreated {
@@ -158,7 +159,7 @@ impl SubscriptionOrigin {
     }
 }
 
-/// The subscription an event is about that does not say itself how it was made.
+/// The subscription whose origin the event's entry needs, if the event lacks that origin.
 #[must_use]
 pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a str> {
     let created = matches!(event.event_type(), "SubscriptionCreated");
@@ -166,7 +167,7 @@ pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a s
 }
 
 impl Deed {
-    /// What an event tells, if it has to be answered for.
+    /// The content of the event's entry, if the event has one.
     #[must_use]
     pub(super) fn of(
         id: &str,
@@ -197,7 +198,7 @@ impl Deed {
                     .with(json!({"deliveries": repaired.deliveries}))
                     .why(&repaired.reason),
             ),
-            // What people do with forms and get by mail: history, and not a matter of rights.
+            // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
     }
@@ -306,7 +307,7 @@ fn of_delivery(id: &str, event: &DeliveryEvent) -> Option<Deed> {
             let deed = Deed::new(Action::DeliveryReissued, "delivery", id).with(evidence);
             Some(deed.why(&reissued.reason))
         }
-        // What the service does by itself, by the rules: history has it.
+        // The service does these by rule, so history has them and the audit log does not.
         DeliveryEvent::DeliveryQueued(_)
         | DeliveryEvent::StepQueued(_)
         | DeliveryEvent::DeliveryReplayed(_)

@@ -1,10 +1,11 @@
-//! The audit log: what somebody may have to answer for, one entry per such event, in a chain per firm
-//! (cases G1–G7).
+//! The audit log: one entry for each event that an actor may have to answer for, in one chain per
+//! firm (cases G1–G7).
 //!
-//! An entry is a function of the stored event, its place and its digest, and of nothing else: whoever
-//! has the log can make it again. Its bytes are canonical JSON (RFC 8785) of a shape with a version;
-//! its hash covers them and the hash before it. What an entry says is a [`Deed`]; no entry holds
-//! personal data.
+//! - An entry is a function of the stored event, its position and its digest, and of nothing else.
+//!   An auditor with the log can make every entry again.
+//! - An entry's bytes are canonical JSON (RFC 8785) of a versioned shape. An entry's hash covers
+//!   these bytes and the hash before.
+//! - A [`Deed`] is an entry's content. No entry holds personal data.
 
 mod checkpoint;
 mod deed;
@@ -25,26 +26,26 @@ pub use deed::{
     Action, Deed, SubscriptionOrigin, UNAUDITED_EVENTS, UnknownAction, subscription_in,
 };
 
-/// The version of the entry's shape. A new shape is a new version; old entries keep theirs.
+/// Version of an entry's shape. A new shape gets a new version, and old entries keep theirs.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What the first entry of a chain, the first seal and the first checkpoint follow.
+/// Hash before the first entry of a chain, the first seal and the first signed checkpoint.
 pub const GENESIS_HASH: Hash = [0; 32];
 
-/// A stored event, as an entry is made from it.
+/// A stored event, as the source of an entry.
 #[derive(Debug, Clone, Copy)]
 pub struct EntrySource<'a> {
-    /// Its place in the log.
+    /// The event's position in the log.
     pub position: i64,
-    /// Its digest.
+    /// The event's digest.
     pub digest: Hash,
-    /// Its stream.
+    /// The event's stream.
     pub aggregate_id: &'a str,
-    /// Its place there.
+    /// The event's sequence in its stream.
     pub sequence: i64,
-    /// What happened.
+    /// The event.
     pub event: &'a Event,
-    /// Who did it, for which firm, when.
+    /// The event's metadata: actor, firm and time.
     pub context: &'a EventContext,
 }
 
@@ -54,39 +55,39 @@ impl EntrySource<'_> {
     }
 }
 
-/// Somebody or something, by what it is and its id.
+/// An actor or an object, by kind and id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EntryParty {
-    /// What it is.
+    /// The kind of actor or object.
     pub kind: &'static str,
-    /// Which; none for the service itself.
+    /// The id. `None` for the service itself.
     pub id: Option<String>,
 }
 
-/// An entry, still without its place in its chain.
+/// An entry that has no sequence in its chain yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
-    /// The firm in whose chain it is.
+    /// The firm of the chain.
     pub firm_id: Uuid,
-    /// The event's place in the log.
+    /// The event's position in the log.
     pub position: i64,
     /// The event's id.
     pub event_id: Uuid,
     /// The event's digest.
     pub digest: Hash,
-    /// When it was recorded.
+    /// Recording time of the event.
     pub at: Timestamp,
-    /// Who did it.
+    /// The actor.
     pub actor: EntryParty,
-    /// The event that led to it, when one did.
+    /// The event that caused this one, if any.
     pub caused_by: Option<Uuid>,
-    /// What was done, to what, and why.
+    /// The content.
     pub deed: Deed,
 }
 
 impl AuditEntry {
-    /// The entry of an event, if it has one. `subscribed` is how the subscription it is about was
-    /// made, for an event that [`subscription_in`] finds one in.
+    /// The entry of an event, if the event has one. `subscribed` is the origin of the subscription
+    /// that [`subscription_in`] finds in the event.
     #[must_use]
     pub fn of(stored: EntrySource<'_>, subscribed: Option<&SubscriptionOrigin>) -> Option<Self> {
         let deed = Deed::of(stored.aggregate_id, stored.event, subscribed)?;
@@ -102,7 +103,7 @@ impl AuditEntry {
         })
     }
 
-    /// Its canonical bytes at this place of its chain, from 1.
+    /// The entry as canonical JSON at this sequence of its chain, from 1.
     #[must_use]
     pub fn canonical(&self, sequence: u64) -> Vec<u8> {
         canonical(&HashedEntry {
@@ -123,7 +124,7 @@ impl AuditEntry {
     }
 }
 
-/// Version 1 of what is hashed.
+/// Version 1 of the hashed shape.
 #[derive(Serialize)]
 struct HashedEntry<'a> {
     v: u32,
@@ -141,13 +142,13 @@ struct HashedEntry<'a> {
     evidence: &'a Value,
 }
 
-/// The hash of an entry that follows another.
+/// Hash of an entry, linked to the entry before.
 #[must_use]
 pub fn link(previous: &Hash, canonical: &[u8]) -> Hash {
     Sha256::new().chain_update(previous).chain_update(canonical).finalize().into()
 }
 
-/// The end of a firm's chain: its last link, and the tree over the hashes of all its entries.
+/// The end of a firm's chain: the last hash, and the tree over the hashes of all entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditChain {
     last: Hash,
@@ -160,27 +161,27 @@ impl Default for AuditChain {
     }
 }
 
-/// An entry at its place.
+/// An entry with its sequence in the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkedEntry {
-    /// Its place in the firm's chain, from 1.
+    /// Sequence in the firm's chain, from 1.
     pub sequence: u64,
-    /// Its canonical bytes.
+    /// The entry as canonical JSON.
     pub canonical: Vec<u8>,
-    /// The hash before it.
+    /// Hash of the entry before.
     pub previous: Hash,
-    /// Its hash.
+    /// Hash of the entry.
     pub hash: Hash,
 }
 
 impl AuditChain {
-    /// A chain that was kept, if it can be one.
+    /// Restores a chain from its stored parts. `None` if the parts do not fit together.
     #[must_use]
     pub fn restored(sequence: u64, last: Hash, frontier: &[u8]) -> Option<Self> {
         Some(Self { last, tree: MerkleFrontier::from_bytes(sequence, frontier)? })
     }
 
-    /// Adds an entry.
+    /// Adds an entry to the chain.
     pub fn add(&mut self, entry: &AuditEntry) -> LinkedEntry {
         let sequence = self.sequence() + 1;
         let canonical = entry.canonical(sequence);
@@ -190,32 +191,33 @@ impl AuditChain {
         LinkedEntry { sequence, canonical, previous, hash: self.last }
     }
 
-    /// How many entries it has.
+    /// Number of entries in the chain.
     #[must_use]
     pub const fn sequence(&self) -> u64 {
         self.tree.size()
     }
 
-    /// The hash of its last entry.
+    /// Hash of the last entry.
     #[must_use]
     pub const fn last(&self) -> &Hash {
         &self.last
     }
 
-    /// The edge of its tree, as it is kept.
+    /// The tree's frontier, in its stored form.
     #[must_use]
     pub fn frontier(&self) -> Vec<u8> {
         self.tree.to_bytes()
     }
 
-    /// What a checkpoint says of it.
+    /// The chain's head, for a signed checkpoint.
     #[must_use]
     pub fn head(&self, firm_id: Uuid) -> ChainHead {
         ChainHead { firm_id, sequence: self.sequence(), hash: self.last, root: self.tree.root() }
     }
 }
 
-/// Canonical JSON (RFC 8785) of a shape of ours: names are strings, numbers are whole and small.
+/// Canonical JSON (RFC 8785) of a shape whose keys are strings and whose numbers are small
+/// integers.
 fn canonical(shape: &impl Serialize) -> Vec<u8> {
     #[expect(clippy::expect_used, reason = "no shape of ours has a key that is not a string")]
     serde_json_canonicalizer::to_vec(shape).expect("a shape of ours is JSON")

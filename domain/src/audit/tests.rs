@@ -129,7 +129,7 @@ fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
     assert_eq!((head.sequence, head.hash), (5, links[4].hash));
     let leaves: Vec<Hash> = links.iter().map(|linked| merkle::leaf(&linked.hash)).collect();
     let path = merkle::path(&leaves, 2);
-    assert_eq!(merkle::root_by_path((2, 5), leaves[2], &path), Some(head.root));
+    assert_eq!(merkle::root_by_path(2, 5, leaves[2], &path), Some(head.root));
     assert_eq!(AuditChain::restored(5, *chain.last(), &chain.frontier()), Some(chain));
 }
 

@@ -1,4 +1,4 @@
-//! What history keeps of a delivery: where it stands, its tries, why it was taken back.
+//! Shapes that history keeps of a delivery: state, attempts and the cause of a cancellation.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,56 +8,56 @@ use crate::time::Timestamp;
 use crate::trigger::Trigger;
 use crate::workflow::StepOrder;
 
-/// Where a delivery stands.
+/// State of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
-    /// Waits for a try, or is in one.
+    /// The delivery waits for an attempt, or an attempt is under way.
     Pending,
-    /// Answered 2xx.
+    /// The receiver answered 2xx.
     Delivered,
-    /// Answered for good, or out of tries.
+    /// The receiver refused for good, or the attempts are used up.
     Failed,
-    /// Taken back before it arrived.
+    /// The delivery was cancelled before it arrived.
     Cancelled,
 }
 
-/// What one try came to.
+/// Outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// 2xx in time.
+    /// The receiver answered 2xx in time.
     Delivered,
-    /// To be tried again.
+    /// The delivery is retried.
     Retry,
-    /// The end: a final answer, or no tries left.
+    /// The delivery failed, by a final answer or with its last attempt.
     Failed,
-    /// Cut off before its answer was recorded; it counts (ruling 23).
+    /// The attempt ended before its answer was recorded. The attempt counts (ruling 23).
     Interrupted,
 }
 
-/// Why a delivery was taken back (ruling 27).
+/// Why a delivery was cancelled (ruling 27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelCause {
-    /// Its subscription was deleted with its key.
+    /// The subscription was deleted with its key.
     SubscriptionDeleted,
-    /// The key of its subscription was revoked.
+    /// The subscription's key was revoked.
     KeyRevoked,
-    /// Its target was gone.
+    /// The target was gone.
     TargetGone,
     /// The firm was closed.
     FirmClosed,
-    /// The firm was suspended for too long (ruling 28).
+    /// The firm was suspended for more than 72 hours (ruling 28).
     FirmSuspended,
-    /// What it would have told was erased.
+    /// The response of the occurrence was erased.
     SourceErased,
-    /// A partial submission that was finished before its first try.
+    /// The response of a partial submission was submitted before the first attempt.
     FinishedLater,
 }
 
-/// Occurrence and subscription of a delivery: the first event of its stream carries them. Fields are in
-/// the order of their names here and below: the JSON is canonical as it is written (RFC 8785).
+/// Occurrence and subscription of a delivery, in the first event of its stream. Here and below the
+/// fields are in alphabetical order, so that the JSON is written in canonical form (RFC 8785).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeliveryOf {
@@ -67,175 +67,177 @@ pub struct DeliveryOf {
     pub occurrence_id: Uuid,
 }
 
-/// What is sent, to whom, where no occurrence's list says so.
+/// Content and recipient of a delivery that is on no occurrence's list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Consignment {
-    /// The form it is about.
+    /// The form of the occurrence.
     pub form_id: Uuid,
-    /// Who hears of it.
+    /// The subscription.
     pub hook_id: Uuid,
-    /// What happened.
+    /// The occurrence.
     pub occurrence_id: Uuid,
-    /// The response it is about.
+    /// The response of the occurrence.
     pub response_id: Uuid,
     /// The trigger.
     pub trigger: Trigger,
 }
 
 impl Consignment {
-    /// Its occurrence and subscription.
+    /// The consignment's occurrence and subscription.
     #[must_use]
     pub const fn of(&self) -> DeliveryOf {
         DeliveryOf { hook_id: self.hook_id, occurrence_id: self.occurrence_id }
     }
 }
 
-/// A workflow step's delivery that begins anew.
+/// A workflow step's delivery that begins its schedule again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetriedStep {
-    /// What is sent, as before.
+    /// The order, unchanged.
     pub order: StepOrder,
-    /// The tries before.
+    /// Number of earlier attempts.
     pub tries: u32,
-    /// The bytes that are sent again; none if no try came so far.
+    /// The bytes to send again. `None` if no attempt was made yet.
     pub body: Option<SentBody>,
 }
 
-/// A delivery that had ended and is sent once more (ruling 31).
+/// An ended delivery that is sent once more (ruling 31).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayedDelivery {
-    /// The replay it is part of.
+    /// The replay.
     pub replay_id: Uuid,
-    /// The tries before.
+    /// Number of earlier attempts.
     pub tries: u32,
-    /// The bytes that are sent again.
+    /// The bytes to send again.
     pub body: SentBody,
 }
 
-/// A delivery made anew by hand from one that has ended: with a body that is read anew, under an id of
-/// its own (ruling 31).
+/// A delivery that an operator reissued from an ended one. Its body is read anew and its id is new
+/// (ruling 31).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReissuedDelivery {
-    /// The delivery that had ended.
+    /// The ended delivery.
     pub reissue_of: Uuid,
-    /// Chosen by whoever asked: asked again, nothing is made again.
+    /// Id of the request, chosen by the caller. A repeated request makes no second delivery.
     pub request_id: Uuid,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
-    /// What is sent, to whom, as before.
+    /// Content and recipient, unchanged.
     pub consignment: Consignment,
-    /// The report it is about, if it is about one.
+    /// The report of the occurrence, if any.
     pub report_id: Option<Uuid>,
-    /// The booking it is about, if it is about one.
+    /// The booking of the occurrence, if any.
     pub booking_id: Option<Uuid>,
 }
 
-/// Why a delivery is not made anew.
+/// Why a delivery is not reissued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotReissued {
-    /// It is a workflow step's: the workflow tries it anew.
+    /// The delivery is a workflow step's, and the workflow retries it.
     #[error("only a subscription's delivery can be reissued")]
     NoHook,
-    /// It has not ended: it is sent anyway.
+    /// The delivery has not ended, so it is sent anyway.
     #[error("this delivery has not ended")]
     Pending,
-    /// Its subscription was removed.
+    /// The delivery's subscription was removed.
     #[error("the subscription of this delivery was removed")]
     HookRemoved,
-    /// What it told of was erased.
+    /// The response of the occurrence was erased.
     #[error("what this delivery told of was erased")]
     SourceErased,
 }
 
-/// Bytes that were frozen.
+/// A frozen body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SentBody {
-    /// Their id in the vault.
+    /// Id of the body in the vault.
     pub id: Uuid,
-    /// SHA-256 of them, lower-case hex.
+    /// SHA-256 of the body, lower-case hex.
     pub sha256: String,
 }
 
-/// One request of a try; more than one when it was redirected.
+/// One request of an attempt. A redirected attempt has several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hop {
     /// The address that was dialled.
     pub address: Option<String>,
-    /// What came back.
+    /// The status of the answer.
     pub status: Option<u16>,
-    /// Scheme, host and port of the place a redirect led to. Its path is left out: a receiver chose it,
-    /// it may name people, and history is for good. `None` for the first hop, which goes to the target.
+    /// Scheme, host and port that a redirect led to. The path is left out, because the receiver
+    /// chose it, it may name people, and history is permanent. `None` for the first hop, which goes
+    /// to the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// One try, as history keeps it. What the receiver said is only a digest here: it is foreign text.
+/// One attempt, as history keeps it. The receiver's answer is foreign text, so only its digest is
+/// here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
-    /// SHA-256 of the kept piece of the answer, lower-case hex.
+    /// SHA-256 of the kept part of the answer, lower-case hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_sha256: Option<String>,
-    /// The stored body that was sent; none when a try ended before its body was built.
+    /// The frozen body that was sent. `None` if the attempt ended before its body was built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_id: Option<Uuid>,
-    /// SHA-256 of the bytes that were sent, lower-case hex.
+    /// SHA-256 of the sent bytes, lower-case hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_sha256: Option<String>,
-    /// Why the delivery was taken back while the try was under way, if it was and did not arrive.
+    /// Why the delivery was cancelled during the attempt. `None` if the attempt arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<CancelCause>,
-    /// A stable word for what went wrong, when it was not a status.
+    /// A stable word for the fault, if the answer was no status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When its answer was in.
+    /// Time at which the answer was complete.
     pub finished_at: Timestamp,
-    /// Every request of the try in order, the first one too.
+    /// All requests of the attempt in order, from the first.
     pub hops: Vec<Hop>,
-    /// Set when its answer came after its lease was taken over, or after the delivery's end.
+    /// Set if the answer came after the lease was taken over, or after the delivery's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateEffect>,
-    /// When the next try is due.
+    /// Due time of the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_at: Option<Timestamp>,
-    /// 1 for the first try.
+    /// Number of the attempt, from 1.
     pub number: u32,
-    /// Occurrence and subscription, if this is the first event of an occurrence's delivery.
+    /// Occurrence and subscription, in the first event of a listed delivery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<DeliveryOf>,
-    /// What it came to.
+    /// Outcome of the attempt.
     pub outcome: Outcome,
-    /// The replay it is part of: then a success counts, and nothing else does (ruling 31).
+    /// The replay of the attempt. Then only a success changes the delivery (ruling 31).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_id: Option<Uuid>,
-    /// What the receiver asked for, as it counted.
+    /// The wait that the receiver asked for, as far as it was honoured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
-    /// When it was claimed.
+    /// Time of the claim.
     pub started_at: Timestamp,
-    /// The status, when there was one.
+    /// The status of the answer, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
-/// What an answer that came too late still does (case E21).
+/// Effect of an answer that came too late (case E21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LateEffect {
-    /// It is a success, and the delivery was pending: it is delivered.
+    /// The late answer is a success and the delivery was pending, so it is delivered.
     Arrived,
-    /// It is kept in history, and changes nothing.
+    /// History keeps the late answer, and nothing changes.
     Noted,
 }
 
 impl Attempt {
-    /// The history of a try that nobody recorded; not due again unless it is said when.
+    /// An attempt whose answer was not recorded. The caller sets `next_try_at` if a retry follows.
     #[must_use]
     pub fn interrupted(number: u32, started_at: Timestamp, finished_at: Timestamp) -> Self {
         Self {
@@ -258,13 +260,13 @@ impl Attempt {
         }
     }
 
-    /// The bytes it sent, if they were built.
+    /// The body that was sent, if it was built.
     #[must_use]
     pub fn body(&self) -> Option<SentBody> {
         Some(SentBody { id: self.body_id?, sha256: self.body_sha256.clone()? })
     }
 
-    /// Where its delivery stands after it; none if it changes nothing.
+    /// State of the delivery after the attempt. `None` if the attempt changes nothing.
     #[must_use]
     pub const fn state_after(&self) -> Option<DeliveryState> {
         Some(match self.outcome {
@@ -275,7 +277,7 @@ impl Attempt {
             Outcome::Delivered => DeliveryState::Delivered,
             Outcome::Failed => DeliveryState::Failed,
             Outcome::Retry => DeliveryState::Pending,
-            // Cut off at its last try: nothing is due any more (ruling 23).
+            // The last attempt was interrupted, so no attempt is due any more (ruling 23).
             Outcome::Interrupted if self.next_try_at.is_none() => DeliveryState::Failed,
             Outcome::Interrupted => DeliveryState::Pending,
         })
@@ -283,7 +285,7 @@ impl Attempt {
 }
 
 impl DeliveryState {
-    /// The word in the API.
+    /// The state's word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -304,13 +306,13 @@ impl std::str::FromStr for DeliveryState {
     }
 }
 
-/// Not where a delivery can stand.
+/// The text is no state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a state of a delivery: pending, delivered, failed or cancelled")]
 pub struct UnknownState;
 
 impl Outcome {
-    /// The word in the API.
+    /// The outcome's word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -350,13 +352,13 @@ impl std::str::FromStr for CancelCause {
     }
 }
 
-/// Not a cause of a cancellation.
+/// The text is no cause of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a cause of a cancellation")]
 pub struct UnknownCause;
 
 impl CancelCause {
-    /// The word in the API.
+    /// The cause's word in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

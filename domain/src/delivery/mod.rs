@@ -1,17 +1,17 @@
-//! One delivery: an occurrence on its way to a subscription, through its tries, to one end
+//! One delivery: an occurrence on its way to a subscription, through its attempts to one end
 //! (contract, sections Retries and Delivery guarantees; rulings 21–27).
 //!
 //! ```text
-//!            ┌────────── retry, interrupted ──────────┐
-//!            ▼                                        │
-//! listed → pending ── try ──┬─ 2xx ─────────→ delivered
-//!            │              ├─ final answer, last try → failed
-//!            └── cause ─────┴────────────────→ cancelled
+//!            ┌──────── retry, interrupted ────────┐
+//!            ▼                                    │
+//! listed → pending ── attempt ──┬─ 2xx ─────────→ delivered
+//!            │                  ├─ final answer, last attempt → failed
+//!            └── cause ─────────┴───────────────→ cancelled
 //! ```
 //!
-//! An occurrence lists the subscriptions that get it: a delivery is pending from there on, and its own
-//! stream begins with its first try, interruption or cancellation. Only workflow steps, reissues and
-//! repairs begin with an event that queues them.
+//! An occurrence lists its subscriptions, and from then on each delivery is pending. The delivery's
+//! own stream begins with its first attempt, interruption or cancellation. Only workflow steps,
+//! reissues and repairs begin with an event that queues the delivery.
 
 mod history;
 
@@ -30,74 +30,74 @@ pub use history::{
     Outcome, ReissuedDelivery, ReplayedDelivery, RetriedStep, SentBody, UnknownCause,
 };
 
-/// How long a claimed try belongs to the process that claimed it (contract: a server that stops
-/// mid-send causes a resend after 2 minutes; ruling 23).
+/// Length of a lease on a claimed attempt (ruling 23). By the contract, a server that stops
+/// mid-send causes a resend after 2 minutes.
 pub const LEASE_TIME: Duration = Duration::from_secs(120);
 
-/// How long a suspended firm's queue waits for it; then it is cancelled (ruling 28).
+/// Longest wait for a suspended firm. Then its queued deliveries are cancelled (ruling 28).
 pub const SUSPENDED_WAIT_MAX: Duration = Duration::from_secs(72 * 60 * 60);
 
-/// One stream per delivery.
+/// Aggregate of one delivery. Each delivery has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     state: Option<DeliveryState>,
     tries: u32,
-    /// The tries whose answers are in history.
+    /// Numbers of the attempts whose answers are in history.
     answered: BTreeSet<u32>,
     step: Option<StepOrder>,
-    /// Its occurrence and subscription, if it is an occurrence's.
+    /// Occurrence and subscription, unless the delivery is a workflow step's.
     of: Option<DeliveryOf>,
     body: Option<SentBody>,
 }
 
-/// What can be asked of a delivery.
+/// Command on a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryCommand {
-    /// Queue one that its occurrence's list lacks.
+    /// Queues a delivery that the occurrence's list lacks.
     Queue(Consignment),
-    /// Queue a workflow step's.
+    /// Queues a workflow step's delivery.
     QueueStep(StepOrder),
-    /// Queue one that is made anew from another.
+    /// Queues a delivery that is reissued from another.
     Reissue(ReissuedDelivery),
-    /// Try a workflow step's anew.
+    /// Begins the schedule of a workflow step's delivery again.
     RetryStep,
-    /// Record a try.
+    /// Records an attempt.
     Record {
-        /// The try.
+        /// The attempt.
         attempt: Attempt,
-        /// Why the delivery was taken back while the try was under way, if it was.
+        /// Why the delivery was withdrawn during the attempt, if it was.
         withdrawn: Option<CancelCause>,
     },
-    /// Take it back.
+    /// Cancels the delivery.
     Cancel {
-        /// Why.
+        /// The cause.
         cause: CancelCause,
-        /// Occurrence and subscription, if nothing is recorded of it yet.
+        /// Occurrence and subscription, if the delivery has no stream yet.
         of: Option<DeliveryOf>,
     },
 }
 
-/// What happened to a delivery.
+/// Event of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum DeliveryEvent {
-    /// A repair queued it: its occurrence's list lacked its subscription.
+    /// A repair queued the delivery, because the occurrence's list lacked its subscription.
     DeliveryQueued(Consignment),
-    /// A workflow step's was queued.
+    /// A workflow step's delivery was queued.
     StepQueued(StepOrder),
-    /// A workflow step's that had failed is tried anew.
+    /// A failed workflow step's delivery begins its schedule again.
     StepRetried(RetriedStep),
-    /// It was made anew from one that had ended.
+    /// The delivery was reissued from an ended one.
     DeliveryReissued(ReissuedDelivery),
-    /// It had ended, and is sent once more.
+    /// The delivery had ended and is sent once more.
     DeliveryReplayed(ReplayedDelivery),
-    /// A try was made.
+    /// An attempt was made.
     DeliveryAttempted(Attempt),
-    /// It was taken back.
+    /// The delivery was cancelled.
     DeliveryCancelled {
-        /// Why.
+        /// The cause.
         cause: CancelCause,
-        /// Occurrence and subscription, if this is the first event of an occurrence's delivery.
+        /// Occurrence and subscription, in the first event of a listed delivery.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<DeliveryOf>,
     },
@@ -115,7 +115,7 @@ domain_event!(DeliveryEvent {
 aggregate!(Delivery, DeliveryCommand, DeliveryEvent, DeliveryRejection);
 
 impl DeliveryEvent {
-    /// Whether it begins a stream by queueing the delivery.
+    /// Whether the event begins a stream and queues the delivery.
     #[must_use]
     pub const fn queues(&self) -> bool {
         match self {
@@ -131,32 +131,41 @@ impl DeliveryEvent {
 /// Why a command on a delivery was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryRejection {
-    /// Not queued, or at its end.
+    /// The delivery is not queued, or has ended.
     #[error("the delivery is not pending")]
     NotPending,
-    /// A try with this number is recorded, or one before it is not.
-    #[error("the try is out of order")]
+    /// An attempt with this number is recorded, or an earlier one is not.
+    #[error("the attempt is out of order")]
     OutOfOrder,
-    /// Not a workflow step's.
+    /// The delivery is not a workflow step's.
     #[error("the delivery is not of a workflow step")]
     NotAStep,
-    /// Not failed: under way, delivered or cancelled.
-    #[error("only a failed step is tried anew")]
+    /// The delivery has not failed: it is pending, delivered or cancelled.
+    #[error("only a failed step can be retried")]
     NotFailed,
 }
 
-/// What a try's answer leads to.
+/// Whether the outbox has a delivery for its own attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutboxPresence {
+    /// The delivery is queued.
+    Queued,
+    /// The delivery is not queued, or queued for a replay only.
+    Absent,
+}
+
+/// Consequence of an attempt's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptConclusion {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long to wait for the next try; only for a retry.
+    /// The wait before the next attempt, for a retry only.
     pub wait: Option<Duration>,
 }
 
-/// Decides what a try came to: delivered, tried again after a wait, or failed.
+/// Decides the outcome of an attempt: delivered, retried after a wait, or failed.
 ///
-/// `number` counts tries from 1; `jitter` lies in −1..=1 and only workflow steps use it.
+/// `number` counts attempts from 1. `jitter` lies in −1..=1, and only workflow steps use it.
 #[must_use]
 pub fn conclude(
     schedule: RetrySchedule,
@@ -176,9 +185,9 @@ pub fn conclude(
     }
 }
 
-/// What a recorded try leads to. One that was under way when its subscription was removed is
-/// delivered if it arrived, and cancelled otherwise; it is never tried again (ruling 29). One event
-/// says both: it is at no moment failed.
+/// Makes the event of a recorded attempt. If the delivery was withdrawn during the attempt, a 2xx
+/// makes it delivered and any other answer makes it cancelled. A withdrawn delivery is never
+/// retried (ruling 29). One event says both, so the delivery is at no moment failed.
 #[must_use]
 pub fn record(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> DeliveryEvent {
     attempt.cancelled = withdrawn.filter(|_| attempt.outcome != Outcome::Delivered);
@@ -188,8 +197,8 @@ pub fn record(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> DeliveryE
     DeliveryEvent::DeliveryAttempted(attempt)
 }
 
-/// Whether a delivery waits for a try: nothing is recorded of it yet and its first event says what it is
-/// of, or it is pending.
+/// Whether a delivery waits for an attempt. A pending delivery does. So does a listed delivery
+/// without a stream, whose first event will name its occurrence.
 const fn awaits_a_try(state: Option<DeliveryState>, of: Option<DeliveryOf>) -> bool {
     match state {
         None => of.is_some(),
@@ -198,10 +207,10 @@ const fn awaits_a_try(state: Option<DeliveryState>, of: Option<DeliveryOf>) -> b
 }
 
 impl Delivery {
-    /// Decides what a command leads to.
+    /// Decides on the events that follow from a command.
     ///
     /// # Errors
-    /// [`DeliveryRejection`] says why nothing happens.
+    /// [`DeliveryRejection`] says why the command is refused.
     pub fn decide(
         &self,
         command: &DeliveryCommand,
@@ -240,7 +249,7 @@ impl Delivery {
         }
     }
 
-    /// A failed step has five new tries under the same ids, with the same bytes (ruling 33).
+    /// A failed step gets five new attempts under its ids, with its bytes (ruling 33).
     fn retried(
         &self,
         state: Option<DeliveryState>,
@@ -253,22 +262,22 @@ impl Delivery {
         Ok(vec![DeliveryEvent::StepRetried(retried)])
     }
 
-    /// The tries so far.
+    /// Number of attempts so far.
     #[must_use]
     pub const fn tries(&self) -> u32 {
         self.tries
     }
 
-    /// The bytes it sent, if a try came so far.
+    /// The body that was sent, if an attempt was made.
     #[must_use]
     pub const fn body(&self) -> Option<&SentBody> {
         self.body.as_ref()
     }
 
-    /// What it sends again when it is made anew, if that can be (ruling 31).
+    /// Occurrence and subscription for a reissue of this delivery (ruling 31).
     ///
     /// # Errors
-    /// [`NotReissued`] says why not.
+    /// [`NotReissued`] says why the delivery cannot be reissued.
     pub const fn reissue(&self) -> Result<DeliveryOf, NotReissued> {
         match (self.of, self.state) {
             (None, _) => Err(NotReissued::NoHook),
@@ -277,39 +286,43 @@ impl Delivery {
         }
     }
 
-    /// What it sends, if it is a workflow step's.
+    /// The order, if the delivery is a workflow step's.
     #[must_use]
     pub const fn step(&self) -> Option<&StepOrder> {
         self.step.as_ref()
     }
 
-    /// What the answer of a try leads to that came after its lease was taken over, or after the end
-    /// (case E21); nothing if history has it already: whoever recorded it did not hear so. `is_queued`
-    /// says whether the outbox still has the delivery for its own tries: the log alone cannot tell, since
-    /// a delivery that was never recorded has no stream.
+    /// Makes the event of an attempt whose answer came after the lease was taken over, or after the
+    /// end (case E21). `None` if history has the answer already: an earlier call recorded the
+    /// answer, and its own caller did not learn of it. The log cannot tell whether the outbox has
+    /// the delivery, since an unrecorded delivery has no stream.
     #[must_use]
     pub fn record_late(
         &self,
         mut attempt: Attempt,
-        is_queued: bool,
+        outbox: OutboxPresence,
     ) -> Option<(LateEffect, DeliveryEvent)> {
         if self.answered.contains(&attempt.number) {
             return None;
         }
         let arrives = attempt.outcome == Outcome::Delivered;
-        let late = if arrives && is_queued { LateEffect::Arrived } else { LateEffect::Noted };
+        let late = if arrives && outbox == OutboxPresence::Queued {
+            LateEffect::Arrived
+        } else {
+            LateEffect::Noted
+        };
         attempt.late = Some(late);
         attempt.next_try_at = None;
         Some((late, DeliveryEvent::DeliveryAttempted(attempt)))
     }
 
-    /// Where it stands; nothing while its stream is empty.
+    /// State of the delivery. `None` while the stream is empty.
     #[must_use]
     pub const fn state(&self) -> Option<DeliveryState> {
         self.state
     }
 
-    /// Its first event says what it is of; each later one keeps that.
+    /// Sets occurrence and subscription from the first event that names them.
     fn begin(&mut self, of: Option<DeliveryOf>) {
         if of.is_some() {
             self.state = Some(DeliveryState::Pending);

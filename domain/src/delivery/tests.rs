@@ -107,12 +107,12 @@ fn a_listed_delivery_begins_with_what_comes_first_of_it() {
 #[test]
 fn a_late_success_arrives_while_the_outbox_has_it_though_nothing_is_recorded() {
     let never_recorded = Delivery::default();
-    let late = |is_queued| {
+    let late = |outbox| {
         let attempt = attempt(1, Outcome::Delivered);
-        never_recorded.record_late(attempt, is_queued).map(|(late, _)| late)
+        never_recorded.record_late(attempt, outbox).map(|(late, _)| late)
     };
-    assert_eq!(late(true), Some(LateEffect::Arrived));
-    assert_eq!(late(false), Some(LateEffect::Noted));
+    assert_eq!(late(OutboxPresence::Queued), Some(LateEffect::Arrived));
+    assert_eq!(late(OutboxPresence::Absent), Some(LateEffect::Noted));
 }
 
 #[test]
@@ -177,20 +177,25 @@ fn e21_a_late_success_arrives_while_it_is_pending_and_nothing_else_late_counts()
     let mut delivery = Delivery::default();
     delivery.absorb(&queued());
     delivery.absorb(&cut_off(1));
-    let late =
-        |delivery: &Delivery, number, outcome| delivery.record_late(attempt(number, outcome), true);
+    let late = |delivery: &Delivery, number, outcome| {
+        delivery.record_late(attempt(number, outcome), OutboxPresence::Queued)
+    };
     let (busy, event) = late(&delivery, 1, Outcome::Retry).unwrap();
     assert_eq!(busy, LateEffect::Noted);
     let mut noted = delivery.clone();
     noted.absorb(&event);
     assert_eq!(noted.state(), Some(DeliveryState::Pending));
-    assert!(noted.record_late(attempt(1, Outcome::Retry), true).is_none(), "recorded once");
+    assert!(
+        noted.record_late(attempt(1, Outcome::Retry), OutboxPresence::Queued).is_none(),
+        "recorded once"
+    );
 
     let (arrived, event) = late(&delivery, 1, Outcome::Delivered).unwrap();
     assert_eq!(arrived, LateEffect::Arrived);
     delivery.absorb(&event);
     assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
-    let (second, event) = delivery.record_late(attempt(2, Outcome::Failed), false).unwrap();
+    let (second, event) =
+        delivery.record_late(attempt(2, Outcome::Failed), OutboxPresence::Absent).unwrap();
     assert_eq!(second, LateEffect::Noted);
     delivery.absorb(&event);
     assert_eq!(delivery.state(), Some(DeliveryState::Delivered));

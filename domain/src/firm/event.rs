@@ -1,4 +1,4 @@
-//! What happened to a firm: the events of its stream.
+//! Events of a firm's stream.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,93 +8,93 @@ use crate::event::domain_event;
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
 
-/// What happened to a firm.
+/// Event of a firm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum FirmEvent {
-    /// It signed up.
+    /// The firm signed up.
     FirmOpened {
-        /// Its name.
+        /// The firm's name.
         name: String,
-        /// What it pays for.
+        /// The firm's plan.
         plan: FirmPlan,
-        /// How its mails look.
+        /// The look of the firm's mails.
         brand: FirmBrand,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// Some of its settings changed; what is null did not.
+    /// Some settings changed. A null field did not change.
     FirmChanged {
-        /// Its new name.
+        /// The new name.
         name: Option<String>,
-        /// Its new plan.
+        /// The new plan.
         plan: Option<FirmPlan>,
-        /// Its new looks.
+        /// The new look of the firm's mails.
         brand: Option<FirmBrand>,
-        /// Whether it sends invites.
+        /// Whether the firm sends invites.
         invites_enabled: Option<bool>,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// It was suspended.
+    /// The firm was suspended.
     FirmSuspended {
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// It is back.
+    /// The firm was resumed.
     FirmResumed {
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// It was closed for good.
+    /// The firm was closed for good.
     FirmClosed {
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
     /// A member joined.
     MemberJoined {
-        /// Who.
+        /// The member.
         member_id: Uuid,
-        /// With which role.
+        /// The member's role.
         role: MemberRole,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
     /// A member has another role.
     MemberRoleChanged {
-        /// Who.
+        /// The member.
         member_id: Uuid,
         /// The new role.
         role: MemberRole,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
     /// A member may not sign in.
     MemberDisabled {
-        /// Who.
+        /// The member.
         member_id: Uuid,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
     /// A member may sign in again.
     MemberEnabled {
-        /// Who.
+        /// The member.
         member_id: Uuid,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
     /// A member left.
     MemberLeft {
-        /// Who.
+        /// The member.
         member_id: Uuid,
-        /// By the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
     },
-    /// Somebody was shown the webhook signing secret.
+    /// The webhook signing secret was shown.
     SecretRevealed {},
-    /// From here on a new webhook signing secret signs.
+    /// A new webhook signing secret signs from this event on.
     SecretRotated {
-        /// Why, as whoever asked for it says.
+        /// The reason, in the caller's words.
         reason: Option<String>,
     },
 }

@@ -1,8 +1,8 @@
 //! A firm and its members, as the product reports them (contract, Authentication 3, 5 and 7).
 //!
-//! Reports of state: per subject (the firm, each member) the newest `time` wins; an older or
-//! repeated report is accepted and changes nothing. Of those with the same `time`, which may be one of whole
-//! seconds, the one that comes last is the newest.
+//! The product sends reports of state. For the firm and for each member the newest `time` wins. An
+//! older or repeated report is accepted and changes nothing. `time` may be cut to whole seconds, so
+//! among reports with one `time` the last one wins.
 
 mod event;
 
@@ -17,12 +17,12 @@ use crate::trigger::FirmPlan;
 
 pub use event::FirmEvent;
 
-/// One stream per firm.
+/// Aggregate of one firm. Each firm has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firm {
     status: Option<FirmStatus>,
     time: Option<Timestamp>,
-    /// The last change that was reported.
+    /// The last reported change.
     changed: Option<FirmEvent>,
     members: BTreeMap<Uuid, FirmMember>,
 }
@@ -31,11 +31,11 @@ pub struct Firm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirmStatus {
-    /// In business.
+    /// The firm is in business.
     Active,
-    /// Paused; deliveries wait.
+    /// The firm is suspended, and its deliveries wait.
     Suspended,
-    /// Closed for good.
+    /// The firm is closed for good.
     Closed,
 }
 
@@ -46,20 +46,21 @@ struct FirmMember {
     time: Timestamp,
 }
 
-/// What a member of a firm may do there.
+/// Role of a member in the firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberRole {
-    /// Manages keys.
+    /// The owner manages keys.
     Owner,
-    /// Manages keys.
+    /// An admin manages keys.
     Admin,
-    /// Does not.
+    /// Any other member. They manage no keys.
     Member,
 }
 
 impl MemberRole {
-    /// Owners and admins make keys and see the signing secret (contract, Authentication 3 and 9).
+    /// Whether members with this role create keys and see the signing secret (contract,
+    /// Authentication 3 and 9).
     #[must_use]
     pub const fn manages(self) -> bool {
         match self {
@@ -69,86 +70,86 @@ impl MemberRole {
     }
 }
 
-/// How a firm looks in its mails; the reply address is personal and is kept in the vault.
+/// The look of a firm's mails. The reply address is personal and is kept in the vault.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FirmBrand {
     /// A CSS colour.
     pub color: Option<String>,
-    /// The address of its logo.
+    /// URL of the logo.
     pub logo_url: Option<String>,
 }
 
-/// A report about the firm itself.
+/// A report about the firm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirmChange {
-    /// It signed up.
+    /// The firm signed up.
     Opened {
-        /// Its name.
+        /// The firm's name.
         name: String,
-        /// What it pays for.
+        /// The firm's plan.
         plan: FirmPlan,
-        /// How its mails look.
+        /// The look of the firm's mails.
         brand: FirmBrand,
     },
-    /// Some of its settings changed.
+    /// Some settings changed.
     Changed {
-        /// Its new name.
+        /// The new name.
         name: Option<String>,
-        /// Its new plan.
+        /// The new plan.
         plan: Option<FirmPlan>,
-        /// Its new looks.
+        /// The new look of the firm's mails.
         brand: Option<FirmBrand>,
-        /// Whether it sends invites.
+        /// Whether the firm sends invites.
         invites_enabled: Option<bool>,
     },
-    /// It was suspended.
+    /// The firm was suspended.
     Suspended,
-    /// It is back.
+    /// The firm was resumed.
     Resumed,
-    /// It was closed for good.
+    /// The firm was closed for good.
     Closed,
 }
 
 /// A report about one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberChange {
-    /// Joined, with a role.
+    /// The member joined, with a role.
     Joined(MemberRole),
-    /// Has another role.
+    /// The member has another role.
     RoleChanged(MemberRole),
-    /// May not sign in.
+    /// The member may not sign in.
     Disabled,
-    /// May sign in again.
+    /// The member may sign in again.
     Enabled,
-    /// Left the firm.
+    /// The member left the firm.
     Left,
 }
 
-/// What can be asked of a firm.
+/// Command on a firm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirmCommand {
-    /// Take in a report about the firm.
+    /// Takes in a report about the firm.
     ReportFirm {
-        /// When it was so, by the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
-        /// What was reported.
+        /// The reported change.
         change: FirmChange,
     },
-    /// Take in a report about a member.
+    /// Takes in a report about a member.
     ReportMember {
-        /// Who.
+        /// The member.
         member_id: Uuid,
-        /// When it was so, by the product's clock.
+        /// Time of the report, by the product's clock.
         time: Timestamp,
-        /// What was reported.
+        /// The reported change.
         change: MemberChange,
     },
-    /// Show the webhook signing secret to somebody.
+    /// Records that the webhook signing secret is shown.
     RevealSecret,
-    /// Sign with a new secret.
+    /// Makes a new secret sign.
     RotateSecret {
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
 }
@@ -158,19 +159,19 @@ aggregate!(Firm, FirmCommand, FirmEvent, FirmRejection);
 /// Why a command on a firm was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FirmRejection {
-    /// Nothing was reported of this firm yet.
+    /// No report of this firm came yet.
     #[error("the firm is not known: report firm.opened first")]
     Unknown,
-    /// It was closed: nothing is signed for it any more.
+    /// The firm was closed, so nothing is signed for it any more.
     #[error("the firm is closed")]
     Closed,
 }
 
 impl Firm {
-    /// Decides what a command leads to; nothing, when the report is not news.
+    /// Decides on the events that follow from a command. A report that is not new has none.
     ///
     /// # Errors
-    /// [`FirmRejection`] says why nothing happens.
+    /// [`FirmRejection`] says why the command is refused.
     pub fn decide(&self, command: &FirmCommand) -> Result<Vec<FirmEvent>, FirmRejection> {
         match command {
             FirmCommand::ReportFirm { time, change } => self.report_firm(*time, change),
@@ -194,7 +195,7 @@ impl Firm {
         }
     }
 
-    /// Whether this member may make keys now.
+    /// Whether this member may create keys now.
     #[must_use]
     pub fn is_manager(&self, member_id: Uuid) -> bool {
         self.members
@@ -202,7 +203,8 @@ impl Firm {
             .is_some_and(|member| member.active && member.role.is_some_and(MemberRole::manages))
     }
 
-    /// Whether its newest report is of this time, and is a change: another of that time may say more.
+    /// Whether the newest report has this time and changes settings. Then another report of that
+    /// time may change more.
     #[must_use]
     pub fn was_changed_at(&self, at: Timestamp) -> bool {
         let changed =
@@ -228,7 +230,7 @@ impl Firm {
         Ok(if news { vec![firm_event(time, change)] } else { Vec::new() })
     }
 
-    /// Whether it would change nothing.
+    /// Whether the report would change nothing.
     fn repeats(&self, time: Timestamp, change: &FirmChange) -> bool {
         match change {
             FirmChange::Opened { .. } => true,
@@ -267,7 +269,8 @@ impl Firm {
                 self.enter(FirmStatus::Active, time);
             }
             FirmEvent::FirmChanged { time, .. } => {
-                (self.changed, self.time) = (Some(event.clone()), Some(time));
+                self.changed = Some(event.clone());
+                self.time = Some(time);
             }
             FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, time),
             FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, time),
@@ -303,7 +306,7 @@ impl Firm {
 }
 
 impl FirmMember {
-    /// What they are after this.
+    /// The member after this change.
     const fn after(&self, change: MemberChange, time: Timestamp) -> Self {
         let Self { role, active, .. } = *self;
         match change {

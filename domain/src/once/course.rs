@@ -1,5 +1,5 @@
-//! The course of one delivery: was it tried as often as it may be, did it end once, and is it queued
-//! exactly as long as it waits?
+//! The course of one delivery. The check finds too many attempts and a second end. It also finds an
+//! ended delivery in the outbox, and a pending delivery that is not there.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use super::DeliveryFault;
 use crate::delivery::{Attempt, DeliveryEvent, DeliveryOf, DeliveryState, LateEffect, Outcome};
 use crate::retry::RetrySchedule;
 
-/// Whether a delivery is in the outbox.
+/// Whether a delivery is in the outbox, and for which purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueuedFor {
-    /// It is not.
+    /// The delivery is not in the outbox.
     No,
-    /// For its own tries.
+    /// The delivery is queued for its own attempts.
     ForItself,
-    /// To be sent once more by this replay.
+    /// The delivery is queued for this replay.
     ForReplay(Uuid),
 }
 
-/// What is wrong with a delivery, by all events of its stream in order and by whether it is queued at
-/// the same moment; the first thing, if there is any.
+/// The first fault of a delivery, if any. `events` are all events of its stream in order. `queued`
+/// is the state of the outbox at the same moment.
 #[must_use]
 pub fn judge<'a>(
     events: impl IntoIterator<Item = &'a DeliveryEvent>,
@@ -38,7 +38,7 @@ struct DeliveryCourse {
     tries: u32,
     successes: u32,
     ended: bool,
-    /// Replays that were ordered, and whether they have had their try.
+    /// Ordered replays, and whether each had its attempt.
     replays: HashMap<Uuid, bool>,
 }
 
@@ -68,7 +68,7 @@ impl DeliveryCourse {
         Ok(())
     }
 
-    /// A listed delivery's stream begins with what came first of it.
+    /// The first event of a listed delivery grants the attempts of a subscription's schedule.
     fn begin(&mut self, of: Option<DeliveryOf>) {
         if of.is_some() {
             self.allowed = RetrySchedule::RestHook.tries();
@@ -77,7 +77,7 @@ impl DeliveryCourse {
 
     fn tried(&mut self, attempt: &Attempt) -> Result<(), DeliveryFault> {
         match (attempt.late, attempt.replay_id) {
-            // What came too late to change anything is only told (case E21).
+            // A late answer without effect is history only (case E21).
             (Some(LateEffect::Noted), _) => return Ok(()),
             (Some(LateEffect::Arrived), _) => return self.succeeded().and_then(|()| self.end()),
             (None, Some(replay_id)) => return self.replayed(replay_id),
@@ -118,7 +118,7 @@ impl DeliveryCourse {
 
     fn queue_fault(&self, queued: QueuedFor) -> Option<DeliveryFault> {
         match (self.ended, queued) {
-            // A replay's try is not its own: after it, nobody would send it.
+            // A replay's attempt is not the delivery's own. After the replay nobody would send it.
             (false, QueuedFor::No | QueuedFor::ForReplay(_)) => Some(DeliveryFault::Lost),
             (true, QueuedFor::ForItself) => Some(DeliveryFault::StillQueued),
             (true, QueuedFor::ForReplay(id)) if !self.awaits(id) => {
@@ -128,7 +128,7 @@ impl DeliveryCourse {
         }
     }
 
-    /// Whether this replay was ordered and has not had its try.
+    /// Whether this replay was ordered and has not had its attempt.
     fn awaits(&self, replay_id: Uuid) -> bool {
         self.replays.get(&replay_id) == Some(&false)
     }

@@ -1,8 +1,9 @@
-//! Once per subscription, as a proof from the log alone (contract, section Delivery guarantees;
-//! invariant I1, ruling 30a): whom each occurrence should list, and what is wrong with its deliveries.
+//! A proof from the log alone that each subscription gets each occurrence once (contract, section
+//! Delivery guarantees; invariant I1; ruling 30a). It finds the subscriptions that each occurrence
+//! should list, and the faults of the deliveries.
 //!
-//! Nothing here is used to deliver. The match asks a table that changes with the append; this module
-//! decides a second time, from the events, so that a fault in either shows.
+//! No delivery depends on this module. The match reads a table that changes with the append. This
+//! module decides again from the events, so that a fault of either side shows.
 
 mod course;
 
@@ -20,35 +21,39 @@ use crate::trigger::Trigger;
 
 pub use course::{QueuedFor, judge};
 
-/// A match may miss a subscription's creation or removal that is no older than this: the two
+/// A match may miss a subscription's creation or removal that is at most this old, because the two
 /// transactions overlapped. No transaction lasts longer.
 pub const OVERLAP_MAX: Duration = Duration::from_secs(60);
 
-/// An occurrence at its place in the log.
+/// An occurrence at its position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedOccurrence<'a> {
-    /// Its id.
+    /// Id of the occurrence.
     pub occurrence_id: Uuid,
-    /// Its place.
+    /// Position of the occurrence.
     pub position: i64,
-    /// When it was recorded.
+    /// Recording time of the occurrence.
     pub recorded_at: Timestamp,
     /// The firm.
     pub firm_id: Uuid,
-    /// What happened, and the subscriptions that get it.
+    /// The occurrence's content, with the subscriptions that get it.
     pub happening: &'a Happening,
 }
 
 impl<'a> RecordedOccurrence<'a> {
-    /// What was recorded at this place.
+    /// The occurrence with this id and position.
     #[must_use]
-    pub const fn at(place: (Uuid, i64), context: &EventContext, happening: &'a Happening) -> Self {
-        let (occurrence_id, position) = place;
+    pub const fn at(
+        occurrence_id: Uuid,
+        position: i64,
+        context: &EventContext,
+        happening: &'a Happening,
+    ) -> Self {
         let EventContext { firm_id, recorded_at, .. } = *context;
         Self { occurrence_id, position, recorded_at, firm_id, happening }
     }
 
-    /// The delivery of it to a subscription, by the rule.
+    /// Id of the occurrence's delivery to a subscription.
     #[must_use]
     pub fn delivery_id(&self, hook_id: Uuid) -> Uuid {
         delivery_id(self.occurrence_id, self.happening.happened_at, hook_id)
@@ -59,7 +64,7 @@ impl<'a> RecordedOccurrence<'a> {
     }
 }
 
-/// A subscription's life in the log: from one position to another.
+/// The life of a subscription in the log, between two positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SubscriptionLife {
     firm_id: Uuid,
@@ -70,7 +75,7 @@ struct SubscriptionLife {
 }
 
 impl SubscriptionLife {
-    /// Whether the match of this occurrence saw it live.
+    /// Whether the match of this occurrence saw the subscription live.
     fn was_seen_by(&self, happened: &RecordedOccurrence<'_>) -> bool {
         let Happening { trigger, form_id, seen, silent, .. } = happened.happening;
         !silent
@@ -81,8 +86,8 @@ impl SubscriptionLife {
             && self.removed_at.is_none_or(|removed_at| *seen < removed_at)
     }
 
-    /// Whether it was removed after the match of this occurrence and before its place in the log: the
-    /// transaction itself removed it, or another that overlapped.
+    /// Whether the subscription was removed after the occurrence's match and before its position.
+    /// The occurrence's own transaction or an overlapping one removed it.
     fn ended_before(&self, happened: &RecordedOccurrence<'_>) -> bool {
         self.removed_at.is_some_and(|removed_at| removed_at < happened.position)
     }
@@ -91,18 +96,18 @@ impl SubscriptionLife {
 /// How a delivery to a subscription began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryBeginning<'a> {
-    /// Its occurrence lists its subscription.
+    /// The occurrence lists the subscription.
     Listed(DeliveryOf),
-    /// A repair queued it.
+    /// A repair queued the delivery.
     Repaired(&'a Consignment),
-    /// An operator had it made anew.
+    /// An operator reissued the delivery.
     Anew(&'a ReissuedDelivery),
-    /// Its first event does not say what it is of.
+    /// The first event does not name the occurrence.
     Unsaid,
 }
 
 impl<'a> DeliveryBeginning<'a> {
-    /// How the stream of a delivery begins; none if it is a workflow step's.
+    /// How the stream of a delivery begins. `None` for a workflow step.
     #[must_use]
     pub fn of(event: &'a DeliveryEvent) -> Option<Self> {
         let listed = |of: Option<DeliveryOf>| of.map_or(Self::Unsaid, Self::Listed);
@@ -118,7 +123,7 @@ impl<'a> DeliveryBeginning<'a> {
         }
     }
 
-    /// Its occurrence and subscription, if its first event says so.
+    /// Occurrence and subscription, if the first event names them.
     #[must_use]
     pub const fn delivery_of(self) -> Option<DeliveryOf> {
         match self {
@@ -129,7 +134,8 @@ impl<'a> DeliveryBeginning<'a> {
         }
     }
 
-    /// The id it has by rule: one per occurrence and subscription, and one per request to make it anew.
+    /// Id of the delivery by rule. An occurrence and a subscription have one, and each reissue
+    /// request has one.
     fn id(self, of: DeliveryOf, happened: &RecordedOccurrence<'_>) -> Uuid {
         match self {
             Self::Anew(reissued) => reissue_id(reissued.reissue_of, reissued.request_id),
@@ -138,41 +144,41 @@ impl<'a> DeliveryBeginning<'a> {
     }
 }
 
-/// All subscriptions there ever were, as their own events tell.
+/// All subscriptions that ever existed, by their own events.
 #[derive(Debug, Default)]
 pub struct SubscriptionLives {
     lives: HashMap<Uuid, SubscriptionLife>,
     by_firm_and_trigger: HashMap<(Uuid, Trigger), Vec<Uuid>>,
-    /// When each firm's subscriptions were made and removed, by position.
+    /// Creation and removal times of each firm's subscriptions, by position.
     changes: BTreeMap<(Uuid, i64), Timestamp>,
 }
 
-/// An event of a subscription at its place in the log.
+/// An event of a subscription at its position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedChange<'a> {
     /// The subscription.
     pub hook_id: Uuid,
-    /// Its firm.
+    /// The firm of the subscription.
     pub firm_id: Uuid,
-    /// The place.
+    /// Position of the event.
     pub position: i64,
-    /// When it was recorded.
+    /// Recording time of the event.
     pub recorded_at: Timestamp,
-    /// What happened to it.
+    /// The event.
     pub event: &'a SubscriptionEvent,
 }
 
 impl SubscriptionLives {
-    /// Takes in what happened to a subscription; the events of each come in order.
+    /// Takes in an event of a subscription. The events of each subscription come in order.
     pub fn take(&mut self, change: RecordedChange<'_>) {
         let RecordedChange { hook_id, firm_id, position, recorded_at, event } = change;
         match event {
             SubscriptionEvent::SubscriptionCreated { trigger, form_id, .. } => {
-                let (trigger, form_id) = (*trigger, *form_id);
+                let trigger = *trigger;
                 let life = SubscriptionLife {
                     firm_id,
                     trigger,
-                    form_id,
+                    form_id: *form_id,
                     made_at: position,
                     removed_at: None,
                 };
@@ -190,13 +196,13 @@ impl SubscriptionLives {
         self.changes.insert((firm_id, position), recorded_at);
     }
 
-    /// How many there are.
+    /// Number of subscriptions.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lives.len()
     }
 
-    /// The subscriptions that an occurrence should list, and does not.
+    /// The subscriptions that an occurrence should list and does not.
     pub fn missing_hooks<'a>(
         &'a self,
         happened: &'a RecordedOccurrence<'_>,
@@ -213,7 +219,7 @@ impl SubscriptionLives {
         })
     }
 
-    /// The subscriptions that an occurrence lists, and should not.
+    /// The subscriptions that an occurrence lists and should not.
     pub fn unexpected_hooks<'a>(
         &'a self,
         happened: &'a RecordedOccurrence<'_>,
@@ -222,8 +228,8 @@ impl SubscriptionLives {
         all.filter(|hook_id| !self.was_seen(*hook_id, happened))
     }
 
-    /// Whether a subscription of the firm was made or removed before an occurrence, and its match did
-    /// not see it.
+    /// Whether a creation or removal of the firm's subscriptions lies before an occurrence, and its
+    /// match missed the change.
     #[must_use]
     pub fn overlap(&self, happened: &RecordedOccurrence<'_>) -> MatchOverlap {
         let after = (happened.firm_id, happened.happening.seen + 1);
@@ -243,8 +249,8 @@ impl SubscriptionLives {
         self.lives.get(&hook_id).is_some_and(|life| life.was_seen_by(happened))
     }
 
-    /// What is wrong with the beginning of a delivery, if anything is: nothing happened that it could
-    /// tell of, its subscription does not get it, or it is a second one of the same to the same.
+    /// The fault in the beginning of a delivery, if any. Its occurrence does not exist, its
+    /// subscription does not get the occurrence, or the delivery is a second one.
     #[must_use]
     pub fn fault_of_beginning(
         &self,
@@ -268,63 +274,63 @@ impl SubscriptionLives {
 /// Whether a match missed changes of its firm's subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchOverlap {
-    /// It saw all of them.
+    /// The match saw all changes.
     None,
-    /// It missed one whose transaction may have overlapped: either is right (ruling 30a).
+    /// The match missed a change of an overlapping transaction. Either list is right (ruling 30a).
     Some,
-    /// It missed one that is older than [`OVERLAP_MAX`].
+    /// The match missed a change that is older than [`OVERLAP_MAX`].
     TooOld,
 }
 
-/// What a delivery can be wrong in.
+/// A fault of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFault {
-    /// Its occurrence's match saw the subscription live, and does not list it.
+    /// The match saw the subscription live, and the occurrence does not list it.
     Missing,
-    /// The match of an occurrence missed a change of the firm's subscriptions that was long committed.
+    /// The match missed a change of the firm's subscriptions that was committed long before.
     Unseen,
-    /// It is not the one that the rule names for its occurrence and its subscription.
+    /// The delivery has another id than the rule gives to its occurrence and subscription.
     Second,
-    /// It succeeded so often.
+    /// The delivery succeeded this many times.
     Successes(u32),
-    /// It was tried more often than it may be: so often, of so many.
+    /// The delivery had more attempts than allowed: the number made, and the number allowed.
     Tries(u32, u32),
-    /// A replay tried it more than once, or was never asked to.
+    /// A replay attempted the delivery more than once, or was never ordered.
     Replay(Uuid),
-    /// It was tried or taken back after its end.
+    /// The delivery was attempted or cancelled after its end.
     AfterTheEnd,
-    /// It has ended, and is queued to be sent all the same.
+    /// The delivery has ended and is still queued.
     StillQueued,
-    /// Its occurrence is not in the log.
+    /// The delivery's occurrence is not in the log.
     OfNothing,
-    /// Its occurrence does not list its subscription, or should not.
+    /// The occurrence does not list the delivery's subscription, or should not.
     ToNobody,
-    /// It is queued, and the log knows of no such delivery.
+    /// The delivery is queued and the log does not know it.
     Unknown,
-    /// It waits for a try, and is not queued: nobody will send it.
+    /// The delivery waits for an attempt and is not queued, so nobody will send it.
     Lost,
-    /// A replay says that it is queued once more, and it is not: nobody will send it.
+    /// A replay says that the delivery is queued, and it is not, so nobody will send it.
     ReplayLost(Uuid),
 }
 
-/// The kinds of what can be wrong.
+/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeliveryFaultKind {
-    /// Somebody does not hear of it.
+    /// A subscription misses an occurrence.
     Missing,
-    /// Somebody hears of it, or may hear of it, more than once.
+    /// A subscription gets an occurrence more than once, or may get it more than once.
     Doubled,
-    /// It belongs to nothing.
+    /// The delivery belongs to no occurrence or to no subscription.
     Orphaned,
-    /// It waits for a try that nobody will make.
+    /// The delivery waits for an attempt that nobody will make.
     Lost,
 }
 
 impl DeliveryFaultKind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Missing, Self::Doubled, Self::Orphaned, Self::Lost];
 
-    /// The word for it.
+    /// The kind's word in the output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -337,7 +343,7 @@ impl DeliveryFaultKind {
 }
 
 impl DeliveryFault {
-    /// Of which kind it is.
+    /// The fault's kind.
     #[must_use]
     pub const fn kind(self) -> DeliveryFaultKind {
         match self {

@@ -18,7 +18,7 @@ fn refusal(text: &str) -> TargetRefusal {
 }
 
 fn loopback() -> AllowedTargets {
-    AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()], true)
+    AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http()
 }
 
 fn join(location: &str) -> Result<Target, TargetRefusal> {
@@ -374,7 +374,7 @@ fn ruling_20_opens_what_it_names_and_no_more() {
     for text in ["https://10.0.0.1/", "https://intranet/", "https://x.local/", "https://[::1]/"] {
         assert!(Target::parse(text, &allowed).is_err(), "{text}");
     }
-    let no_http = AllowedTargets::new(vec!["::1/128".parse().unwrap()], false);
+    let no_http = AllowedTargets::new(vec!["::1/128".parse().unwrap()]);
     assert!(Target::parse("https://localhost/", &no_http).is_ok());
     assert_eq!(Target::parse("http://localhost/", &no_http), Err(TargetRefusal::NotHttps));
 }

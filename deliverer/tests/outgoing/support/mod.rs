@@ -38,7 +38,7 @@ pub(crate) fn config() -> OutgoingConfig {
     let loopback = "127.0.0.1/32".parse().unwrap();
     OutgoingConfig {
         budget: budget(),
-        ..OutgoingConfig::new(AllowedTargets::new(vec![loopback], true))
+        ..OutgoingConfig::new(AllowedTargets::new(vec![loopback]).with_http())
     }
 }
 
