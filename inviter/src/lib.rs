@@ -22,7 +22,7 @@ use eventstore::crash;
 use mailer::{InviteContent as Letter, Mail, MailOutcome, compose};
 use projector::firms::{self, MailSenderRow};
 use projector::people::{self, PersonRow};
-use telemetry::figures::INVITES;
+use telemetry::metrics::INVITES;
 use telemetry::trace;
 use tokio::time::Instant;
 use uuid::Uuid;
