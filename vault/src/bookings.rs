@@ -185,7 +185,8 @@ fn open(row: &BookingRow, keys: &DataKeys) -> Result<StoredBooking, VaultError> 
     let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
     let mut document: Document = serde_json::from_slice(&bytes)?;
     if let (Some(starts_at), Some(ends_at)) = (row.starts_at, row.ends_at) {
-        (document.starts_at, document.ends_at) = (starts_at.into(), ends_at.into());
+        document.starts_at = starts_at.into();
+        document.ends_at = ends_at.into();
         document.duration_min =
             row.duration_min.and_then(|min| min.try_into().ok()).ok_or(BrokenSeal)?;
         document.time_zone = row.time_zone.clone().ok_or(BrokenSeal)?;
