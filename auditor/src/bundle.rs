@@ -1,11 +1,10 @@
 //! A bundle: a range of one firm's audit log with its whole proof, in one file of lines.
 //!
 //! 1. The header: the firm, the first and last sequence of the range, and the hash before the
-//!    first.
+//!    range.
 //! 2. The entries, each with its canonical bytes and its hash.
-//! 3. The proof. It holds the path from the last entry to the root over the firm's entries, and the
-//!    firm's head. It also holds the path from the head to the root over all firms, and the signed
-//!    checkpoint.
+//! 3. The proof: the entry path, from the last entry to the root over the firm's entries. Then the
+//!    firm's head, the path from the head to the root over all heads, and the signed checkpoint.
 //!
 //! A file without its last line is incomplete.
 

@@ -28,7 +28,7 @@ pub enum AuditError {
         why: String,
     },
     /// The stored head of a chain is malformed.
-    #[error("the kept end of the chain of firm {0} is not one: run `firmforms audit verify`")]
+    #[error("the stored head of firm {0}'s chain is malformed: run `firmforms audit verify`")]
     BrokenHead(Uuid),
     /// The log differs from the last signed checkpoint.
     #[error(

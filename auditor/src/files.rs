@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 
-/// Everybody may read the file.
+/// Every user may read the file.
 pub(crate) const PUBLIC_MODE: u32 = 0o644;
 
 /// Only the owner may read the file.
@@ -62,7 +62,7 @@ impl CheckpointFolder {
     }
 
     /// Whether a signed checkpoint could be stored now. A missing folder counts as writable,
-    /// because [`write_new`] makes it.
+    /// because storing makes the folder.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         if !self.folder.exists() {

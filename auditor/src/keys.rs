@@ -73,7 +73,8 @@ impl KeyFolder {
         }
     }
 
-    /// Makes a key with this number. If another process was first, its key is the right one.
+    /// Makes a key with this number. If another process made that key first, returns the other
+    /// process's key.
     fn make(&self, number: u64, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
         let seed = entropy.secret();
         let secret = self.folder.join(format!("{number:08}.key"));

@@ -24,8 +24,8 @@ impl Notary {
     /// Signs the current state of the log, and stores the signed checkpoint.
     ///
     /// # Errors
-    /// If the database does not answer, a file cannot be read or written, or the log is not what was
-    /// signed last.
+    /// If the database does not answer, a file cannot be read or written, or the log differs from
+    /// the last signed checkpoint.
     pub async fn take(
         &self,
         pool: &PgPool,

@@ -45,7 +45,11 @@ impl Checkpointer {
         let last = self.notary.checkpoints.last()?.map(|signed| signed.checkpoint.at);
         if last.is_none_or(|last| hour(last) < hour(now)) {
             let taken = self.notary.take(&self.pool, &*self.entropy, now).await?.checkpoint;
-            tracing::info!(number = taken.number, position = taken.position, "a checkpoint was signed");
+            tracing::info!(
+                number = taken.number,
+                position = taken.position,
+                "a checkpoint was signed"
+            );
         }
         Ok(())
     }

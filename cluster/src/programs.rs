@@ -42,8 +42,8 @@ impl PostgresPrograms {
     }
 }
 
-/// The newest programs of version 14 or later: those in `pg_bin`, if given. Otherwise the search
-/// covers the PATH and the folders of packages (unless `FIRMFORMS_PG_SEARCH` is `none`).
+/// The newest programs of version 14 or later, in `pg_bin` if given. Otherwise the search covers
+/// the PATH and the folders of packages (unless `FIRMFORMS_PG_SEARCH` is `none`).
 pub fn find_programs(pg_bin: Option<&Path>) -> Result<PostgresPrograms, ClusterError> {
     usable_programs(pg_bin)?
         .into_iter()

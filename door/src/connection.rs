@@ -63,7 +63,7 @@ async fn tls_handshake(
     match shared.stop.run_until_cancelled(handshake).await? {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
-            tracing::debug!(%peer, %error, "no TLS handshake");
+            tracing::debug!(%peer, %error, "the TLS handshake failed");
             None
         }
         Err(_) => None,
@@ -122,7 +122,7 @@ where
         std::io::Result::Ok(())
     });
     if let Ok(Err(error)) = closed.await {
-        tracing::debug!(%error, "the other end was gone first");
+        tracing::debug!(%error, "the caller closed the connection first");
     }
 }
 

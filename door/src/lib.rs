@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Door        accepts; gives every connection a task and a seat
-//!  └ roster   the seats; when all are taken, the connection goes that has waited longest for a request
+//!  └ roster   the seats; when all are taken, evicts the connection that has waited longest
 //!  └ connection   one task: TLS handshake, then hyper, then a close that cuts no answer off
 //!     └ gate      between socket and hyper: no head reaches hyper unchecked, and none comes late
 //!     │  └ head   the check of a request head; a pure decision, without a socket
@@ -20,7 +20,7 @@
 //! - A request that the router sees had a whole head of at most 16 KiB and 100 lines. The head can
 //!   be read in one way only, and arrived in time (cases A21 and A22). Every other request is
 //!   refused in JSON, like every error of the service, and the connection is closed.
-//! - A request under way is never cut off to make room for another.
+//! - A request under way is never cut off for the sake of another.
 //! - Every wait for a caller has an end: see [`DoorTimeouts`].
 //! - No event on one connection, a panic included, ends another connection or the door.
 
@@ -123,8 +123,8 @@ impl DoorConnections {
     }
 
     /// Handles a failed accept. A caller that gave up early needs no action. Any other failure is a
-    /// lack, usually of descriptors, and would return at once: the longest waiting connections make
-    /// room.
+    /// lack, usually of descriptors, and would return at once. So the longest waiting connections
+    /// are evicted.
     async fn could_not_accept(&mut self, error: &io::Error) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

@@ -1,5 +1,5 @@
-//! The door's own answers. This is the single place that makes them, in the shape of every error of
-//! the service (contract, section Errors; ruling 12, unlisted statuses).
+//! The door's own answers, in the shape of every error of the service (contract, section Errors;
+//! ruling 12, unlisted statuses). No other file makes such an answer.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};

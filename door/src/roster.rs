@@ -76,8 +76,8 @@ impl Roster {
         Self { seats: HashMap::new(), per_peer: HashMap::new(), most, most_per_peer }
     }
 
-    /// Makes room for one more connection of an address. An address with too many connections loses
-    /// one of its own.
+    /// Frees a seat for one more connection of an address. An address with too many connections
+    /// loses one of its own.
     pub(crate) fn make_room(&mut self, peer: IpAddr) -> bool {
         let peer = peer_network(peer);
         let of_peer = self.per_peer.get(&peer).copied().unwrap_or(0);

@@ -33,7 +33,7 @@ impl Inviter {
             }
         };
         if !self.finish(&context, of, command).await? {
-            tracing::warn!(invite_id = %of.id(context.firm_id), "an invite was finished already");
+            tracing::warn!(invite_id = %of.id(context.firm_id), "the invite had already ended");
         }
         Ok(())
     }

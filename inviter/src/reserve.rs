@@ -132,14 +132,14 @@ impl Inviter {
     /// Makes the data key. The keyring is another database; a key without data does no harm.
     async fn key(&self, subject: KeySubject) -> Result<DataKey, InviteError> {
         let mut keys = self.keyring.make(&[subject], &*self.entropy).await?;
-        keys.remove(&subject).ok_or_else(|| InviteError::Vault("a key is damaged".to_owned()))
+        keys.remove(&subject).ok_or_else(|| InviteError::Vault("a data key is damaged".to_owned()))
     }
 
     /// Deletes the data key of a mail that is no longer needed. If this fails, the remaining key
     /// decrypts nothing.
     pub(crate) async fn forget(&self, subject: KeySubject) {
         if let Err(error) = self.keyring.forget(&[subject]).await {
-            tracing::warn!(%error, "the key of a mail could not be dropped");
+            tracing::warn!(%error, "the data key of a mail could not be deleted");
         }
     }
 

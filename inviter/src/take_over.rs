@@ -70,7 +70,7 @@ impl Inviter {
                 self.record(context, invite.of(), &sent).await
             }
             MailOutcome::Failed(why) => {
-                tracing::warn!(invite_id = %invite.invite_id, why, "an invite waits for its turn");
+                tracing::warn!(invite_id = %invite.invite_id, why, "an invite could not be sent and waits for its next turn");
                 Ok(())
             }
         }

@@ -18,7 +18,8 @@ impl MailFolder {
         Self(path)
     }
 
-    /// Writes a mail. The same mail replaces its file, with the same bytes.
+    /// Writes a mail into its file. A mail that was written before is written again, with the same
+    /// bytes.
     pub(crate) async fn write(&self, mail: &Mail) -> MailOutcome {
         let file = self.0.join(format!("{}.eml", mail.email_id));
         match write_whole(&self.0, &file, &mail.bytes).await {

@@ -1,5 +1,6 @@
-//! Which people a response names: its respondent, the invitee of a booking, or the lead. People are
-//! stored as keyed hashes. The erasure of a person finds the responses by them.
+//! The people that a response names: its respondent, the invitee of a booking, or the lead. The
+//! table holds keyed hashes of people. The erasure of a person finds the person's responses in the
+//! table.
 
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -18,7 +19,7 @@ pub struct NamedOn {
 }
 
 impl NamedOn {
-    /// The response, as the owner of a data key. It is erased with the person.
+    /// The response, as the owner of a data key. The person's erasure erases the response too.
     #[must_use]
     pub const fn subject(&self) -> KeySubject {
         KeySubject { firm_id: self.firm_id, subject_id: self.response_id }

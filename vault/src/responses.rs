@@ -348,7 +348,8 @@ pub async fn latest_submissions(
 
 /// Turns a failed read into a log line with the id. The line holds nothing of the data.
 pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<T> {
-    read.inspect_err(|_| tracing::error!(%id, "a row of the vault cannot be decrypted or read")).ok()
+    read.inspect_err(|_| tracing::error!(%id, "a row of the vault cannot be decrypted or read"))
+        .ok()
 }
 
 fn open(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, VaultError> {

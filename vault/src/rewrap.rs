@@ -79,8 +79,8 @@ impl Rewrap<'_> {
     /// key. Returns whether an earlier run had already marked it.
     ///
     /// # Errors
-    /// [`VaultError::Broken`] if neither is the key that everything is under, and nothing has changed then;
-    /// otherwise if the database does not answer.
+    /// [`VaultError::Broken`] if neither key decrypts the check value or any row of the sample.
+    /// Nothing has changed then. Other errors if the database does not answer.
     pub async fn begin(&self, keyring: &mut PgConnection) -> Result<RewrapState, VaultError> {
         let (sealed, rewrapping): (Vec<u8>, bool) =
             sqlx::query_as("select sealed, rewrapping from wrapping_check")

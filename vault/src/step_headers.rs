@@ -1,5 +1,5 @@
-//! Extra headers of workflow steps. They may hold a firm's secrets, so the vault encrypts them like
-//! the body.
+//! Extra headers of workflow steps. Headers may hold a firm's secrets, so the vault encrypts them
+//! like the body.
 
 use std::collections::HashMap;
 

@@ -45,11 +45,7 @@ struct WindowRows {
 }
 
 impl AuditWalk {
-    pub(super) fn new(
-        witnesses: TrustedCheckpoints,
-        followed_to: i64,
-        sealed_to: i64,
-    ) -> Self {
+    pub(super) fn new(witnesses: TrustedCheckpoints, followed_to: i64, sealed_to: i64) -> Self {
         Self {
             witnesses,
             followed_to,

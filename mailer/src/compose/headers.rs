@@ -27,7 +27,7 @@ const LISTED_URL_MAX: usize = 900;
 pub(super) struct HeaderSection(String);
 
 impl HeaderSection {
-    /// All headers of an invite but those of its body.
+    /// All headers of an invite, without the headers of the body.
     pub(super) fn of(invite: &InviteContent<'_>, letter: &Letter) -> Self {
         let sender = invite.from.address();
         let mut headers = Self(String::new());

@@ -1,6 +1,6 @@
-//! The invite as HTML for mail readers: one column of layout tables, with styles on the elements,
-//! and dark colours where the reader asks for them. maud escapes every text and attribute. Nothing
-//! here turns text into a link.
+//! The invite as HTML for mail readers. The page is one column of layout tables, with styles on the
+//! elements. Dark colours apply where the reader asks for them. maud escapes every text and
+//! attribute. Nothing here turns text into a link.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -75,8 +75,9 @@ impl SmtpRelay {
         self.hand_over(envelope).await
     }
 
-    /// Replaces a kept connection that ended before it heard of the mail. Then drops all
-    /// connections that have rested longer, since they will have ended too.
+    /// Sends on a kept connection, or on a new one. If a kept connection ended before it heard of
+    /// the mail, the next one is used. If a connection is no longer open, all that have rested
+    /// longer are dropped too.
     async fn hand_over(&self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
         while let Some(mut kept) = self.take() {
             if !kept.is_still_open(self.budget / 4).await {
