@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::keyring::KeySubject;
 
-/// Deletes all rows of these responses. The caller repeats it for a response that a backup brought
+/// Deletes all rows of these responses. Also works on a response that a restored backup brought
 /// back.
 ///
 /// # Errors
