@@ -57,8 +57,8 @@ impl Inviter {
         }
     }
 
-    /// Explains a full quota. A call that raced for one invite hears of that invite first (ruling
-    /// 11), although the quota is checked before the stream.
+    /// The answer for a full quota. The quota is checked before the stream. So a call that raced
+    /// for one invite must first hear of that invite (ruling 11).
     async fn when_quota_full(
         &self,
         context: &EventContext,
@@ -129,7 +129,8 @@ impl Inviter {
         Ok(ReserveOutcome::Now)
     }
 
-    /// Makes the data key. The keyring is another database; a key without data does no harm.
+    /// Makes the data key. The keyring is another database, so no transaction spans both. A key
+    /// without data does no harm.
     async fn key(&self, subject: KeySubject) -> Result<DataKey, InviteError> {
         let mut keys = self.keyring.make(&[subject], &*self.entropy).await?;
         keys.remove(&subject).ok_or_else(|| InviteError::Vault("a data key is damaged".to_owned()))
