@@ -1,4 +1,4 @@
-//! A new migration makes this crate new.
+//! Cargo rebuilds this crate when a migration is added.
 
 fn main() {
     println!("cargo:rerun-if-changed=../migrations/keyring");

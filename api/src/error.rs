@@ -17,7 +17,7 @@ use domain::target::TargetRefusal;
 use eventstore::{AppendError, may_pass};
 use inviter::InviteError;
 use serde::Serialize;
-use telemetry::figures::REFUSALS;
+use telemetry::metrics::REFUSALS;
 use vault::responses::VaultError;
 
 use crate::body::{BodyError, FieldError};

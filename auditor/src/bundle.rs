@@ -1,11 +1,12 @@
-//! A bundle: a stretch of one firm's audit log with everything that proves it, in one file of lines.
+//! A bundle: a range of one firm's audit log with its whole proof, in one file of lines.
 //!
-//! 1. what it is: the firm, the first and last place in its chain, the hash before the first;
-//! 2. the entries, each with its canonical bytes and its hash;
-//! 3. the proof: the path from the last entry to the root over the firm's entries, the firm's head,
-//!    the path from there to the root over all firms, and the signed checkpoint that holds it.
+//! 1. The header: the firm, the first and last sequence of the range, and the hash before the
+//!    range.
+//! 2. The entries, each with its canonical bytes and its hash.
+//! 3. The proof: the entry path, from the last entry to the root over the firm's entries. Then the
+//!    firm's head, the path from the head to the root over all heads, and the signed checkpoint.
 //!
-//! A file without its last line is not whole.
+//! A file without its last line is incomplete.
 
 mod read;
 mod write;
@@ -17,9 +18,9 @@ use uuid::Uuid;
 use crate::files::SignedCheckpoint;
 
 pub use read::{BundleReport, verify};
-pub use write::{ExportSelection, export};
+pub use write::{CheckpointSigning, ExportSelection, export};
 
-/// What the first line begins with.
+/// The first value of every bundle, so that a reader recognises the format.
 const BUNDLE_KIND: &str = "firmforms-audit";
 
 /// The first line.
@@ -51,7 +52,7 @@ struct BundleProof {
     /// The path of the last entry in the tree over the firm's entries.
     entry_path: Vec<String>,
     head: ChainHead,
-    /// Which of all heads, from 0.
+    /// The head's index in the tree over all heads, from 0.
     head_index: u64,
     /// The path of the head in the tree over all heads.
     head_path: Vec<String>,

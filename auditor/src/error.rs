@@ -1,11 +1,11 @@
-//! What the proof met.
+//! Errors of the proof.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-/// Why something of the proof could not be made or read.
+/// Why a part of the proof could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The database did not answer.
@@ -14,37 +14,37 @@ pub enum AuditError {
     /// A file cannot be read or written.
     #[error("{path}: {error}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has the wrong content.
     #[error("{path}: {why}")]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The flaw in the content.
         why: String,
     },
-    /// The kept end of a chain is not one.
-    #[error("the kept end of the chain of firm {0} is not one: run `firmforms audit verify`")]
+    /// The stored head of a chain is malformed.
+    #[error("the stored head of firm {0}'s chain is malformed: run `firmforms audit verify`")]
     BrokenHead(Uuid),
-    /// The log does not say any more what was signed last.
+    /// The log differs from the last signed checkpoint.
     #[error(
         "the log up to position {position} is not what checkpoint {number} has signed: its end is \
          lost, or it is another log. Nothing is signed; see docs/how-to/restore.md"
     )]
     Lost {
-        /// The last checkpoint.
+        /// The number of the last signed checkpoint.
         number: u64,
-        /// How far the log had been followed then.
+        /// The position of the last signed checkpoint.
         position: i64,
     },
-    /// There is nothing to export.
+    /// The selection has no entries.
     #[error("the audit log has no entries of this firm in this time")]
     Nothing,
-    /// What is written to went away.
+    /// The output of an export could not be written.
     #[error("writing: {0}")]
     Output(#[from] io::Error),
 }

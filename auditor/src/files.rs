@@ -1,4 +1,4 @@
-//! Files that are written once: a number each, whole or not there, never replaced.
+//! Files that are written once. Each has a number, is whole or absent, and is never replaced.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 
-/// Who may read a file: everybody.
+/// Every user may read the file.
 pub(crate) const PUBLIC_MODE: u32 = 0o644;
 
-/// Its owner alone.
+/// Only the owner may read the file.
 pub(crate) const SECRET_MODE: u32 = 0o600;
 
-/// A checkpoint, signed.
+/// A signed checkpoint, as its file holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignedCheckpoint {
-    /// What is signed.
+    /// The signed content.
     pub checkpoint: AuditCheckpoint,
-    /// The key it is signed with: 64 hexadecimal digits.
+    /// The public key: 64 hexadecimal digits.
     pub public_key: String,
     /// The signature (Ed25519): 128 hexadecimal digits.
     pub signature: String,
 }
 
 impl SignedCheckpoint {
-    /// The key, if its signature is good and its id is the one that was signed.
+    /// The key, if the signature is valid and the content names this key.
     #[must_use]
     pub fn verified(&self) -> Option<PublicKey> {
         let key = PublicKey::from_hex(&self.public_key)?;
@@ -42,26 +42,27 @@ impl SignedCheckpoint {
     }
 }
 
-/// A folder of checkpoints.
+/// A folder of signed checkpoints.
 #[derive(Debug, Clone)]
 pub struct CheckpointFolder {
     folder: PathBuf,
 }
 
 impl CheckpointFolder {
-    /// The checkpoints in this folder; it need not be there.
+    /// The signed checkpoints in this folder. The folder need not exist.
     #[must_use]
     pub const fn in_folder(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Where they are.
+    /// The folder's path.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether a checkpoint could be kept here; a folder that is not there would be made.
+    /// Whether a signed checkpoint could be stored now. A missing folder counts as writable,
+    /// because storing makes the folder.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         if !self.folder.exists() {
@@ -72,7 +73,7 @@ impl CheckpointFolder {
         made && fs::remove_file(probe).is_ok()
     }
 
-    /// Their numbers, in order, each with its file.
+    /// Number and path of every signed checkpoint, in order.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -80,7 +81,7 @@ impl CheckpointFolder {
         numbered(&self.folder, "json")
     }
 
-    /// The last one.
+    /// The last signed checkpoint.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -88,7 +89,7 @@ impl CheckpointFolder {
         self.files()?.last().map(|(_, path)| read(path)).transpose()
     }
 
-    /// Keeps one; whether its place was free.
+    /// Stores a signed checkpoint. Returns false if its number is taken.
     pub(crate) fn keep(&self, signed: &SignedCheckpoint) -> Result<bool, AuditError> {
         let path = self.folder.join(format!("{:08}.json", signed.checkpoint.number));
         let text = serde_json::to_string_pretty(signed)
@@ -97,13 +98,13 @@ impl CheckpointFolder {
     }
 }
 
-/// A checkpoint in its file.
+/// Reads a signed checkpoint from its file.
 pub(crate) fn read(path: &Path) -> Result<SignedCheckpoint, AuditError> {
     let text = fs::read_to_string(path).map_err(AuditError::file(path))?;
     serde_json::from_str(&text).map_err(|error| AuditError::unreadable(path, &error))
 }
 
-/// The files of this kind that are named by a number, in order.
+/// Number and path of all files with this extension, in order of their numbers.
 pub(crate) fn numbered(folder: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>, AuditError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -123,8 +124,8 @@ pub(crate) fn numbered(folder: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>,
     Ok(files)
 }
 
-/// Writes a file that is not there; whether it was not. Written beside
-/// and linked into place: a process that dies leaves no half file under the name.
+/// Writes a new file. Returns false if the name is taken. The bytes go to a draft, which is linked
+/// to the name. So a crash leaves no half file under the name.
 pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, AuditError> {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The keys that sign checkpoints: files in one folder, never in the database. Each has an id made
-//! from its public half. A rotation drops the old private half for good; the public halves stay.
+//! The keys that sign checkpoints: files in one folder, never rows in the database. A key's id is
+//! made from its public half. A rotation deletes the old private half for good; public halves stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use vault::Entropy;
 use crate::error::AuditError;
 use crate::files::{PUBLIC_MODE, SECRET_MODE, numbered, write_new};
 
-/// What is before the 32 bytes in the standard wrapping of an Ed25519 key (RFC 8410).
+/// The bytes before the 32 key bytes in the standard encoding of an Ed25519 public key (RFC 8410).
 const SPKI_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
@@ -23,21 +23,21 @@ pub struct KeyFolder {
     folder: PathBuf,
 }
 
-/// The half of a key that may be known to everybody.
+/// The public half of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A key that signs.
+/// A key that can sign.
 pub(crate) struct SigningKey(Ed25519KeyPair);
 
 impl KeyFolder {
-    /// The keys in this folder; it need not be there.
+    /// The keys in this folder. The folder need not exist.
     #[must_use]
     pub const fn in_folder(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Every key that ever signed here, oldest first.
+    /// The public half of every key that ever signed with this folder, oldest first.
     ///
     /// # Errors
     /// If a file cannot be read, or is no key.
@@ -46,7 +46,7 @@ impl KeyFolder {
         files.iter().map(|(_, path)| read(path).map(PublicKey)).collect()
     }
 
-    /// Makes a new key; what is signed from here on is signed with it.
+    /// Makes a new key for all later signatures, and deletes the old private half.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -60,7 +60,7 @@ impl KeyFolder {
         Ok(key.public())
     }
 
-    /// The key that signs now; made if there is none.
+    /// The key that signs now. Makes a key if there is none.
     pub(crate) fn current(&self, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
         match numbered(&self.folder, "key")?.last() {
             Some((number, path)) => {
@@ -73,7 +73,8 @@ impl KeyFolder {
         }
     }
 
-    /// Whoever else made one at the same time made the one that counts.
+    /// Makes a key with this number. If another process made that key first, returns the other
+    /// process's key.
     fn make(&self, number: u64, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
         let seed = entropy.secret();
         let secret = self.folder.join(format!("{number:08}.key"));
@@ -83,7 +84,7 @@ impl KeyFolder {
         self.published(number, SigningKey::of_seed(&seed, &secret)?)
     }
 
-    /// Its public half is beside it; a crash may have come between the two.
+    /// Writes the public half, unless the file exists. A crash may have left a private half alone.
     fn published(&self, number: u64, key: SigningKey) -> Result<SigningKey, AuditError> {
         let public = self.folder.join(format!("{number:08}.pub"));
         if !public.exists() {
@@ -119,7 +120,7 @@ impl SigningKey {
 }
 
 impl PublicKey {
-    /// Its id: the first 16 hexadecimal digits of its SHA-256.
+    /// The key's id: the first 16 hexadecimal digits of the key's SHA-256.
     #[must_use]
     pub fn id(&self) -> String {
         let mut id = hex::encode(Sha256::digest(self.0));
@@ -127,19 +128,19 @@ impl PublicKey {
         id
     }
 
-    /// Whether this signature over these bytes is made with its private half.
+    /// Whether the signature over these bytes is made with the private half of this key.
     #[must_use]
     pub fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.0).verify(bytes, signature).is_ok()
     }
 
-    /// As it is shown: 64 hexadecimal digits.
+    /// The key as 64 hexadecimal digits.
     #[must_use]
     pub fn hex(&self) -> String {
         hex::encode(self.0)
     }
 
-    /// What [`PublicKey::hex`] shows.
+    /// Reads the form of [`PublicKey::hex`].
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -147,7 +148,7 @@ impl PublicKey {
         Some(Self(bytes))
     }
 
-    /// As other programs read it: PEM.
+    /// The key as PEM, for other programs.
     #[must_use]
     pub fn pem(&self) -> String {
         let text = STANDARD.encode([&SPKI_PREFIX[..], &self.0].concat());

@@ -1,10 +1,16 @@
-//! The proof, outside the database: checkpoints that are signed and kept as files, exports that prove
-//! themselves, and the verification of both.
+//! The proof outside the database: signed checkpoints in files, exports that prove themselves, and
+//! the verification of both.
 //!
-//! The cast: [`KeyFolder`] sign, [`CheckpointFolder`] are the files, a [`Notary`] has both and takes a new
-//! checkpoint, [`Checkpointer`] does so each hour; [`verify`] asks the database whether it still says
-//! what it said; [`bundle`] is what an auditor takes home, and [`lines`] what a spreadsheet reads.
-//! Nothing here writes to the database.
+//! - [`KeyFolder`] holds the keys that sign.
+//! - [`CheckpointFolder`] holds the signed checkpoints. No file is ever replaced.
+//! - [`Notary`] has both folders, and takes a new signed checkpoint.
+//! - [`Checkpointer`] is the worker that takes one each hour.
+//! - [`verify`] compares the database with the log and with all signed checkpoints.
+//! - [`bundle`] writes and verifies a file that proves itself to an outsider.
+//! - [`lines`] writes entries for a spreadsheet. Such a file proves nothing.
+//!
+//! This crate writes nothing to the database. It proves that nothing changed since a signed
+//! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod bundle;
 mod error;

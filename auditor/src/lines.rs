@@ -1,4 +1,4 @@
-//! Entries as lines: for a spreadsheet (CSV, RFC 4180) and for programs (JSON, one object per line).
+//! Writes entries as lines: CSV (RFC 4180) for spreadsheets, JSON lines for programs.
 
 use std::io::Write;
 
@@ -10,11 +10,11 @@ use sqlx::PgPool;
 use crate::bundle::ExportSelection;
 use crate::error::AuditError;
 
-/// Entries read at a time.
+/// Entries in one read.
 const ENTRIES_PER_PAGE: i64 = 1_000;
 
-/// Writes what is asked for, each entry as `line` makes it; progress is told as (entries written, of
-/// how many).
+/// Writes the selected entries; `line` formats an entry. Calls `progress` with the entries written
+/// so far and the entries in all.
 ///
 /// # Errors
 /// If there is nothing to write, or the database does not answer, or the file cannot be written.
@@ -65,7 +65,7 @@ pub fn csv(row: &EntryRow) -> String {
     fields.map(|field| quoted(&field)).join(",") + "\r\n"
 }
 
-/// A field no program takes for two, nor for a formula.
+/// Quotes a field, so that no program splits it or runs it as a formula.
 fn quoted(field: &str) -> String {
     let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let field = if formula { format!("'{field}") } else { field.to_owned() };
@@ -75,7 +75,7 @@ fn quoted(field: &str) -> String {
     field
 }
 
-/// An entry as it is shown.
+/// An entry as JSON, as commands and the internal API show it.
 #[must_use]
 pub fn entry_json(row: &EntryRow) -> Value {
     json!({

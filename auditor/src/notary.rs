@@ -1,4 +1,5 @@
-//! Taking a checkpoint: look, sign, keep. Two that take one at a time take two.
+//! Takes signed checkpoints: reads a snapshot, signs it, stores the file. Two concurrent calls take
+//! two checkpoints.
 
 use domain::audit::{AuditCheckpoint, FORMAT_VERSION, GENESIS_HASH};
 use domain::time::Timestamp;
@@ -10,7 +11,7 @@ use crate::files::{CheckpointFolder, SignedCheckpoint};
 use crate::keys::{KeyFolder, SigningKey};
 use crate::snapshot::{self, AuditSnapshot};
 
-/// Who takes checkpoints: keys, and where checkpoints are kept.
+/// The keys and the signed checkpoints of one service.
 #[derive(Debug, Clone)]
 pub struct Notary {
     /// The keys.
@@ -20,11 +21,11 @@ pub struct Notary {
 }
 
 impl Notary {
-    /// Takes a checkpoint of how everything stands now, and keeps it.
+    /// Signs the current state of the log, and stores the signed checkpoint.
     ///
     /// # Errors
-    /// If the database does not answer, a file cannot be read or written, or the log is not what was
-    /// signed last.
+    /// If the database does not answer, a file cannot be read or written, or the log differs from
+    /// the last signed checkpoint.
     pub async fn take(
         &self,
         pool: &PgPool,
@@ -37,7 +38,7 @@ impl Notary {
         self.sign(&standing, entropy, at)
     }
 
-    /// How everything stands, if the log still says what was signed last.
+    /// The current state, if the log agrees with the last signed checkpoint.
     pub(crate) async fn standing(
         &self,
         connection: &mut PgConnection,
@@ -48,7 +49,7 @@ impl Notary {
         AuditSnapshot::read(connection).await
     }
 
-    /// Signs a standing, and keeps it at the next free place.
+    /// Signs a snapshot and stores it under the next free number.
     pub(crate) fn sign(
         &self,
         standing: &AuditSnapshot,

@@ -1,5 +1,5 @@
-//! One look at the database, at one moment: how far the log was followed, where every chain ends, and
-//! what seals the log up to there.
+//! One snapshot of the database: the position that the audit log has reached, the head of every
+//! chain, and the seals up to that position.
 
 use domain::audit::{AuditCheckpoint, GENESIS_HASH, OpenBlock, Seal};
 use domain::merkle::{Hash, MerkleFrontier};
@@ -11,28 +11,28 @@ use uuid::Uuid;
 
 use crate::error::AuditError;
 
-/// Heads read at a time.
+/// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
 
-/// A snapshot of the log and its proof. The tables are locked before it first looks: a rebuilt one that is
-/// swapped in later has no rows of that moment.
+/// Begins the transaction that reads the snapshot. The tables are locked before the first read: a
+/// rebuild swaps tables, and the new table would lack rows of the snapshot.
 pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut transaction = proof::snapshot(pool).await?;
     transaction.execute("lock table audit_log, audit_heads, seals in access share mode").await?;
     Ok(transaction)
 }
 
-/// Where everything stands.
+/// The state of the log and its proof at one moment.
 pub(crate) struct AuditSnapshot {
-    /// The log was followed up to here.
+    /// The position that the audit log has reached.
     pub(crate) position: i64,
     /// The leaves of the tree over all heads, in order.
     pub(crate) heads: Vec<Hash>,
-    /// The blocks of the log up to there that are whole.
+    /// The number of whole blocks up to `position`.
     pub(crate) seals: i64,
-    /// The hash of the last of them.
+    /// The hash of the last whole block.
     pub(crate) sealed: Hash,
-    /// The events after it.
+    /// The events after the last whole block.
     pub(crate) open: OpenBlock,
 }
 
@@ -50,12 +50,13 @@ impl AuditSnapshot {
     }
 }
 
-/// The last event that was followed. Followers go past positions that no event came to.
+/// The position of the last event that the audit log has read. Followers move past positions
+/// without an event, and these are not counted.
 pub(crate) async fn followed(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     Ok(followed_to(connection).await?.min(proof::height(connection).await?))
 }
 
-/// What seals the log up to a position.
+/// The seals up to a position, and the events after them.
 #[derive(PartialEq)]
 struct SealState {
     seals: i64,
@@ -68,20 +69,22 @@ impl SealState {
         let last = seals::last(connection, position).await?;
         let (mut sealed, mut after) =
             last.map_or((GENESIS_HASH, 0), |row| (row.hash, row.last_position));
-        // The sealing worker may be behind. What it will write is known all the same.
+        // The worker that writes seals may be behind. Its next seals follow from the events.
         while position - after >= Seal::POSITIONS_PER_BLOCK {
             let end = after + Seal::POSITIONS_PER_BLOCK;
-            let tree = tree(connection, (after, end)).await?;
-            (sealed, after) = (SealRow::of(end, &tree, sealed).hash, end);
+            let tree = tree(connection, after, end).await?;
+            sealed = SealRow::of(end, &tree, sealed).hash;
+            after = end;
         }
-        let open = tree(connection, (after, position)).await?;
+        let open = tree(connection, after, position).await?;
         let open = OpenBlock { events: open.size(), root: open.root() };
         Ok(Self { seals: after / Seal::POSITIONS_PER_BLOCK, sealed, open })
     }
 }
 
-/// Refuses a log that does not say any more what was signed last: its end is lost, as with a replica
-/// that was behind (case E17), or it is another one.
+/// Refuses a log that differs from the last signed checkpoint. The end of the log is lost then, as
+/// after a failover to a replica that was behind (case E17). Or the database belongs to another
+/// log.
 pub(crate) async fn require_unbroken(
     connection: &mut PgConnection,
     last: &AuditCheckpoint,
@@ -95,13 +98,14 @@ pub(crate) async fn require_unbroken(
 
 async fn tree(
     connection: &mut PgConnection,
-    between: (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<MerkleFrontier, sqlx::Error> {
-    let digests = proof::digests(connection, between).await?;
+    let digests = proof::digests(connection, (after, through)).await?;
     Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
 }
 
-/// The leaves of all heads, in the order of their firms.
+/// The leaf of every head, in the order of the firms' ids.
 async fn heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
     let mut leaves = Vec::new();
     let mut after: Option<Uuid> = None;

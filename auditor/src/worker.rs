@@ -1,4 +1,5 @@
-//! A checkpoint each hour, also when nothing happened: then it proves that nothing did (case G7).
+//! Takes a signed checkpoint each hour. An hour without events gets one too, which proves that
+//! there were none (case G7).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use crate::notary::Notary;
 
 const HOUR_SECONDS: i64 = 3_600;
 
-/// From a failure to the next try: a full disk is no reason to write a line each second.
+/// The wait after a failure. Shorter waits would fill the log while a disk is full.
 const RETRY_SECONDS: i64 = 60;
 
-/// The worker. Several may work on one folder.
+/// The worker that takes signed checkpoints. Several workers may share one folder.
 pub struct Checkpointer {
     notary: Notary,
     pool: PgPool,
@@ -27,7 +28,8 @@ pub struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Takes checkpoints of this database by this clock; the first as soon as one is due.
+    /// A worker for this database and this clock. The first checkpoint is taken as soon as one is
+    /// due.
     #[must_use]
     pub const fn new(
         notary: Notary,
@@ -38,12 +40,16 @@ impl Checkpointer {
         Self { notary, pool, clock, entropy, next: 0 }
     }
 
-    /// Takes one if none was taken in this hour.
+    /// Takes a signed checkpoint, unless this hour already has one.
     async fn take_due(&self, now: Timestamp) -> Result<(), AuditError> {
         let last = self.notary.checkpoints.last()?.map(|signed| signed.checkpoint.at);
         if last.is_none_or(|last| hour(last) < hour(now)) {
             let taken = self.notary.take(&self.pool, &*self.entropy, now).await?.checkpoint;
-            tracing::info!(number = taken.number, position = taken.position, "a checkpoint");
+            tracing::info!(
+                number = taken.number,
+                position = taken.position,
+                "a checkpoint was signed"
+            );
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Who runs the server: ourselves, or, when we are root, the user whose the data are, else
-//! `postgres`, else `nobody`. PostgreSQL refuses to run as root.
+//! The account that runs the server. PostgreSQL refuses to run as root. A normal user runs the
+//! server itself. Root runs it as the owner of the data, else as `postgres`, else as `nobody`.
 
 use std::env;
 use std::fs::File;
@@ -12,11 +12,12 @@ use nix::unistd::{Uid, User, geteuid};
 
 use crate::error::{AtPath, ClusterError};
 
-/// Run as the account: prints the first of its arguments that it cannot enter.
+/// A script that runs as the account. It prints the first of its arguments that the account cannot
+/// enter.
 const FIRST_SHUT_SCRIPT: &str =
     r#"for folder in "$@"; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit; }; done"#;
 
-/// What programs need of the environment.
+/// The environment variables that PostgreSQL's programs need.
 const KEPT_VARIABLES: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
 /// The user that runs the server.
@@ -59,8 +60,8 @@ impl ServerAccount {
             .ok_or(ClusterError::NoPasswdLine(uid.as_raw()))
     }
 
-    /// A command that will run as this account. What else is in our environment, secrets and
-    /// settings meant for psql among it, is not for the account.
+    /// A command that will run as this account, with a clean environment. Ours may hold secrets,
+    /// and settings meant for psql.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").env_clear();
@@ -73,7 +74,8 @@ impl ServerAccount {
         command
     }
 
-    /// Gives a folder to the account. Not for what lies in a folder that it has already.
+    /// Gives a folder to the account. Never for files in a folder that the account owns already:
+    /// such a file may be a link.
     pub(crate) fn give_folder(&self, path: &Path) -> Result<(), ClusterError> {
         File::open(path).at(path).and_then(|folder| self.give(&folder, path))
     }
@@ -86,7 +88,8 @@ impl ServerAccount {
         fchown(file, Some(self.user.uid.as_raw()), Some(self.user.gid.as_raw())).at(path)
     }
 
-    /// Checks that the account can enter a folder, by letting it try; names the folder that is shut.
+    /// Checks that the account can enter a folder, by entering it as the account. The error names
+    /// the folder that is shut.
     pub(crate) fn can_enter(&self, folder: &Path) -> Result<(), ClusterError> {
         let mut way: Vec<&Path> = folder.ancestors().collect();
         way.reverse();

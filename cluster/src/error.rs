@@ -1,4 +1,4 @@
-//! What can go wrong with the private cluster, each in one line that names the remedy.
+//! The errors of the private cluster. Each is one line that names the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub enum ClusterError {
         .0.display(), crate::programs::OLDEST_VERSION
     )]
     NoProgramsIn(PathBuf),
-    /// The data was made by a version that is not here.
+    /// A PostgreSQL version made the data that this machine does not have.
     #[error(
         "the data was made by PostgreSQL {made_by}, and only {found} is here: install the package `postgresql-{made_by}` (apt), or set FIRMFORMS_PG_BIN to the folder with version {made_by}"
     )]
@@ -33,17 +33,17 @@ pub enum ClusterError {
         "user id {0} has no line in /etc/passwd, which PostgreSQL's programs need: add one, or run as a user that has one"
     )]
     NoPasswdLine(u32),
-    /// Root cannot run PostgreSQL's server, and there is nobody else.
+    /// Root cannot run PostgreSQL's server, and no other account exists.
     #[error(
         "PostgreSQL does not run as root, and there is neither a user `postgres` nor a user `nobody` to run it as: add one"
     )]
     NoAccount,
-    /// The data belong to somebody else.
+    /// The data belong to another user.
     #[error("{} belongs to user id {owner}: run as that user or as root", .folder.display())]
     NotYours {
         /// The cluster's folder.
         folder: PathBuf,
-        /// Whose it is.
+        /// The owner's user id.
         owner: u32,
     },
     /// A folder on the way that the server's account cannot enter.
@@ -53,21 +53,21 @@ pub enum ClusterError {
     Unsearchable {
         /// The first folder on the way that is shut.
         folder: PathBuf,
-        /// Who has to pass.
+        /// The account that runs the server.
         account: String,
     },
-    /// The data are there and what opens them is not.
+    /// The data exist, but the password that opens them is lost.
     #[error("{} is missing or empty, and the data beside it cannot be opened without it: restore it", .0.display())]
     PasswordLost(PathBuf),
     /// A server that we did not start runs on our data.
     #[error("a PostgreSQL server that was started by hand runs on {}: stop it first", .0.display())]
     StartedByHand(PathBuf),
-    /// The server, or the making of its data, ended at once.
+    /// The server or `initdb` ended at once.
     #[error("PostgreSQL did not start: {said} (log: {})", .log.display())]
     DidNotStart {
-        /// The end of what it wrote.
+        /// The last lines of the log.
         said: String,
-        /// Where all of it is.
+        /// The log.
         log: PathBuf,
     },
     /// A former server is neither usable nor gone.
@@ -76,9 +76,9 @@ pub enum ClusterError {
     /// The system refused something.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// On what.
+        /// The path of the failed operation.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The server refused something.
@@ -86,7 +86,7 @@ pub enum ClusterError {
     Database(#[from] sqlx::Error),
 }
 
-/// Says on which path an operation failed.
+/// Adds the path to the error of a failed operation.
 pub(crate) trait AtPath<T> {
     fn at(self, path: &Path) -> Result<T, ClusterError>;
 }

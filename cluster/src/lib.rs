@@ -1,11 +1,22 @@
-//! The private PostgreSQL cluster: a server of our own, made from the machine's own programs under
-//! the data directory, for whoever has set no `DATABASE_URL`. It is a child of the first process
-//! that opens it and ends with the last. Must know nothing of what is stored in it.
+//! The private PostgreSQL cluster: a server of our own under the data directory, for a user who has
+//! set no `DATABASE_URL`. It runs the PostgreSQL programs of the machine. The first process that
+//! opens the cluster starts the server, and the server ends with the last. This crate knows nothing
+//! of the stored data.
+//!
+//! # The parts
+//!
+//! - `programs` finds PostgreSQL's programs, and never downloads any.
+//! - `account` is the user that runs the server, since root cannot.
+//! - `place` holds the files on the disk, and the lock that lets one process join or leave at a
+//!   time.
+//! - `lifeline` is the pipe that stops the server after its last user.
+//! - `server` joins a running server, or starts one under its guard.
+//! - `postmaster` reads `postmaster.pid`, and stops a server whose guard was killed.
 //!
 //! # On the disk
 //!
 //! ```text
-//! <data_dir>/postgres.lock       the turn: held while a process joins, starts or leaves
+//! <data_dir>/postgres.lock       the lock: held while a process joins, starts or leaves
 //! <data_dir>/postgres.log        the log; its lock is held by every process of a living server
 //! <data_dir>/postgres.password   the password of the database user, 0600
 //! <data_dir>/postgres/           0700, of the account that runs the server
@@ -14,21 +25,22 @@
 //!     .s.PGSQL.5432              the socket; in /tmp/firmforms-… if this path is too long
 //! ```
 //!
-//! # Who stops the server
+//! # How the server stops
 //!
-//! Nobody has to. Each user holds the lifeline open for writing, and a shell, the guard, reads it.
-//! However the users end (`SIGKILL` too), the kernel closes their ends; when the last is closed the
-//! guard reads the end of the pipe and stops the server. It does not matter who started it. Three
-//! rules keep joining and stopping apart:
+//! No process has to stop it. Each user holds the lifeline open for writing. The guard, a shell,
+//! reads the lifeline. However a user ends (`SIGKILL` too), the kernel closes its end of the pipe.
+//! When the last end is closed, the guard reads end of file and stops the server. It does not
+//! matter which process started the server. Three rules keep joining and stopping apart:
 //!
-//! - A process joins, starts or leaves only in its turn, the lock on `postgres.lock`.
-//! - Whoever joins writes a line. Before it stops the server the guard moves the lifeline away, so
-//!   that nobody can join any more, and reads once more: a line means that somebody just had.
-//! - The guard and the server inherit the log with its lock. Until that lock is free something of
-//!   them is left, and no other server is started.
+//! - A process joins, starts or leaves only while it holds the lock on `postgres.lock`.
+//! - A process that joins writes a line into the lifeline. Before the guard stops the server, it
+//!   moves the lifeline away, so that no process can join any more. Then it reads once more: a line
+//!   means that a process has just joined, and the server goes on.
+//! - The guard and the server inherit the log with its lock. While that lock is held, one of them
+//!   is still alive, and no other server is started.
 //!
-//! A service manager that signals every process of a service (systemd's default) takes the server
-//! from us before we have drained: let it signal the main process only (`KillMode=mixed`).
+//! A service manager that signals every process of a service (systemd's default) stops the server
+//! before our own drain ends. Let it signal the main process only (`KillMode=mixed`).
 
 mod account;
 mod error;
@@ -55,29 +67,29 @@ use crate::server::RunningServer;
 
 const DATABASE_USER: &str = "firmforms";
 
-/// Where the cluster is, and how it runs.
+/// Where the cluster lies, and how it runs.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
-    /// The data directory; made if it is missing.
+    /// The data directory. Made if missing.
     pub data_dir: PathBuf,
-    /// What a crash of the machine may cost.
+    /// The loss that a crash of the machine may cause.
     pub durability: Durability,
-    /// More of PostgreSQL's settings, for instance `shared_buffers`.
+    /// More settings of PostgreSQL, for instance `shared_buffers`.
     pub settings: Vec<(String, String)>,
-    /// The folder of PostgreSQL's programs (`FIRMFORMS_PG_BIN`); otherwise they are looked for.
+    /// The folder of PostgreSQL's programs (`FIRMFORMS_PG_BIN`). `None` searches for them.
     pub pg_bin: Option<PathBuf>,
 }
 
-/// What a crash of the machine may cost.
+/// The loss that a crash of the machine may cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing that was committed.
+    /// No committed data are lost.
     Durable,
-    /// Everything: nothing is forced to the disk.
+    /// All data may be lost: nothing is forced to the disk.
     ForTests,
 }
 
-/// Our hold on the private cluster. Dropping it lets go without waiting.
+/// Our hold on the private cluster. Dropping the value releases the hold without waiting.
 pub struct Cluster {
     files: ClusterFiles,
     password: String,
@@ -85,14 +97,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Joins the server that runs in the data directory, or starts it, making it if need be.
+    /// Joins the server that runs in the data directory, or starts one. Makes missing data first.
     pub async fn open(config: &ClusterConfig) -> Result<Self, ClusterError> {
         let place = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Kept)?;
         Self::join_or_start(place, config).await
     }
 
-    /// A new cluster for tests, in a temporary directory that goes with it, even if this process is
-    /// killed.
+    /// A new cluster for tests, in a temporary directory. The directory is removed at the end, even
+    /// if this process is killed.
     pub async fn temporary(
         pg_bin: Option<PathBuf>,
         settings: &[(&str, &str)],
@@ -123,7 +135,7 @@ impl Cluster {
         Ok(Self { files: place, password, server })
     }
 
-    /// How to connect to one of its databases.
+    /// Options to connect to one of the cluster's databases.
     pub fn connect(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(&self.server.socket_folder)
@@ -134,12 +146,12 @@ impl Cluster {
             .ssl_mode(PgSslMode::Disable)
     }
 
-    /// Where it is.
+    /// The data directory.
     pub fn data_dir(&self) -> &Path {
         &self.files.data_dir
     }
 
-    /// Creates a database if it is missing.
+    /// Creates a database, unless it exists.
     pub async fn ensure_database(&self, name: &str) -> Result<(), ClusterError> {
         let mut connection = self.connect("postgres").connect().await?;
         let known = sqlx::query("select 1 from pg_database where datname = $1").bind(name);
@@ -151,7 +163,7 @@ impl Cluster {
         Ok(connection.close().await?)
     }
 
-    /// Lets go, and waits until the server has ended, unless others still use it.
+    /// Releases the hold. Waits until the server has ended, unless another process uses it.
     pub async fn stop(self) -> Result<(), ClusterError> {
         let Self { files: place, server, .. } = self;
         let _turn = place.lock().await?;
@@ -175,7 +187,8 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Two users may create the same database at once; `42P04` and `23505` say that the other was first.
+/// Two users may create the same database at once. `42P04` and `23505` say that the other was
+/// first.
 fn ignore_known_database(error: sqlx::Error) -> Result<(), sqlx::Error> {
     match error.as_database_error().and_then(|refusal| refusal.code()).as_deref() {
         Some("42P04" | "23505") => Ok(()),
@@ -183,8 +196,8 @@ fn ignore_known_database(error: sqlx::Error) -> Result<(), sqlx::Error> {
     }
 }
 
-/// Where the data go if nobody says otherwise: for root the system's state folder, for others
-/// their own data folder.
+/// The default data directory: the system's state folder for root, the user's data folder
+/// otherwise.
 pub fn default_data_dir() -> PathBuf {
     if geteuid().is_root() {
         return PathBuf::from("/var/lib/firmforms");

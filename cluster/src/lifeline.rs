@@ -1,6 +1,6 @@
-//! The lifeline: a named pipe that every user of the server holds open for writing, and that the
-//! shell which guards the server reads. The kernel closes it when a user ends, however it ends, and
-//! the guard reads its end when the last user has gone. See the crate's documentation.
+//! The lifeline: a named pipe. Every user of the server holds the write end open; the guard reads
+//! the other end. The kernel closes a user's end when the user ends in any way. The guard reads end
+//! of file when the last user has ended. See the crate's documentation.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -16,23 +16,23 @@ use crate::account::ServerAccount;
 use crate::error::{AtPath, ClusterError};
 use crate::place::remove_if_there;
 
-/// One user's end of the lifeline; the server lives at least as long.
+/// One user's write end of the lifeline. The server lives at least as long.
 #[derive(Debug)]
 pub(crate) struct LifelineHold {
     _pipe: File,
 }
 
-/// What became of an attempt to take hold.
+/// The result of an attempt to take hold.
 pub(crate) enum LifelineState {
-    /// The server has one user more.
+    /// The server has one more user.
     Held(LifelineHold),
-    /// There is no lifeline: no server, or one that is being stopped.
+    /// There is no lifeline: no server runs, or the guard is stopping the server.
     Absent,
-    /// There is one that nobody watches: its guard was killed.
+    /// The lifeline exists, but its guard was killed.
     Unwatched,
 }
 
-/// Takes hold of a running server's lifeline. Only in our turn (see [`crate::place`]).
+/// Takes hold of a running server's lifeline. Only under the cluster's lock (see [`crate::place`]).
 pub(crate) fn take_hold(path: &Path) -> Result<LifelineState, ClusterError> {
     let opened = no_follow_options(OFlag::O_NONBLOCK).write(true).open(path);
     let written = opened.and_then(|mut pipe| pipe.write_all(b"\n").map(|()| pipe));
@@ -47,14 +47,14 @@ pub(crate) fn take_hold(path: &Path) -> Result<LifelineState, ClusterError> {
     }
 }
 
-/// Makes a new lifeline: the first user's hold, and the end that the guard watches.
+/// Makes a new lifeline. Returns the first user's hold, and the read end for the guard.
 pub(crate) fn make(
     path: &Path,
     account: &ServerAccount,
 ) -> Result<(LifelineHold, File), ClusterError> {
     remove_if_there(path)?;
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).at(path)?;
-    // Opening one end of a pipe waits for the other; opening both at once does not.
+    // Opening one end of a pipe waits for the other end. Opening both at once does not wait.
     let both = no_follow_options(OFlag::empty()).read(true).write(true).open(path).at(path)?;
     account.give(&both, path)?;
     let watched = no_follow_options(OFlag::empty()).read(true).open(path).at(path)?;
@@ -62,7 +62,8 @@ pub(crate) fn make(
     Ok((LifelineHold { _pipe: pipe }, watched))
 }
 
-/// Whether anybody holds it. Only in our turn, so that nobody takes hold meanwhile.
+/// Whether any user holds the lifeline. Only under the cluster's lock, so that no user takes hold
+/// meanwhile.
 pub(crate) fn is_held(path: &Path) -> bool {
     let read = no_follow_options(OFlag::O_NONBLOCK)
         .read(true)
@@ -74,7 +75,7 @@ pub(crate) fn is_held(path: &Path) -> bool {
     }
 }
 
-/// The folder is the account's: what lies there must not lead root elsewhere.
+/// The account owns the folder, so a symbolic link there must not lead root elsewhere.
 fn no_follow_options(more: OFlag) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags((OFlag::O_NOFOLLOW | more).bits());

@@ -1,17 +1,17 @@
-# Guards one PostgreSQL server: makes its data if there is none yet, runs it, and stops it when its
-# last user has gone. Must not outlive the server, and must not need more than a POSIX shell.
+# Guards one PostgreSQL server: makes missing data, runs the server, and stops it after its last
+# user. The guard never outlives the server, and needs nothing but a POSIX shell.
 #
-# Standard input is the lifeline: a named pipe that every user holds open for writing, so that it
-# ends when the last of them ends, however it ends.
+# Standard input is the lifeline: a named pipe that every user holds open for writing. So the
+# guard reads end of file when the last user ends, however that user ends.
 #
-#   FOLDER      where the lifeline, the data and the first password are; the account owns it
+#   FOLDER      holds the lifeline, the data and the first password; the account owns it
 #   INITDB, POSTGRES   the programs; INITDB_SYNC is --no-sync for tests, otherwise empty
 #   STOP        the signal that stops the server: INT is fast, QUIT immediate
 #   SOCKETS, TEMPORARY   folders to remove at the end; empty for none
 #   "$@"        the server's settings
 set -u
 cd "$FOLDER" || exit
-# The group is signalled as a whole; the shells in it stay, to see it end.
+# The whole group gets a signal. The shells ignore it, to see the server end.
 trap '' HUP INT QUIT TERM
 
 make_and_serve() {
@@ -20,7 +20,7 @@ make_and_serve() {
         "$INITDB" -D "$FOLDER/data.new" -U firmforms -A scram-sha-256 --pwfile="$FOLDER/password" \
             -E UTF8 --locale=C ${INITDB_SYNC:+"$INITDB_SYNC"} || return
         mv data.new data || return
-        # What is committed from now on must be found under this name after a crash.
+        # Commits from now on must be found under this name after a crash.
         [ -n "$INITDB_SYNC" ] || sync
     fi
     rm -f password
@@ -30,12 +30,12 @@ make_and_serve() {
 stop_when_unused() {
     while :; do
         while read -r _; do :; done
-        # From here on nobody can join. Whoever did just before has written a line.
+        # From here on no process can join. A process that joined just before has written a line.
         mv lifeline closing
         read -r _ || break
         mv closing lifeline
     done
-    # Again and again: a program that is just being started may miss one.
+    # The signal is repeated, because a program that is just starting may miss one.
     while kill -s "$STOP" 0; do sleep 1; done
 }
 
@@ -47,5 +47,5 @@ exec 3<&-
 
 wait "$server"
 rm -rf lifeline closing password ${SOCKETS:+"$SOCKETS"} ${TEMPORARY:+"$TEMPORARY"}
-# Everything that may be left of the group, the watcher and this shell among it.
+# Ends the rest of the group, this shell included.
 kill -s KILL 0

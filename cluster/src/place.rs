@@ -1,5 +1,5 @@
-//! The files of a cluster and who may touch them: the folder that the server's account owns, and
-//! beside it, ours, the password, the log and the turn.
+//! The files of a cluster and their owners. The server's account owns one folder. Beside it lie our
+//! own files: the password, the log and the lock.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -21,13 +21,13 @@ pub(crate) const PORT: u16 = 5432;
 /// The socket's name.
 pub(crate) const SOCKET_NAME: &str = ".s.PGSQL.5432";
 
-/// How often to look again for something that another process does.
+/// The wait between two looks at the work of another process.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A log that is longer when the server starts begins anew.
+/// A log that is longer when the server starts is emptied.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// A data directory, made ready for the account that runs the server.
+/// A data directory that is ready for the server's account.
 #[derive(Debug)]
 pub(crate) struct ClusterFiles {
     pub(crate) data_dir: PathBuf,
@@ -42,13 +42,13 @@ pub(crate) enum DirectoryLifetime {
     Temporary,
 }
 
-/// Our turn to join, start or leave: one process at a time, released when dropped.
+/// The lock to join, start or leave. One process at a time has it; dropping the value releases it.
 pub(crate) struct ClusterLock {
     _lock: File,
 }
 
 impl ClusterFiles {
-    /// Makes the folders that are missing, and checks that the account can enter them.
+    /// Makes missing folders, and checks that the account can enter them.
     pub(crate) fn prepare(data_dir: &Path, stay: DirectoryLifetime) -> Result<Self, ClusterError> {
         let open_to_account = if geteuid().is_root() { 0o711 } else { 0o700 };
         make_folder(data_dir, open_to_account)?;
@@ -58,19 +58,19 @@ impl ClusterFiles {
         make_folder(&folder, 0o700)?;
         account.give_folder(&folder)?;
         if stay == DirectoryLifetime::Temporary {
-            // The guard removes it, as the account.
+            // The guard runs as the account and removes the directory.
             account.give_folder(&data_dir)?;
         }
         account.can_enter(&folder)?;
         Ok(Self { data_dir, account, lifetime: stay })
     }
 
-    /// What the server's account owns.
+    /// The folder that the server's account owns.
     pub(crate) fn folder(&self) -> PathBuf {
         self.data_dir.join("postgres")
     }
 
-    /// The data, once they are made.
+    /// The data, once `initdb` has made them.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder().join("data")
     }
@@ -83,7 +83,7 @@ impl ClusterFiles {
         self.data_dir.join("postgres.log")
     }
 
-    /// Waits for our turn.
+    /// Waits for the lock.
     pub(crate) async fn lock(&self) -> Result<ClusterLock, ClusterError> {
         let path = self.data_dir.join("postgres.lock");
         let lock = own_options().truncate(false).write(true).open(&path).at(&path)?;
@@ -93,10 +93,10 @@ impl ClusterFiles {
         Ok(ClusterLock { _lock: lock })
     }
 
-    /// The log, locked; `None` while any process of a former server is left.
+    /// The log with its lock; `None` while a process of a former server is alive.
     ///
-    /// The server and its guard inherit the log as their standard output, and the lock with it: the
-    /// kernel releases it when the last of them has ended.
+    /// The server and its guard inherit the log as standard output, and the lock with it. The
+    /// kernel releases the lock when the last of these processes has ended.
     pub(crate) fn free_log(&self) -> Result<Option<File>, ClusterError> {
         let path = self.log();
         let log = own_options().read(true).append(true).open(&path).at(&path)?;
@@ -109,7 +109,7 @@ impl ClusterFiles {
         Ok(Some(log))
     }
 
-    /// The database user's password, made before the data are.
+    /// The database user's password. The password is made before the data.
     pub(crate) fn password(&self) -> Result<String, ClusterError> {
         let path = self.data_dir.join("postgres.password");
         let known =
@@ -125,7 +125,7 @@ impl ClusterFiles {
         Ok(password)
     }
 
-    /// Leaves the password where the account, who owns the copy, can read it once.
+    /// Writes the password to a file of the account, which reads and deletes it once.
     pub(crate) fn hand_over(&self, password: &str) -> Result<(), ClusterError> {
         let path = self.folder().join("password");
         let copy = write_secret(&path, password)?;
@@ -133,14 +133,14 @@ impl ClusterFiles {
     }
 }
 
-/// Root may work in a user's data directory: what lies there must not lead elsewhere.
+/// Root may work in a user's data directory, so a symbolic link there must not lead elsewhere.
 fn own_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
     options
 }
 
-/// Writes a new file that nobody else can read, in place of an old one.
+/// Writes a new file that only the owner can read, in place of an old one.
 fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
     remove_if_there(path)?;
     let mut file = own_options().create_new(true).write(true).open(path).at(path)?;
@@ -155,7 +155,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), ClusterError> {
     }
 }
 
-/// Not `nix`'s lock, which unlocks for everyone who inherited it when it is dropped.
+/// `nix`'s lock would unlock on drop for every process that inherited the lock.
 fn try_lock(file: &File, path: &Path) -> Result<bool, ClusterError> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -164,7 +164,7 @@ fn try_lock(file: &File, path: &Path) -> Result<bool, ClusterError> {
     }
 }
 
-/// Makes a folder with this mode, whatever the umask; one that exists is left as it is.
+/// Makes a folder with this mode, whatever the umask. An existing folder stays as it is.
 fn make_folder(folder: &Path, mode: u32) -> Result<(), ClusterError> {
     if folder.is_dir() {
         return Ok(());
@@ -173,7 +173,7 @@ fn make_folder(folder: &Path, mode: u32) -> Result<(), ClusterError> {
     fs::set_permissions(folder, Permissions::from_mode(mode)).at(folder)
 }
 
-/// The one secret that the cluster makes: 192 bits from the operating system.
+/// A new password of 192 bits from the operating system.
 fn random_password() -> std::io::Result<String> {
     let mut bytes = [0; 24];
     SysRng.try_fill_bytes(&mut bytes).map_err(std::io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What `postmaster.pid` says about the server, and what to do about one that is no longer ours.
+//! Reads `postmaster.pid`, and handles a server that no longer has a guard.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,16 +11,16 @@ use nix::unistd::Pid;
 use crate::error::ClusterError;
 use crate::place::{ClusterFiles, SOCKET_NAME, remove_if_there};
 
-/// A server that has run here, and may still.
+/// A server that was started in the data folder, and may still run.
 pub(crate) struct Postmaster {
     pid: i32,
-    /// The folder of its socket.
+    /// The folder of the server's socket.
     pub(crate) socket_folder: PathBuf,
     ready: bool,
 }
 
 impl Postmaster {
-    /// The server, if it is ready and takes connections.
+    /// The server, if it accepts connections.
     pub(crate) fn answering(place: &ClusterFiles) -> Option<Self> {
         let ready = Self::read(&place.data()).filter(|postmaster| postmaster.ready)?;
         UnixStream::connect(ready.socket_folder.join(SOCKET_NAME)).ok().map(|_| ready)
@@ -36,9 +36,9 @@ impl Postmaster {
         })
     }
 
-    /// Whether its process is a PostgreSQL server on this data, as far as we may look: in a container
-    /// even root may not see where a process works. A dead one that waits for its parent has no
-    /// place any more.
+    /// Whether the process is a PostgreSQL server on this data. In a container even root may not
+    /// see the working directory of a process. A dead process that its parent has not collected has
+    /// no working directory.
     fn is_running(&self, data: &Path) -> bool {
         let process = PathBuf::from(format!("/proc/{}", self.pid));
         let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
@@ -50,10 +50,10 @@ impl Postmaster {
     }
 }
 
-/// Removes the lock files of a server that has gone without doing so. PostgreSQL copes with them
-/// itself, unless another process has the number by now, as is usual in a container.
+/// Removes the lock files of a server that was killed. PostgreSQL does so itself, unless another
+/// process has the same id by now, as is usual in a container.
 ///
-/// Only with the log locked: none of our servers is left.
+/// Only while the log is locked: then none of our servers is alive.
 pub(crate) fn remove_stale_locks(place: &ClusterFiles) -> Result<(), ClusterError> {
     let data = place.data();
     if Postmaster::read(&data).is_some_and(|former| former.is_running(&data)) {
@@ -64,13 +64,13 @@ pub(crate) fn remove_stale_locks(place: &ClusterFiles) -> Result<(), ClusterErro
     remove_if_there(&socket_lock)
 }
 
-/// Asks a server to stop whose guard was killed and that has no users.
+/// Asks a server without guard and without users to stop.
 pub(crate) fn stop_orphan(place: &ClusterFiles) {
     let data = place.data();
     let orphan = Postmaster::read(&data).filter(|orphan| orphan.is_running(&data));
     if let Some(orphan) = orphan {
         tracing::warn!(pid = orphan.pid, "stopping a PostgreSQL server that has lost its guard");
-        // It may have ended by itself meanwhile; the caller looks again.
+        // The server may have ended meanwhile; the caller looks again.
         let _ = kill(Pid::from_raw(orphan.pid), Signal::SIGINT);
     }
 }

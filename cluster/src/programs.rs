@@ -1,4 +1,4 @@
-//! Finds PostgreSQL's own programs on this machine; never runs a server and never downloads.
+//! Finds PostgreSQL's own programs on this machine. Never runs a server and never downloads.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,7 +12,7 @@ use crate::error::ClusterError;
 /// The oldest version that the service supports.
 pub(crate) const OLDEST_VERSION: u32 = 14;
 
-/// Where packages put the programs: a folder, how a name in it begins, and what follows the name.
+/// The folders of packages: a folder, the start of a name in it, and the path after that name.
 const PACKAGE_FOLDERS: [(&str, &str, &str); 7] = [
     ("/usr/lib/postgresql", "", "bin"),          // Debian
     ("/usr", "pgsql-", "bin"),                   // the PostgreSQL project's RPMs
@@ -33,7 +33,7 @@ pub struct PostgresPrograms {
 }
 
 impl PostgresPrograms {
-    /// The programs in a folder, if both are there and new enough.
+    /// The programs in a folder, if both exist and are new enough.
     fn in_folder(folder: PathBuf) -> Option<Self> {
         let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
         let version = major_version(&String::from_utf8_lossy(&output.stdout))?;
@@ -42,8 +42,8 @@ impl PostgresPrograms {
     }
 }
 
-/// The newest programs, version 14 at least: in `pg_bin` if it is given, otherwise on the PATH and
-/// where packages put them (unless `FIRMFORMS_PG_SEARCH` is `none`).
+/// The newest programs of version 14 or later, in `pg_bin` if given. Otherwise the search covers
+/// the PATH and the folders of packages (unless `FIRMFORMS_PG_SEARCH` is `none`).
 pub fn find_programs(pg_bin: Option<&Path>) -> Result<PostgresPrograms, ClusterError> {
     usable_programs(pg_bin)?
         .into_iter()
@@ -51,7 +51,7 @@ pub fn find_programs(pg_bin: Option<&Path>) -> Result<PostgresPrograms, ClusterE
         .ok_or(ClusterError::NoPrograms)
 }
 
-/// The programs that fit data made earlier, and that the account can reach.
+/// The programs of the version that made the data. The account can reach them.
 pub(crate) fn find_for(
     account: &ServerAccount,
     data: &Path,
@@ -80,7 +80,7 @@ fn usable_programs(pg_bin: Option<&Path>) -> Result<Vec<PostgresPrograms>, Clust
     programs.map(|programs| vec![programs]).ok_or_else(|| ClusterError::NoProgramsIn(pg_bin.into()))
 }
 
-/// The folders that really hold an `initdb`: programs on the PATH are often links.
+/// The folders that hold a real `initdb`, each once. Programs on the PATH are often links.
 fn distinct(places: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
     let real = places.into_iter().filter_map(|place| place.join("initdb").canonicalize().ok());
     let folders: BTreeSet<_> = real.filter_map(|initdb| Some(initdb.parent()?.into())).collect();
@@ -101,7 +101,7 @@ fn candidate_folders() -> Vec<PathBuf> {
     env::split_paths(&path).chain(packaged).collect()
 }
 
-/// `15` of `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`, `18` of `postgres (PostgreSQL) 18beta1`.
+/// Finds `15` in `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`, and `18` in `18beta1`.
 fn major_version(said: &str) -> Option<u32> {
     let number = said.strip_prefix("postgres (PostgreSQL) ")?;
     number.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Joins the server that runs, or starts one under its guard. See the crate's documentation.
+//! Joins the running server, or starts one under its guard. See the crate's documentation.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,10 +16,10 @@ use crate::postmaster::{self, Postmaster};
 use crate::programs::{self, PostgresPrograms};
 use crate::{ClusterConfig, Durability};
 
-/// How long a former server may take to end: it writes everything out first.
+/// The longest wait for a former server to end. It first writes everything to the disk.
 const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What a socket's path may have at most, on Linux.
+/// The longest path of a socket on Linux.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 const GUARD_SCRIPT: &str = include_str!("lifeline.sh");
@@ -27,12 +27,13 @@ const GUARD_SCRIPT: &str = include_str!("lifeline.sh");
 /// A running server, and our hold on it.
 pub(crate) struct RunningServer {
     pub(crate) hold: LifelineHold,
-    /// If we started it.
+    /// The guard, if this process started the server.
     pub(crate) guard: Option<Child>,
     pub(crate) socket_folder: PathBuf,
 }
 
-/// Joins the server that runs, waits for one that is being stopped, or starts one. Only in our turn.
+/// Joins the running server, waits for a server that is stopping, or starts one. Only under the
+/// cluster's lock.
 pub(crate) async fn join_or_start(
     place: &ClusterFiles,
     config: &ClusterConfig,
@@ -63,7 +64,7 @@ pub(crate) async fn join_or_start(
     Err(ClusterError::Stuck(place.data_dir.clone()))
 }
 
-/// Starts the server, making its data first if there are none, and waits until it is ready.
+/// Starts the server and waits until it is ready. Makes missing data first.
 async fn start(
     place: &ClusterFiles,
     config: &ClusterConfig,
@@ -95,7 +96,8 @@ async fn start(
     Ok(RunningServer { hold, guard: Some(guard), socket_folder: sockets })
 }
 
-/// The guard in a process group of its own, so that Ctrl-C reaches us first.
+/// The command of the guard. The guard has a process group of its own, so that Ctrl-C reaches only
+/// this process.
 fn guard_command(
     place: &ClusterFiles,
     programs: &PostgresPrograms,
@@ -122,7 +124,7 @@ fn sync_option(durability: Durability) -> &'static str {
     }
 }
 
-/// The server's settings as its arguments; the caller's come last and win.
+/// The server's settings as arguments. The caller's settings come last and win.
 fn setting_arguments(config: &ClusterConfig, sockets: &Path) -> Vec<String> {
     let quoted = sockets.to_string_lossy().replace('"', "\"\"");
     let mut settings = vec![
@@ -139,8 +141,8 @@ fn setting_arguments(config: &ClusterConfig, sockets: &Path) -> Vec<String> {
     settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
 }
 
-/// Where the socket goes: the account's folder, or a short one when the socket's path would be too
-/// long; the guard removes that.
+/// The folder of the socket: the account's folder, or a short one if the path would be too long.
+/// The guard removes the short one.
 fn socket_folder(place: &ClusterFiles) -> Result<PathBuf, ClusterError> {
     let folder = place.folder();
     let socket = folder.join(SOCKET_NAME);
@@ -153,7 +155,7 @@ fn socket_folder(place: &ClusterFiles) -> Result<PathBuf, ClusterError> {
     Ok(short)
 }
 
-/// The end of what the server or initdb wrote, in one line.
+/// The last lines of the server's or `initdb`'s output, as one line.
 fn last_lines(mut log: File) -> String {
     let mut text = Vec::new();
     let _ = log.read_to_end(&mut text);

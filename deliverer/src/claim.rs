@@ -18,7 +18,7 @@ use domain::trigger::Trigger;
 use domain::workflow::StepOrder;
 use projector::replays;
 use sqlx::PgConnection;
-use telemetry::figures::CLAIM_SECONDS;
+use telemetry::metrics::CLAIM_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::step_headers::Headers;

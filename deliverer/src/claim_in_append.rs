@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use domain::trigger::Trigger;
 use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
-use telemetry::figures::CLAIM_SECONDS;
+use telemetry::metrics::CLAIM_SECONDS;
 
 use crate::claim::{CommittedClaim, SEND_WITHIN};
 use crate::dispatch::Dispatcher;

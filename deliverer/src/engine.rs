@@ -9,7 +9,7 @@ use std::time::Duration;
 use eventstore::Nudge;
 use eventstore::worker::{NextStep, Worker, run};
 use futures::future::join_all;
-use telemetry::figures::WORKER_FAILURES;
+use telemetry::metrics::WORKER_FAILURES;
 use tokio::time::timeout;
 
 use crate::claim::{ClaimedAttempt, LaneSelection, claim, claim_from, next_due};

@@ -19,7 +19,7 @@ use domain::time::Timestamp;
 use eventstore::{AppendTransaction, NewEvent, crash, load};
 use projector::replays;
 use sqlx::PgConnection;
-use telemetry::figures::RECORD_SECONDS;
+use telemetry::metrics::RECORD_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::KeySubject;

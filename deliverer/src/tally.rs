@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::delivery::Outcome;
-use telemetry::figures::{ATTEMPT_SECONDS, ATTEMPTS};
+use telemetry::metrics::{ATTEMPT_SECONDS, ATTEMPTS};
 
 use crate::record::FinishedAttempt;
 

@@ -1,4 +1,4 @@
-//! Between hyper and the router: what every request gets, and every answer.
+//! Between hyper and the router: the data that every request gets, and the limits of every answer.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -16,8 +16,8 @@ use tower::ServiceExt;
 use crate::exchange::GateFindings;
 use crate::refusal::Refusal;
 
-/// Who is at the other end of the socket: an extension of every request. An IPv4 address is one,
-/// also on a socket of both families (ruling 5).
+/// The peer's address, an extension of every request. An IPv4 address stays IPv4 on a socket of
+/// both families (ruling 5, client address).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketPeer(pub IpAddr);
 
@@ -31,8 +31,8 @@ pub(crate) struct ConnectionService {
 }
 
 impl ConnectionService {
-    /// The answer to a request. If the request is not all here, or if where it ends is not known
-    /// (chunks), nothing can follow it on its connection.
+    /// Answers a request. Closes the connection if hyper does not have the whole request, or if the
+    /// body is chunked: the next request's start is then unknown.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let exchange = Arc::clone(&self.exchange);
         let mut response = match exchange.refusal() {

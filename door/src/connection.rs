@@ -1,4 +1,4 @@
-//! One connection, from its first byte to a close that cuts no answer off.
+//! One connection, from the first byte to a close that cuts off no answer.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -23,11 +23,11 @@ use crate::roster::ConnectionState;
 use crate::settings::DoorTimeouts;
 use crate::tls::TlsCertificate;
 
-/// The most of a message that hyper keeps while it waits for its reader. More than a head, so that
-/// the gate always decides first.
+/// The most bytes of a message that hyper buffers. More than a request head has, so that the gate
+/// always decides first.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the connections of a door have in common.
+/// The data that all connections of a door share.
 pub(crate) struct ConnectionContext {
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsCertificate>,
@@ -35,7 +35,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) stop: CancellationToken,
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 pub(crate) async fn serve(
     stream: TcpStream,
     peer: IpAddr,
@@ -63,14 +63,14 @@ async fn tls_handshake(
     match shared.stop.run_until_cancelled(handshake).await? {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
-            tracing::debug!(%peer, %error, "no TLS handshake");
+            tracing::debug!(%peer, %error, "the TLS handshake failed");
             None
         }
         Err(_) => None,
     }
 }
 
-/// Answers requests until one of the two ends has had enough.
+/// Answers requests until one side closes the connection.
 async fn serve_requests<S>(
     stream: S,
     peer: IpAddr,
@@ -81,7 +81,8 @@ async fn serve_requests<S>(
 {
     let exchange = Arc::new(GateFindings::default());
     let gate = Gate::new(stream, shared.timeouts, turn.clone(), Arc::clone(&exchange));
-    let (router, limit) = (shared.router.clone(), shared.timeouts.request);
+    let router = shared.router.clone();
+    let limit = shared.timeouts.request;
     let answering = ConnectionService { router, peer: SocketPeer(peer), limit, exchange };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()
@@ -105,9 +106,8 @@ async fn serve_requests<S>(
     }
 }
 
-/// Says that nothing more comes from here and, if the other end may still be sending, lets it come
-/// for a while: to close on bytes that were not read would take back the answer before them
-/// (RFC 9112, section 9.6).
+/// Closes the sending side. If the caller may still be sending, reads and drops that for a while. A
+/// close with unread bytes would destroy the answer on its way (RFC 9112, section 9.6).
 async fn close_gently<S>(gate: Gate<S>, turn: &ConnectionState, linger: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -122,7 +122,7 @@ where
         std::io::Result::Ok(())
     });
     if let Ok(Err(error)) = closed.await {
-        tracing::debug!(%error, "the other end was gone first");
+        tracing::debug!(%error, "the caller closed the connection first");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The end of a wait, cheap to move: most waits are over long before it.
+//! A deadline that is cheap to move. Most waits end long before their deadline.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,12 +14,12 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// From now on.
+    /// Sets the deadline, counted from now.
     pub(crate) fn set(&mut self, after: Duration) {
         self.at = Some(Instant::now() + after);
     }
 
-    /// From now on, unless one is set already.
+    /// Sets the deadline, counted from now, unless one is set.
     pub(crate) fn set_once(&mut self, after: Duration) {
         if self.at.is_none() {
             self.set(after);
@@ -30,10 +30,10 @@ impl Deadline {
         self.at = None;
     }
 
-    /// Ready at the deadline, which is never if none is set.
+    /// Ready at the deadline. Never ready while no deadline is set.
     ///
-    /// The timer is touched only if it would ring too late: one that rings early, for a deadline
-    /// that was moved since, is set again.
+    /// The timer is moved only if it would fire too late. A timer that fires early is set again,
+    /// since the deadline was moved meanwhile.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else {
             return Poll::Pending;

@@ -1,12 +1,12 @@
-//! What the gate has found out about the request that is being answered, for the other side of
-//! hyper. One per connection; a connection has one request at a time.
+//! The gate's findings about the current request, for the service behind hyper. A connection has
+//! one request at a time, and one such value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::refusal::Refusal;
 
-/// What the gate has found out about the request that is being answered.
+/// The gate's findings about the current request.
 #[derive(Debug, Default)]
 pub(crate) struct GateFindings {
     refusal: OnceLock<Refusal>,
@@ -14,20 +14,25 @@ pub(crate) struct GateFindings {
 }
 
 impl GateFindings {
-    /// The connection's last request is to be answered with this.
+    /// Refuses the connection's last request.
     pub(crate) fn refuse(&self, refusal: Refusal) {
-        // Only the first can be told: what came after it was not looked at.
+        // The first refusal counts. The gate looked at nothing after it.
         let _ = self.refusal.set(refusal);
     }
 
-    /// With what the request is to be answered, whatever hyper has made of it.
+    /// The refusal that answers the request, whatever hyper has made of the request.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.refusal.get().copied()
     }
 
-    /// Whether hyper has all of the request, and the next byte is known to be another's.
-    pub(crate) fn set_whole(&self, whole: bool) {
-        self.whole.store(whole, Ordering::Release);
+    /// Notes that hyper has the whole request, so that the next byte belongs to another one.
+    pub(crate) fn mark_whole(&self) {
+        self.whole.store(true, Ordering::Release);
+    }
+
+    /// Notes that a request has begun, of which hyper has nothing yet.
+    pub(crate) fn mark_partial(&self) {
+        self.whole.store(false, Ordering::Release);
     }
 
     /// Whether another request may follow on the connection.

@@ -1,13 +1,13 @@
-//! Between the socket and hyper: hyper is given a head only when all of it is here and was found
-//! good, and of what follows only as much as the head announced. Every wait for the other end has
-//! a deadline here.
+//! Between the socket and hyper. hyper gets a request head only after the whole head has arrived
+//! and passed the check. After the head hyper gets only the announced bytes. Every wait for the
+//! caller has a deadline here.
 //!
-//! hyper reads nothing while a request is being answered (`half_close`), so a head is looked at
-//! only after the answer to the one before: pipelined requests wait in the system's buffer.
+//! hyper reads nothing while a request is being answered (`half_close`). So a head is checked only
+//! after the answer before it, and pipelined requests wait in the system's buffer.
 //!
-//! A request that is refused is replaced by one of our own, the last of its connection, which is
-//! answered with the refusal (see [`GateFindings`]). So the refusal follows the answers before it and
-//! is an answer like any other; nothing but hyper ever writes.
+//! A refused request is replaced by a request of our own, the last of its connection. The service
+//! answers this request with the refusal (see [`GateFindings`]). So the refusal follows earlier
+//! answers and is an answer like any other. Only hyper ever writes.
 
 mod write;
 
@@ -27,45 +27,46 @@ use crate::refusal::Refusal;
 use crate::roster::ConnectionState;
 use crate::settings::DoorTimeouts;
 
-/// What hyper is given for a request that was refused.
+/// The request that hyper gets in place of a refused one.
 const REFUSED_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n";
 
-/// How much of a head is read at once.
+/// The most bytes of a request head in one read.
 const HEAD_READ_BYTES: usize = 4 << 10;
 
-/// A socket, or TLS on one, as hyper may see it.
+/// A socket, or TLS on a socket, as hyper sees it.
 pub(crate) struct Gate<S> {
     stream: S,
     timeouts: DoorTimeouts,
     state: ConnectionState,
     exchange: Arc<GateFindings>,
     phase: GatePhase,
-    /// What has come and was not passed on: at most a head and a piece.
+    /// Bytes that arrived and were not passed on: at most a request head and one read.
     buffer: BytesMut,
     scan: HeadScan,
     read_deadline: Deadline,
     write_deadline: Deadline,
 }
 
-/// Where the conversation stands.
+/// The phase of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GatePhase {
-    /// Nothing of the next head is here.
+    /// No byte of the next request has arrived.
     Idle,
-    /// A part of it is.
+    /// A part of the request head has arrived.
     Head,
-    /// It was good: hyper may have this many bytes, head and body.
+    /// The head is good. hyper may still have this many bytes of head and body.
     Open(u64),
-    /// It was good, and chunks follow it: hyper finds their end, and no other request is read.
+    /// The head is good, and chunks follow. hyper finds the last chunk, and the gate reads no other
+    /// request.
     Chunked,
-    /// No other request is read. hyper may have what is in the buffer.
+    /// The gate reads no other request. hyper may have the rest of the buffer.
     Last,
-    /// Nothing more comes: the other end has closed, or was given up.
+    /// Nothing more is read: the caller closed the connection, or the gate gave up.
     Ended,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
-    /// A gate that expects the first byte of a connection that has just been made.
+    /// A gate for a new connection, before its first byte.
     pub(crate) fn new(
         stream: S,
         times: DoorTimeouts,
@@ -87,20 +88,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         }
     }
 
-    /// The stream, once hyper has written everything; and whether the other end may have more to
-    /// send, which must be let come so that the last answer is not lost.
+    /// The stream, after hyper has written everything. Also says whether the caller may still be
+    /// sending. The connection must read that, or the last answer is lost.
     pub(crate) fn into_stream(self) -> (S, bool) {
         let answered =
             matches!(self.phase, GatePhase::Open(_) | GatePhase::Chunked | GatePhase::Last);
         (self.stream, answered)
     }
 
-    /// The request before is answered: another may come.
+    /// Waits for the next request, after an answer.
     fn expect_head(&mut self) {
         self.state.wait();
         self.scan = HeadScan::default();
         if self.buffer.is_empty() {
-            // An idle connection keeps no memory.
+            // An idle connection keeps no buffer.
             self.buffer = BytesMut::new();
             self.phase = GatePhase::Idle;
             self.read_deadline.set(self.timeouts.idle);
@@ -114,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         self.read_deadline.set(self.timeouts.head);
     }
 
-    /// Reads until it is clear what hyper may have.
+    /// Reads until the request head is whole and decided.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if let Some(decided) = self.decide().transpose() {
@@ -147,7 +148,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         Poll::Ready(Ok(piece.filled().len()))
     }
 
-    /// What is to be done with the head, if all of it is here.
+    /// Checks the request head, once it is whole. Returns the length of the head, and the framing
+    /// of the body.
     fn decide(&mut self) -> Result<Option<(usize, BodyFraming)>, Refusal> {
         let Some(extent) = self.scan.advance(&self.buffer)? else {
             return Ok(None);
@@ -162,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             self.phase = GatePhase::Ended;
             return;
         }
-        self.exchange.set_whole(false);
+        self.exchange.mark_partial();
         match decided {
             Ok((head, BodyFraming::Length(body))) => {
                 self.phase = GatePhase::Open(head as u64 + body);
@@ -178,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         self.phase = GatePhase::Last;
     }
 
-    /// Who has sent nothing is told nothing.
+    /// Closes a connection without a request silently. Refuses a request head that is too slow.
     fn read_timed_out(&mut self) {
         if self.phase == GatePhase::Idle {
             self.phase = GatePhase::Ended;
@@ -187,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         }
     }
 
-    /// Gives hyper what the phase allows it.
+    /// Passes on the bytes that the phase allows.
     fn poll_allowed(
         &mut self,
         cx: &mut Context<'_>,
@@ -199,7 +201,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
                 if passed > 0 {
                     let left = left - passed as u64;
                     self.phase = GatePhase::Open(left);
-                    self.exchange.set_whole(left == 0);
+                    if left == 0 {
+                        self.exchange.mark_whole();
+                    }
                 }
                 Poll::Ready(Ok(()))
             }
@@ -213,7 +217,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         }
     }
 
-    /// Passes up to `most` bytes on, those first that are here already. None is the end.
+    /// Passes on up to `most` bytes, first those of the buffer. Zero bytes mean the end of the
+    /// stream.
     fn poll_pass(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,6 +1,8 @@
-//! What a good head is (RFC 9112, sections 2 to 6; cases A21 and A22): the decision alone, on
-//! bytes. Where RFC 9112 lets a server repair or choose, this one refuses: two readers of a head
-//! must never find two ends of it or of its body. Whatever passes here, hyper reads the same way.
+//! The check of a request head (RFC 9112, sections 2 to 6; cases A21 and A22): a pure decision on
+//! bytes.
+//!
+//! Where RFC 9112 lets a server repair or choose, this check refuses. Two readers must never
+//! disagree about the end of a head or of a body. hyper reads every accepted head in the same way.
 
 use axum::http::Uri;
 use axum::http::uri::Authority;
@@ -12,10 +14,11 @@ pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The most header lines (case A22).
 pub(crate) const HEADER_LINES_MAX: usize = 100;
 
-/// The greatest length that a body can claim. Nobody takes as much; hyper's own limit is above.
+/// The greatest length that a body can announce. No handler takes as much; hyper's own limit is
+/// higher.
 const BODY_LENGTH_MAX: u64 = i64::MAX as u64;
 
-/// Looks for the end of a head that arrives in pieces, at each byte once.
+/// Finds the end of a request head that arrives in pieces. Looks at each byte once.
 #[derive(Debug, Default)]
 pub(crate) struct HeadScan {
     seen: usize,
@@ -24,17 +27,17 @@ pub(crate) struct HeadScan {
     lines: usize,
 }
 
-/// Where a head lies in what has arrived.
+/// The range of a request head in the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeadExtent {
-    /// Behind the empty lines that may come first (RFC 9112, section 2.2).
+    /// The first byte after empty lines, which may come first (RFC 9112, section 2.2).
     pub(crate) start: usize,
-    /// Behind the empty line that ends it.
+    /// The first byte after the empty line that ends the head.
     pub(crate) end: usize,
 }
 
 impl HeadScan {
-    /// Looks at what came since the last call.
+    /// Looks at the bytes that arrived since the last call.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Option<HeadExtent>, Refusal> {
         let within = bytes.len().min(HEAD_BYTES_MAX);
         while let Some(found) = bytes[self.seen..within].iter().position(|byte| *byte == b'\n') {
@@ -58,16 +61,16 @@ impl HeadScan {
     }
 }
 
-/// What follows a head.
+/// The end of the body, as the head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFraming {
-    /// So many bytes.
+    /// The body has this many bytes.
     Length(u64),
-    /// Chunks, whose end is not known here.
+    /// The body is chunked. The gate does not look for the last chunk.
     Chunked,
 }
 
-/// Checks a whole head and says what follows it.
+/// Checks a whole request head and returns the framing of the body.
 pub(crate) fn check(head: &[u8]) -> Result<BodyFraming, Refusal> {
     let mut lines = HeadLines(head);
     let version = check_request_line(lines.next().ok_or(Refusal::RequestLine)?)?;
@@ -79,7 +82,7 @@ pub(crate) fn check(head: &[u8]) -> Result<BodyFraming, Refusal> {
     framing.decide(version)
 }
 
-/// The lines of a head, without their ends and without the empty one.
+/// The lines of a request head, without their ends and without the empty line.
 struct HeadLines<'a>(&'a [u8]);
 
 impl<'a> Iterator for HeadLines<'a> {
@@ -118,8 +121,8 @@ fn check_request_line(line: &[u8]) -> Result<HttpVersion, Refusal> {
     if is_target(method, target) { Ok(version) } else { Err(Refusal::Target) }
 }
 
-/// A path, or the absolute form, which a server must take (RFC 9112, section 3.2.2), or `*` for
-/// OPTIONS. CONNECT and its authority form are for proxies. A fragment is never sent.
+/// Accepts a path, the absolute form, which a server must take (RFC 9112, section 3.2.2), or `*`
+/// for OPTIONS. CONNECT and its authority form are for proxies. A client never sends a fragment.
 fn is_target(method: &[u8], target: &[u8]) -> bool {
     if method == b"CONNECT" || target.contains(&b'#') {
         return false;
@@ -135,13 +138,14 @@ fn is_target(method: &[u8], target: &[u8]) -> bool {
 }
 
 /// `field-name ":" OWS field-value OWS` (RFC 9112, section 5). A line that begins with white space
-/// goes on with the one before it: obs-fold.
+/// continues the line before (obs-fold), and is refused.
 fn check_header(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if let [b' ' | b'\t', ..] = line {
         return Err(Refusal::Fold);
     }
     let colon = line.iter().position(|byte| *byte == b':').ok_or(Refusal::Header)?;
-    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    let name = &line[..colon];
+    let value = &line[colon + 1..];
     if is_token(name) && value.iter().all(|byte| is_field_byte(*byte)) {
         Ok((name, value.trim_ascii()))
     } else {
@@ -160,7 +164,7 @@ const fn is_field_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// What the headers say about where the message goes and where it ends.
+/// The headers that decide about the message's target and end.
 #[derive(Default)]
 struct FramingHeaders {
     has_host: bool,
@@ -169,7 +173,7 @@ struct FramingHeaders {
 }
 
 impl FramingHeaders {
-    /// Takes one header; any of these may come once (RFC 9112, sections 3.2, 6.1 and 6.3).
+    /// Takes one header. Each of these headers may come once (RFC 9112, sections 3.2, 6.1 and 6.3).
     fn read(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
         if name.eq_ignore_ascii_case(b"host") {
             if self.has_host || !is_host(value) {
@@ -200,7 +204,7 @@ impl FramingHeaders {
     }
 }
 
-/// A host and perhaps a port, or nothing (RFC 9110, section 7.2).
+/// Accepts a host with or without a port, or nothing (RFC 9110, section 7.2).
 fn is_host(value: &[u8]) -> bool {
     value.is_empty() || (!value.contains(&b'@') && Authority::try_from(value).is_ok())
 }

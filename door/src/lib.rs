@@ -1,28 +1,28 @@
-//! A door: HTTP/1.1 on the open net in front of an [`axum::Router`]. Whatever a caller may do with
-//! a socket is met here; must know nothing of what is behind it.
+//! A door: HTTP/1.1 on the open net in front of an [`axum::Router`]. The door handles everything
+//! that a caller can do with a socket. It knows nothing of the service behind it.
 //!
 //! # The cast
 //!
 //! ```text
 //! Door        accepts; gives every connection a task and a seat
-//!  └ roster   who sits here; when it is full, whoever has waited longest without a request goes
+//!  └ roster   the seats; when all are taken, evicts the connection that has waited longest
 //!  └ connection   one task: TLS handshake, then hyper, then a close that cuts no answer off
 //!     └ gate      between socket and hyper: no head reaches hyper unchecked, and none comes late
-//!     │  └ head   what a good head is; the decision alone, without a socket
+//!     │  └ head   the check of a request head; a pure decision, without a socket
 //!     └ answer    between hyper and the router: the peer's address, the time limit, refusals
 //! ```
 //!
-//! Gate and answer are on the two sides of hyper and share an `exchange`: through it the gate says
-//! what it has found out about the request that is being answered.
+//! Gate and answer are on the two sides of hyper and share an `exchange`. Through it the gate
+//! reports its findings about the current request.
 //!
 //! # The contract
 //!
-//! - A request that the router sees had a whole head of at most 16 KiB and 100 lines that can be
-//!   read in one way only, and came in time (cases A21 and A22). Everything else is refused in
-//!   JSON, like every error of the service, and the connection closed.
-//! - A request under way is never cut off to make room for another.
+//! - A request that the router sees had a whole head of at most 16 KiB and 100 lines. The head can
+//!   be read in one way only, and arrived in time (cases A21 and A22). Every other request is
+//!   refused in JSON, like every error of the service, and the connection is closed.
+//! - A request under way is never cut off for the sake of another.
 //! - Every wait for a caller has an end: see [`DoorTimeouts`].
-//! - Nothing that happens on one connection, a panic included, ends another or the door.
+//! - No event on one connection, a panic included, ends another connection or the door.
 
 mod answer;
 mod connection;
@@ -52,30 +52,30 @@ pub use crate::tls::{TlsCertificate, TlsError};
 use crate::connection::ConnectionContext;
 use crate::roster::{ConnectionState, Roster};
 
-/// How long the door rests when the system has no more room for connections, and how many of those
-/// that wait it lets go, so that the rest of the process finds room, too.
+/// The wait after the system had no descriptor for a new connection. The door also evicts some
+/// waiting connections, so that the rest of the process finds descriptors too.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 const EVICTIONS_PER_FAILURE: usize = 32;
 
-/// An address that is listened on, and not yet served.
+/// An address that is bound and not yet served.
 #[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
 }
 
 impl Door {
-    /// Listens on an address; port 0 is any free one.
+    /// Binds an address. Port 0 takes any free port.
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(addr).await? })
     }
 
-    /// Where it is.
+    /// The bound address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`. From then on no connection is taken and the idle ones are closed;
-    /// requests under way are finished, as far as [`DoorTimeouts::drain`] allows.
+    /// Serves until `stop`. From then on the door takes no connection and closes idle ones.
+    /// Requests under way have up to [`DoorTimeouts::drain`] to end.
     pub async fn serve(self, router: Router, settings: DoorSettings, stop: CancellationToken) {
         let Self { listener } = self;
         let drain = settings.timeouts.drain;
@@ -95,7 +95,7 @@ impl Door {
     }
 }
 
-/// The connections of a door that is served.
+/// The connections of a served door.
 struct DoorConnections {
     shared: Arc<ConnectionContext>,
     roster: Roster,
@@ -110,7 +110,7 @@ impl DoorConnections {
         Self { shared, roster, tasks: JoinSet::new() }
     }
 
-    /// Gives a new connection a seat and a task, or lets it go if there is no seat.
+    /// Gives a new connection a seat and a task, or closes it if there is no seat.
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         let peer = peer.ip().to_canonical();
         if !self.roster.make_room(peer) {
@@ -122,8 +122,9 @@ impl DoorConnections {
         self.roster.seat(peer, turn, self.tasks.spawn(task));
     }
 
-    /// One that gave up before it was accepted is nobody's fault. Anything else is a lack, of
-    /// descriptors most likely, and would come back at once: who has waited longest makes room.
+    /// Handles a failed accept. A caller that gave up early needs no action. Any other failure is a
+    /// lack, usually of descriptors, and would return at once. So the longest waiting connections
+    /// are evicted.
     async fn could_not_accept(&mut self, error: &io::Error) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

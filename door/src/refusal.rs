@@ -1,5 +1,5 @@
-//! What the door answers by itself, and the single place that makes the answer: the shape of every
-//! error of the service (contract, section Errors; ruling 12).
+//! The door's own answers, in the shape of every error of the service (contract, section Errors;
+//! ruling 12, unlisted statuses). No other file makes such an answer.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::head::HEADER_LINES_MAX;
 
-/// Why a request was not taken. The sentences are for a person, without quotation marks or
+/// Why the door refused a request. The sentences are for a person. They have no quotation marks or
 /// backslashes, and quote nothing of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {

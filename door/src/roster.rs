@@ -1,8 +1,8 @@
-//! Who sits at a door. When it is full, whoever has waited longest without a request under way
-//! leaves, so that idle sockets, however many, never keep a good caller out (case A22); whoever is
-//! being served never leaves.
+//! The seats of a door. When all are taken, the connection leaves that has waited longest without a
+//! request. So idle sockets, however many, never keep a good caller out (case A22). A connection
+//! with a request under way never leaves.
 //!
-//! The roster belongs to the loop that accepts. It shares one number with each connection.
+//! The roster belongs to the accepting loop. It shares one number with each connection.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::{AbortHandle, Id};
 use tokio::time::Instant;
 
-/// No reading of the clock is 0 or the greatest number.
+/// States besides a time: no clock reading is 0 or the greatest number.
 const SERVED: u64 = 0;
 const EVICTED: u64 = u64::MAX;
 
-/// Whether a connection has a request under way, or since when it has waited for one.
+/// Whether a connection has a request under way, or the time since when it waits for one.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionState(Arc<AtomicU64>);
 
@@ -26,14 +26,14 @@ impl ConnectionState {
         Self(Arc::new(AtomicU64::new(now())))
     }
 
-    /// The connection waits, from now on.
+    /// Notes that the connection waits, from now on.
     pub(crate) fn wait(&self) {
         let waits = |state| (state != EVICTED).then(now);
-        // Nothing changes for one that was told to leave.
+        // An evicted connection stays evicted.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, waits);
     }
 
-    /// The connection is served, from now on; or it was told to leave before.
+    /// Notes that the connection has a request. Returns false if it was evicted before.
     pub(crate) fn begin(&self) -> bool {
         let begins = |state| (state != EVICTED).then_some(SERVED);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, begins).is_ok()
@@ -44,13 +44,13 @@ impl ConnectionState {
         (state != SERVED && state != EVICTED).then_some(state)
     }
 
-    /// Tells the connection to leave, unless its wait has ended.
+    /// Evicts the connection, unless its wait since `since` has ended.
     fn evict(&self, since: u64) -> bool {
         self.0.compare_exchange(since, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
-/// Nanoseconds, from 1 on.
+/// Nanoseconds since the first call, at least 1.
 fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let nanoseconds = START.elapsed().as_nanos();
@@ -63,7 +63,7 @@ struct Seat {
     task: AbortHandle,
 }
 
-/// Who sits at a door.
+/// The seats of a door.
 pub(crate) struct Roster {
     seats: HashMap<Id, Seat>,
     per_peer: HashMap<IpAddr, usize>,
@@ -76,7 +76,8 @@ impl Roster {
         Self { seats: HashMap::new(), per_peer: HashMap::new(), most, most_per_peer }
     }
 
-    /// Makes room for one more from an address, whose own connections go first if it has too many.
+    /// Frees a seat for one more connection of an address. An address with too many connections
+    /// loses one of its own.
     pub(crate) fn make_room(&mut self, peer: IpAddr) -> bool {
         let peer = peer_network(peer);
         let of_peer = self.per_peer.get(&peer).copied().unwrap_or(0);
@@ -93,7 +94,7 @@ impl Roster {
     }
 
     pub(crate) fn leave(&mut self, id: Id) {
-        // One that was told to leave has been taken off already.
+        // An evicted connection has lost its seat already.
         let Some(seat) = self.seats.remove(&id) else {
             return;
         };
@@ -109,8 +110,7 @@ impl Roster {
         self.evict(|_| true)
     }
 
-    /// Ends the connection that has waited longest among some. Looks again if its wait ended
-    /// meanwhile.
+    /// Evicts the longest waiting connection among some. Looks again if that wait has just ended.
     fn evict(&mut self, among: impl Fn(&Seat) -> bool) -> bool {
         loop {
             let among = self.seats.values().filter(|seat| among(seat));
@@ -127,7 +127,7 @@ impl Roster {
     }
 }
 
-/// What counts as one address: for IPv6 its /64 (ruling 5).
+/// The addresses that count as one peer: for IPv6 a /64 (ruling 5).
 fn peer_network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,

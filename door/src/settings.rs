@@ -1,21 +1,21 @@
-//! What can be set on a door, and what is good for most.
+//! The settings of a door, with defaults for most uses.
 
 use std::time::Duration;
 
 use crate::TlsCertificate;
 
-/// How a door is served.
+/// The settings of a served door.
 #[derive(Debug, Clone)]
 pub struct DoorSettings {
-    /// TLS, or plain HTTP.
+    /// The certificate; plain HTTP without one.
     pub tls: Option<TlsCertificate>,
     /// How long each wait for a caller may take.
     pub timeouts: DoorTimeouts,
-    /// The most connections at once. Each needs a file descriptor: the process's limit
-    /// (`ulimit -n`) should be above it. If it is not, the door works with what there is.
+    /// The most connections at once. Each needs a file descriptor, so the process's limit (`ulimit
+    /// -n`) should be higher. With a lower limit the door works with the descriptors that it gets.
     pub connections: usize,
-    /// The most connections at once from one address (IPv6: one /64, ruling 5). Half of all, so
-    /// that one machine never takes every seat, and a proxy in front of us still has thousands.
+    /// The most connections at once from one address (IPv6: one /64, ruling 5). Half of all seats:
+    /// one machine never takes every seat, and a proxy in front still has thousands.
     pub connections_per_peer: usize,
 }
 
@@ -26,27 +26,27 @@ impl Default for DoorSettings {
     }
 }
 
-/// How long each wait for a caller may take. How long a body may take is the handlers' business.
+/// The longest waits for a caller. The handlers limit the time of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoorTimeouts {
     /// The TLS handshake.
     pub handshake: Duration,
-    /// From the connection to the first byte of its first request (case A22: 10 s).
+    /// From the connection to the first byte of the first request (case A22: 10 s).
     pub first_byte: Duration,
-    /// From the first byte of a head to its last (case A22: 10 s).
+    /// From the first byte of a request head to its last (case A22: 10 s).
     pub head: Duration,
     /// From an answer to the first byte of the connection's next request.
     pub idle: Duration,
-    /// From a request's head to the head of the router's answer; then 503. Longer than what the
-    /// handlers give a body.
+    /// From a request head to the head of the router's answer. A longer wait is answered with 503.
+    /// Longer than the handlers' limit for a body.
     pub request: Duration,
-    /// In which a caller takes nothing of an answer that has filled the system's buffer.
+    /// The time in which a caller reads nothing of an answer that has filled the system's buffer.
     pub write: Duration,
-    /// In which a caller may go on sending after the last answer of its connection, so that the
-    /// answer is not lost (RFC 9112, section 9.6). With the handlers' 12 s for a body it makes
-    /// less than the 15 s of case A22.
+    /// The time for a caller to go on sending after the last answer, so that the answer is not lost
+    /// (RFC 9112, section 9.6). With the handlers' 12 s for a body, the sum is below the 15 s of
+    /// case A22.
     pub linger: Duration,
-    /// For requests under way at the stop.
+    /// The time for requests under way after the stop.
     pub drain: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! TLS: certificate and key from PEM files, which can be read anew while the door is served.
+//! TLS with a certificate and a key from PEM files. Both files can be read again while the door is
+//! served.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate and its key. Clones are one: what one reads anew, all have.
+/// A certificate and its key. Clones share the content, so a reload reaches all of them.
 #[derive(Clone)]
 pub struct TlsCertificate(Arc<CertificateFiles>);
 
@@ -26,38 +27,39 @@ pub enum TlsError {
     /// The file cannot be read, or is not PEM.
     #[error("{}: {source}", .path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: pem::Error,
     },
     /// The file has no certificate.
     #[error("{} holds no certificate (PEM)", .0.display())]
     NoCertificate(PathBuf),
-    /// Both are readable, and do not work together.
+    /// Both files can be read, but do not belong together.
     #[error("{} with {}: {source}", .certificate.display(), .key.display())]
     Unusable {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// Why.
+        /// The cause.
         source: rustls::Error,
     },
 }
 
 impl TlsCertificate {
-    /// Reads a certificate, with those it is signed by behind it, and its key.
+    /// Reads a certificate with its chain, and its key.
     pub fn load(
         certificate: impl Into<PathBuf>,
         key: impl Into<PathBuf>,
     ) -> Result<Self, TlsError> {
-        let (certificate, key) = (certificate.into(), key.into());
+        let certificate = certificate.into();
+        let key = key.into();
         let config = RwLock::new(read(&certificate, &key)?);
         Ok(Self(Arc::new(CertificateFiles { certificate, key, config })))
     }
 
-    /// Reads both files again, for the connections to come. After an error the old ones stay.
+    /// Reads both files again for new connections. After an error the old content stays.
     pub fn reload(&self) -> Result<(), TlsError> {
         let config = read(&self.0.certificate, &self.0.key)?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
@@ -96,7 +98,7 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     })
 }
 
-/// The provider is named, so that nothing depends on what the process has installed.
+/// Names the provider, so that no provider installed in the process matters.
 fn config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use telemetry::figures::WORKER_FAILURES;
+use telemetry::metrics::WORKER_FAILURES;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;

@@ -1,12 +1,14 @@
-//! Form invites, from the place of the day to the recorded answer of the mail server (contract,
-//! section POST /forms/{id}/send; ruling 11).
+//! Form invites, from the reservation of the day to the recorded answer of the mail server
+//! (contract, section POST /forms/{id}/send; ruling 11, invites).
 //!
-//! [`Inviter::invite`] reserves the day's place, hands the mail over, and records what came of it.
-//! Between the first and the last a process may die: [`TakeOver`] finishes what nobody finished,
-//! with the same bytes under the same Message-ID. A place is therefore never held for ever, and
-//! nobody is told "already sent" of a mail that will never come.
+//! - [`Inviter::invite`] reserves the day for a form and a person, hands the mail to the mailer,
+//!   and records the result.
+//! - [`TakeOver`] is a worker. It finishes invites whose process died in between, with the same
+//!   bytes under the same Message-ID.
 //!
-//! The mail itself is written and sent by the mailer; this crate decides whether, and remembers.
+//! So every reservation ends. No caller gets the answer "already sent" for a mail that will never
+//! be sent. The `mailer` crate writes and sends the mail. This crate decides whether a mail is
+//! sent, and records the result.
 
 mod record;
 mod reserve;
@@ -22,7 +24,7 @@ use eventstore::crash;
 use mailer::{InviteContent as Letter, Mail, MailOutcome, compose};
 use projector::firms::{self, MailSenderRow};
 use projector::people::{self, PersonRow};
-use telemetry::figures::INVITES;
+use telemetry::metrics::INVITES;
 use telemetry::trace;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -33,43 +35,43 @@ pub use take_over::TakeOver;
 
 use reserve::ReserveOutcome;
 
-/// An invite as it is asked for.
+/// An invite as the caller asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInvite {
-    /// The form: published, and the firm's.
+    /// A published form of the firm.
     pub form_id: Uuid,
-    /// Its title.
+    /// The form's title.
     pub form_title: String,
-    /// The link that is sent.
+    /// The link to the form.
     pub url: String,
-    /// Who gets it.
+    /// The person's address.
     pub to: EmailAddress,
-    /// By what name the person is greeted.
+    /// The name in the greeting.
     pub greeting: Option<String>,
-    /// The language of the mail; English when none was asked for.
+    /// The language of the mail; English by default.
     pub lang: Lang,
-    /// A note that is shown in the mail.
+    /// A note in the mail.
     pub message: Option<String>,
 }
 
-/// What became of an invite (contract, section FormInvite).
+/// The result of an invite (contract, section FormInvite).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InviteOutcome {
-    /// The mail server took it.
+    /// The mail server accepted the mail.
     Sent {
-        /// Its id, which is in its Message-ID.
+        /// The mail's id, a part of the Message-ID.
         email_id: Uuid,
     },
-    /// Nothing was sent, and nothing will be: not to be tried again.
+    /// No mail was sent, and a repeated call would send none.
     Skipped(InviteSkip),
 }
 
-/// Why nothing was sent (ruling 11).
+/// Why no mail was sent (ruling 11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InviteSkip {
-    /// The person wants no mail of this firm.
+    /// The person unsubscribed from this firm's mail.
     Unsubscribed,
-    /// The address was refused for good.
+    /// A mail server refused the address for good.
     Bounced,
     /// The firm does not send invites.
     SwitchedOff,
@@ -78,7 +80,7 @@ pub enum InviteSkip {
 }
 
 impl InviteSkip {
-    /// The word in `reason`.
+    /// The value of `reason` in the answer.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -89,9 +91,9 @@ impl InviteSkip {
         }
     }
 
-    /// What keeps a mail from being written at all.
-    pub(crate) const fn of(person: PersonRow, invites_enabled: bool) -> Option<Self> {
-        match (person.unsubscribed, person.bounced, invites_enabled) {
+    /// The reason not to write a mail at all, if there is one.
+    pub(crate) const fn of(person: PersonRow, sender: &MailSenderRow) -> Option<Self> {
+        match (person.unsubscribed, person.bounced, sender.invites_enabled) {
             (true, _, _) => Some(Self::Unsubscribed),
             (false, true, _) => Some(Self::Bounced),
             (false, false, false) => Some(Self::SwitchedOff),
@@ -103,8 +105,8 @@ impl InviteSkip {
 impl Inviter {
     /// Invites a person to a form.
     ///
-    /// While another call sends the same invite, this one waits, and then begins anew: what was true
-    /// of the person, the firm and the day may have changed.
+    /// While another call sends the same invite, this call waits and then starts again. Meanwhile
+    /// the person, the firm or the day may have changed.
     ///
     /// # Errors
     /// [`InviteError`]; then the person got nothing, or gets this very mail later.
@@ -134,11 +136,12 @@ impl Inviter {
         context: &EventContext,
         new: &NewInvite,
     ) -> Result<InviteOutcome, InviteError> {
-        let (pool, firm_id) = (self.store.pool(), context.firm_id);
+        let pool = self.store.pool();
+        let firm_id = context.firm_id;
         let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person_id = self.identity.person(firm_id, &new.to);
         let person = people::find(pool, firm_id, person_id).await?;
-        if let Some(skip) = InviteSkip::of(person, sender.invites_enabled) {
+        if let Some(skip) = InviteSkip::of(person, &sender) {
             return Ok(InviteOutcome::Skipped(skip));
         }
         let day = context.recorded_at.day();
@@ -185,7 +188,7 @@ impl Inviter {
         }))
     }
 
-    /// One link per person and firm; whoever follows it needs no key.
+    /// The unsubscribe link, one per person and firm. The link works without a key.
     fn unsubscribe_url(&self, recipient: MailRecipient, lang: Lang) -> String {
         let link = self.identity.link(recipient);
         format!("{}/unsubscribe/{link}?lang={}", self.public_url, lang.code())
@@ -203,7 +206,7 @@ impl Inviter {
     }
 }
 
-/// What came of a call, in a word to count by.
+/// The label of the metric for a call's result.
 const fn outcome(done: &Result<InviteOutcome, InviteError>) -> &'static str {
     match done {
         Ok(InviteOutcome::Sent { .. }) => "sent",
@@ -221,7 +224,7 @@ fn answer(mail: &Mail, sent: &MailOutcome) -> Result<InviteOutcome, InviteError>
     }
 }
 
-/// The same context, as the service itself, later.
+/// The context of the call, with the service as the actor and a later time.
 fn as_system(context: &EventContext, recorded_at: Timestamp) -> EventContext {
     EventContext { actor: Actor::System, recorded_at, ..context.clone() }
 }

@@ -1,4 +1,4 @@
-//! Recording what the mail server said, and dropping the mail with it.
+//! Records the mail server's answer, and deletes the stored mail.
 
 use domain::context::EventContext;
 use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection};
@@ -12,8 +12,8 @@ use crate::as_system;
 use crate::settings::{InviteError, Inviter};
 
 impl Inviter {
-    /// Records what became of a reserved invite. As the service itself: the key that asked for it
-    /// may be revoked by now. What was recorded already stays as it is.
+    /// Records the result of a reserved invite. A recorded result never changes. The actor is the
+    /// service itself, because the caller's key may be revoked meanwhile.
     pub(crate) async fn record(
         &self,
         context: &EventContext,
@@ -33,12 +33,12 @@ impl Inviter {
             }
         };
         if !self.finish(&context, of, command).await? {
-            tracing::warn!(invite_id = %of.id(context.firm_id), "an invite was finished already");
+            tracing::warn!(invite_id = %of.id(context.firm_id), "the invite had already ended");
         }
         Ok(())
     }
 
-    /// Ends a reservation; whether it was still open.
+    /// Ends a reservation. Returns false if it had already ended.
     pub(crate) async fn finish(
         &self,
         context: &EventContext,
@@ -58,7 +58,8 @@ impl Inviter {
         }
     }
 
-    /// Answers whose key sealed the mail, which nobody needs any more.
+    /// Ends the reservation in one transaction. Returns the owner of the mail's data key, which is
+    /// no longer needed.
     async fn try_finish(
         &self,
         context: &EventContext,
@@ -82,7 +83,7 @@ impl Inviter {
         Ok(kept)
     }
 
-    /// A refusal for good is remembered of the person (ruling 11).
+    /// Records a permanent refusal on the person (ruling 11).
     async fn bounce(
         &self,
         appending: &mut AppendTransaction<'_>,

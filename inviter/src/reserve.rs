@@ -1,4 +1,4 @@
-//! Reserving: the place of the day, the quota, and the written mail, in one transaction.
+//! Reserves an invite: the day, the quota and the written mail, in one transaction.
 
 use domain::context::EventContext;
 use domain::form::FormStatus;
@@ -15,17 +15,17 @@ use vault::{DataKey, KeySubject, mails};
 use crate::InviteSkip;
 use crate::settings::{InviteError, Inviter};
 
-/// Whose the place of the day is.
+/// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReserveOutcome {
-    /// This call's: it must send, and record.
+    /// This call has the reservation, and must send and record.
     Now,
-    /// Nobody's: nothing is to be sent.
+    /// No mail is to be sent.
     Skipped(InviteSkip),
 }
 
 impl Inviter {
-    /// Takes the place of the day.
+    /// Reserves the day for a form and a person.
     ///
     /// # Errors
     /// [`InviteError::BeingSent`] while another call has it.
@@ -38,10 +38,11 @@ impl Inviter {
         if let Some(taken) = self.reserved_by(of, mail.email_id).await? {
             return taken;
         }
-        // A key per reservation: dropping it with the reservation can hurt no other.
+        // Each reservation has a data key of its own, so deleting that key harms no other
+        // reservation.
         let subject = KeySubject { firm_id: context.firm_id, subject_id: self.entropy.id() };
         let key = self.key(subject).await?;
-        let attempt = || self.try_reserve(context, of, (mail, subject, &key));
+        let attempt = || self.try_reserve(context, of, mail, subject, &key);
         let reserved = retry_conflicts(context.correlation_id, attempt).await;
         if !matches!(reserved, Ok(ReserveOutcome::Now)) {
             self.forget(subject).await;
@@ -56,7 +57,8 @@ impl Inviter {
         }
     }
 
-    /// The quota is asked before the stream: who raced for one invite hears of that first (ruling 11).
+    /// The answer for a full quota. The quota is checked before the stream. So a call that raced
+    /// for one invite must first hear of that invite (ruling 11).
     async fn when_quota_full(
         &self,
         context: &EventContext,
@@ -67,7 +69,7 @@ impl Inviter {
         self.reserved_by(of, invite_id).await?.unwrap_or(Err(InviteError::LimitReached { seconds }))
     }
 
-    /// Whose the place is, if it is not free.
+    /// The answer for a day that is already reserved; `None` for a free day.
     async fn reserved_by(
         &self,
         of: InviteOf,
@@ -93,24 +95,28 @@ impl Inviter {
         Ok((last, events))
     }
 
-    /// The person is looked at after the stream: whoever sees a place that was given back sees, too,
-    /// the bounce that was recorded with it. Form and firm are as well: this call may have waited.
+    /// Reserves in one transaction. The person is read after the stream: if a reservation was given
+    /// back, its recorded bounce is then visible too. Form and firm are read again, since this call
+    /// may have waited.
     async fn try_reserve(
         &self,
         context: &EventContext,
         of: InviteOf,
-        (mail, subject, key): (&Mail, KeySubject, &DataKey),
+        mail: &Mail,
+        subject: KeySubject,
+        key: &DataKey,
     ) -> Result<ReserveOutcome, InviteError> {
         let mut appending = self.store.begin().await?;
         let (last, events) = self.decide(appending.connection(), of, mail.email_id).await?;
-        let (firm_id, connection) = (context.firm_id, appending.connection());
+        let firm_id = context.firm_id;
+        let connection = appending.connection();
         let form = forms::find(&mut *connection, firm_id, of.form_id).await?;
         if form.ok_or(InviteError::NoForm)?.status != FormStatus::Published.name() {
             return Err(InviteError::NotPublished);
         }
         let sender = firms::sender(&mut *connection, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person = people::find(connection, firm_id, of.person_id).await?;
-        if let Some(skip) = InviteSkip::of(person, sender.invites_enabled) {
+        if let Some(skip) = InviteSkip::of(person, &sender) {
             return Ok(ReserveOutcome::Skipped(skip));
         }
         let stream = mail.email_id.to_string();
@@ -123,21 +129,22 @@ impl Inviter {
         Ok(ReserveOutcome::Now)
     }
 
-    /// The keyring is a database of its own: a key without data does no harm.
+    /// Makes the data key. The keyring is another database, so no transaction spans both. A key
+    /// without data does no harm.
     async fn key(&self, subject: KeySubject) -> Result<DataKey, InviteError> {
         let mut keys = self.keyring.make(&[subject], &*self.entropy).await?;
-        keys.remove(&subject).ok_or_else(|| InviteError::Vault("a key is damaged".to_owned()))
+        keys.remove(&subject).ok_or_else(|| InviteError::Vault("a data key is damaged".to_owned()))
     }
 
-    /// Drops the key of a mail that is not needed any more. If that fails, a key stays that opens
-    /// nothing.
+    /// Deletes the data key of a mail that is no longer needed. If this fails, the remaining key
+    /// decrypts nothing.
     pub(crate) async fn forget(&self, subject: KeySubject) {
         if let Err(error) = self.keyring.forget(&[subject]).await {
-            tracing::warn!(%error, "the key of a mail could not be dropped");
+            tracing::warn!(%error, "the data key of a mail could not be deleted");
         }
     }
 
-    /// Waits while another call is sending this invite.
+    /// Waits while another call sends this invite.
     ///
     /// # Errors
     /// [`InviteError::NotSent`] if it is not finished in time.

@@ -1,4 +1,4 @@
-//! What inviting works with, what can be set of it, and what can go wrong.
+//! The parts that inviting uses, its settings and its errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use uuid::Uuid;
 use vault::responses::VaultError;
 use vault::{Entropy, IdentityKey, Keyring};
 
-/// What inviting works with. Clones share everything.
+/// The parts that inviting uses. Clones share all parts.
 #[derive(Clone)]
 pub struct Inviter {
     /// The log, and the pool of the main database.
     pub store: Store,
     /// The data keys.
     pub keyring: Keyring,
-    /// Who is who.
+    /// The identity key, which makes ids of people.
     pub identity: IdentityKey,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
-    /// Where random bytes come from.
+    /// The source of random bytes.
     pub entropy: Arc<dyn Entropy>,
-    /// The way mail leaves by.
+    /// The mailer.
     pub mailer: Mailer,
-    /// The address mail is sent from.
+    /// The address that sends the mails.
     pub sender: SenderAddress,
-    /// Where the unsubscribe page is reached: the public door's host, without a path.
+    /// The public door's URL, without a path. The unsubscribe page lies there.
     pub public_url: Arc<str>,
-    /// How long a call waits for another.
+    /// The wait for another call.
     pub wait: InviteWait,
 }
 
-/// How long a call waits for another that is sending the same invite.
+/// The wait of a call for another call that sends the same invite.
 #[derive(Debug, Clone, Copy)]
 pub struct InviteWait {
-    /// In all (ruling 11: 10 s).
+    /// The longest wait (ruling 11: 10 s).
     pub max: Duration,
-    /// Between two looks.
+    /// The time between two looks.
     pub look_every: Duration,
 }
 
@@ -54,31 +54,31 @@ pub enum InviteError {
     /// The firm's invites of the day are used up (contract, section Limits).
     #[error("the firm's invites of the day are used up; it ends in {seconds} s")]
     LimitReached {
-        /// Until the midnight that ends the day, at least 1.
+        /// Seconds until midnight, the end of the day; at least 1.
         seconds: u64,
     },
     /// Another call is sending this invite.
     #[error("the invite is being sent")]
     BeingSent(Uuid),
-    /// The mail server did not take it, or another call is still sending it.
+    /// The mail server did not accept the mail, or another call is still sending it.
     #[error("the mail was not sent")]
     NotSent,
-    /// The form is not there any more.
+    /// The form no longer exists.
     #[error("the form was deleted")]
     NoForm,
-    /// The form is not open to the public any more.
+    /// The form is no longer open to the public.
     #[error("the form is not published")]
     NotPublished,
-    /// Nothing was ever reported of the firm.
+    /// The product has never reported the firm.
     #[error("the firm is not known")]
     NoFirm,
-    /// The invite's own rule.
+    /// A rule of the invite refused.
     #[error(transparent)]
     Rejected(InviteRejection),
-    /// What the log met.
+    /// The log refused the append.
     #[error(transparent)]
     Append(AppendError),
-    /// The vault could not write or read.
+    /// The vault could not read or write.
     #[error("the vault: {0}")]
     Vault(String),
 }

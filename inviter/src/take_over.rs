@@ -1,5 +1,5 @@
-//! Taking over: invites that were reserved and that nobody finished, because a process died or could
-//! not record (ruling 11; crash point P15).
+//! Takes over invites that were reserved and never finished, because a process died or could not
+//! record (ruling 11; crash point P15).
 
 use chrono::TimeDelta;
 use domain::context::{Actor, EventContext};
@@ -11,14 +11,15 @@ use vault::mails;
 
 use crate::settings::{InviteError, Inviter};
 
-/// How long a reserved mail is tried for (ruling 11).
+/// The time for which a reserved mail is sent again (ruling 11).
 const RESEND_FOR: TimeDelta = TimeDelta::hours(1);
 
-/// The worker. It belongs where invites are reserved: there the mail server is the right one.
+/// The worker that takes over. It runs in processes that reserve invites, because they have the
+/// right mail server.
 pub struct TakeOver(Inviter);
 
 impl TakeOver {
-    /// Finishes what this inviter's kind left.
+    /// A worker that finishes the unfinished invites of this inviter.
     #[must_use]
     pub const fn new(inviter: Inviter) -> Self {
         Self(inviter)
@@ -29,7 +30,8 @@ impl Worker for TakeOver {
     const NAME: &'static str = "invites";
     type Error = InviteError;
 
-    /// One at a time: it is finished long before its turn ends, so that nobody else takes it too.
+    /// Takes one invite at a time. Each ends long before its turn does, so no other worker takes
+    /// the same invite.
     async fn step(&mut self) -> Result<NextStep, InviteError> {
         let Self(inviter) = self;
         let now = inviter.clock.now().get();
@@ -42,7 +44,7 @@ impl Worker for TakeOver {
 }
 
 impl Inviter {
-    /// One more try with the same bytes, or the end of trying.
+    /// Sends the same bytes once more, or gives the reservation back.
     async fn take_over(&self, invite: &OpenInvite) -> Result<(), InviteError> {
         let context = self.context(invite.firm_id, Actor::System);
         let too_late = context.recorded_at.get() >= invite.reserved_at + RESEND_FOR;
@@ -56,7 +58,7 @@ impl Inviter {
         Ok(())
     }
 
-    /// A mail that could not be sent stays reserved: its next turn comes.
+    /// Sends the mail again. A mail that could not be sent stays reserved for a later turn.
     async fn send_again(
         &self,
         context: &EventContext,
@@ -68,13 +70,13 @@ impl Inviter {
                 self.record(context, invite.of(), &sent).await
             }
             MailOutcome::Failed(why) => {
-                tracing::warn!(invite_id = %invite.invite_id, why, "an invite waits for its turn");
+                tracing::warn!(invite_id = %invite.invite_id, why, "an invite could not be sent and waits for its next turn");
                 Ok(())
             }
         }
     }
 
-    /// The mail as it was reserved; none if it may not go out any more, or if it cannot be read.
+    /// The reserved mail; `None` if it may no longer be sent, or cannot be read.
     async fn reserved_mail(&self, invite: &OpenInvite) -> Result<Option<Mail>, InviteError> {
         let pool = self.store.pool();
         if !invites::may_go(pool, invite).await? {

@@ -1,4 +1,4 @@
-//! Mail as files, for development: one file per mail, whole or not there.
+//! Mails as files, for development: one file per mail, whole or absent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use crate::mail::Mail;
 use crate::mailer::MailOutcome;
 
-/// Where the files go.
+/// A folder of mails.
 #[derive(Debug)]
 pub(crate) struct MailFolder(PathBuf);
 
@@ -18,7 +18,8 @@ impl MailFolder {
         Self(path)
     }
 
-    /// The same mail again replaces its file: it is the same bytes.
+    /// Writes a mail into its file. A mail that was written before is written again, with the same
+    /// bytes.
     pub(crate) async fn write(&self, mail: &Mail) -> MailOutcome {
         let file = self.0.join(format!("{}.eml", mail.email_id));
         match write_whole(&self.0, &file, &mail.bytes).await {
@@ -28,7 +29,7 @@ impl MailFolder {
     }
 }
 
-/// By way of a file beside it, so that nobody reads half of it.
+/// Writes to another file first and renames it, so that no reader sees half a mail.
 async fn write_whole(folder: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder).await?;
     let unfinished = file.with_extension("eml.new");

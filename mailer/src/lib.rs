@@ -1,12 +1,14 @@
-//! Form invites: writing the mail, and handing it to a mail server (contract, section
-//! POST /forms/{id}/send; ruling 11).
+//! Form invites: writes the mail, and hands it to a mail server (contract, section POST
+//! /forms/{id}/send; ruling 11, invites).
 //!
-//! The cast: [`compose()`] is a pure function from an [`InviteContent`] to a [`Mail`], the same bytes for
-//! the same invite; [`greeting`] says by what name a person is greeted; a [`Mailer`] hands a mail
-//! to a server ([`SmtpUrl`]) or into a folder, and says what became of it ([`MailOutcome`]).
+//! - [`compose()`] is a pure function from an [`InviteContent`] to a [`Mail`]: the same bytes for
+//!   the same invite.
+//! - [`greeting`] chooses the name in the greeting.
+//! - [`Mailer`] hands a mail to a server ([`SmtpUrl`]) or writes it into a folder. It reports the
+//!   result ([`MailOutcome`]).
 //!
-//! This crate is the only place in the workspace that opens SMTP. It must not decide whether a
-//! mail is sent, try again later, or keep anything: that is the caller's.
+//! No other crate opens SMTP. This crate does not decide whether a mail is sent, does not retry,
+//! and stores nothing. The caller does all three.
 
 mod compose;
 mod files;

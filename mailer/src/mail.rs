@@ -1,4 +1,4 @@
-//! What an invite is made of, and what it is once it is written.
+//! The content of an invite, and the written mail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,54 +13,55 @@ use uuid::Uuid;
 /// The longest part before the `@` that mail servers have to take (RFC 5321, section 4.5.3.1.1).
 const LOCAL_PART_MAX: usize = 64;
 
-/// Everything an invite says. Its texts may hold anything: writing it makes them harmless.
+/// The content of an invite. Its texts may hold any characters; writing the mail makes them
+/// harmless.
 #[derive(Clone, Copy)]
 pub struct InviteContent<'a> {
-    /// Becomes the Message-ID.
+    /// The mail's id, a part of the Message-ID.
     pub email_id: Uuid,
-    /// When it is written.
+    /// The time of writing.
     pub date: Timestamp,
-    /// Who hands it over.
+    /// The sender.
     pub from: &'a SenderAddress,
-    /// Who gets it.
+    /// The recipient.
     pub to: &'a EmailAddress,
-    /// The language it is written in.
+    /// The language.
     pub lang: Lang,
-    /// The firm that invites.
+    /// The inviting firm's name.
     pub firm_name: &'a str,
-    /// The firm's colour: `#rgb` or `#rrggbb`; anything else is not used.
+    /// The firm's colour: `#rgb` or `#rrggbb`. Any other text is not used.
     pub color: Option<&'a str>,
-    /// The firm's logo: an https address; anything else is not used.
+    /// The firm's logo: an https address. Any other text is not used.
     pub logo_url: Option<&'a str>,
-    /// Where answers go: one address; anything else is not used.
+    /// The reply address. Any other text is not used.
     pub reply_to: Option<&'a str>,
     /// The form's title.
     pub form_title: &'a str,
-    /// The link to the form, prefilled.
+    /// The prefilled link to the form.
     pub form_url: &'a str,
-    /// By what name to greet; see [`greeting`](crate::greeting).
+    /// The name in the greeting; see [`greeting`](crate::greeting).
     pub greeting: Option<&'a str>,
-    /// The note of the person who sends the form.
+    /// The note of the sending person.
     pub message: Option<&'a str>,
-    /// Where the person says that they want no more of these.
+    /// The link to the unsubscribe page.
     pub unsubscribe_url: &'a str,
 }
 
-/// A written mail with its envelope: what is kept, and sent as it is however often it is tried.
+/// A written mail with its envelope. The bytes are stored, and stay the same over all attempts.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// The id in its Message-ID.
+    /// The id in the Message-ID.
     pub email_id: Uuid,
     /// The envelope's sender.
     pub from: String,
     /// The envelope's recipient.
     pub to: String,
-    /// The whole message, in ASCII with lines that end in CRLF.
+    /// The whole message, in ASCII, with lines that end in CRLF.
     #[serde(with = "ascii")]
     pub bytes: Vec<u8>,
 }
 
-/// Shows nothing of the person.
+/// Hides the recipient and the text.
 impl fmt::Debug for Mail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mail")
@@ -70,11 +71,11 @@ impl fmt::Debug for Mail {
     }
 }
 
-/// The service's own address, under which it hands mail over.
+/// The service's own address, which sends all mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderAddress(EmailAddress);
 
-/// The text is not an address that a server lets send.
+/// The text is not an address that a server would let send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not an address to send from such as forms@mail.example.com")]
 pub struct NotASender;
@@ -98,7 +99,7 @@ impl FromStr for SenderAddress {
     }
 }
 
-/// Keeps the bytes as the text they are: as numbers they would take four times the room.
+/// Stores the bytes as text. As numbers they would take four times the space.
 mod ascii {
     use serde::{Deserialize, Deserializer, Serializer, ser};
 

@@ -1,4 +1,4 @@
-//! The one door through which mail leaves, and what can come of it.
+//! The mailer: the one way out for mail, and the possible results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::smtp_url::SmtpUrl;
 /// The longest that one [`Mailer::send`] takes (ruling 11).
 const SEND_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Hands mail over. Cheap to clone; clones share their connections.
+/// Hands mail over. A clone is cheap, and clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Mailer(MailRoute);
 
@@ -25,28 +25,28 @@ enum MailRoute {
     Held,
 }
 
-/// What became of a mail that was to be handed over (ruling 11).
+/// The result of handing a mail over (ruling 11).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MailOutcome {
-    /// It is in the hands of the server.
+    /// The server accepted the mail.
     Accepted,
-    /// The server refuses this recipient, and will tomorrow too: a bounce.
+    /// The server refuses this recipient for good: a bounce.
     Refused {
-        /// What the server answered; none when its address cannot even be asked for.
+        /// The server's reply code; `None` if no command can name the address.
         code: Option<u16>,
     },
-    /// Anything else, in a few words that say nothing of the person. Where the server took the
-    /// whole mail and did not answer it may have it all the same: sent again as the same bytes, it
-    /// is the same Message-ID.
+    /// Any other failure, in a few words without personal data. A server that took the whole mail
+    /// and did not answer may have accepted it. Then the next attempt has the same bytes and
+    /// Message-ID.
     Failed(String),
 }
 
-/// How a server is spoken to.
+/// The settings of a connection to a server.
 #[derive(Clone, Debug)]
 pub struct SmtpSettings {
     /// Certificates, in PEM, of roots to trust beside the platform's.
     pub extra_roots: Option<Vec<u8>>,
-    /// The longest that one send takes, whatever the server does.
+    /// The longest time for one send.
     pub budget: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Default for SmtpSettings {
     }
 }
 
-/// A mailer could not be made.
+/// Why a mailer could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MailerError {
     /// The roots to trust are not certificates in PEM.
@@ -65,7 +65,7 @@ pub enum MailerError {
 }
 
 impl Mailer {
-    /// Hands mail to a server. Nothing is asked of the server yet.
+    /// A mailer for a server. Does not contact the server yet.
     ///
     /// # Errors
     /// [`MailerError`]: the roots cannot be read.
@@ -73,20 +73,21 @@ impl Mailer {
         Ok(Self(MailRoute::Smtp(Arc::new(SmtpRelay::new(url, settings)?))))
     }
 
-    /// Writes mail into a folder, one `<email_id>.eml` each, for development. The folder is made
-    /// when it is missing.
+    /// A mailer that writes one `<email_id>.eml` per mail into a folder, for development. Makes the
+    /// folder if it is missing.
     #[must_use]
     pub fn files(folder: impl Into<PathBuf>) -> Self {
         Self(MailRoute::Files(Arc::new(MailFolder::new(folder.into()))))
     }
 
-    /// Hands nothing over: of every mail it says that it could not be sent.
+    /// A mailer that reports a failure for every mail.
     #[must_use]
     pub const fn held() -> Self {
         Self(MailRoute::Held)
     }
 
-    /// Hands one mail over. Dropped midway, it may or may not have been.
+    /// Hands one mail over. If the future is dropped midway, the mail may or may not have been
+    /// sent.
     pub async fn send(&self, mail: &Mail) -> MailOutcome {
         match &self.0 {
             MailRoute::Smtp(relay) => relay.send(mail).await,

@@ -1,27 +1,27 @@
-//! Foreign text on its way into a mail: names and titles become one harmless line, a note keeps
-//! its line breaks and nothing else (case A16).
+//! Cleans foreign text for a mail (case A16). A name or a title becomes one harmless line. A note
+//! keeps its line breaks and no other control.
 
-/// The longest name or title that is written; longer ones are cut. It is the contract's longest
-/// name (section Limits).
+/// The longest written name or title. A longer one is cut. This is the contract's longest name
+/// (section Limits).
 const NAME_MAX: usize = 200;
 
-/// By what name to greet: the first name, else the first word of the full name (contract, section
-/// POST /forms/{id}/send); none when there is nothing to see.
+/// The name in the greeting: the first name, else the first word of the full name (contract,
+/// section POST /forms/{id}/send). `None` if no character is visible.
 #[must_use]
 pub fn greeting(first_name: Option<&str>, name: Option<&str>) -> Option<String> {
     let first_name = first_name.and_then(one_line);
     first_name.or_else(|| name?.split(is_gap).find_map(one_line))
 }
 
-/// One line of it: what breaks or turns a line becomes a space, spaces are single and inside.
-/// None when nothing of it can be seen.
+/// The text as one line. Characters that break or turn a line become spaces; spaces are single, and
+/// only inside. `None` if no character is visible.
 pub(crate) fn one_line(text: &str) -> Option<String> {
     let words: Vec<_> = text.split(is_gap).filter(|word| !word.is_empty()).collect();
     let line: String = words.join(" ").chars().take(NAME_MAX).collect();
     line.chars().any(is_visible).then(|| line.trim_end().to_owned())
 }
 
-/// A note: its line breaks stay, other controls become spaces. None when there is nothing to see.
+/// A note. Line breaks stay, other controls become spaces. `None` if no character is visible.
 pub(crate) fn clean_note(text: &str) -> Option<String> {
     let text = text.replace("\r\n", "\n");
     let keep = |at: char| if at != '\n' && turns_or_breaks(at) { ' ' } else { at };
@@ -29,7 +29,7 @@ pub(crate) fn clean_note(text: &str) -> Option<String> {
     note.chars().any(is_visible).then_some(note)
 }
 
-/// A link, without what a link never holds.
+/// A link without characters that no link holds.
 pub(crate) fn clean_link(text: &str) -> String {
     text.chars().filter(|&at| !is_gap(at)).collect()
 }
@@ -38,15 +38,15 @@ fn is_gap(at: char) -> bool {
     at.is_whitespace() || turns_or_breaks(at)
 }
 
-/// Controls, line and paragraph separators, and what overrides or isolates the direction of the
-/// text after it (Unicode Standard Annex 9, table 1).
+/// Controls, line and paragraph separators, and characters that override or isolate the direction
+/// of text (Unicode Standard Annex 9, table 1).
 fn turns_or_breaks(at: char) -> bool {
     at.is_control()
         || matches!(at, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Not white space, not what Unicode lets a reader ignore (`Default_Ignorable_Code_Point`), and
-/// not the braille blank.
+/// Neither white space, nor a character that readers may ignore (`Default_Ignorable_Code_Point`),
+/// nor the braille blank.
 fn is_visible(at: char) -> bool {
     !is_gap(at)
         && !matches!(at,

@@ -1,4 +1,4 @@
-//! The address of a mail server, as a setting is written. It never shows its password.
+//! The URL of a mail server, as a setting holds it. Its output never shows the password.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,15 +7,16 @@ use std::str::FromStr;
 use thiserror::Error;
 use url::{Host, Url};
 
-/// Where mail is handed over: `smtp://user:password@host:587` or `smtps://…`.
+/// The URL of a mail server: `smtp://user:password@host:587` or `smtps://…`.
 ///
-/// - `smtp://` is submission with STARTTLS, without which nothing is said or sent (RFC 3207);
-///   port 587 unless one is named (RFC 6409).
-/// - `smtps://` is TLS from the first byte; port 465 unless one is named (RFC 8314).
-/// - `?tls=none` on `smtp://` goes without TLS. Only to this machine: `localhost`, `127.0.0.0/8`
+/// - `smtp://` is submission with STARTTLS, and no mail is sent without it (RFC 3207). The default
+///   port is 587 (RFC 6409).
+/// - `smtps://` is TLS from the first byte. The default port is 465 (RFC 8314).
+/// - `?tls=none` on `smtp://` goes without TLS. Only for this machine: `localhost`, `127.0.0.0/8`
 ///   or `::1`.
-/// - `?ehlo=mail.example.com` names this client to the server; otherwise the machine's name does.
-/// - User and password, both or neither, are percent-encoded where a URL asks for it.
+/// - `?ehlo=mail.example.com` is the client's name for the server. The default is the machine's
+///   name.
+/// - User and password, both or neither, are percent-encoded where a URL needs that.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SmtpUrl {
     pub(crate) host: String,
@@ -25,25 +26,25 @@ pub struct SmtpUrl {
     pub(crate) ehlo: Option<String>,
 }
 
-/// When the connection becomes a secret.
+/// The way to encrypt the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmtpEncryption {
-    /// By STARTTLS, before anything else.
+    /// By STARTTLS, before any other command.
     StartTls,
-    /// From its first byte.
+    /// TLS from the first byte.
     Implicit,
-    /// Never: it does not leave the machine.
+    /// No TLS: the mail does not leave the machine.
     None,
 }
 
-/// How this client signs in.
+/// User and password of this client.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SmtpLogin {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
-/// Why a text is not the address of a mail server. None of them repeats the text.
+/// Why a text is not the URL of a mail server. No error repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotAnSmtpUrl {
     /// Not a URL.
@@ -52,13 +53,14 @@ pub enum NotAnSmtpUrl {
     /// Neither `smtp` nor `smtps`.
     #[error("the scheme of a mail server is smtp or smtps")]
     Scheme,
-    /// It names no server.
+    /// The URL names no server.
     #[error("the URL names no mail server")]
     Host,
-    /// A user without a password, or the other way round, or not percent-encoded UTF-8.
+    /// A user without a password, a password without a user, or text that is not percent-encoded
+    /// UTF-8.
     #[error("user and password are given both, percent-encoded, or not at all")]
     Login,
-    /// A path, a fragment, or a parameter that has no meaning here.
+    /// A path, a fragment, or an unknown parameter.
     #[error("only tls=none and ehlo=<domain> may follow the server")]
     Parameter,
     /// `?tls=none` for another machine.
@@ -67,7 +69,7 @@ pub enum NotAnSmtpUrl {
 }
 
 impl SmtpUrl {
-    /// Whether the server is on this machine, so that mail to it goes nowhere by itself.
+    /// Whether the server is on this machine.
     #[must_use]
     pub fn is_this_machine(&self) -> bool {
         is_this_machine(&self.host)
@@ -115,10 +117,10 @@ impl SmtpEncryption {
     }
 }
 
-/// Without the brackets of an IPv6 address.
+/// The host, without the brackets of an IPv6 address.
 fn host(url: &Url) -> Result<String, NotAnSmtpUrl> {
     let text = url.host_str().filter(|host| !host.is_empty()).ok_or(NotAnSmtpUrl::Host)?;
-    // Hosts of schemes that the URL standard does not know come as they were written.
+    // The URL standard leaves hosts of unknown schemes as they are written.
     match Host::parse(text).map_err(|_| NotAnSmtpUrl::Host)? {
         Host::Domain(name) => Ok(name),
         Host::Ipv4(ip) => Ok(ip.to_string()),
@@ -147,7 +149,8 @@ fn login(url: &Url) -> Result<Option<SmtpLogin>, NotAnSmtpUrl> {
     }
 }
 
-/// RFC 3986, section 2.1. NUL is what separates user and password on the wire (RFC 4616).
+/// Decodes percent-encoding (RFC 3986, section 2.1). Refuses NUL, which separates user and password
+/// on the wire (RFC 4616).
 fn percent_decoded(text: &str) -> Option<String> {
     let mut pieces = text.split('%');
     let mut bytes = pieces.next()?.as_bytes().to_vec();
@@ -162,7 +165,7 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Hides the password, and the user with it.
+/// Hides the user and the password.
 impl fmt::Debug for SmtpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SmtpUrl")

@@ -1,10 +1,12 @@
-//! What the process tells of itself: the figures that it counts, the traces that it leaves. Every room
-//! may tell; only the binary knows who reads.
+//! Telemetry: the metrics and traces of a process.
 //!
-//! Nothing of a firm, a person or a receiver is told: labels are words of this code, and templates of
-//! routes.
+//! - [`metrics`] lists all metrics by name and counts them. Every crate may count.
+//! - [`trace`] makes the spans of a trace and passes the trace context on.
+//!
+//! No crate but the binary knows the readers. Labels are words of this code and route templates. So
+//! no metric and no span names a firm, a person or a receiver.
 
-pub mod figures;
+pub mod metrics;
 pub mod trace;
 
-pub use figures::Metric;
+pub use self::metrics::Metric;

@@ -1,8 +1,8 @@
-//! Traces: one goes from a call over what it appended to the tries. Its place is carried
-//! in the metadata of events and in the outbox, so it outlives processes.
+//! Traces: a trace leads from a request, over the events that it appended, to the attempts. The
+//! trace context lies in the metadata of events and in the outbox, so a trace outlives processes.
 //!
-//! A span is a span of `tracing` under a target of its own. Where no exporter listens to that target,
-//! none is made, and the place that came in goes on as it is.
+//! Exported spans are `tracing` spans with a target of their own. Without an exporter for that
+//! target no span is made, and the incoming trace context is passed on unchanged.
 
 use domain::trace::Traceparent;
 use opentelemetry::Context;
@@ -11,48 +11,49 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The target of all spans that are exported; nothing else has it.
+/// The target of all exported spans. No other span has this target.
 pub const SPAN_TARGET: &str = "firmforms::trace";
 
 tokio::task_local! {
     static TRACEPARENT: Traceparent;
 }
 
-/// The place of what this task does, if it has one.
+/// The trace context of the current task, if there is one.
 #[must_use]
 pub fn current_traceparent() -> Option<Traceparent> {
-    TRACEPARENT.try_with(|place| *place).ok()
+    TRACEPARENT.try_with(|traceparent| *traceparent).ok()
 }
 
-/// Does this work at that place.
-pub async fn scope<W: Future>(place: Option<Traceparent>, work: W) -> W::Output {
-    match place {
-        Some(place) => TRACEPARENT.scope(place, work).await,
+/// Runs `work` under a trace context.
+pub async fn scope<W: Future>(traceparent: Option<Traceparent>, work: W) -> W::Output {
+    match traceparent {
+        Some(traceparent) => TRACEPARENT.scope(traceparent, work).await,
         None => work.await,
     }
 }
 
-/// How a call came to be, as far as whoever made it says.
+/// The caller's trace context, and whether the caller is trusted with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallerTrace {
-    /// A step of our own product: the call is a part of it.
+    /// The caller is our own product. The call becomes a part of the product's trace.
     Ours(Option<Traceparent>),
-    /// A step of somebody else's: they say nothing about what we keep, and are linked to.
+    /// The caller is a stranger. The call gets a trace of its own, with a link to the stranger's.
+    /// So a stranger cannot decide which traces are kept.
     Theirs(Option<Traceparent>),
 }
 
-/// A call, as its span tells it. The route is a template, never the path that was asked for.
+/// The call's data for its span. The route is a template, never the requested path.
 #[derive(Debug, Clone, Copy)]
 pub struct TracedCall<'a> {
     /// `public` or `internal`.
     pub door: &'static str,
-    /// One of those that HTTP knows, or `other`.
+    /// A method of the HTTP standard, or `other`.
     pub method: &'static str,
-    /// The template; none for a path that is no route.
+    /// The route's template; `None` for a path without a route.
     pub route: Option<&'a str>,
 }
 
-/// Work under way, and its place in its trace. The span ends when this is dropped.
+/// A unit of work with its trace context. Dropping the value ends the span.
 #[derive(Debug)]
 pub struct TraceSpan {
     span: Span,
@@ -83,7 +84,7 @@ impl TraceSpan {
         }
     }
 
-    /// One try of a delivery, from its claim to its answer.
+    /// Begins the span of one attempt, from the claim to the answer.
     #[must_use]
     pub fn attempt(parent: Option<Traceparent>, number: u32) -> Self {
         let span = parent.map_or_else(Span::none, |_| {
@@ -102,20 +103,20 @@ impl TraceSpan {
         }
         if let Some(parent) = parent {
             let remote = Context::new().with_remote_span_context(span_context(parent));
-            // Fails where no exporter listens: then the span is nobody's.
+            // Fails without an exporter. The span is then not exported.
             let _ = span.set_parent(remote);
         }
-        let place = traceparent_of(span.context().span().span_context()).or(parent);
-        Self { span, traceparent: place }
+        let traceparent = traceparent_of(span.context().span().span_context()).or(parent);
+        Self { span, traceparent }
     }
 
-    /// Where it is in its trace, if it has one.
+    /// The span's trace context, if there is one.
     #[must_use]
     pub const fn traceparent(&self) -> Option<Traceparent> {
         self.traceparent
     }
 
-    /// The call was answered.
+    /// Records the status of the call's answer.
     pub fn answered(&self, status: u16) {
         self.span.record("http.response.status_code", status);
         if status >= 500 {
@@ -123,7 +124,7 @@ impl TraceSpan {
         }
     }
 
-    /// The try came to this: a word for it, and the status if there was one.
+    /// Records the outcome of the attempt: its class, and the status if there was an answer.
     pub fn tried(&self, class: &'static str, status: Option<u16>) {
         self.span.record("class", class);
         if let Some(status) = status {
@@ -135,11 +136,11 @@ impl TraceSpan {
     }
 }
 
-fn span_context(place: Traceparent) -> SpanContext {
-    let flags = if place.sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED };
+fn span_context(traceparent: Traceparent) -> SpanContext {
+    let flags = if traceparent.sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED };
     SpanContext::new(
-        TraceId::from_bytes(place.trace_id),
-        SpanId::from_bytes(place.parent_id),
+        TraceId::from_bytes(traceparent.trace_id),
+        SpanId::from_bytes(traceparent.parent_id),
         flags,
         true,
         TraceState::NONE,

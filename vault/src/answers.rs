@@ -1,5 +1,5 @@
-//! Answers: the first KiB of what a receiver said. Foreign text that may echo the delivery, so it is
-//! sealed like it, and only operators read it.
+//! Kept answers: the first KiB of each receiver's answer. An answer is foreign text and may echo
+//! the delivery, so the vault encrypts it like the body. Only operators read answers.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,21 @@ use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"answer";
 
-/// What a receiver said to one try.
+/// A receiver's answer to one attempt.
 pub struct ReceiverAnswer<'a> {
     /// The delivery.
     pub delivery_id: Uuid,
-    /// The try.
+    /// The attempt's number.
     pub number: i32,
-    /// Whose key seals it.
+    /// The response whose data key encrypts the answer.
     pub subject: KeySubject,
-    /// That key.
+    /// The subject's data key.
     pub key: &'a DataKey,
     /// The text, cleaned.
     pub text: String,
 }
 
-/// Puts answers away.
+/// Stores answers. An attempt that already has an answer keeps it.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -61,7 +61,7 @@ pub async fn put(
     Ok(())
 }
 
-/// Drops answers that were kept long enough, at most `limit`.
+/// Deletes answers that were received before `before`, at most `limit`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -90,7 +90,8 @@ struct AnswerRow {
     answer: Vec<u8>,
 }
 
-/// What receivers said to the tries of a delivery, by their number, as far as it can be read.
+/// The answers to the attempts of a delivery, by attempt number. Leaves out answers that cannot be
+/// decrypted.
 ///
 /// # Errors
 /// [`VaultError`].

@@ -1,4 +1,4 @@
-//! Bodies: what was sent, frozen at the first try (ruling 21).
+//! Bodies of deliveries, frozen at the first attempt (ruling 21, frozen body).
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ const PURPOSE: &[u8] = b"body";
 /// A frozen body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBody {
-    /// Its id.
+    /// The body's id.
     pub body_id: Uuid,
-    /// Whose key seals it.
+    /// The response whose data key encrypts the body.
     pub subject: KeySubject,
     /// SHA-256 of the bytes.
     pub sha256: [u8; 32],
@@ -26,7 +26,7 @@ pub struct StoredBody {
     pub bytes: Vec<u8>,
 }
 
-/// Puts bodies away.
+/// Stores bodies, each encrypted under the data key of its response.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -57,7 +57,7 @@ pub async fn put(
     Ok(())
 }
 
-/// Bodies that were frozen before this, at most `limit`.
+/// Ids of bodies that were frozen before `before`, at most `limit`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -75,7 +75,7 @@ pub async fn older_than(
     .await
 }
 
-/// Drops bodies that were kept long enough.
+/// Deletes bodies whose retention has ended.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -90,7 +90,7 @@ pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Resul
     Ok(())
 }
 
-/// How many bytes these bodies have.
+/// The encrypted size in bytes of each body.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -119,8 +119,8 @@ struct BodyRow {
     ciphertext: Vec<u8>,
 }
 
-/// The bodies with these ids that a key among `keys` opens; a damaged one is left out, so that it
-/// holds up no other.
+/// The bodies with these ids that a key of `keys` decrypts. Leaves out a damaged body, so that
+/// other deliveries go on.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,5 @@
-//! Booked calls, as the product reported them (contract, section EventPayload; ruling 14a).
+//! Bookings, as the product reported them (contract, section EventPayload; ruling 14a, payload
+//! edges).
 
 use chrono::{DateTime, Utc};
 use domain::activity::BookingMove;
@@ -13,30 +14,30 @@ use crate::seal::BrokenSeal;
 
 const PURPOSE: &[u8] = b"booking";
 
-/// The status of a call that was cancelled: it stays in payloads (ruling 14a).
+/// The status of a cancelled booking. A cancelled booking stays in payloads (ruling 14a).
 const CANCELLED_STATUS: &str = "cancelled";
 
-/// A call as it was booked.
+/// A booking as the product reported it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredBooking {
-    /// Whose key seals it: the response it was made on.
+    /// The response that the booking belongs to. The response's data key encrypts the booking.
     pub subject: KeySubject,
-    /// When it was booked, by the product's clock.
+    /// When the booking was made, by the product's clock.
     pub made_at: DateTime<Utc>,
-    /// The call.
+    /// The booking's document.
     pub document: Document,
 }
 
 impl StoredBooking {
-    /// Its firm and its id.
+    /// The firm's id and the booking's id.
     #[must_use]
     pub fn id(&self) -> (Uuid, Uuid) {
         (self.subject.firm_id, self.document.id.into())
     }
 }
 
-/// Puts calls away; the newest report of each wins. Answers which were news. Each may be in the list
-/// once.
+/// Stores bookings; the newest report of a booking wins. Returns the ids of bookings that changed.
+/// `bookings` holds a booking at most once.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -72,8 +73,8 @@ pub async fn put(
     .await?)
 }
 
-/// Notes the new times of calls (of firms), whether they were reported yet or not; the last move of
-/// each wins.
+/// Stores new times of bookings, each with its firm's id. The last move of a booking wins. A move
+/// may arrive before the booking itself.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -110,7 +111,8 @@ pub async fn move_to(
     Ok(())
 }
 
-/// Notes that calls (of firms) were cancelled, whether they were reported yet or not.
+/// Marks bookings as cancelled, by firm and booking id. A cancellation may arrive before the
+/// booking itself.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -148,8 +150,8 @@ struct BookingRow {
     cancelled: bool,
 }
 
-/// The calls booked on these responses, of each the newest last, as they stand now; a damaged one is
-/// left out.
+/// The current bookings of these responses, in the order in which they were made. Leaves out a
+/// damaged booking.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -183,7 +185,8 @@ fn open(row: &BookingRow, keys: &DataKeys) -> Result<StoredBooking, VaultError> 
     let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
     let mut document: Document = serde_json::from_slice(&bytes)?;
     if let (Some(starts_at), Some(ends_at)) = (row.starts_at, row.ends_at) {
-        (document.starts_at, document.ends_at) = (starts_at.into(), ends_at.into());
+        document.starts_at = starts_at.into();
+        document.ends_at = ends_at.into();
         document.duration_min =
             row.duration_min.and_then(|min| min.try_into().ok()).ok_or(BrokenSeal)?;
         document.time_zone = row.time_zone.clone().ok_or(BrokenSeal)?;

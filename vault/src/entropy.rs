@@ -1,11 +1,11 @@
-//! Where random bytes come from: an argument, so that a test can give its own.
+//! The source of random bytes. Randomness is an argument, so that a test can supply its own.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 /// A source of random bytes.
 pub trait Entropy: Send + Sync {
-    /// Fills the buffer with bytes nobody can guess.
+    /// Fills the buffer with unpredictable bytes.
     fn fill(&self, buffer: &mut [u8]);
 
     /// 32 random bytes: a key, or the text of one.
@@ -22,10 +22,11 @@ pub trait Entropy: Send + Sync {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// A new id that begins with this time (UUID version 7, RFC 9562): those that are made one after the other
-    /// lie side by side in an index.
+    /// A new id that begins with this time (UUID version 7, RFC 9562). Ids made one after another
+    /// are neighbours in an index.
     fn id_at(&self, at: DateTime<Utc>) -> Uuid {
-        let (mut bytes, ms) = ([0; 10], at.timestamp_millis().unsigned_abs());
+        let ms = at.timestamp_millis().unsigned_abs();
+        let mut bytes = [0; 10];
         self.fill(&mut bytes);
         uuid::Builder::from_unix_timestamp_millis(ms, &bytes).into_uuid()
     }

@@ -1,11 +1,13 @@
-//! Erasure: every row that holds something of a response. Its key is dropped by the keyring before.
+//! Erasure: deletes every row that belongs to a response. The caller drops the response's data key
+//! from the keyring first.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::keyring::KeySubject;
 
-/// Drops what is kept of these responses; again, if it was restored.
+/// Deletes all rows of these responses. Also works on a response that a restored backup brought
+/// back.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -28,7 +30,7 @@ pub async fn erase(
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         "delete from bookings
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
-        // In the order in which a purge drops them.
+        // The purge deletes bodies in the same order, so the two cannot deadlock.
         "delete from bodies where body_id in (
              select body_id from bodies
               where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
@@ -47,8 +49,8 @@ pub async fn erase(
     Ok(())
 }
 
-/// Drops what is kept of these reports and calls (of firms), whose response was erased: also what came
-/// before it was known which that is.
+/// Deletes reports and bookings of erased responses, by firm and id. Finds also parts that arrived
+/// before their response was known.
 ///
 /// # Errors
 /// If the database does not answer.

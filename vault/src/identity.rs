@@ -1,7 +1,8 @@
-//! Who somebody is without saying it: keyed hashes of addresses, and links that only we can make.
+//! Pseudonyms of people: keyed hashes of addresses, and unsubscribe links that only this service
+//! can make.
 //!
-//! The identity key is made once with the keyring and never changed: with another one everybody
-//! would be somebody else, and every link that was mailed would be dead.
+//! The identity key is made once, with the keyring, and never changes. With another key every
+//! person would get another id, and all mailed links would be dead.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,16 +19,16 @@ use crate::seal::BrokenSeal;
 /// Bytes of a link's signature.
 const MAC_BYTES: usize = 16;
 
-/// The key that tells people apart.
+/// The key that makes ids of people and signs unsubscribe links.
 #[derive(Clone)]
 pub struct IdentityKey(Hmac<Sha256>);
 
-/// Whose link it is.
+/// The person that an unsubscribe link belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MailRecipient {
     /// The firm that sent the mail.
     pub firm_id: Uuid,
-    /// The person it went to.
+    /// The person that the mail was sent to.
     pub person_id: Uuid,
 }
 
@@ -41,16 +42,16 @@ impl IdentityKey {
         Self(Hmac::new(&block.into()))
     }
 
-    /// Who has this address, in this firm (ruling 11; rulings, section Occurrences). Nobody without
-    /// the key can tell whether two firms know the same person.
+    /// The id of the person with this address, in this firm (ruling 11; rulings, section
+    /// Occurrences). Without the key, two firms cannot find out that they know one person.
     #[must_use]
     pub fn person(&self, firm_id: Uuid, address: &EmailAddress) -> Uuid {
         self.named(firm_id, &address.person())
     }
 
-    /// Who is meant by this text, in this firm: as [`IdentityKey::person`] says, if it is an address
-    /// that mail can go to, whatever white space or last dot is around it; otherwise whoever has the same text
-    /// in either case.
+    /// The id of the person that a text names, in this firm. A valid address gives the id of
+    /// [`IdentityKey::person`]; white space around it and a last dot do not matter. Any other text
+    /// is compared without case.
     #[must_use]
     pub fn person_named(&self, firm_id: Uuid, text: &str) -> Uuid {
         let text = text.trim();
@@ -66,7 +67,7 @@ impl IdentityKey {
         URL_SAFE_NO_PAD.encode([who.as_slice(), &self.sign(&who)].concat())
     }
 
-    /// Whose link this is, if it is one of ours.
+    /// The recipient that a link belongs to, if this service signed the link.
     #[must_use]
     pub fn read_link(&self, text: &str) -> Option<MailRecipient> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -75,8 +76,8 @@ impl IdentityKey {
         bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
     }
 
-    /// Makes sure that this is the key the main database was used with: written down once, by what
-    /// it makes of a word.
+    /// Checks that this key belongs to the main database. The first start stores a fingerprint, a
+    /// hash that the key makes of a fixed word.
     ///
     /// # Errors
     /// [`VaultError::Broken`] for another key: the keyring is new, or another database's.
@@ -91,10 +92,11 @@ impl IdentityKey {
         if known == fingerprint { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
-    /// The same without writing anything down: a key that was never written down is right.
+    /// Compares like [`IdentityKey::check`], but stores nothing. Accepts any key if no fingerprint
+    /// is stored yet.
     ///
     /// # Errors
-    /// As of [`IdentityKey::check`].
+    /// Like [`IdentityKey::check`].
     pub async fn check_read_only(&self, pool: &PgPool) -> Result<(), VaultError> {
         let known: Option<Vec<u8>> = sqlx::query_scalar("select fingerprint from identity_check")
             .fetch_optional(pool)

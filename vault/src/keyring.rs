@@ -1,4 +1,4 @@
-//! The keyring: one wrapped data key per subject, in a database of its own.
+//! The keyring: a second database with one wrapped data key per subject.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::identity::IdentityKey;
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, DataKey, WrappingKey};
 
-/// Whose data a key is for: a response, or an invite, of a firm.
+/// The owner of a data key: a response or an invite of a firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeySubject {
     /// The firm.
@@ -25,22 +25,23 @@ pub struct KeySubject {
 /// Firm, subject, and the subject's wrapped data key.
 type DataKeyRow = (Uuid, Uuid, Vec<u8>);
 
-/// What the identity key is sealed as.
+/// The purpose that the identity key is encrypted for.
 pub(crate) const IDENTITY_PURPOSE: &[u8] = b"identity key";
 
-/// What is sealed to tell one wrapping key from another.
+/// The plaintext and the purpose of the check value. Only the right wrapping key decrypts the
+/// value.
 pub(crate) const WRAPPING_CHECK: &[u8] = b"wrapping key";
 
-/// Why a keyring is not used with a wrapping key.
+/// Why a keyring refuses a wrapping key.
 #[derive(Debug, thiserror::Error)]
 pub enum WrongKey {
-    /// It is another one; or the database did not answer.
+    /// The keyring was made with another wrapping key, or the database did not answer.
     #[error(
         "the keyring was made with another wrapping key: every process needs the same one ({0})"
     )]
     Another(#[from] VaultError),
-    /// Rewrapping was begun and not ended.
-    #[error("the keyring is between two wrapping keys: run `firmforms keyring rewrap` to its end")]
+    /// A rewrap was begun and not finished.
+    #[error("the keyring is between two wrapping keys: run `firmforms keyring rewrap` again")]
     Rewrapping,
 }
 
@@ -53,16 +54,16 @@ impl From<sqlx::Error> for WrongKey {
 /// The data keys of some subjects.
 pub type DataKeys = HashMap<KeySubject, DataKey>;
 
-/// The database of wrapped data keys, with the key that unwraps them.
+/// The database of wrapped data keys, with the wrapping key.
 #[derive(Clone)]
 pub struct Keyring {
     connections: ConnectionCache,
     wrapping: WrappingKey,
-    /// Start of the server that has the main database, where that is known.
+    /// Start time of the main database's server, if known.
     main_started_at: Option<DateTime<Utc>>,
 }
 
-/// The migrations of its database.
+/// The migrations of the keyring.
 pub static KEYRING_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/keyring");
 
 impl Keyring {
@@ -72,8 +73,9 @@ impl Keyring {
         Self { connections: ConnectionCache::of(pool), wrapping, main_started_at: None }
     }
 
-    /// The keyring of this main database. If one server has both, [`Self::make`] does not wait for the
-    /// disk: the data that a key seals is committed later, and that commit flushes the same log.
+    /// Ties the keyring to this main database. If one server holds both databases, [`Self::make`]
+    /// does not wait for the disk. Data under a new key is committed later, and that commit flushes
+    /// the key too: both share one write-ahead log.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -82,7 +84,7 @@ impl Keyring {
         Ok(Self { main_started_at: started_at.fetch_one(main).await?, ..self })
     }
 
-    /// Its connections, for those who watch them.
+    /// The connection pool, for metrics and checks.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
         self.connections.pool()
@@ -96,24 +98,25 @@ impl Keyring {
         KEYRING_MIGRATIONS.run(self.pool()).await
     }
 
-    /// Its database, and the migrations that this build knows of it.
+    /// The keyring's database, and the migrations that this build knows.
     #[must_use]
     pub fn schema(&self) -> (&PgPool, &'static Migrator) {
         (self.pool(), &KEYRING_MIGRATIONS)
     }
 
-    /// Closes its connections.
+    /// Closes all connections.
     pub async fn close(&self) {
         self.connections.close().await;
     }
 
-    /// The key that wraps, for secrets that are no subject's.
+    /// The wrapping key, for secrets that belong to no subject.
     #[must_use]
     pub const fn wrapping(&self) -> &WrappingKey {
         &self.wrapping
     }
 
-    /// The keys of these subjects, made where there is none. Two callers that race get one key.
+    /// The data keys of these subjects. Makes missing keys; two concurrent callers get the same
+    /// key.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -152,8 +155,8 @@ impl Keyring {
         Ok(self.unwrap(&rows))
     }
 
-    /// The keys of these subjects, where there is one; a damaged one is left out, so that it holds
-    /// up no other.
+    /// The data keys of these subjects, as far as there are any. Leaves out a damaged key, so that
+    /// other subjects are still served.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -172,7 +175,7 @@ impl Keyring {
         Ok(self.unwrap(&rows))
     }
 
-    /// A wrapped key that does not open is damaged: left out and said so.
+    /// Decrypts data keys. Leaves out and logs a key that does not decrypt.
     fn unwrap(&self, rows: &[DataKeyRow]) -> DataKeys {
         rows.iter()
             .filter_map(|(firm_id, subject_id, wrapped)| {
@@ -187,7 +190,8 @@ impl Keyring {
         Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| BrokenSeal)?))
     }
 
-    /// Drops the keys of subjects: what they sealed is lost for good, copies of it too.
+    /// Deletes the data keys of subjects. Everything under these keys is lost for good, in every
+    /// copy.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -204,7 +208,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// The key that tells people apart, made when there is none.
+    /// The identity key. Makes the key if there is none.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -220,8 +224,8 @@ impl Keyring {
         Ok(IdentityKey::new(&<[u8; 32]>::try_from(key).map_err(|_| BrokenSeal)?))
     }
 
-    /// Whether the wrapping key and the identity key are those that were written down at the first start,
-    /// as far as they were: writes nothing.
+    /// Checks the wrapping key and reads the identity key, without writing anything. A keyring that
+    /// was never used passes, and has no identity key yet.
     ///
     /// # Errors
     /// [`WrongKey`].
@@ -245,8 +249,8 @@ impl Keyring {
         Ok(Some(IdentityKey::new(&key)))
     }
 
-    /// Makes sure that this is the wrapping key the keyring was made with: some data key must open,
-    /// and a sealed word, written once.
+    /// Checks that the keyring was made with this wrapping key. The first check decrypts one data
+    /// key, if there is one, and stores a check value. Later checks decrypt that value.
     ///
     /// # Errors
     /// [`WrongKey`].

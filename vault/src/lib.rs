@@ -1,9 +1,17 @@
-//! The vault: everything personal, and every secret that must be read again, as ciphertext.
+//! The vault: all personal data, and every secret that must be read again, as ciphertext.
 //!
-//! What belongs to a response (its answers, the bodies made from it) is sealed under a data key of
-//! its own. Data keys are wrapped by the [`WrappingKey`], which no database holds, and live in the
-//! keyring, a database of its own: dropping one row there makes every copy undecipherable, in
-//! backups of the main database too. This crate alone reads and writes the vault's tables.
+//! - [`responses`], [`reports`], [`bookings`], [`bodies`], [`answers`] and [`step_headers`] hold
+//!   the data of one response, encrypted under the response's own data key.
+//! - [`mails`] holds the mail of an invite, under a data key of that invite.
+//! - [`secrets`] holds signing secrets and reply addresses of firms, under the [`WrappingKey`].
+//! - [`people`] finds the responses that name a person, by keyed hash ([`IdentityKey`]).
+//! - [`Keyring`] holds the data keys, wrapped by the [`WrappingKey`], in a second database.
+//!   Deleting one row there makes all data of a subject unreadable, backups of the main database
+//!   included.
+//! - [`erasure`] deletes all rows of a response. [`rewrap`] changes the wrapping key.
+//!
+//! No database holds the wrapping key. No other crate reads or writes the vault's tables. The vault
+//! decides nothing: callers say when data is stored, read and deleted.
 
 pub mod answers;
 pub mod bodies;

@@ -1,4 +1,4 @@
-//! Mails of invites, from the reservation until the mail server has decided (ruling 11).
+//! Mails of invites, kept from the reservation until the mail server decides (ruling 11, invites).
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -10,17 +10,17 @@ use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"mail";
 
-/// Where a mail is kept: which invite's it is, and whose key seals it.
+/// The owner and the data key of a stored mail.
 pub struct InviteMailKey<'a> {
     /// The invite.
     pub invite_id: Uuid,
-    /// The reservation: it has a key of its own.
+    /// The reservation. Each reservation has a data key of its own.
     pub subject: KeySubject,
-    /// That key.
+    /// The reservation's data key.
     pub key: &'a DataKey,
 }
 
-/// Puts the mail of a reserved invite away.
+/// Stores the mail of a reserved invite.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -42,7 +42,7 @@ pub async fn put(
     Ok(())
 }
 
-/// The mail of an invite, if it is there and can be read.
+/// The mail of an invite, unless it is gone or cannot be decrypted.
 ///
 /// # Errors
 /// If a database does not answer.
@@ -65,7 +65,7 @@ pub async fn read(
     Ok(unless_broken(opened.map_err(VaultError::from), invite_id))
 }
 
-/// Drops the mail of an invite that is finished; answers whose key sealed it.
+/// Deletes the mail of a finished invite. Returns the owner of the mail's data key.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,12 +1,13 @@
-//! Who is named on which response: as its respondent in any state of it, as the invitee of a call on
-//! it, or as its lead. By keyed hash, and only to find what goes when the person is erased.
+//! The people that a response names: its respondent, the invitee of a booking, or the lead. The
+//! table holds keyed hashes of people. The erasure of a person finds the person's responses in the
+//! table.
 
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::keyring::KeySubject;
 
-/// A person who is named on a response.
+/// A person and a response that names the person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromRow)]
 pub struct NamedOn {
     /// The firm.
@@ -18,14 +19,14 @@ pub struct NamedOn {
 }
 
 impl NamedOn {
-    /// What is erased with the person.
+    /// The response, as the owner of a data key. The person's erasure erases the response too.
     #[must_use]
     pub const fn subject(&self) -> KeySubject {
         KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 
-/// The responses that name these people (of firms).
+/// The responses that name these people, each given by firm and person id.
 ///
 /// # Errors
 /// If the database does not answer.

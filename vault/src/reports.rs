@@ -14,30 +14,31 @@ use crate::seal::BrokenSeal;
 
 const PURPOSE: &[u8] = b"report";
 
-/// The status a report has from its approval until the product reports another.
+/// The status of a report from its approval until the product reports another.
 const APPROVED_STATUS: &str = "approved";
 
-/// A report as it is reported.
+/// A report as the product reported it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredReport {
-    /// Whose key seals it: the response it is on.
+    /// The response that the report is about. The response's data key encrypts the report.
     pub subject: KeySubject,
-    /// When it was so, by the product's clock.
+    /// When the product saw this state, by its clock.
     pub reported_at: DateTime<Utc>,
-    /// What it says.
+    /// The report's document.
     pub document: ReportDocument,
 }
 
 impl StoredReport {
-    /// Its firm and its id.
+    /// The firm's id and the report's id.
     #[must_use]
     pub fn id(&self) -> (Uuid, Uuid) {
         (self.subject.firm_id, self.document.id.into())
     }
 }
 
-/// Puts reports away; the newest of each wins, and of two with the same time the one that comes last. Answers
-/// which were news: what says the same again is none. Each may be in the list once.
+/// Stores reports and returns the ids of reports that changed. The newest state of a report wins;
+/// of two states with one time, the later to arrive. An equal state changes nothing. `reports`
+/// holds a report at most once.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -76,7 +77,8 @@ pub async fn put(
     .await?)
 }
 
-/// Notes when reports (of firms) were approved last, whether they were reported yet or not.
+/// Stores when reports were last approved, by firm and report id. An approval may arrive before the
+/// report itself.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -113,7 +115,7 @@ struct ReportRow {
     approved_at: Option<DateTime<Utc>>,
 }
 
-/// The reports on these responses, of each the newest last; a damaged one is left out.
+/// The reports on these responses, oldest state first. Leaves out a damaged report.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -140,7 +142,7 @@ pub async fn read(
     Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.report_id)).collect())
 }
 
-/// What is known of these, where it is of the same time.
+/// The stored documents that have the same report and the same time as one of `reports`.
 async fn known(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -162,7 +164,7 @@ async fn known(
     Ok(rows.into_iter().filter_map(known).collect())
 }
 
-/// As it was reported.
+/// The document as the product reported it, without a later approval.
 fn document(row: &ReportRow, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
     let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;

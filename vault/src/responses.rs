@@ -1,4 +1,4 @@
-//! Responses: what people answered, saved on the way and submitted once.
+//! Responses: the answers of people, saved on the way and submitted once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,48 +14,49 @@ use crate::seal::BrokenSeal;
 
 const PURPOSE: &[u8] = b"response";
 
-/// A response as it is reported.
+/// A response as the product reported it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredResponse {
     /// The firm.
     pub firm_id: Uuid,
     /// The response.
     pub response_id: Uuid,
-    /// The form it answers.
+    /// The form that the person answered.
     pub form_id: Uuid,
-    /// When it was last saved, or submitted.
+    /// When the response was last saved, or submitted.
     pub saved_at: DateTime<Utc>,
-    /// When it was submitted, if it was.
+    /// When the response was submitted; `None` while it is unfinished.
     pub submitted_at: Option<DateTime<Utc>>,
-    /// What was answered.
+    /// The answers.
     pub document: ResponseDocument,
 }
 
 impl StoredResponse {
-    /// Whose key seals it.
+    /// The response, as the owner of a data key.
     #[must_use]
     pub const fn subject(&self) -> KeySubject {
         KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 }
 
-/// Why the vault could not write or read.
+/// Why the vault could not read or write.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The database did not answer.
     #[error("the database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The bytes do not open with this key.
+    /// The bytes do not decrypt with this key.
     #[error(transparent)]
     Broken(#[from] BrokenSeal),
-    /// The document is not one of ours. The reader's own words would quote it.
-    #[error("a document that cannot be read: {:?} at line {} column {}",
+    /// The document has an unknown form. serde's own message would quote the document.
+    #[error("the document cannot be read: {:?} at line {} column {}",
             .0.classify(), .0.line(), .0.column())]
     Unreadable(serde_json::Error),
 }
 
 impl VaultError {
-    /// Whether there is something where [`PriorContent::Nothing`] was said.
+    /// Whether the response or a name on it exists, although the caller said
+    /// [`PriorContent::Nothing`].
     #[must_use]
     pub fn is_taken(&self) -> bool {
         let Self::Database(sqlx::Error::Database(error)) = self else {
@@ -66,20 +67,31 @@ impl VaultError {
 }
 
 impl From<serde_json::Error> for VaultError {
-    /// Not as its source: whoever tells an error tells its sources, too.
+    /// Drops the source: a logger of an error also logs its sources.
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(error)
     }
 }
 
-/// What may be in the vault of responses that are put.
+/// The content that the vault may have for the responses that a caller stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriorContent {
-    /// Nothing, neither of them nor of who is named on them: it costs less then. If there is something, see
-    /// [`VaultError::is_taken`].
+    /// Neither the responses nor the people that they name. The statement is cheaper. If the caller
+    /// is wrong, [`VaultError::is_taken`] says so.
     Nothing,
-    /// An earlier state, or all of it.
+    /// An earlier state, or the same state.
     Anything,
+}
+
+/// Responses that one statement stores.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseBatch<'a> {
+    /// The responses, each at most once.
+    pub responses: &'a [StoredResponse],
+    /// The people that these or other responses name.
+    pub named: &'a BTreeSet<NamedOn>,
+    /// The caller's knowledge of the vault's content.
+    pub before: PriorContent,
 }
 
 macro_rules! put_sql {
@@ -104,7 +116,7 @@ macro_rules! put_sql {
     };
 }
 
-/// As what was there before asks.
+/// The statement for a prior content.
 const fn put_statement(before: PriorContent) -> &'static str {
     match before {
         PriorContent::Nothing => put_sql!("", ""),
@@ -120,21 +132,22 @@ const fn put_statement(before: PriorContent) -> &'static str {
     }
 }
 
-/// Puts responses away; returns which of them were news.
+/// Stores responses and returns the responses that changed.
 ///
-/// A submitted response never changes again; a saved one is replaced by a later save or by its
-/// submission. Its form is the one it was first put with. Each response may be in the list once. Who is
-/// named on them or others is put away with them; one of those who are first named on a response is kept in its row,
-/// so that both are found by its id.
+/// A submitted response never changes again. A later save or the submission replaces a saved
+/// response; the form stays the first one. `batch.responses` holds a response at most once. The
+/// people that a response names are stored in the same statement. One person of a new response is
+/// kept in the response's own row, so that the response is found by that person's id.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
-    (responses, named, before): (&[StoredResponse], &BTreeSet<NamedOn>, PriorContent),
+    batch: ResponseBatch<'_>,
     entropy: &dyn Entropy,
 ) -> Result<Vec<KeySubject>, VaultError> {
+    let ResponseBatch { responses, named, before } = batch;
     let mut sealed = Vec::with_capacity(responses.len());
     for response in responses {
         let bytes = serde_json::to_vec(&response.document)?;
@@ -174,17 +187,17 @@ struct ResponseRow {
     booked: bool,
 }
 
-/// What else there is of a response.
+/// Which other parts a response has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseParts {
-    /// Reports.
+    /// The response has reports.
     pub reports: bool,
-    /// Calls booked on it.
+    /// The response has bookings.
     pub bookings: bool,
 }
 
-/// The responses of the subjects of `keys` that are there; a damaged one is left out, so that it
-/// holds up no other.
+/// The stored responses that a key of `keys` decrypts. Leaves out a damaged response, so that
+/// others are still served.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -196,7 +209,7 @@ pub async fn read(
     Ok(whole.into_iter().map(|(response, _)| response).collect())
 }
 
-/// The same, and what else there is of each.
+/// Like [`read`], and for each response which other parts it has.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -226,7 +239,7 @@ pub async fn read_with_parts(
     Ok(rows.iter().filter_map(opened).collect())
 }
 
-/// How many bytes these responses have.
+/// The encrypted size in bytes of each response.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -252,8 +265,8 @@ pub async fn sizes(
         .collect())
 }
 
-/// Which of these responses are submitted; nobody submits one of the others before the transaction
-/// has ended.
+/// The responses among `subjects` that are submitted. No other transaction can submit one of the
+/// rest before this transaction ends.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -279,7 +292,7 @@ pub async fn lock_submitted(
         .collect())
 }
 
-/// The form of a response, if it is there.
+/// The form of a response, if the vault holds the response.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -294,8 +307,8 @@ pub async fn form_of(
         .await
 }
 
-/// The newest submissions of a firm, or of one of its forms: by `submitted_at`, then id (ruling
-/// 14b).
+/// The newest submissions of a firm or of one form, by `submitted_at`, then id (ruling 14b,
+/// sample).
 ///
 /// # Errors
 /// If the database does not answer.
@@ -333,9 +346,10 @@ pub async fn latest_submissions(
     Ok(ids.into_iter().map(|subject_id| KeySubject { firm_id, subject_id }).collect())
 }
 
-/// What was read, or a line in the process's log that names what was not; never what it holds.
+/// Turns a failed read into a log line with the id. The line holds nothing of the data.
 pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<T> {
-    read.inspect_err(|_| tracing::error!(%id, "the vault holds what cannot be read")).ok()
+    read.inspect_err(|_| tracing::error!(%id, "a row of the vault cannot be decrypted or read"))
+        .ok()
 }
 
 fn open(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, VaultError> {

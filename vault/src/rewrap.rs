@@ -1,11 +1,12 @@
-//! Rewrapping: what is sealed under the wrapping key is sealed under another one. Nothing that people
-//! answered is touched: their data keys are.
+//! Rewrapping: encrypts everything that is under the old wrapping key under a new one. Data keys
+//! change their wrapping. Answers and other data under data keys stay untouched.
 //!
-//! Nobody else may be at work: who has the old key in memory would write what nobody can read. Killed
-//! on the way, it is run again: what opens under the new key already is left as it is.
+//! No other process may work meanwhile: a process with the old key in memory would write rows that
+//! the new key cannot decrypt. A run that was killed is repeated; rows that the new key decrypts
+//! stay as they are.
 //!
-//! What opens under neither key is lost already: it is left as it is and named, and keeps nobody from the
-//! rest.
+//! A row that neither key decrypts is already lost. The run leaves such a row, names it, and goes
+//! on.
 
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -16,52 +17,52 @@ use crate::responses::VaultError;
 use crate::seal::{BrokenSeal, WrappingKey};
 use crate::secrets::purpose as of_firm;
 
-/// Rows at a time.
+/// Rows in one statement.
 const BATCH_ROWS: i64 = 1_000;
 
-/// From one wrapping key to another.
+/// A change from one wrapping key to another.
 pub struct Rewrap<'a> {
-    /// The key that everything is under now.
+    /// The key that wraps everything before the run.
     pub from: &'a WrappingKey,
-    /// The key that it is under afterwards.
+    /// The key that wraps everything after the run.
     pub to: &'a WrappingKey,
-    /// Where nonces come from.
+    /// The source of nonces.
     pub entropy: &'a dyn Entropy,
 }
 
-/// How it was before a run began.
+/// The state of the keyring before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewrapState {
-    /// Everything was under one key.
+    /// One key wraps everything.
     Untouched,
-    /// A run before was cut off.
+    /// An earlier run was cut off.
     Begun,
 }
 
-/// Rows of which one has to open before anything is changed.
+/// Size of the sample. At least one row of the sample must decrypt before anything changes.
 const SAMPLE_ROWS: i64 = 100;
 
-/// What was sealed anew.
+/// The counts of a finished run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RewrapResult {
-    /// Data keys.
+    /// Data keys that were wrapped anew.
     pub data_keys: u64,
     /// Signing secrets and reply addresses of firms.
     pub firm_secrets: u64,
-    /// What opens under neither key: the table, and the row's key.
+    /// Rows that neither key decrypts: table and key.
     pub damaged: Vec<String>,
 }
 
-/// What becomes of sealed bytes.
+/// The outcome for one encrypted value.
 enum ResealOutcome {
     Sealed(Vec<u8>),
-    /// They are under the new key.
+    /// The value is already under the new key.
     AsTheyAre,
-    /// They open under neither.
+    /// Neither key decrypts the value.
     Damaged,
 }
 
-/// Where firms have something under the wrapping key.
+/// A column that holds secrets of firms under the wrapping key.
 struct SealedColumn {
     table: &'static str,
     column: &'static str,
@@ -74,12 +75,12 @@ const SEALED_COLUMNS: [SealedColumn; 2] = [
 ];
 
 impl Rewrap<'_> {
-    /// From now on neither key is taken for the right one: nobody begins to work. Says whether it was so
-    /// before, from a run that was cut off.
+    /// Marks the keyring as between two keys. From now on no process starts to work with either
+    /// key. Returns whether an earlier run had already marked it.
     ///
     /// # Errors
-    /// [`VaultError::Broken`] if neither is the key that everything is under, and nothing has changed then;
-    /// otherwise if the database does not answer.
+    /// [`VaultError::Broken`] if neither key decrypts the check value or any row of the sample.
+    /// Nothing has changed then. Other errors if the database does not answer.
     pub async fn begin(&self, keyring: &mut PgConnection) -> Result<RewrapState, VaultError> {
         let (sealed, rewrapping): (Vec<u8>, bool) =
             sqlx::query_as("select sealed, rewrapping from wrapping_check")
@@ -93,7 +94,7 @@ impl Rewrap<'_> {
         Ok(if rewrapping { RewrapState::Begun } else { RewrapState::Untouched })
     }
 
-    /// Leaves everything as it was: nothing was rewrapped since it began.
+    /// Removes the mark of [`Self::begin`]. Only right while nothing was rewrapped.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -102,7 +103,8 @@ impl Rewrap<'_> {
         Ok(())
     }
 
-    /// Rewraps everything, once it has begun: firms' secrets in the main database, then the keyring.
+    /// Rewraps everything after [`Self::begin`]: firms' secrets in the main database, then the
+    /// keyring.
     ///
     /// # Errors
     /// If a database does not answer: run it again.
@@ -120,7 +122,7 @@ impl Rewrap<'_> {
         Ok(done)
     }
 
-    /// The bytes under the new key.
+    /// Encrypts a value under the new key.
     fn seal(&self, purpose: &[u8], sealed: &[u8]) -> Result<ResealOutcome, BrokenSeal> {
         match self.from.0.open(purpose, sealed) {
             Ok(bytes) => self.to.0.seal(purpose, &bytes, self.entropy).map(ResealOutcome::Sealed),
@@ -133,7 +135,7 @@ impl Rewrap<'_> {
         [self.from, self.to].into_iter().any(|key| key.0.open(purpose, sealed).is_ok())
     }
 
-    /// A few may be damaged, and not all of them.
+    /// Checks that at least one row of the sample decrypts. Single rows may be damaged.
     async fn open_sample(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
         let rows: Vec<(Uuid, Uuid, Vec<u8>)> =
             sqlx::query_as("select firm_id, subject_id, wrapped from data_keys limit $1")
@@ -192,7 +194,8 @@ impl Rewrap<'_> {
                 sqlx::query_as(&read).bind(after).bind(BATCH_ROWS).fetch_all(&mut *main).await?;
             let Some((last, _)) = rows.last() else { return Ok(()) };
             after = *last;
-            let (mut firm_ids, mut sealed) = (Vec::new(), Vec::new());
+            let mut firm_ids = Vec::new();
+            let mut sealed = Vec::new();
             for (firm_id, bytes) in rows {
                 match self.seal(&of_firm(purpose, firm_id), &bytes)? {
                     ResealOutcome::Sealed(anew) => {
@@ -236,7 +239,9 @@ impl Rewrap<'_> {
         rows: Vec<(Uuid, Uuid, Vec<u8>)>,
         done: &mut RewrapResult,
     ) -> Result<(), VaultError> {
-        let (mut firm_ids, mut subject_ids, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
+        let mut firm_ids = Vec::new();
+        let mut subject_ids = Vec::new();
+        let mut wrapped = Vec::new();
         for (firm_id, subject_id, bytes) in rows {
             let purpose = of_subject(&KeySubject { firm_id, subject_id });
             match self.seal(&purpose, &bytes)? {

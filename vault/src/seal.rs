@@ -1,4 +1,5 @@
-//! Sealing: XChaCha20-Poly1305 with a random nonce in front, bound to what the bytes are for.
+//! Encryption: XChaCha20-Poly1305 with a random nonce in front of the ciphertext. Each ciphertext
+//! is bound to a purpose, and decrypts only for that purpose.
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -7,12 +8,12 @@ use crate::entropy::Entropy;
 
 const NONCE_BYTES: usize = 24;
 
-/// Bytes that cannot be opened: another key, another purpose, or changed on the way.
+/// The bytes do not decrypt: the key or the purpose is another one, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("sealed bytes that this key does not open")]
+#[error("this key does not decrypt the bytes")]
 pub struct BrokenSeal;
 
-/// The key of one subject.
+/// The data key of one subject.
 #[derive(Clone)]
 pub struct DataKey(XChaCha20Poly1305);
 
@@ -21,10 +22,10 @@ impl DataKey {
         Self(XChaCha20Poly1305::new(bytes.into()))
     }
 
-    /// Seals bytes; `purpose` says what they are and must be given again to open them.
+    /// Encrypts bytes. [`DataKey::open`] needs the same `purpose` to decrypt them.
     ///
     /// # Errors
-    /// [`BrokenSeal`] if there are more than 256 GiB of them.
+    /// [`BrokenSeal`] for more than 256 GiB.
     pub fn seal(
         &self,
         purpose: &[u8],
@@ -39,7 +40,7 @@ impl DataKey {
         Ok(sealed)
     }
 
-    /// Opens what [`DataKey::seal`] made for the same purpose.
+    /// Decrypts the result of [`DataKey::seal`] for the same purpose.
     ///
     /// # Errors
     /// [`BrokenSeal`].
@@ -50,12 +51,12 @@ impl DataKey {
     }
 }
 
-/// The key that wraps all others. It lives outside every database.
+/// The key that encrypts all data keys and secrets of firms. No database holds it.
 #[derive(Clone)]
 pub struct WrappingKey(pub(crate) DataKey);
 
 impl WrappingKey {
-    /// The key made of these bytes.
+    /// Makes the key from these bytes.
     #[must_use]
     pub fn new(bytes: &[u8; 32]) -> Self {
         Self(DataKey::new(bytes))

@@ -1,4 +1,4 @@
-//! Secrets and contacts of firms, sealed under the wrapping key.
+//! Signing secrets and reply addresses of firms, encrypted under the wrapping key.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,16 +11,16 @@ use crate::entropy::Entropy;
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, WrappingKey};
 
-/// A firm's signing secret, and since when it signs.
+/// A firm's signing secret, and the time from which it signs.
 #[derive(Debug, Clone)]
 pub struct FirmSecret {
     /// The secret.
     pub secret: WebhookSecret,
-    /// Since when.
+    /// The time from which the secret signs.
     pub rotated_at: DateTime<Utc>,
 }
 
-/// Gives firms their signing secrets, those that have none.
+/// Makes signing secrets for firms that have none.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -52,7 +52,7 @@ pub async fn make(
     Ok(())
 }
 
-/// Gives a firm another signing secret, which signs from then on.
+/// Replaces a firm's signing secret. The new secret signs from the commit on.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -77,7 +77,7 @@ pub async fn replace(
     Ok(())
 }
 
-/// The signing secrets of these firms, as far as they can be read.
+/// The signing secrets of these firms. Leaves out secrets that cannot be decrypted.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -109,7 +109,7 @@ fn seal(
     wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)
 }
 
-/// A firm's signing secret as it is sealed in its row, if it can be read.
+/// Decrypts a firm's signing secret from its row. `None` if it cannot be decrypted.
 #[must_use]
 pub fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Option<WebhookSecret> {
     unless_broken(try_open(wrapping, firm_id, sealed), firm_id)
@@ -125,7 +125,7 @@ fn try_open(
     Ok(WebhookSecret::parse(&text).map_err(|_| BrokenSeal)?)
 }
 
-/// Keeps the reply addresses of firms; none clears a firm's.
+/// Stores reply addresses of firms. `None` deletes a firm's address.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -135,7 +135,9 @@ pub async fn put_contacts(
     contacts: &BTreeMap<Uuid, Option<String>>,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    let (mut cleared, mut given, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cleared = Vec::new();
+    let mut given = Vec::new();
+    let mut sealed = Vec::new();
     for (firm_id, reply_to) in contacts {
         if let Some(reply_to) = reply_to {
             let purpose = purpose(b"contact", *firm_id);
@@ -181,7 +183,7 @@ async fn keep_contacts(
     Ok(())
 }
 
-/// A firm's reply address, if it has one that can be read.
+/// A firm's reply address, if there is one and it can be decrypted.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -207,6 +209,6 @@ fn open_contact(
     Ok(String::from_utf8(bytes).map_err(|_| BrokenSeal)?)
 }
 
-pub(crate) fn purpose(what: &[u8], firm_id: Uuid) -> Vec<u8> {
-    [what, firm_id.as_bytes().as_slice()].concat()
+pub(crate) fn purpose(kind: &[u8], firm_id: Uuid) -> Vec<u8> {
+    [kind, firm_id.as_bytes().as_slice()].concat()
 }

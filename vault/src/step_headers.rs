@@ -1,5 +1,5 @@
-//! Extra headers of workflow steps: they may be secrets of the firm's, so they are sealed like what
-//! is sent with them.
+//! Extra headers of workflow steps. Headers may hold a firm's secrets, so the vault encrypts them
+//! like the body.
 
 use std::collections::HashMap;
 
@@ -16,25 +16,34 @@ const PURPOSE: &[u8] = b"step headers";
 /// Names and values, in order.
 pub type Headers = Vec<(String, String)>;
 
-/// Puts a step's headers away, unless they are there.
+/// The delivery and the data key of a step's headers.
+pub struct StepHeadersKey<'a> {
+    /// The step's delivery.
+    pub delivery_id: Uuid,
+    /// The owner of the data key.
+    pub subject: KeySubject,
+    /// The subject's data key.
+    pub key: &'a DataKey,
+}
+
+/// Stores the headers of a step. Headers that are already stored stay.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
-    delivery_id: Uuid,
-    (subject, key): (KeySubject, &DataKey),
+    kept: &StepHeadersKey<'_>,
     headers: &Headers,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    let sealed = key.seal(PURPOSE, &serde_json::to_vec(headers)?, entropy)?;
+    let sealed = kept.key.seal(PURPOSE, &serde_json::to_vec(headers)?, entropy)?;
     sqlx::query(
         "insert into step_headers (delivery_id, firm_id, response_id, headers)
          values ($1, $2, $3, $4) on conflict do nothing",
     )
-    .bind(delivery_id)
-    .bind(subject.firm_id)
-    .bind(subject.subject_id)
+    .bind(kept.delivery_id)
+    .bind(kept.subject.firm_id)
+    .bind(kept.subject.subject_id)
     .bind(sealed)
     .execute(connection)
     .await?;
@@ -49,7 +58,7 @@ struct StepHeadersRow {
     headers: Vec<u8>,
 }
 
-/// The headers of these steps, by delivery, as far as a key among `keys` opens them.
+/// The headers of these deliveries, as far as a key of `keys` decrypts them.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -82,7 +91,7 @@ fn open(key: &DataKey, sealed: &[u8]) -> Result<Headers, VaultError> {
     Ok(serde_json::from_slice(&key.open(PURPOSE, sealed)?)?)
 }
 
-/// Drops headers of deliveries whose bytes were kept long enough.
+/// Deletes headers of deliveries whose retention has ended.
 ///
 /// # Errors
 /// If the database does not answer.

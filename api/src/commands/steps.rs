@@ -9,7 +9,7 @@ use projector::as_of::DeliveryThen;
 use projector::deliveries;
 use projector::firms::{self, FirmStanding};
 use uuid::Uuid;
-use vault::step_headers::{self, Headers};
+use vault::step_headers::{self, Headers, StepHeadersKey};
 use vault::{DataKey, KeySubject, responses};
 
 use super::hooks::check_target;
@@ -97,7 +97,8 @@ async fn append(
     let recorded = appending.append_new(queued).await?;
     if !recorded.is_empty() && !new.headers.is_empty() {
         let (connection, entropy) = (appending.connection(), &*service.entropy);
-        step_headers::put(connection, delivery_id, (subject, &key), &new.headers, entropy).await?;
+        let kept = StepHeadersKey { delivery_id, subject, key: &key };
+        step_headers::put(connection, &kept, &new.headers, entropy).await?;
     }
     Ok(appending.commit().await?)
 }

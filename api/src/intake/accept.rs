@@ -7,7 +7,7 @@ use domain::activity::BATCH_MAX_EVENTS;
 use domain::context::Actor;
 use eventstore::{AppendError, AsConflict, retry_conflicts};
 use serde::Serialize;
-use telemetry::figures::INTAKE;
+use telemetry::metrics::INTAKE;
 use uuid::Uuid;
 
 use super::calls::{IntakeBatch, IntakeCall};

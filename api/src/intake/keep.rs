@@ -10,7 +10,7 @@ use uuid::Uuid;
 use vault::bookings::{self, StoredBooking};
 use vault::people::NamedOn;
 use vault::reports::{self, StoredReport};
-use vault::responses::{self, PriorContent, StoredResponse};
+use vault::responses::{self, PriorContent, ResponseBatch, StoredResponse};
 use vault::{DataKeys, KeySubject, secrets};
 
 use super::error::IntakeError;
@@ -87,7 +87,8 @@ impl BatchIntake<'_> {
         let (put, places): (Vec<_>, Vec<_>) =
             new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
         let entropy = &*self.service.entropy;
-        let news = responses::put(connection, keys, (&put, named, before), entropy).await?;
+        let batch = ResponseBatch { responses: &put, named, before };
+        let news = responses::put(connection, keys, batch, entropy).await?;
         let news: HashSet<KeySubject> = news.into_iter().collect();
         let is_news = |response: &&StoredResponse| news.contains(&response.subject());
         self.begin_hour(connection, put.iter().filter(is_news)).await?;

@@ -8,7 +8,7 @@ use eventstore::{AppendError, AppendTransaction, NewEvent, RecordedEvent, load_m
 use projector::subjects::{self, SubjectId};
 use projector::{firms, partials, reports};
 use sqlx::PgConnection;
-use telemetry::figures::WORKER_FAILURES;
+use telemetry::metrics::WORKER_FAILURES;
 use uuid::Uuid;
 use vault::responses::{PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};

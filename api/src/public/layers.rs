@@ -8,7 +8,7 @@ use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use telemetry::figures::AnsweredRequest;
+use telemetry::metrics::AnsweredRequest;
 use telemetry::trace::{self, CallerTrace, TraceSpan, TracedCall};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;

@@ -11,7 +11,7 @@ use domain::rate::{RateWindow, WRONG_KEYS_PER_ADDRESS, address_counter, retry_af
 use domain::time::Timestamp;
 use projector::calls;
 use sqlx::PgPool;
-use telemetry::figures::WRONG_KEYS;
+use telemetry::metrics::WRONG_KEYS;
 
 use crate::error::Error;
 

@@ -1,4 +1,4 @@
-//! Verifying a bundle: with the file alone, a line at a time.
+//! Verifies a bundle with nothing but the file, one line at a time.
 
 use std::io::BufRead;
 
@@ -14,24 +14,25 @@ use crate::error::AuditError;
 use crate::keys::PublicKey;
 use crate::verify::{AuditVerdict, FlawLocation, VerifyStop, broken};
 
-/// What a bundle proves.
+/// The content of a verified bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleReport {
     /// The firm.
     pub firm_id: Uuid,
-    /// The first entry in it.
+    /// The sequence of the first entry.
     pub first: u64,
-    /// The last one.
+    /// The sequence of the last entry.
     pub last: u64,
-    /// How many entries the firm had then.
+    /// The number of entries that the firm had at the signed checkpoint.
     pub of: u64,
-    /// The checkpoint that holds it, and when it was taken.
+    /// Number and time of the signed checkpoint.
     pub checkpoint: (u64, Timestamp),
-    /// The key it is signed with.
+    /// The key of the signature.
     pub key: PublicKey,
 }
 
-/// Verifies a bundle; `trusted` are the keys that are believed, by default the bundle's own.
+/// Verifies a bundle. The signature must be made with a key of `trusted`; without `trusted`, the
+/// bundle's own key is enough.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -74,7 +75,7 @@ fn walk<R: BufRead>(
     }
     let proof: BundleProof = lines.parse_next()?;
     lines.end()?;
-    let key = prove(&lines, (&header, last), &proof)?;
+    let key = prove(&lines, &header, last, &proof)?;
     if trusted.is_some_and(|trusted| !trusted.contains(&key)) {
         let number = proof.signed.checkpoint.number;
         let why = format!("it is signed with the key {}, which is not believed", key.id());
@@ -85,7 +86,7 @@ fn walk<R: BufRead>(
     Ok(BundleReport { firm_id, first, last, of: proof.head.sequence, checkpoint, key })
 }
 
-/// The bytes are canonical, and are this firm's entry at this place.
+/// Checks that the bytes are canonical and are the firm's entry with this sequence.
 fn check_entry(header: &BundleHeader, sequence: u64, text: &str) -> Result<(), VerifyStop> {
     let place = location_of(header, sequence);
     let Ok(value) = serde_json::from_str::<Value>(text) else {
@@ -102,13 +103,15 @@ fn check_entry(header: &BundleHeader, sequence: u64, text: &str) -> Result<(), V
     Ok(())
 }
 
-/// From the last entry to the firm's head, from there to the checkpoint, and to its signature.
+/// Follows the proof from the last entry over the firm's head to the checkpoint and its signature.
 fn prove<R>(
     lines: &BundleLines<R>,
-    (header, last): (&BundleHeader, Hash),
+    header: &BundleHeader,
+    last: Hash,
     proof: &BundleProof,
 ) -> Result<PublicKey, VerifyStop> {
-    let (head, said) = (&proof.head, &proof.signed.checkpoint);
+    let head = &proof.head;
+    let said = &proof.signed.checkpoint;
     let place = FlawLocation::Head { firm_id: head.firm_id };
     if head.firm_id != header.firm_id || header.last > head.sequence {
         return broken(place, "it is the head of another chain");
@@ -142,7 +145,7 @@ const fn location_of(header: &BundleHeader, sequence: u64) -> FlawLocation {
     FlawLocation::Entry { firm_id: header.firm_id, sequence, position: None }
 }
 
-/// The file, a line at a time.
+/// Reads the file line by line.
 struct BundleLines<R> {
     from: R,
     number: u64,

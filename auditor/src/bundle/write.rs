@@ -1,4 +1,4 @@
-//! Writing a bundle: at one moment, under a checkpoint taken for it.
+//! Writes a bundle from one snapshot of the database, under a signed checkpoint of that snapshot.
 
 use std::io::Write;
 
@@ -17,22 +17,33 @@ use crate::error::AuditError;
 use crate::files::SignedCheckpoint;
 use crate::notary::Notary;
 
-/// Entries read at a time.
+/// Entries in one read.
 const ENTRIES_PER_PAGE: i64 = 1_000;
 
-/// What of the audit log is asked for.
+/// The entries to export.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportSelection {
     /// The firm.
     pub firm_id: Uuid,
-    /// From then on.
+    /// Only entries from this time on.
     pub since: Option<Timestamp>,
-    /// Before then.
+    /// Only entries before this time.
     pub until: Option<Timestamp>,
 }
 
+/// The notary that signs a bundle's checkpoint, with its randomness and its time.
+#[derive(Clone, Copy)]
+pub struct CheckpointSigning<'a> {
+    /// The notary.
+    pub notary: &'a Notary,
+    /// The source of a new key, if the notary has none.
+    pub entropy: &'a dyn Entropy,
+    /// The time of the signed checkpoint.
+    pub at: Timestamp,
+}
+
 impl ExportSelection {
-    /// The stretch of the chain that holds all of it.
+    /// The range of the firm's chain that holds all selected entries, up to position `through`.
     pub(crate) async fn span(
         &self,
         connection: &mut PgConnection,
@@ -43,30 +54,31 @@ impl ExportSelection {
     }
 }
 
-/// Writes a bundle; progress is told as (entries written, of how many).
+/// Writes a bundle, and takes a signed checkpoint for it. Calls `progress` with the entries written
+/// so far and the entries in all.
 ///
 /// # Errors
 /// If there is nothing to write, or the database does not answer, or a file cannot be written.
 pub async fn export(
-    (pool, notary): (&PgPool, &Notary),
-    (entropy, at): (&dyn Entropy, Timestamp),
+    pool: &PgPool,
+    signing: CheckpointSigning<'_>,
     asked: ExportSelection,
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<SignedCheckpoint, AuditError> {
     let mut transaction = snapshot::begin(pool).await?;
-    let standing = notary.standing(&mut transaction).await?;
+    let standing = signing.notary.standing(&mut transaction).await?;
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;
     let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let span = asked.span(&mut transaction, head.sequence.cast_signed()).await?;
-    let signed = notary.sign(&standing, entropy, at)?;
-    write_entries(&mut transaction, (asked.firm_id, span), &mut to, progress).await?;
+    let signed = signing.notary.sign(&standing, signing.entropy, signing.at)?;
+    write_entries(&mut transaction, asked.firm_id, span, &mut to, progress).await?;
     let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
     let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let head_index = u64::try_from(place).unwrap_or(u64::MAX);
     let proof = BundleProof {
-        entry_path: path(&mut transaction, asked.firm_id, (span.last, head.sequence)).await?,
+        entry_path: path(&mut transaction, asked.firm_id, span.last, head.sequence).await?,
         head,
         head_index,
         head_path: texts(&merkle::path(&standing.heads, head_index)),
@@ -79,11 +91,13 @@ pub async fn export(
 
 async fn write_entries(
     connection: &mut PgConnection,
-    (firm_id, span): (Uuid, ChainSpan),
+    firm_id: Uuid,
+    span: ChainSpan,
     to: &mut (impl Write + Send),
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<(), AuditError> {
-    let (first, last) = (span.first.cast_unsigned(), span.last.cast_unsigned());
+    let first = span.first.cast_unsigned();
+    let last = span.last.cast_unsigned();
     let mut next = span.first;
     while next <= span.last {
         let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
@@ -112,16 +126,18 @@ async fn write_entries(
     Ok(())
 }
 
-/// The path of an entry in the tree over a firm's entries, its hashes read a page at a time.
+/// The path of an entry in the tree over a firm's entries. Reads the hashes a page at a time.
 async fn path(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    (sequence, size): (i64, u64),
+    sequence: i64,
+    size: u64,
 ) -> Result<Vec<String>, AuditError> {
     let mut roots = Vec::new();
     for stretch in sibling_ranges(sequence.cast_unsigned() - 1, size) {
         let mut tree = MerkleFrontier::default();
-        let (mut next, last) = (stretch.start.cast_signed() + 1, stretch.end.cast_signed());
+        let mut next = stretch.start.cast_signed() + 1;
+        let last = stretch.end.cast_signed();
         while next <= last {
             let page = ChainSpan { first: next, last: last.min(next + 50 * ENTRIES_PER_PAGE - 1) };
             let page_hashes = hashes(connection, firm_id, page).await?;

@@ -1,4 +1,4 @@
-//! What is wrong, and where.
+//! A flaw: a difference between the database or a bundle and its proof.
 
 use std::fmt;
 
@@ -6,52 +6,52 @@ use uuid::Uuid;
 
 use crate::error::AuditError;
 
-/// The first thing that is not as it was.
+/// The first difference that a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flaw {
-    /// Where.
+    /// The place.
     pub location: FlawLocation,
-    /// What.
+    /// The difference, as a person reads it.
     pub why: String,
 }
 
-/// Where something is wrong.
+/// The place of a flaw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlawLocation {
-    /// In the log.
+    /// An event of the log.
     Event {
-        /// Its place there.
+        /// The event's position.
         position: i64,
     },
-    /// In a block of the log.
+    /// A block of the log.
     Seal {
-        /// Which.
+        /// The seal's number.
         number: i64,
     },
-    /// In a firm's chain.
+    /// An entry of a firm's chain.
     Entry {
         /// The firm.
         firm_id: Uuid,
-        /// Its place there.
+        /// The entry's sequence.
         sequence: i64,
-        /// The place of its event in the log; none in a file that does not say.
+        /// The position of the entry's event; `None` for a bundle, which does not say.
         position: Option<i64>,
     },
-    /// At the end of a firm's chain.
+    /// The head of a firm's chain.
     Head {
         /// The firm.
         firm_id: Uuid,
     },
-    /// At the ends of the chains.
+    /// The number of heads.
     Heads,
-    /// At a checkpoint.
+    /// A signed checkpoint.
     Checkpoint {
-        /// Which.
+        /// The checkpoint's number.
         number: u64,
     },
-    /// On a line of a file.
+    /// A line of a file.
     Line {
-        /// From 1.
+        /// The line's number, from 1.
         number: u64,
     },
 }
@@ -81,14 +81,14 @@ impl fmt::Display for FlawLocation {
     }
 }
 
-/// Why a verification goes no further.
+/// Why a verification stopped.
 #[derive(Debug)]
 pub(crate) enum VerifyStop {
-    /// Something is not as it was.
+    /// The verification found a flaw.
     Broken(Flaw),
-    /// It cannot be told.
+    /// The verification lacks data, and cannot decide.
     Unknown(String),
-    /// It could not be looked at.
+    /// The verification failed.
     Failed(AuditError),
 }
 

@@ -1,7 +1,8 @@
-//! Does the database still say what it said? Everything is made again from what is stored, from the
-//! first event on: digests, seals, entries, links, heads; and at each checkpoint all of it must come
-//! to what was signed then. The log is walked once, in windows: memory is that of one window, the end
-//! of each firm's chain and the list of checkpoints.
+//! Verifies the database: rebuilds the proof from the stored events and compares.
+//!
+//! The walk computes digests, seals, entries, links and heads from the first event on. At each
+//! signed checkpoint the computed state must equal the signed state. The log is read once, in
+//! windows. Memory holds one window, the head of each chain and the list of signed checkpoints.
 
 mod flaw;
 mod walk;
@@ -23,41 +24,42 @@ use witnesses::TrustedCheckpoints;
 pub use flaw::{Flaw, FlawLocation};
 pub(crate) use flaw::{VerifyStop, broken};
 
-/// Heads read at a time.
+/// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
 
-/// What a verification comes to.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditVerdict<R> {
-    /// All of it is as it was.
+    /// The verification found no flaw and lacks nothing.
     Intact(R),
-    /// It is not; this is the first place.
+    /// The verification found this flaw first.
     Broken(Flaw),
-    /// Nothing is wrong, as far as can be told; what cannot be told.
+    /// The verification found no flaw, but could not check everything, for this reason.
     Incomplete(String),
 }
 
-/// What was found intact.
+/// The counts of an intact database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatabaseReport {
-    /// Events whose digests hold.
+    /// Events whose digests are right.
     pub events: u64,
-    /// The last position that was looked at.
+    /// The last verified position.
     pub through: i64,
-    /// Blocks whose seals hold.
+    /// Blocks whose seals are right.
     pub seals: i64,
-    /// Entries that are what their events say, each linked to the one before.
+    /// Entries that follow from their events and are linked to the entry before.
     pub entries: u64,
-    /// Chains.
+    /// Firms with a chain.
     pub firms: u64,
-    /// Checkpoints that the database agrees with.
+    /// Signed checkpoints that agree with the database.
     pub checkpoints: u64,
-    /// The last of them: its position, and when it was taken.
+    /// Position and time of the last agreeing checkpoint.
     pub witnessed: Option<(i64, Timestamp)>,
 }
 
-/// Verifies a database against the checkpoints of a notary; `trusted` are the keys that are believed,
-/// by default those of the notary. Progress is told as (positions done, of how many).
+/// Verifies a database against the signed checkpoints of a notary. Signatures must be made with a
+/// key of `trusted`, by default with a key of the notary. Calls `progress` with the positions done
+/// so far and the positions in all.
 ///
 /// # Errors
 /// If the database does not answer, or a file cannot be read.
@@ -69,7 +71,8 @@ pub async fn database(
 ) -> Result<AuditVerdict<DatabaseReport>, AuditError> {
     let verified = async {
         let trusted = trusted.map_or_else(|| notary.keys.list(), Ok)?;
-        // Before the database is looked at: whatever a checkpoint says was there already.
+        // Read before the snapshot begins: the database must then hold everything that a checkpoint
+        // signs.
         let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted)?;
         let mut transaction = snapshot::begin(pool).await.map_err(AuditError::from)?;
         walk(&mut transaction, witnesses, progress).await
@@ -92,11 +95,12 @@ async fn walk(
     let unknown = witnesses.unknown(connection).await?;
     let sealed_to = sealed_to(connection).await?;
     let end = proof::height(connection).await?.max(sealed_to);
-    let mut walk = AuditWalk::new(witnesses, (snapshot::followed(connection).await?, sealed_to));
+    let followed_to = snapshot::followed(connection).await?;
+    let mut walk = AuditWalk::new(witnesses, followed_to, sealed_to);
     let mut after = 0;
     while after < end {
         let through = (after + walk::WINDOW_POSITIONS).min(end);
-        walk.window(connection, (after, through)).await?;
+        walk.window(connection, after, through).await?;
         progress(through, end);
         after = through;
     }
@@ -105,7 +109,7 @@ async fn walk(
     Ok((walk.report(end), unknown))
 }
 
-/// The ends of the chains that are kept for the next entry are those the entries lead to.
+/// Compares the stored heads, from which chains continue, with the heads that the walk computed.
 async fn compare_heads(connection: &mut PgConnection, walk: &AuditWalk) -> Result<(), VerifyStop> {
     let mut after = None;
     let mut kept = 0;

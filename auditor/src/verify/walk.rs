@@ -1,5 +1,5 @@
-//! The walk over the log: a window of events, the entries and seals that ought to follow from them,
-//! and those that are there.
+//! The walk over the log. In each window the expected entries and seals are computed from the
+//! events and compared with the stored rows.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -18,16 +18,16 @@ use uuid::Uuid;
 use super::witnesses::TrustedCheckpoints;
 use super::{DatabaseReport, FlawLocation, VerifyStop, broken};
 
-/// Positions looked at together.
+/// Positions in one window.
 pub(super) const WINDOW_POSITIONS: i64 = 4 * Seal::POSITIONS_PER_BLOCK;
 
-/// How far the walk is, and what the log comes to so far.
+/// The position of the walk, and the state computed so far.
 pub(super) struct AuditWalk {
     witnesses: TrustedCheckpoints,
     followed_to: i64,
     sealed_to: i64,
     chains: BTreeMap<Uuid, AuditChain>,
-    /// The root over all chains, until one of them grows.
+    /// The root over all heads; `None` after a chain grew.
     heads: Option<Hash>,
     block: MerkleFrontier,
     sealed: Hash,
@@ -38,14 +38,14 @@ pub(super) struct AuditWalk {
     witnessed: Option<(i64, Timestamp)>,
 }
 
-/// What is there, in order.
+/// The stored rows of a window, in order.
 struct WindowRows {
     rows: Peekable<IntoIter<EntryRow>>,
     seals: Peekable<IntoIter<SealRow>>,
 }
 
 impl AuditWalk {
-    pub(super) fn new(witnesses: TrustedCheckpoints, (followed_to, sealed_to): (i64, i64)) -> Self {
+    pub(super) fn new(witnesses: TrustedCheckpoints, followed_to: i64, sealed_to: i64) -> Self {
         Self {
             witnesses,
             followed_to,
@@ -62,11 +62,12 @@ impl AuditWalk {
         }
     }
 
-    /// Walks over the events after the first position and up to the second.
+    /// Verifies the events after position `after`, up to `through`.
     pub(super) async fn window(
         &mut self,
         connection: &mut PgConnection,
-        (after, through): (i64, i64),
+        after: i64,
+        through: i64,
     ) -> Result<(), VerifyStop> {
         let checked = proof::checked(connection, &Upcasters::current(), (after, through)).await?;
         let events = intact(checked)?;
@@ -88,7 +89,7 @@ impl AuditWalk {
         refuse_stray(there.rows.next())
     }
 
-    /// The entry of an event, against the row that is there.
+    /// Compares the expected entry of an event with the stored row.
     fn compare_entry(
         &mut self,
         position: i64,
@@ -113,7 +114,7 @@ impl AuditWalk {
         }
     }
 
-    /// Comes to this position: what ends before it must hold.
+    /// Moves to a position: compares each seal and signed checkpoint that ends before.
     fn advance_to(&mut self, position: i64, there: &mut WindowRows) -> Result<(), VerifyStop> {
         loop {
             let end = (self.seals + 1) * Seal::POSITIONS_PER_BLOCK;
@@ -128,7 +129,7 @@ impl AuditWalk {
         }
     }
 
-    /// A block is whole.
+    /// Compares the seal of a block that has just become whole.
     fn compare_seal(&mut self, end: i64, there: &mut WindowRows) -> Result<(), VerifyStop> {
         let block = std::mem::take(&mut self.block);
         let expected = SealRow::of(end, &block, self.sealed);
@@ -146,7 +147,7 @@ impl AuditWalk {
         }
     }
 
-    /// A checkpoint says how everything stood here.
+    /// Compares the computed state with the next signed checkpoint.
     fn compare_checkpoint(&mut self) -> Result<(), VerifyStop> {
         let heads = *self.heads.get_or_insert_with(|| {
             let leaves = self.chains.iter().map(|(firm_id, chain)| chain.head(*firm_id).leaf());
@@ -169,14 +170,14 @@ impl AuditWalk {
         Ok(())
     }
 
-    /// Nothing may be left: no checkpoint of a longer log, no row of an event that is not there.
+    /// Refuses leftovers: a signed checkpoint of a longer log, or a row without an event.
     pub(super) async fn end(
         &mut self,
         connection: &mut PgConnection,
         end: i64,
     ) -> Result<(), VerifyStop> {
         if self.witnesses.next().is_some_and(|said| said.position <= self.followed_to) {
-            // The log ended in positions that were drawn and never used.
+            // The last positions of the log were drawn and never used.
             let mut nothing = WindowRows {
                 rows: Vec::new().into_iter().peekable(),
                 seals: Vec::new().into_iter().peekable(),
@@ -212,7 +213,7 @@ impl AuditWalk {
     }
 }
 
-/// The events, if each has the digest of what is stored.
+/// The events, if each stored digest is right.
 fn intact(checked: Vec<CheckedEvent>) -> Result<Vec<RecordedEvent>, VerifyStop> {
     let read = |checked: CheckedEvent| {
         if !checked.intact {
@@ -226,7 +227,7 @@ fn intact(checked: Vec<CheckedEvent>) -> Result<Vec<RecordedEvent>, VerifyStop> 
     checked.into_iter().map(read).collect()
 }
 
-/// A row that no event has led to.
+/// Refuses a row without an event.
 fn refuse_stray(row: Option<EntryRow>) -> Result<(), VerifyStop> {
     row.map_or(Ok(()), |row| broken(location_of(&row), "no event in the log has led to it"))
 }
@@ -243,7 +244,7 @@ fn difference(row: &EntryRow, expected: &EntryRow) -> String {
     if (row.firm_id, row.sequence) != (expected.firm_id, expected.sequence) {
         return format!("what is there is entry {} of firm {}", row.sequence, row.firm_id);
     }
-    let what = if row.entry != expected.entry {
+    let why = if row.entry != expected.entry {
         "its bytes are not what its event says"
     } else if row.previous_hash != expected.previous_hash {
         "it does not follow the entry before"
@@ -252,9 +253,9 @@ fn difference(row: &EntryRow, expected: &EntryRow) -> String {
     } else {
         "its columns are not what its bytes say"
     };
-    what.to_owned()
+    why.to_owned()
 }
 
-fn mismatch(what: &str, said: &AuditCheckpoint) -> String {
-    format!("{what} up to position {} is not what was signed at {}", said.position, said.at)
+fn mismatch(subject: &str, said: &AuditCheckpoint) -> String {
+    format!("{subject} up to position {} is not what was signed at {}", said.position, said.at)
 }

@@ -1,4 +1,5 @@
-//! The checkpoints as witnesses: each signed with a key that is believed, each after the one before.
+//! The signed checkpoints that the walk trusts: each has a trusted signature and follows the one
+//! before.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use super::{FlawLocation, VerifyStop, broken};
 use crate::files::{self, CheckpointFolder};
 use crate::keys::PublicKey;
 
-/// The checkpoints, in order.
+/// The trusted checkpoints, in order.
 #[derive(Debug, Default)]
 pub(super) struct TrustedCheckpoints {
     all: VecDeque<AuditCheckpoint>,
@@ -19,13 +20,14 @@ pub(super) struct TrustedCheckpoints {
 }
 
 impl TrustedCheckpoints {
-    /// Reads them, and listens to each.
+    /// Reads all signed checkpoints, and checks each signature and link.
     pub(super) fn read(
         checkpoints: &CheckpointFolder,
         trusted: &[PublicKey],
     ) -> Result<Self, VerifyStop> {
         let mut witnesses = Self::default();
-        let (mut next, mut previous) = (1, GENESIS_HASH);
+        let mut next = 1;
+        let mut previous = GENESIS_HASH;
         for (number, path) in checkpoints.files()? {
             let place = FlawLocation::Checkpoint { number };
             let Ok(signed) = files::read(&path) else {
@@ -47,7 +49,8 @@ impl TrustedCheckpoints {
         Ok(witnesses)
     }
 
-    /// Takes the next one in; `previous` is the one before, unless that is missing.
+    /// Adds a checkpoint. `previous` is the hash of the checkpoint before; `None` if that file is
+    /// missing.
     fn follow(
         &mut self,
         checkpoint: AuditCheckpoint,
@@ -68,7 +71,7 @@ impl TrustedCheckpoints {
         Ok(())
     }
 
-    /// What cannot be told without those that are not there.
+    /// The reason why a verification stays incomplete, if checkpoints are missing.
     pub(super) async fn unknown(
         &self,
         connection: &mut PgConnection,
@@ -88,12 +91,12 @@ impl TrustedCheckpoints {
         }))
     }
 
-    /// The next one.
+    /// The next checkpoint.
     pub(super) fn next(&self) -> Option<&AuditCheckpoint> {
         self.all.front()
     }
 
-    /// Lets the next one go.
+    /// Removes and returns the next checkpoint.
     pub(super) fn take_next(&mut self) -> Option<AuditCheckpoint> {
         self.all.pop_front()
     }

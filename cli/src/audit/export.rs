@@ -5,7 +5,7 @@ use std::io::{BufWriter, IsTerminal, Write, stdout};
 
 use anyhow::Context;
 use api::commands::readings;
-use auditor::bundle::{self, ExportSelection};
+use auditor::bundle::{self, CheckpointSigning, ExportSelection};
 use auditor::lines;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use indicatif::ProgressBar;
@@ -61,9 +61,10 @@ async fn write(
         }
         ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
         ExportFormat::Bundle => {
-            let (notary, now) = (place.notary(), system.service.clock.now());
-            let from = (pool, &notary);
-            bundle::export(from, (&SystemEntropy, now), asked, to, progress).await?;
+            let notary = place.notary();
+            let at = system.service.clock.now();
+            let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
+            bundle::export(pool, signing, asked, to, progress).await?;
         }
     }
     bar.finish_and_clear();

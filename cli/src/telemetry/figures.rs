@@ -10,7 +10,7 @@ use eventstore::{Clock, Fence};
 use futures::future::BoxFuture;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sqlx::PgPool;
-use telemetry::figures as told;
+use telemetry::metrics as told;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,7 @@ use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::{invites, pauses, replays};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
-use telemetry::figures as told;
+use telemetry::metrics as told;
 
 /// Whoever scrapes waits no longer than this for the database.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);

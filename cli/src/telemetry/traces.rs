@@ -13,7 +13,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Exporter};
-use telemetry::figures::TRACE_SPANS;
+use telemetry::metrics::TRACE_SPANS;
 
 /// How long the end of the process waits for what was not sent yet.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);

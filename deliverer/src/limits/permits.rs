@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::pressure::PermitUsage;
-use telemetry::figures::{IN_FLIGHT, PERMITS};
+use telemetry::metrics::{IN_FLIGHT, PERMITS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 

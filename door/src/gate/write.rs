@@ -1,4 +1,4 @@
-//! The other direction: everything passes, unless the other end takes nothing of it for too long.
+//! The writing side of the gate. Every byte passes, unless the caller reads nothing for too long.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::Gate;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
-    /// Ends a write that the other end lets wait for too long. The system says that there is room
-    /// only when much of its buffer is free: one byte now and then is no progress.
+    /// Ends a write that the caller blocks for too long. The system accepts new bytes only when
+    /// much of its buffer is free. So a byte now and then is no progress.
     fn poll_written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
         gate.poll_written(cx, flushed)
     }
 
-    /// Only flushes: closing is left to the connection, which does it without losing the answer.
+    /// Flushes only. The connection closes the stream, so that the last answer is not lost.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flush(cx)
     }

@@ -1,12 +1,12 @@
-//! The firm's colour, and a colour that is readable on it.
+//! The firm's colour, and an ink that is readable on the colour.
 
-/// Used when the firm has none that can be used.
+/// The colour of a firm without a usable one.
 const NEUTRAL_RGB: [u8; 3] = [0x1f, 0x29, 0x33];
 
 /// Black and white are equally readable on this luminance: `(L + 0.05) / 0.05 = 1.05 / (L + 0.05)`.
 const BALANCE_LUMINANCE: f64 = 0.179_128_784_747_792;
 
-/// A background and its ink, as mail readers write colours.
+/// A background and its ink, in the notation of mail readers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AccentColor {
     /// `#rrggbb`.

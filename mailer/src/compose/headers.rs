@@ -1,8 +1,8 @@
-//! The header section of an invite (RFC 5322, section 2.2). Whatever a text holds, it stays in
-//! the header it was put into, says there what it says, and no line is longer than 998 bytes.
+//! The header section of an invite (RFC 5322, section 2.2). A text stays in its own header and
+//! keeps its meaning, whatever its characters. No line is longer than 998 bytes.
 //!
-//! Written here and not by lettre: its builder panics on line breaks and on dates before 1970,
-//! lets text pass that reads like an encoded word, and does not break long words.
+//! lettre's builder is not used: it panics on line breaks and on dates before 1970. It also passes
+//! text that reads like an encoded word, and does not break long words.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,23 +11,23 @@ use domain::email::EmailAddress;
 use super::Letter;
 use crate::mail::InviteContent;
 
-/// Lines are folded here where they can be (RFC 2047, section 2).
+/// The column at which lines are folded, if possible (RFC 2047, section 2).
 const FOLD_COLUMN: usize = 76;
 
-/// The bytes of text in one encoded word: in base64 it fits on a line with its header's name.
+/// Bytes of text in one encoded word. In base64 they fit on a line with the header's name.
 const ENCODED_WORD_BYTES: usize = 36;
 
-/// The longest piece that is not broken up.
+/// The longest word that is not broken up.
 const WORD_MAX: usize = 60;
 
-/// The longest address that a header can name on one line.
+/// The longest address that a header can hold on one line.
 const LISTED_URL_MAX: usize = 900;
 
 /// The headers written so far.
 pub(super) struct HeaderSection(String);
 
 impl HeaderSection {
-    /// All of an invite's but those of its body.
+    /// All headers of an invite, without the headers of the body.
     pub(super) fn of(invite: &InviteContent<'_>, letter: &Letter) -> Self {
         let sender = invite.from.address();
         let mut headers = Self(String::new());
@@ -40,8 +40,8 @@ impl HeaderSection {
         headers.add("Date", [date(invite)]);
         headers.add("Message-ID", [format!("<{}@{}>", invite.email_id, sender.domain())]);
         headers.add("Content-Language", [letter.words.code.to_owned()]);
-        // A program writes it and it answers nobody: no holiday notice is to answer it either
-        // (RFC 3834, sections 2 and 5).
+        // Marks the mail as written by a program, so that no holiday notice answers (RFC 3834,
+        // sections 2 and 5).
         headers.add("Auto-Submitted", ["auto-generated".to_owned()]);
         headers.add_unsubscribe(&letter.unsubscribe_url);
         headers.add("MIME-Version", ["1.0".to_owned()]);
@@ -53,7 +53,7 @@ impl HeaderSection {
         self.0.into_bytes()
     }
 
-    /// One header, folded between its pieces where its line gets too long.
+    /// Adds one header, and folds it between its pieces where a line gets too long.
     fn add(&mut self, name: &str, pieces: impl IntoIterator<Item = String>) {
         self.0.push_str(name);
         self.0.push(':');
@@ -70,8 +70,8 @@ impl HeaderSection {
         self.0.push_str("\r\n");
     }
 
-    /// RFC 2369, section 3.2, and by one click where the address is https (RFC 8058, section 3.1).
-    /// An address that does not fit a header is in the mail's text only.
+    /// Adds RFC 2369's header (section 3.2), and for an https address the one-click header (RFC
+    /// 8058, section 3.1). An address too long for a header is in the mail's text only.
     fn add_unsubscribe(&mut self, url: &str) {
         let fits = url.len() <= LISTED_URL_MAX
             && url.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
@@ -86,7 +86,7 @@ impl HeaderSection {
     }
 }
 
-/// The firm's name before the service's address.
+/// The firm's name, with the service's address.
 fn from(firm: &str, sender: &EmailAddress) -> Vec<String> {
     let mut pieces = if is_plain(firm) && firm.len() <= WORD_MAX {
         vec![format!("\"{}\"", firm.replace('\\', "\\\\").replace('"', "\\\""))]
@@ -106,19 +106,19 @@ fn date(invite: &InviteContent<'_>) -> String {
     invite.date.get().format("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
-/// Free text: its words as they are, or all of it encoded.
+/// Free text: as it is, or as encoded words.
 fn text(line: &str) -> Vec<String> {
     if is_plain(line) { line.split(' ').map(str::to_owned).collect() } else { encoded(line) }
 }
 
-/// Whether it is ASCII that folds, and that nobody takes for an encoded word.
+/// Whether the text is ASCII that folds, and that no reader takes for an encoded word.
 fn is_plain(line: &str) -> bool {
     line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
         && !line.contains("=?")
         && line.split(' ').all(|word| word.len() <= WORD_MAX)
 }
 
-/// RFC 2047, section 4.1; no character is split between two words.
+/// Encoded words (RFC 2047, section 4.1). No character is split between two words.
 fn encoded(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for character in line.chars() {

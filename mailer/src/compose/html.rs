@@ -1,17 +1,17 @@
-//! The invite as HTML that mail readers show: one column of tables without meaning, styles on the
-//! elements, dark colours where the reader asks for them. maud escapes every text and attribute;
-//! nothing here turns text into a link.
+//! The invite as HTML for mail readers. The page is one column of layout tables, with styles on the
+//! elements. Dark colours apply where the reader asks for them. maud escapes every text and
+//! attribute. Nothing here turns text into a link.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Letter;
 
-/// What a reader in the dark sees. The button keeps the firm's colours.
+/// The colours of a reader in dark mode. The button keeps the firm's colours.
 const DARK: &str = "@media (prefers-color-scheme:dark){\
 .page{background-color:#111417!important}.card{background-color:#1b1f24!important}\
 .text{color:#e6e9ec!important}.soft{color:#aab4be!important}}";
 
-/// Readers are asked not to make links either.
+/// Asks readers not to make links either.
 const NO_LINKS: &str = "telephone=no, date=no, address=no, email=no, url=no";
 
 const PAGE: &str = "margin:0;padding:0;background-color:#f3f4f6";
@@ -29,7 +29,7 @@ font-family:Arial,Helvetica,sans-serif;font-size:13px;line-height:1.5";
 const FOOT_TEXT: &str = "margin:0 0 8px;color:#52606d";
 const FOOT_LINK: &str = "color:#52606d";
 
-/// Lays it out.
+/// Writes the HTML.
 pub(super) fn write(letter: &Letter) -> String {
     let page = html! {
         (DOCTYPE)
@@ -55,7 +55,7 @@ fn head(letter: &Letter) -> Markup {
     }
 }
 
-/// Some readers drop the outer elements: the language is said again inside.
+/// The frame. The language is repeated inside, because some readers drop the outer elements.
 fn frame(letter: &Letter) -> Markup {
     let bar = format!("{CARD};border-top:4px solid {}", letter.accent.background);
     html! {
@@ -90,7 +90,7 @@ fn card(letter: &Letter) -> Markup {
     }
 }
 
-/// The logo says the firm's name where it is not shown.
+/// The logo. Its replacement text is the firm's name.
 fn brand(letter: &Letter) -> Markup {
     html! {
         @match &letter.logo_url {
@@ -100,7 +100,7 @@ fn brand(letter: &Letter) -> Markup {
     }
 }
 
-/// The note's lines; a note may run from right to left.
+/// The lines of the note. A note may run from right to left.
 fn quote(letter: &Letter, note: &str) -> Markup {
     let style = format!(
         "margin:0 0 16px;padding:4px 0 4px 16px;border-left:4px solid {};color:#1f2933",
@@ -117,7 +117,8 @@ fn quote(letter: &Letter, note: &str) -> Markup {
     }
 }
 
-/// Its edge is in the ink's colour: it shows on a page of the background's colour too.
+/// The button. Its edge has the ink's colour, so that it also shows on a page of the background's
+/// colour.
 fn button(letter: &Letter) -> Markup {
     let accent = &letter.accent;
     let style = format!(

@@ -1,10 +1,12 @@
-//! Writes an invite (contract, section POST /forms/{id}/send): the same bytes for the same
-//! invite, whatever its texts hold.
+//! Writes an invite (contract, section POST /forms/{id}/send): the same bytes for the same invite,
+//! whatever its texts.
 //!
-//! The cast: `words` says everything in each language, `plain` and `html` lay it out, `accent`
-//! makes the firm's colour readable, `headers` keeps foreign text inside its header.
+//! - `words` holds all sentences in each language.
+//! - `plain` and `html` lay the sentences out.
+//! - `accent` makes the firm's colour readable.
+//! - `headers` keeps foreign text inside its header.
 //!
-//! It must not ask for the time, a name or randomness, and must not fail.
+//! Writing is a pure function. It never asks for the time, a name or randomness, and never fails.
 
 mod accent;
 mod headers;
@@ -22,7 +24,7 @@ use accent::AccentColor;
 use headers::HeaderSection;
 use words::{LetterNames, LetterWords};
 
-/// The longest address of a logo; longer ones are not used.
+/// The longest address of a logo. A longer one is not used.
 const LOGO_URL_MAX: usize = 2_000;
 
 /// Writes the mail that invites one person to one form.
@@ -39,7 +41,7 @@ pub fn compose(invite: &InviteContent<'_>) -> Mail {
     }
 }
 
-/// What both versions of the mail show. Nothing in it breaks or turns a line.
+/// The content of both versions of the mail. No text here breaks a line or turns its direction.
 struct Letter {
     firm: String,
     words: LetterWords,
@@ -51,7 +53,7 @@ struct Letter {
 }
 
 impl Letter {
-    /// A firm without a visible name goes by the sender's domain.
+    /// The letter. A firm without a visible name is called by the sender's domain.
     fn new(invite: &InviteContent<'_>) -> Self {
         let firm =
             one_line(invite.firm_name).unwrap_or_else(|| invite.from.address().domain().to_owned());
@@ -76,15 +78,15 @@ impl Letter {
     }
 }
 
-/// Only a picture that a mail reader fetches over https.
+/// Accepts only a picture that a mail reader fetches over https.
 fn logo(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     let plain = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
     Some(url.to_string()).filter(|url| plain && url.len() <= LOGO_URL_MAX)
 }
 
-/// Both versions, the better one last (RFC 2046, section 5.1.4). Quoted-printable has no line
-/// that begins like this boundary, whatever the text (RFC 2045, section 6.7).
+/// Both versions, the better one last (RFC 2046, section 5.1.4). No line of quoted-printable begins
+/// like this boundary (RFC 2045, section 6.7).
 fn body(invite: &InviteContent<'_>, letter: &Letter) -> Vec<u8> {
     let part = |content_type, text| {
         SinglePart::builder()

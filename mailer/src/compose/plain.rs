@@ -2,7 +2,7 @@
 
 use super::Letter;
 
-/// Lays it out. Paragraphs are single lines: their reader breaks them.
+/// Writes the text. A paragraph is one line, because mail readers break lines.
 pub(super) fn write(letter: &Letter) -> String {
     let words = &letter.words;
     let mut parts = vec![words.hello.clone(), words.invitation.clone()];
@@ -11,7 +11,7 @@ pub(super) fn write(letter: &Letter) -> String {
         parts.push(quoted(note));
     }
     parts.push(link(words.button, words.colon, &letter.form_url));
-    // What follows "-- " is a signature to mail readers.
+    // Mail readers take the text after "-- " for a signature.
     let leave = link(words.leave, words.colon, &letter.unsubscribe_url);
     parts.push(format!("-- \n{}\n{leave}\n", words.why));
     parts.join("\n\n")

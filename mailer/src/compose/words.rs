@@ -1,25 +1,26 @@
-//! Every word of an invite in every language, with that language's quotes and spaces. No sentence
-//! ends in a name, which may end in a full stop, and no word changes before one.
+//! The sentences of an invite in every language, with that language's quotes and spaces. No
+//! sentence ends in a name, because a name may end in a full stop. No word changes its form before
+//! a name.
 //!
-//! It must not know how they are laid out.
+//! The layout is unknown here.
 
 use domain::lang::Lang;
 
-/// What the words are about.
+/// The names in the sentences.
 pub(super) struct LetterNames<'a> {
-    /// Who invites.
+    /// The inviting firm.
     pub(super) firm: &'a str,
-    /// To which form; none when its title shows nothing.
+    /// The form's title; `None` if the title is not visible.
     pub(super) title: Option<&'a str>,
-    /// By what name to greet.
+    /// The name in the greeting.
     pub(super) name: Option<&'a str>,
-    /// Where the mail goes.
+    /// The recipient's address.
     pub(super) to: &'a str,
 }
 
-/// What an invite says.
+/// The sentences of one invite.
 pub(super) struct LetterWords {
-    /// Their language, as an attribute and a header name it.
+    /// The language code, for attributes and headers.
     pub(super) code: &'static str,
     /// The mail's subject.
     pub(super) subject: String,
@@ -27,24 +28,24 @@ pub(super) struct LetterWords {
     pub(super) title: String,
     /// The greeting.
     pub(super) hello: String,
-    /// What the mail is for.
+    /// The purpose of the mail.
     pub(super) invitation: String,
-    /// What stands over the note.
+    /// The line above the note.
     pub(super) note: String,
-    /// What stands on the button.
+    /// The text on the button.
     pub(super) button: &'static str,
-    /// What stands over the link as text, beside a button.
+    /// The line above the link as text, beside a button.
     pub(super) copy: &'static str,
-    /// Who sent the mail, and why this person got it.
+    /// The sender of the mail, and the reason why this person got it.
     pub(super) why: String,
-    /// What stands on the link that ends it.
+    /// The text on the unsubscribe link.
     pub(super) leave: &'static str,
-    /// How a colon is set.
+    /// The colon, with the spaces that the language needs.
     pub(super) colon: &'static str,
 }
 
 impl LetterWords {
-    /// Says it in this language.
+    /// The sentences in one language.
     pub(super) fn new(lang: Lang, facts: &LetterNames<'_>) -> Self {
         match lang {
             Lang::En => english(facts),

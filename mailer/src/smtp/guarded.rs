@@ -1,9 +1,9 @@
 //! The plain connection before STARTTLS.
 //!
-//! What was sent in plain text must not be read as if it had come encrypted (RFC 3207, section 6;
-//! answers injected before the handshake). lettre keeps what it has read ahead, so nothing is read
-//! ahead here: one byte at a time, until this side begins the handshake. What lies unread then is
-//! taken for the handshake, and breaks it.
+//! An answer in plain text must never count as an encrypted one (RFC 3207, section 6). An attacker
+//! could inject such an answer before the handshake, and lettre keeps all bytes that it reads
+//! ahead. So this connection reads one byte at a time until the client begins the handshake.
+//! Injected bytes then reach the handshake and break it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(super) struct PreTlsStream {
 }
 
 impl PreTlsStream {
-    /// Tries the host's addresses in order, each for so long.
+    /// Connects to the host's addresses in order, each with its own time limit.
     pub(super) async fn connect(host: &str, port: u16, each: Duration) -> io::Result<Self> {
         let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in lookup_host((host, port)).await? {

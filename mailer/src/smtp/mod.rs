@@ -1,10 +1,11 @@
-//! One mail server: connections to it, and what it says to one mail at a time.
+//! One mail server: the connections to it, and the commands of one mail at a time.
 //!
-//! The cast: `server` connects, encrypts and signs in; `session` says the commands of one mail and
-//! knows at which of them it ended; `trouble` says what that means, and which answers are about
-//! the recipient; `guarded` is the plain connection before STARTTLS.
+//! - `server` connects, encrypts and signs in.
+//! - `session` sends the commands of one mail, and knows the command that failed.
+//! - `trouble` judges a failure, and decides which answers are about the recipient.
+//! - `guarded` is the plain connection before STARTTLS.
 //!
-//! It must not say anything twice once the mail itself is on its way.
+//! Once the mail itself is on its way, no command is repeated.
 
 mod guarded;
 mod server;
@@ -27,11 +28,11 @@ use server::MailServer;
 use session::{Envelope, SmtpSession};
 use trouble::SmtpFailure;
 
-/// Connections that are kept for the next mail, at most.
+/// The most connections that are kept for later mails.
 const KEPT_SESSIONS_MAX: usize = 4;
 
-/// Mails that are handed over at a time: servers bound the connections of a client (RFC 5321,
-/// section 4.5.4.1 leaves it to them), and refuse what is beyond.
+/// The most mails at a time. Servers limit the connections of a client (RFC 5321, section 4.5.4.1
+/// leaves the number to them), and refuse more.
 const PARALLEL_MAILS_MAX: usize = 16;
 
 /// A server and the connections to it.
@@ -53,8 +54,8 @@ impl SmtpRelay {
         })
     }
 
-    /// Ends within the budget. What lettre would log is dropped: it writes down passwords,
-    /// addresses and mails.
+    /// Sends a mail within the budget. lettre's logs are dropped: they hold passwords, addresses
+    /// and mails.
     pub(crate) async fn send(&self, mail: &Mail) -> MailOutcome {
         let envelope = match Envelope::new(mail) {
             Ok(envelope) => envelope,
@@ -69,13 +70,14 @@ impl SmtpRelay {
     }
 
     async fn in_turn(&self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
-        // Never closed: the permit always comes.
+        // The semaphore is never closed, so the permit always comes.
         let _turn = self.talks.acquire().await;
         self.hand_over(envelope).await
     }
 
-    /// A kept connection that ends before it heard of the mail is replaced by a new one; where
-    /// one is gone, so are those that rested longer.
+    /// Sends on a kept connection, or on a new one. If a kept connection ended before it heard of
+    /// the mail, the next one is used. If a connection is no longer open, all that have rested
+    /// longer are dropped too.
     async fn hand_over(&self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
         while let Some(mut kept) = self.take() {
             if !kept.is_still_open(self.budget / 4).await {
@@ -91,7 +93,7 @@ impl SmtpRelay {
         self.say(session, envelope).await
     }
 
-    /// A connection on which every command was answered is kept for the next mail.
+    /// Sends a mail. Keeps a connection on which every command was answered.
     async fn say(
         &self,
         mut session: SmtpSession,

@@ -1,4 +1,4 @@
-//! How a server is reached: connected to, encrypted, signed in at. It must not know of a mail.
+//! Connects to a server, encrypts and signs in. Mails are unknown here.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::trouble::{SmtpFailure, SmtpStep};
 use crate::mailer::{MailerError, SmtpSettings};
 use crate::smtp_url::{SmtpEncryption, SmtpUrl};
 
-/// For one address of the server: time is left for the next one and for the mail.
+/// The time for one address of the server. It leaves time for the next address and for the mail.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server and how to get in.
+/// A server, and the way to sign in.
 pub(super) struct MailServer {
     url: SmtpUrl,
     ehlo: ClientId,
@@ -35,7 +35,7 @@ impl MailServer {
         })
     }
 
-    /// A connection on which mail can be handed over.
+    /// A connection that is ready for mail.
     pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
         let mut connection = match self.url.encryption {
             SmtpEncryption::StartTls => self.upgraded().await?,
@@ -57,7 +57,7 @@ impl MailServer {
             .map_err(|error| SmtpFailure::new(SmtpStep::Connect, &error))
     }
 
-    /// Nothing but EHLO and STARTTLS is said before the connection is encrypted (RFC 3207).
+    /// Only EHLO and STARTTLS are sent before the connection is encrypted (RFC 3207).
     async fn upgraded(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
         let tcp = PreTlsStream::connect(&self.url.host, self.url.port, CONNECT_TIMEOUT)
             .await
@@ -70,7 +70,7 @@ impl MailServer {
     }
 }
 
-/// The server proves its name by the platform's roots, or by those given beside them.
+/// The server proves its name by the platform's roots, or by the extra roots.
 fn tls(host: &str, extra_roots: Option<&[u8]>) -> Result<TlsParameters, MailerError> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(pem) = extra_roots {
@@ -79,7 +79,7 @@ fn tls(host: &str, extra_roots: Option<&[u8]>) -> Result<TlsParameters, MailerEr
     builder.build().map_err(|_| MailerError::Roots)
 }
 
-/// lettre reads any text as no certificates at all.
+/// Checks the PEM text, because lettre reads any text as zero certificates.
 fn roots(pem: &[u8]) -> Option<Certificate> {
     let holds_any = str::from_utf8(pem).ok()?.contains("-----BEGIN CERTIFICATE-----");
     Certificate::from_pem(pem).ok().filter(|_| holds_any)

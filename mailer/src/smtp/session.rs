@@ -1,5 +1,5 @@
-//! The commands of one mail on one connection (RFC 5321, section 3.3), one after the other, so
-//! that a refusal belongs to its command.
+//! The commands of one mail on one connection (RFC 5321, section 3.3). Each waits for its answer,
+//! so that a refusal belongs to its command.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::trouble::{SmtpFailure, SmtpStep};
 use crate::mail::Mail;
 use crate::mailer::MailOutcome;
 
-/// Servers may hang up after five minutes without a command (RFC 5321, section 4.5.3.2.7); what
-/// lies between does it earlier and does not say so.
+/// The longest rest of a kept connection. Servers may hang up after five minutes without a command
+/// (RFC 5321, section 4.5.3.2.7). Devices on the way do so earlier and silently.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// A mail as the commands take it.
+/// A mail in the form that the commands need.
 pub(super) struct Envelope<'a> {
     from: Address,
     to: Address,
@@ -26,17 +26,17 @@ pub(super) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// A recipient beyond the limits of RFC 5321, section 4.5.3.1, cannot be written to: refused.
+    /// The envelope. A recipient beyond the limits of RFC 5321, section 4.5.3.1, is refused.
     pub(super) fn new(mail: &'a Mail) -> Result<Self, MailOutcome> {
         let from = mail.from.parse().map_err(|_| MailOutcome::Failed("not a sender".to_owned()))?;
         let to = mail.to.parse().map_err(|_| MailOutcome::Refused { code: None })?;
-        // lettre ends the content with a line break of its own.
+        // lettre ends the content with its own line break.
         let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
         Ok(Self { from, to, content })
     }
 }
 
-/// A connection that mail can be handed over on, one after the other.
+/// A connection for several mails, one after another.
 pub(super) struct SmtpSession {
     connection: AsyncSmtpConnection,
     used: Instant,
@@ -47,13 +47,13 @@ impl SmtpSession {
         Self { connection, used: Instant::now() }
     }
 
-    /// After a rest: whether the server is still there, and forgets what came before.
+    /// After a rest: whether the server still answers. Resets the session.
     pub(super) async fn is_still_open(&mut self, patience: Duration) -> bool {
         self.used.elapsed() < IDLE_MAX
             && matches!(timeout(patience, self.connection.command(Rset)).await, Ok(Ok(_)))
     }
 
-    /// Hands one mail over.
+    /// Sends one mail.
     pub(super) async fn say(&mut self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
         let said = self.say_all(envelope).await;
         self.used = Instant::now();
@@ -69,7 +69,7 @@ impl SmtpSession {
         server.command(to).await.map_err(at(SmtpStep::Recipient))?;
         server.command(Data).await.map_err(at(SmtpStep::Data))?;
         let taken = server.message(envelope.content).await.map_err(at(SmtpStep::Content))?;
-        // Whatever 2xx it is, the server has the mail.
+        // Any 2xx means that the server has the mail.
         match taken.code().severity {
             Severity::PositiveCompletion => Ok(()),
             _ => Err(SmtpFailure::nonsense(SmtpStep::Content)),

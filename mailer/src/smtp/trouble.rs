@@ -1,9 +1,9 @@
-//! Where handing over ended, and what it says of the recipient.
+//! The command at which a mail failed, and the meaning for the recipient.
 //!
-//! Only a permanent answer to `RCPT TO` that is about the recipient is a refusal (ruling 11): a
-//! bounce keeps a person from being written to, so what may be about us is none. Servers that
-//! judge the client late answer `RCPT TO` with what they hold against it; the enhanced code tells
-//! (RFC 3463), and without one the reply code (RFC 5321, section 4.2.3; RFC 7504).
+//! Only a permanent answer to `RCPT TO` that is about the recipient is a refusal (ruling 11). A
+//! bounce stops all mail to a person, so an answer that may be about us is no refusal. Servers that
+//! judge the client late give that judgement as the answer to `RCPT TO`. The enhanced code tells
+//! the two apart (RFC 3463); without one the reply code does (RFC 5321, section 4.2.3; RFC 7504).
 
 use std::error::Error as _;
 use std::fmt;
@@ -14,13 +14,13 @@ use lettre::transport::smtp::Error;
 use crate::mailer::MailOutcome;
 use crate::names;
 
-/// What a server says before it hangs up (RFC 5321, section 3.8).
+/// A server's last answer before it hangs up (RFC 5321, section 3.8).
 const CODE_CLOSING: u16 = 421;
 
-/// Where it ended.
+/// The step at which the mail failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SmtpStep {
-    /// Before anything was said.
+    /// Before the first command.
     Connect,
     /// While encrypting.
     Encrypt,
@@ -39,22 +39,22 @@ pub(super) enum SmtpStep {
 /// Why a mail was not handed over.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SmtpFailure {
-    /// Where.
+    /// The step.
     pub(super) step: SmtpStep,
     cause: FailureCause,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum FailureCause {
-    /// The server said no.
+    /// The server refused.
     Answer(SmtpReply),
-    /// The server was not reached, not proven, or broke off; in words, where no person is meant.
+    /// The server was not reached, failed its proof, or broke off. The words name no person.
     Broken(Option<String>),
-    /// The server said what it must not say there.
+    /// The server sent an impossible answer.
     Nonsense,
 }
 
-/// A negative answer. The rest of its text may name the person, and is not kept.
+/// A negative answer. The rest of its text may name the person and is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SmtpReply {
     code: u16,
@@ -78,12 +78,12 @@ impl SmtpFailure {
         Self { step, cause: FailureCause::Nonsense }
     }
 
-    /// Whether the server can be spoken to on the same connection.
+    /// Whether the connection can still be used.
     pub(super) fn leaves_connection(&self) -> bool {
         matches!(self.cause, FailureCause::Answer(SmtpReply { code, .. }) if code != CODE_CLOSING)
     }
 
-    /// Whether the server went away before it took anything of the mail.
+    /// Whether the server closed the connection before it took anything of the mail.
     pub(super) fn is_farewell(&self) -> bool {
         self.step == SmtpStep::Sender && !self.leaves_connection()
     }
@@ -101,7 +101,7 @@ impl From<SmtpFailure> for MailOutcome {
 }
 
 impl SmtpStep {
-    /// Whether nothing of a mail or a password was said yet.
+    /// Whether no part of a mail or a password has been sent yet.
     fn is_impersonal(self) -> bool {
         matches!(self, Self::Connect | Self::Encrypt)
     }
@@ -113,10 +113,10 @@ impl SmtpReply {
         Self { code, enhanced: text.as_deref().and_then(enhanced) }
     }
 
-    /// Addressing and mailbox (RFC 3463, sections 3.2 and 3.3), but not what is wrong with the
-    /// sender's address (5.1.7, 5.1.8). Without an enhanced code: no such mailbox, moved away, not
-    /// a name, a domain that takes no mail. Neither 552, which means too many (RFC 5321, section
-    /// 4.5.3.1.10), nor 554, which may mean anything.
+    /// Addressing and mailbox (RFC 3463, sections 3.2 and 3.3), without the codes about the
+    /// sender's address (5.1.7, 5.1.8). Without an enhanced code these refuse: no such mailbox,
+    /// moved away, not a name, a domain without mail. 552 does not: it means too many recipients
+    /// (RFC 5321, section 4.5.3.1.10). 554 can mean anything, and does not.
     fn refuses_the_recipient(self) -> bool {
         match (self.code, self.enhanced) {
             (500..=599, Some([5, 1, 7 | 8])) => false,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sqlx::Executor;
-use telemetry::figures;
+use telemetry::metrics;
 use tests::{Receiver, Reply, TestDatabase, World, raw, submitted};
 
 use super::scrape::Scrape;
@@ -111,7 +111,7 @@ fn assert_whole(told: &Scrape) {
     let documented = include_str!("../../../docs/reference/metrics.md");
     let mut named: Vec<&str> = told.figures();
     named.sort_unstable();
-    let mut all: Vec<&str> = figures::ALL.iter().map(|figure| figure.name).collect();
+    let mut all: Vec<&str> = metrics::ALL.iter().map(|metric| metric.name).collect();
     all.sort_unstable();
     assert_eq!(named, all);
     let rows = documented.lines().filter_map(|line| line.strip_prefix("| `firmforms_"));

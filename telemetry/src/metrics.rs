@@ -1,9 +1,9 @@
-//! All figures there are: names, what they mean, and what a label of theirs can be. Where nobody reads
-//! them (a command, a test), counting is a look at an empty place.
+//! All metrics: their names, meanings and labels. A command or a test installs no recorder;
+//! counting costs almost nothing there.
 
 use std::time::Duration;
 
-/// How a figure goes.
+/// How the value of a metric moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
     /// Up only, since the process began.
@@ -14,31 +14,31 @@ pub enum MetricKind {
     Histogram,
 }
 
-/// One figure.
+/// One metric.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its name, with its unit.
+    /// The name, with the unit.
     pub name: &'static str,
-    /// How it goes.
+    /// How the value moves.
     pub kind: MetricKind,
-    /// What it means.
+    /// The meaning, for the reader of a scrape.
     pub help: &'static str,
 }
 
-/// What tells one series of a figure from another. Only words of this code can be in it.
+/// The labels that tell one series of a metric from another. Label values are words of this code.
 pub type Labels<'a> = &'a [(&'static str, &'static str)];
 
-/// Makes the figures, and the list of all of them.
-macro_rules! figures {
+/// Defines the metrics, and the list of all metrics.
+macro_rules! metrics {
     ($($constant:ident = $kind:ident $name:literal, $help:literal;)*) => {
         $(#[doc = $help] pub static $constant: Metric =
             Metric { name: $name, kind: MetricKind::$kind, help: $help };)*
-        /// All of them.
+        /// All metrics.
         pub static ALL: &[&Metric] = &[$(&$constant),*];
     };
 }
 
-figures! {
+metrics! {
     BUILD_INFO = Gauge "firmforms_build_info", "1; the version is a label.";
     DATABASE_UP = Gauge "firmforms_database_up",
         "1 when the main database answered the last scrape that asked it, if only with a refusal.";
@@ -96,52 +96,52 @@ figures! {
 }
 
 impl Metric {
-    /// Counts one more.
+    /// Adds 1.
     pub fn count(&self, labels: Labels) {
         self.add(labels, 1);
     }
 
-    /// Counts so many more; 0 makes the series known.
+    /// Adds `more`. Adding 0 makes the series appear in a scrape.
     pub fn add(&self, labels: Labels, more: u64) {
         metrics::counter!(self.name, labels).increment(more);
     }
 
-    /// Sets what it is now.
+    /// Sets the current value.
     pub fn set(&self, labels: Labels, value: f64) {
         metrics::gauge!(self.name, labels).set(value);
     }
 
-    /// Sets what it is now, from a count of things.
+    /// Sets the current value from a count.
     pub fn set_count(&self, labels: Labels, count: impl TryInto<u32>) {
         self.set(labels, f64::from(count.try_into().unwrap_or(u32::MAX)));
     }
 
-    /// One more of them now; less, when it is below 0.
+    /// Adds `by`, which may be negative.
     pub fn shift(&self, by: f64) {
         metrics::gauge!(self.name).increment(by);
     }
 
-    /// Notes how long something took.
+    /// Records a duration.
     pub fn observe(&self, labels: Labels, time: Duration) {
         metrics::histogram!(self.name, labels).record(time);
     }
 }
 
-/// A request that was answered. The route is a template, never the path that was asked for.
+/// A request that was answered. The route is a template, never the requested path.
 #[derive(Debug, Clone, Copy)]
 pub struct AnsweredRequest<'a> {
     /// `public` or `internal`.
     pub door: &'static str,
-    /// The template; none for a path that is no route.
+    /// The route's template; `None` for a path without a route.
     pub route: Option<&'a str>,
-    /// One of those that HTTP knows, or `other`.
+    /// A method of the HTTP standard, or `other`.
     pub method: &'static str,
     /// The status.
     pub status: u16,
 }
 
 impl AnsweredRequest<'_> {
-    /// Counts it.
+    /// Counts the request and records its duration.
     pub fn count(&self, took: Duration) {
         let route = self.route.unwrap_or("unknown").to_owned();
         metrics::counter!(REQUESTS.name, "door" => self.door, "route" => route.clone(),
@@ -152,13 +152,13 @@ impl AnsweredRequest<'_> {
     }
 }
 
-/// Tells the recorder what each of them means.
+/// Describes all metrics to the recorder.
 pub fn describe() {
-    for figure in ALL {
-        match figure.kind {
-            MetricKind::Counter => metrics::describe_counter!(figure.name, figure.help),
-            MetricKind::Gauge => metrics::describe_gauge!(figure.name, figure.help),
-            MetricKind::Histogram => metrics::describe_histogram!(figure.name, figure.help),
+    for metric in ALL {
+        match metric.kind {
+            MetricKind::Counter => metrics::describe_counter!(metric.name, metric.help),
+            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+            MetricKind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
         }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn h4_every_figure_is_named_as_prometheus_wants_it() {
+    fn h4_every_metric_is_named_as_prometheus_wants_it() {
         for Metric { name, kind, help } in ALL {
             assert!(name.starts_with("firmforms_"), "{name}");
             assert!(name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()), "{name}");
@@ -179,7 +179,7 @@ mod tests {
             }
             assert!(help.ends_with('.'), "{name}: {help}");
         }
-        let names: std::collections::BTreeSet<_> = ALL.iter().map(|figure| figure.name).collect();
+        let names: std::collections::BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), ALL.len());
     }
 }
