@@ -1,10 +1,11 @@
-//! Calls of keys, and calls with wrong ones: counted in the database, so that every server counts
-//! together (contract, section Limits; ruling 4).
+//! Counters of calls, by key and by address. The database counts, so that all servers count
+//! together (contract, section Limits; ruling 4, rate limits).
 //!
-//! Each counter is a ring of the last calls that were admitted. The call that the next one would
-//! replace decides: if it has left the window there is room, otherwise it says when there will be.
-//! A counter's row is locked by its update, so racing calls are counted one after the other. A call that
-//! finds the ring full without a lock is refused without one: it cannot have room again before its time.
+//! Each counter is a ring of the last admitted calls. A new call would replace the oldest one. If
+//! the oldest has left the window, the call is admitted. Otherwise the oldest tells when there is
+//! room. The update locks the counter's row, so racing calls are counted one after the other. A
+//! call that reads a full ring without a lock is refused without one, because no room can appear
+//! before its time.
 
 use std::collections::HashMap;
 
@@ -16,36 +17,36 @@ use uuid::Uuid;
 /// The SHA-256 of a key.
 pub type KeyHash = [u8; 32];
 
-/// Whether a call with a key that somebody has is let in.
+/// The decision whether a call with a known key is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Admission {
-    /// Whether the key's firm is neither suspended nor closed.
+    /// Tells whether the key's firm is neither suspended nor closed.
     pub firm_active: bool,
-    /// If the call was over the key's rate, the oldest call in the window.
+    /// The time of the oldest call in the window, if the call was over the key's rate.
     pub full_since: Option<DateTime<Utc>>,
 }
 
-/// Who a caller is, and whether the call is let in.
+/// The caller, with the decision whether the call is admitted.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct CallerRow {
-    /// The key.
+    /// The id of the key.
     pub key_id: Uuid,
-    /// Its label.
+    /// The label of the key.
     pub key_name: String,
-    /// Its first characters.
+    /// The first characters of the key.
     pub key_prefix: String,
-    /// The firm it belongs to.
+    /// The firm of the key.
     pub firm_id: Uuid,
-    /// The firm's name.
+    /// The name of the firm.
     pub firm_name: String,
-    /// Whether the firm's plan includes Leads in full.
+    /// Tells whether the firm's plan includes Leads in full.
     pub leads_in_full: bool,
-    /// Whether the call is let in.
+    /// The decision whether the call is admitted.
     #[sqlx(flatten)]
     pub admission: Admission,
 }
 
-/// A key of several that are asked about, by its number from 1, and what is said of it.
+/// A caller, with the number of the key in the question, from 1.
 #[derive(FromRow)]
 struct NumberedCaller {
     turn: i64,
@@ -53,11 +54,11 @@ struct NumberedCaller {
     caller: CallerRow,
 }
 
-/// The holders of these keys, unless revoked, and one call of each counted. No key is named twice. The
-/// connection goes on seeing nobody's rows.
+/// Finds the callers of these keys, except revoked keys, and counts one call of each. No key may
+/// appear twice. The connection still sees no firm's rows afterwards.
 ///
 /// # Errors
-/// If the database does not answer; then no call is counted.
+/// If the database does not answer. Then no call is counted.
 pub async fn authenticate(
     connection: &mut PgConnection,
     keys: &[KeyHash],
@@ -78,7 +79,7 @@ pub async fn authenticate(
     Ok((1..).zip(keys).map(|(turn, _)| turns.remove(&turn)).collect())
 }
 
-/// From here on the connection is for this firm and sees no other's rows, until it is given back.
+/// Limits the connection to this firm's rows until it is given back.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -93,7 +94,8 @@ pub async fn restrict_to_firm(
     Ok(())
 }
 
-/// Counts a call with a wrong key; if there were too many, the oldest in the window.
+/// Counts a call with a wrong key. Returns the time of the oldest call in the window if there were
+/// too many.
 ///
 /// # Errors
 /// If the database does not answer.

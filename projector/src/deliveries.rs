@@ -1,4 +1,5 @@
-//! Where each delivery stands. Its tries are in its stream ([`crate::as_of::delivery`]).
+//! The read model of deliveries: one row with the state of each delivery. The attempts are in the
+//! delivery's stream, and [`crate::as_of::delivery`] reads them.
 
 mod destinations;
 mod list;
@@ -21,14 +22,14 @@ pub use destinations::{Destination, destinations};
 pub use list::{DeliveryFilter, list, list_steps};
 pub use of_hook::{count_cancelled, count_delivered};
 
-/// The writer.
+/// The writer of the table `deliveries`.
 pub struct DeliveryProjection;
 
 impl Projection for DeliveryProjection {
     const NAME: &'static str = "deliveries";
     const PASSES: &'static [&'static str] = &[];
 
-    /// One row for each delivery that an event begins or changes.
+    /// Counts one row for each delivery that the event begins or changes.
     fn rows(&self, event: &RecordedEvent) -> usize {
         match &event.event {
             Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => of.hooks.len(),
@@ -37,7 +38,7 @@ impl Projection for DeliveryProjection {
         }
     }
 
-    /// What was listed or queued and is not tried.
+    /// Returns the events that list or queue a delivery without an attempt in these events.
     fn unfinished(&self, events: &[RecordedEvent]) -> Vec<usize> {
         let mut followed: HashSet<Uuid> = HashSet::new();
         let mut unfinished = Vec::new();
@@ -65,8 +66,8 @@ impl Projection for DeliveryProjection {
     }
 }
 
-/// Whether nobody else marks what is purged, until the transaction ends: two who swept at once would
-/// each leave a body to the other, and a rebuild takes the marks over.
+/// Returns whether this transaction may mark purged deliveries. Two purgers at once would each
+/// leave a shared body to the other. A rebuild copies the marks, so it holds the same lock.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -76,16 +77,17 @@ pub async fn is_only_purger(connection: &mut PgConnection) -> Result<bool, sqlx:
         .await
 }
 
-/// Deliveries whose body was kept long enough.
+/// Deliveries marked as purged, and the bodies to drop.
 #[derive(Debug, Default)]
 pub struct PurgedDeliveries {
-    /// They.
+    /// The marked deliveries.
     pub delivery_ids: Vec<Uuid>,
-    /// The bodies that no other delivery still needs.
+    /// The bodies that no other delivery needs any more.
     pub body_ids: Vec<Uuid>,
 }
 
-/// Marks deliveries whose body was kept long enough: at most `limit` at a time.
+/// Marks up to `limit` deliveries whose body was kept long enough. Delivered ones must have ended
+/// before the first time, all others before the second.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -122,38 +124,39 @@ pub async fn purge(
     Ok(PurgedDeliveries { delivery_ids, body_ids })
 }
 
-/// A delivery as it is read.
+/// A delivery as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct DeliveryRow {
-    /// Its id.
+    /// The id of the delivery.
     pub delivery_id: Uuid,
-    /// The subscription, unless it is a workflow step's.
+    /// The subscription, unless the delivery is a workflow step.
     pub hook_id: Option<Uuid>,
-    /// The run of the workflow whose step sends it.
+    /// The run of the workflow, for a workflow step.
     pub run_id: Option<Uuid>,
-    /// The step that sends it.
+    /// The workflow step.
     pub step_id: Option<Uuid>,
-    /// The trigger's key.
+    /// The key of the trigger.
     pub trigger: String,
     /// The form.
     pub form_id: Uuid,
     /// The response.
     pub response_id: Uuid,
-    /// `pending`, `delivered`, `failed` or `cancelled`.
+    /// The state: `pending`, `delivered`, `failed` or `cancelled`.
     pub state: String,
-    /// Why it was cancelled, if it was.
+    /// The cause of a cancellation.
     pub cause: Option<String>,
-    /// When it was queued.
+    /// The time at which the delivery was queued.
     pub created_at: DateTime<Utc>,
-    /// When the next try is due.
+    /// The time at which the next attempt is due.
     pub next_try_at: Option<DateTime<Utc>>,
-    /// SHA-256 of what was sent, lower-case hex.
+    /// The SHA-256 of the sent body, in lower-case hex.
     pub body_sha256: Option<String>,
-    /// The delivery it was made anew from, if it was.
+    /// The ended delivery that this one was reissued from.
     pub reissue_of: Option<Uuid>,
 }
 
-/// When a delivery of a firm was queued: with its id, its place in lists.
+/// Returns the time at which a delivery of the firm was queued. A list is ordered by this time and
+/// the id.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -169,7 +172,7 @@ pub async fn created_at(
         .await
 }
 
-/// Whether what it sent was kept long enough, and is gone.
+/// Returns whether the sent body was purged.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -182,7 +185,7 @@ pub async fn is_purged(pool: &PgPool, delivery_id: Uuid) -> Result<bool, sqlx::E
     .await
 }
 
-/// How many deliveries there are, and how many of them are pending.
+/// Counts all deliveries, and the pending ones.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! Firms, as last reported.
+//! The read model of firms, as the product last reported each firm.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-/// The writer.
+/// The writer of the table `firms`.
 pub(crate) struct FirmWriter;
 
 impl WithAppend for FirmWriter {
@@ -30,7 +30,7 @@ impl WithAppend for FirmWriter {
     }
 }
 
-/// What is new of a firm; what is none stays.
+/// The changes to one firm's row. `None` leaves the column as it is.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct FirmUpdate<'a> {
     opened: bool,
@@ -41,7 +41,7 @@ struct FirmUpdate<'a> {
     invites_enabled: Option<bool>,
 }
 
-/// What events, in order, come to for each firm.
+/// Folds the events, in order, into one change per firm.
 fn changes<'a>(
     events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
 ) -> BTreeMap<Uuid, FirmUpdate<'a>> {
@@ -55,7 +55,7 @@ fn changes<'a>(
 }
 
 impl<'a> FirmUpdate<'a> {
-    /// Of members nothing is told here.
+    /// Returns the change of one event. The events of members change no firm.
     fn of(event: &'a FirmEvent) -> Option<Self> {
         let entered = |status| Self { status: Some(status), ..Self::default() };
         match event {
@@ -133,18 +133,18 @@ async fn write(
     Ok(())
 }
 
-/// A firm, for the operators' list.
+/// A firm in the operators' list.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct FirmRow {
-    /// Its id.
+    /// The id of the firm.
     pub firm_id: Uuid,
-    /// Its name.
+    /// The name of the firm.
     pub name: String,
-    /// `active`, `suspended` or `closed`.
+    /// The status: `active`, `suspended` or `closed`.
     pub status: String,
 }
 
-/// All firms, by name.
+/// Lists all firms by name.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -154,7 +154,7 @@ pub async fn list(pool: &PgPool) -> Result<Vec<FirmRow>, sqlx::Error> {
         .await
 }
 
-/// Locks a firm whose life is about to change, before its hooks are listed.
+/// Locks firms whose status is about to change, before their subscriptions are listed.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -166,7 +166,7 @@ pub async fn lock(connection: &mut PgConnection, firm_ids: &[Uuid]) -> Result<()
     Ok(())
 }
 
-/// Those of these firms that are known, closed ones too.
+/// Returns the known firms among these. Closed firms are known.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -183,7 +183,7 @@ pub async fn known(
         .await
 }
 
-/// What these firms have paid for.
+/// Returns the plans of these firms.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -202,7 +202,7 @@ pub async fn plans(
     Ok(rows.into_iter().map(|(id, leads_in_full)| (id, FirmPlan { leads_in_full })).collect())
 }
 
-/// Whether this firm is neither suspended nor closed; nothing if it is not known.
+/// Returns whether this firm is neither suspended nor closed. Returns `None` for an unknown firm.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -213,7 +213,7 @@ pub async fn is_active(pool: &PgPool, firm_id: Uuid) -> Result<Option<bool>, sql
         .await
 }
 
-/// Whether this firm is suspended.
+/// Returns whether this firm is suspended.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -229,7 +229,7 @@ pub async fn is_suspended(
     .await
 }
 
-/// Whether this firm is closed.
+/// Returns whether this firm is closed.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -242,7 +242,7 @@ pub async fn is_closed(pool: &PgPool, firm_id: Uuid) -> Result<bool, sqlx::Error
     .await
 }
 
-/// How this firm stands, if it is known; it stays so until the transaction ends.
+/// Returns the standing of a known firm. The lock keeps the standing until the transaction ends.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -261,27 +261,27 @@ pub async fn hold_open(
     }))
 }
 
-/// Whether a firm can still have anything sent.
+/// Tells whether a firm may still have deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirmStanding {
-    /// It can, with this plan; while it is suspended, later.
+    /// The firm may have deliveries, with this plan. Deliveries of a suspended firm wait.
     Open(FirmPlan),
-    /// Never again.
+    /// The firm can have no deliveries any more.
     Closed,
 }
 
-/// How a firm sends mail.
+/// The settings with which a firm sends mail.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct MailSenderRow {
-    /// Its name.
+    /// The name of the firm.
     pub name: String,
-    /// How its mails look.
+    /// The look of the firm's mails.
     pub brand: Json<FirmBrand>,
-    /// Whether it sends invites.
+    /// Tells whether the firm sends invites.
     pub invites_enabled: bool,
 }
 
-/// How this firm sends mail, if it is known.
+/// Returns the mail settings of a known firm.
 ///
 /// # Errors
 /// If the database does not answer.

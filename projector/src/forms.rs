@@ -1,4 +1,4 @@
-//! Forms, as last reported (contract, section Form).
+//! The read model of forms, as the product last reported each form (contract, section Form).
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
-/// The newest forms that are listed (contract, section Limits).
+/// The number of forms that a list shows (contract, section Limits).
 pub const LISTED_FORMS_MAX: i64 = 500;
 
-/// The writer.
+/// The writer of the table `forms`.
 pub(crate) struct FormWriter;
 
 impl WithAppend for FormWriter {
@@ -37,7 +37,7 @@ impl WithAppend for FormWriter {
     }
 }
 
-/// What is new of a form; what is none stays.
+/// The changes to one form's row. `None` leaves the column as it is.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct FormUpdate<'a> {
     created: bool,
@@ -50,7 +50,7 @@ struct FormUpdate<'a> {
     created_at: Option<Timestamp>,
 }
 
-/// What events, in order, come to for each form (of a firm).
+/// Folds the events, in order, into one change per form of a firm.
 fn changes<'a>(
     events: impl Iterator<Item = ((Uuid, Uuid), &'a FormEvent)>,
 ) -> BTreeMap<(Uuid, Uuid), FormUpdate<'a>> {
@@ -145,28 +145,28 @@ async fn write(
     Ok(())
 }
 
-/// A form as it is read.
+/// A form as a list shows it.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct FormRow {
-    /// Its firm.
+    /// The firm of the form.
     pub firm_id: Uuid,
-    /// Its id.
+    /// The id of the form.
     pub form_id: Uuid,
-    /// Its title.
+    /// The title of the form.
     pub title: String,
-    /// Its short name in the address.
+    /// The short name in the form's address.
     pub slug: String,
-    /// Its public address.
+    /// The public address of the form.
     pub url: String,
-    /// `draft` or `published`.
+    /// The status: `draft` or `published`.
     pub status: String,
-    /// The hidden fields its link accepts.
+    /// The hidden fields that the form's link accepts.
     pub hidden_fields: Json<Vec<HiddenField>>,
-    /// When it was made.
+    /// The time at which the form was made.
     pub created_at: DateTime<Utc>,
 }
 
-/// The newest forms of a firm, newest first.
+/// Lists the newest forms of a firm, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -186,7 +186,7 @@ pub async fn list(
     .await
 }
 
-/// One form of a firm, unless it is deleted.
+/// Finds one form of a firm, unless it is deleted.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -205,7 +205,7 @@ pub async fn find(
     .await
 }
 
-/// Those of these forms (of a firm) that are known, deleted ones too.
+/// Returns the known forms among these, each with its firm. Deleted forms are known.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -227,7 +227,7 @@ pub async fn known(
     .await
 }
 
-/// These forms, deleted ones too: what deliveries under way are about.
+/// Finds these forms for deliveries under way. Deleted forms are included.
 ///
 /// # Errors
 /// If the database does not answer.

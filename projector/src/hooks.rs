@@ -1,5 +1,6 @@
-//! Subscriptions, removed ones too: their life in the log is from one position to another. The append
-//! of an occurrence matches it with those that live (`matching`).
+//! The read model of subscriptions. Removed subscriptions keep their rows, each with the positions
+//! of its creation and its removal. The append of an occurrence matches the occurrence with the
+//! live subscriptions (`matching`).
 
 mod listed;
 mod lives;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 pub use listed::{HookRow, KeyHookList, list_for_keys};
 pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, positions};
 
-/// The writer.
+/// The writer of the table `hooks`, which also lists the subscriptions in each occurrence.
 pub(crate) struct HookWriter;
 
 impl WithAppend for HookWriter {
@@ -54,7 +55,7 @@ impl WithAppend for HookWriter {
     }
 }
 
-/// What is new of a subscription that is there: the last event of its stream, and its removal.
+/// The changes to the row of a known subscription: the sequence of its last event, and its removal.
 #[derive(Debug, Default, Clone, Copy)]
 struct HookUpdate {
     sequence: i64,
@@ -74,7 +75,7 @@ impl HookUpdate {
     }
 }
 
-/// A command makes one, and no batch does.
+/// Inserts one row. Only a command creates subscriptions, and no batch does.
 async fn create(
     connection: &mut PgConnection,
     hook_id: Uuid,
@@ -140,7 +141,7 @@ pub(crate) const fn reason_name(reason: RemovalReason) -> &'static str {
     }
 }
 
-/// Whether a live subscription with this id was made with this key.
+/// Returns whether this live subscription was made with this key.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -158,17 +159,17 @@ pub async fn is_of_key(pool: &PgPool, key_id: Uuid, hook_id: Uuid) -> Result<boo
 /// A live subscription that is about to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct LiveHook {
-    /// Its id.
+    /// The id of the subscription.
     pub hook_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// The key that made it.
+    /// The key that made the subscription.
     pub key_id: Uuid,
-    /// The last event of its stream.
+    /// The sequence of the last event in its stream.
     pub sequence: i64,
 }
 
-/// The live subscriptions of these keys; the keys are locked.
+/// Lists the live subscriptions of these keys. The caller has locked the keys.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -185,7 +186,7 @@ pub async fn live_of_keys(
     .await
 }
 
-/// The live subscriptions of these firms; the firms are locked.
+/// Lists the live subscriptions of these firms. The caller has locked the firms.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -202,7 +203,7 @@ pub async fn live_of_firms(
     .await
 }
 
-/// The last event of the streams of these subscriptions.
+/// Returns the sequence of the last event of each of these subscriptions.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -218,7 +219,7 @@ pub async fn sequences(
     Ok(rows.into_iter().collect())
 }
 
-/// Where these subscriptions' deliveries go.
+/// Returns the target of each of these subscriptions.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,5 @@
-//! Invites whose mail is under way: the work list of those that nobody finished (ruling 11).
+//! The work queue of invites with mail under way. A worker takes over an invite that its process
+//! left open (ruling 11, invites).
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// How long whoever reserved an invite has to finish it, and whoever takes it over after that.
+/// The time in which a process must finish an invite that it has reserved or taken over.
 pub const FINISH_WITHIN: Duration = Duration::from_secs(120);
 
-/// The writer.
+/// The writer of the table `open_invites`.
 pub(crate) struct InviteWriter;
 
 impl WithAppend for InviteWriter {
@@ -81,10 +82,10 @@ async fn close(connection: &mut PgConnection, invite_id: Uuid) -> Result<(), sql
     Ok(())
 }
 
-/// An invite whose mail is under way.
+/// An invite with mail under way.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct OpenInvite {
-    /// Its id.
+    /// The id of the invite.
     pub invite_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
@@ -92,21 +93,21 @@ pub struct OpenInvite {
     pub form_id: Uuid,
     /// The person.
     pub person_id: Uuid,
-    /// The day whose place it took.
+    /// The day in whose limit the invite is counted.
     pub day: NaiveDate,
-    /// Since when.
+    /// The time at which the invite was reserved.
     pub reserved_at: DateTime<Utc>,
 }
 
 impl OpenInvite {
-    /// Which invite it is.
+    /// Returns the form, the person and the day of the invite.
     #[must_use]
     pub const fn of(&self) -> InviteOf {
         InviteOf { form_id: self.form_id, person_id: self.person_id, day: self.day }
     }
 }
 
-/// How many invites' mail is under way, counted to 100,000.
+/// Counts the invites with mail under way, up to 100,000.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -116,7 +117,7 @@ pub async fn under_way(connection: &mut PgConnection) -> Result<i64, sqlx::Error
         .await
 }
 
-/// Whether an invite is under way.
+/// Returns whether an invite is under way.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -127,8 +128,8 @@ pub async fn is_open(pool: &PgPool, invite_id: Uuid) -> Result<bool, sqlx::Error
         .await
 }
 
-/// Takes over the invite that nobody finished for longest, if there is one: nobody else takes it in
-/// the next turn.
+/// Takes over the invite that has been overdue longest, if there is one. No other process takes it
+/// over for the next 120 seconds.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -150,8 +151,8 @@ pub async fn take_over(
     .await
 }
 
-/// Whether an open invite may still go out: its firm is active and sends invites, its form is open,
-/// and its person wants mail, can get it, and was not erased meanwhile.
+/// Returns whether an open invite may still be sent. Its firm must be active and send invites, and
+/// its form be published. Its person must want mail, have a working address, and not be erased.
 ///
 /// # Errors
 /// If the database does not answer.

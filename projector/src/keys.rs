@@ -1,4 +1,4 @@
-//! Keys: which ones a firm has, and what a caller's is checked against.
+//! The read model of keys: the keys of each firm, which authenticate callers by SHA-256.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// The writer.
+/// The writer of the table `key_auth`.
 pub(crate) struct KeyWriter;
 
 impl WithAppend for KeyWriter {
@@ -40,7 +40,7 @@ impl WithAppend for KeyWriter {
     }
 }
 
-/// A command makes one, and no batch does.
+/// Inserts one row. Only a command creates keys, and no batch does.
 async fn create(
     connection: &mut PgConnection,
     key_id: Uuid,
@@ -87,24 +87,24 @@ async fn revoke(
     Ok(())
 }
 
-/// A key as it is listed.
+/// A key as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct KeyRow {
-    /// Its id.
+    /// The id of the key.
     pub key_id: Uuid,
-    /// Its label.
+    /// The label of the key.
     pub name: String,
-    /// Its first characters.
+    /// The first characters of the key.
     pub prefix: String,
-    /// The member it acts for.
+    /// The member that the key acts for.
     pub member_id: Uuid,
-    /// When it was made.
+    /// The time at which the key was made.
     pub created_at: DateTime<Utc>,
-    /// When it was revoked, if it was.
+    /// The time at which the key was revoked, if it was.
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
-/// The keys of a firm, newest first.
+/// Lists the keys of a firm, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -118,7 +118,7 @@ pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<KeyRow>, sqlx::Err
     .await
 }
 
-/// Locks one active key of a firm before it is revoked; whether there is one.
+/// Locks one active key of a firm before its revocation. Returns whether there is such a key.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -141,15 +141,15 @@ pub async fn lock_active(
 /// An active key that is about to be revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct ActiveKey {
-    /// Its id.
+    /// The id of the key.
     pub key_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// The member it acts for.
+    /// The member that the key acts for.
     pub member_id: Uuid,
 }
 
-/// Locks the active keys of these members before they are revoked, in order of their ids.
+/// Locks the active keys of these members before their revocation, in the order of their ids.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -33,13 +33,13 @@ pub mod tokens;
 
 use eventstore::WithAppend;
 
-/// What must hold before an append, in the order of locks: firm, member, key, quota.
+/// Returns the guards of an append, in the order of locks: firm, member, key, quota.
 #[must_use]
 pub fn guards() -> Vec<Box<dyn WithAppend>> {
     vec![Box::new(actors::ActorGuard), Box::new(quotas::QuotaGuard)]
 }
 
-/// The tables that change with an append.
+/// Returns the writers of the tables that change with an append.
 #[must_use]
 pub fn tables() -> Vec<Box<dyn WithAppend>> {
     vec![

@@ -1,4 +1,5 @@
-//! Members of firms, as last reported: who may make keys.
+//! The read model of members, as the product last reported each member. Managers among the members
+//! may make keys.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// The writer.
+/// The writer of the table `members`.
 pub(crate) struct MemberWriter;
 
 impl WithAppend for MemberWriter {
@@ -28,7 +29,8 @@ impl WithAppend for MemberWriter {
     }
 }
 
-/// What is new of a member; what is none stays, but for one who left: of those nothing does.
+/// The changes to one member's row. `None` leaves the column as it is. A member that left loses all
+/// earlier values.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct MemberUpdate {
     left: bool,
@@ -36,7 +38,7 @@ struct MemberUpdate {
     active: Option<bool>,
 }
 
-/// What events, in order, come to for each member (of a firm).
+/// Folds the events, in order, into one change per member of a firm.
 fn changes<'a>(
     events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
 ) -> BTreeMap<(Uuid, Uuid), MemberUpdate> {
@@ -88,7 +90,7 @@ impl MemberUpdate {
     }
 }
 
-/// A member never heard of before is active and has no role.
+/// Writes the changes. A member that no event has joined is active and has no role.
 async fn write(
     connection: &mut PgConnection,
     changes: &BTreeMap<(Uuid, Uuid), MemberUpdate>,

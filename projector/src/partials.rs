@@ -1,8 +1,8 @@
-//! Unfinished responses: when each becomes a partial submission, and the timer that records it
-//! (contract, section Triggers).
+//! The work queue of unfinished responses. The timer records each one as a partial submission when
+//! it is due (contract, section Triggers).
 //!
-//! The timer deletes the row and records the occurrence in one transaction, a submission deletes it
-//! in its own: whichever commits first decides.
+//! The timer deletes the row and records the occurrence in one transaction. A submission deletes
+//! the row in its own transaction. The transaction that commits first decides.
 
 use chrono::{DateTime, Utc};
 use domain::context::{Actor, EventContext};
@@ -13,7 +13,7 @@ use eventstore::{AppendError, Clock, NewEvent, Store};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-/// Rows taken at a time: a transaction stays well under 100 ms.
+/// The number of rows taken at once. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: i64 = 500;
 
 /// An unfinished response.
@@ -23,15 +23,15 @@ pub struct PartialRow {
     pub firm_id: Uuid,
     /// The response.
     pub response_id: Uuid,
-    /// The form it answers.
+    /// The form of the response.
     pub form_id: Uuid,
-    /// When it was answered last, by the product's clock.
+    /// The time of the last answer, by the product's clock.
     pub answered_at: DateTime<Utc>,
-    /// When it becomes a partial submission, unless it goes on.
+    /// The time at which the response becomes a partial submission, unless another answer comes.
     pub due_at: DateTime<Utc>,
 }
 
-/// Sets, or puts off, when responses become partial submissions.
+/// Sets or postpones the times at which responses become partial submissions.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -59,7 +59,7 @@ pub async fn set(
     Ok(())
 }
 
-/// Drops responses (of firms) that were submitted or erased.
+/// Drops the rows of submitted or erased responses.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -82,14 +82,14 @@ pub async fn drop_of(
     Ok(())
 }
 
-/// The timer.
+/// The worker that records due partial submissions.
 pub struct PartialTimer {
     store: Store,
     clock: Clock,
 }
 
 impl PartialTimer {
-    /// A timer of this log by this clock.
+    /// Makes a timer of this log by this clock.
     #[must_use]
     pub const fn new(store: Store, clock: Clock) -> Self {
         Self { store, clock }
@@ -128,7 +128,8 @@ impl Worker for PartialTimer {
 }
 
 impl PartialRow {
-    /// It happened when the last answer came: reported again after a restore, it is the same (ruling 41).
+    /// Makes the occurrence. Its time is that of the last answer, so a repeat after a restore is
+    /// the same occurrence (ruling 41, restore).
     fn occurrence(&self, context: EventContext) -> NewEvent {
         let trigger = Trigger::PartialSubmission;
         let id = occurrence_id(self.firm_id, trigger, &self.response_id.to_string());

@@ -1,5 +1,5 @@
-//! What operators hold now (see [`domain::pause`]). The claim reads the table in its own statement. A
-//! pause ends when it is resumed; a subscription's also when that is removed.
+//! The read model of operators' pauses (see [`domain::pause`]). The claim reads the table in its
+//! own statement. A pause ends when an operator resumes it, or when its subscription is removed.
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// The writer.
+/// The writer of the table `pauses`.
 pub(crate) struct PauseWriter;
 
 impl WithAppend for PauseWriter {
@@ -29,7 +29,7 @@ impl WithAppend for PauseWriter {
                     Event::Pause(PauseEvent::DeliveriesResumed { scope, .. }) => {
                         over.push(scope.pause_id());
                     }
-                    // Nothing is left that it could hold.
+                    // A removed subscription has no deliveries that the pause could hold.
                     Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
                         over.extend(pause_of(recorded));
                     }
@@ -69,7 +69,7 @@ async fn hold(
     Ok(())
 }
 
-/// The pause of the subscription that an event is about, on or not.
+/// Returns the id of the pause for the event's subscription, whether there is such a pause or not.
 fn pause_of(recorded: &RecordedEvent) -> Option<Uuid> {
     let hook_id = recorded.aggregate_id.parse().ok()?;
     Some(PauseScope::Hook { firm_id: recorded.context.firm_id, hook_id }.pause_id())
@@ -86,29 +86,29 @@ async fn release(connection: &mut PgConnection, over: &[Uuid]) -> Result<(), App
     Ok(())
 }
 
-/// A pause as it is read.
+/// A pause as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct PauseRow {
-    /// Its id: the scope's.
+    /// The id of the pause, which is the id of its scope.
     pub pause_id: Uuid,
-    /// `all`, `firm`, `hook` or `host`.
+    /// The kind: `all`, `firm`, `hook` or `host`.
     pub kind: String,
-    /// The firm, or the subscription's.
+    /// The firm of the pause, or the firm of its subscription.
     pub firm_id: Option<Uuid>,
     /// The subscription.
     pub hook_id: Option<Uuid>,
     /// The host.
     pub host: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, as the log writes it.
+    /// The actor, as the log writes it.
     pub actor: String,
-    /// Since when.
+    /// The time at which the pause began.
     pub paused_at: DateTime<Utc>,
 }
 
 impl PauseRow {
-    /// What is held.
+    /// Returns the scope of the pause.
     #[must_use]
     pub fn scope(&self) -> PauseScope {
         match (self.firm_id, self.hook_id, &self.host) {
@@ -120,7 +120,7 @@ impl PauseRow {
     }
 }
 
-/// What is held now, longest first.
+/// Lists all pauses, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -133,7 +133,7 @@ pub async fn list(pool: &PgPool) -> Result<Vec<PauseRow>, sqlx::Error> {
     .await
 }
 
-/// How many there are.
+/// Counts all pauses.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -141,7 +141,7 @@ pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from pauses").fetch_one(connection).await
 }
 
-/// A pause that is on.
+/// Finds a pause that is in force.
 ///
 /// # Errors
 /// If the database does not answer.

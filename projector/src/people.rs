@@ -1,4 +1,4 @@
-//! People whose address no mail may go to (contract, section FormInvite; ruling 11).
+//! The read model of people that get no mail (contract, section FormInvite; ruling 11, invites).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
-/// The writer.
+/// The writer of the table `people`.
 pub(crate) struct PersonWriter;
 
 impl WithAppend for PersonWriter {
@@ -34,7 +34,7 @@ impl WithAppend for PersonWriter {
     }
 }
 
-/// What is new of a person; what is none stays.
+/// The changes to one person's row. `None` leaves the column as it is.
 #[derive(Debug, Default, Clone, Copy)]
 struct PersonUpdate {
     unsubscribed: Option<bool>,
@@ -89,16 +89,16 @@ async fn apply(
     Ok(())
 }
 
-/// What is known of a person's address.
+/// The state of a person's address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromRow)]
 pub struct PersonRow {
     /// The person wants no mail.
     pub unsubscribed: bool,
-    /// Mail cannot be delivered there.
+    /// The address takes no mail.
     pub bounced: bool,
 }
 
-/// What is known of a person's address; of one nothing was ever said of, that mail may go there.
+/// Returns the state of a person's address. Mail may go to an address without a row.
 ///
 /// # Errors
 /// If the database does not answer.

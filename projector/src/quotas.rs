@@ -1,4 +1,5 @@
-//! Limits that span streams: one row per firm, kind and period, changed in the append that changes it.
+//! Quotas limit a firm over several streams. Each firm has one row per kind and period, and the
+//! append that uses the quota changes the row.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-/// Whose count of what, and of which day if it is counted by the day.
+/// The key of a count: firm, kind, and the day if the quota is per day.
 type QuotaKey = (Uuid, Quota, Option<NaiveDate>);
 
 pub(crate) struct QuotaGuard;
@@ -36,8 +37,8 @@ impl WithAppend for QuotaGuard {
     }
 }
 
-/// Notes where each firm's subscriptions changed last. The row is locked since it was counted, so the
-/// changes of a firm have one order: that of their positions.
+/// Notes the position of the last change to each firm's subscriptions. The count has locked the
+/// row, so the changes of a firm are ordered by position.
 async fn note_changes(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
@@ -63,7 +64,8 @@ async fn note_changes(
     Ok(())
 }
 
-/// Counts again what the log says, but for days before one that are forgotten.
+/// Counts the events of a rebuild. Days before `first_day` are left out, because housekeeping
+/// forgets them.
 pub(crate) async fn recount(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
@@ -75,7 +77,7 @@ pub(crate) async fn recount(
     Ok(note_changes(connection, events).await?)
 }
 
-/// What events, in order, come to for each count.
+/// Sums the changes of the events for each count.
 fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<QuotaKey, i32> {
     let mut changes = BTreeMap::new();
     for (firm_id, event) in events {
@@ -96,12 +98,13 @@ async fn count(
             return Err(AppendError::QuotaFull(count.1));
         }
     }
-    // A count that would fall below nothing gives back what somebody else just gave back.
+    // A count below zero means that another append has given the same back. The command is decided
+    // again.
     let all = given.is_empty() || give_back(connection, &given).await?;
     if all { Ok(()) } else { Err(AppendError::Conflict) }
 }
 
-/// Takes of a count, up to its limit. A command does so for one firm, and no batch does.
+/// Adds to a count, up to its limit. Only a command does this, for one firm, and no batch does.
 async fn take(
     connection: &mut PgConnection,
     (firm_id, quota, day): QuotaKey,
@@ -123,8 +126,8 @@ async fn take(
     Ok(taken.rows_affected() == 1)
 }
 
-/// Gives back to counts, locked in order; whether all of them had as much. One that is forgotten has
-/// nothing to get.
+/// Subtracts from counts, which are locked in order. Returns whether each row had as much. A
+/// forgotten row needs nothing.
 async fn give_back(
     connection: &mut PgConnection,
     given: &[(QuotaKey, i32)],
@@ -153,7 +156,7 @@ async fn give_back(
     .await
 }
 
-/// Forgets counts of days before this one, at most `limit`.
+/// Forgets up to `limit` counts of days before this one.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -170,7 +173,7 @@ pub async fn forget(pool: &PgPool, before: NaiveDate, limit: i64) -> Result<u64,
     Ok(gone.rows_affected())
 }
 
-/// Locks the firms' count of subscriptions, for a removal that locks lanes first.
+/// Locks the firms' counts of subscriptions, for a removal that locks lanes afterwards.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,5 @@
-//! Replays: where each stands, and which deliveries they may send again (ruling 31).
+//! The read model of replays: the state of each replay, and the deliveries that it may send again
+//! (ruling 31, replays).
 
 mod items;
 mod queued;
@@ -17,7 +18,7 @@ use uuid::Uuid;
 pub use items::{conclude, has_waiting, next_items, outcomes, put_items, totals};
 pub use queued::{QueuedItem, queued_after};
 
-/// The writer.
+/// The writer of the table `replays`.
 pub(crate) struct ReplayWriter;
 
 impl WithAppend for ReplayWriter {
@@ -54,7 +55,8 @@ impl WithAppend for ReplayWriter {
     }
 }
 
-/// Locks a replay, before the streams: whoever queues for it holds it while it appends.
+/// Locks a replay before the streams. A worker that queues for the replay holds the same lock while
+/// it appends.
 async fn lock(connection: &mut PgConnection, replay_id: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query("select 1 from replays where replay_id = $1 for update")
         .bind(replay_id)
@@ -103,30 +105,30 @@ async fn apply(
     Ok(())
 }
 
-/// A replay as it is read.
+/// A replay as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ReplayRow {
-    /// Its id.
+    /// The id of the replay.
     pub replay_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// `running`, `paused`, `stopped` or `finished`.
+    /// The state: `running`, `paused`, `stopped` or `finished`.
     pub state: String,
-    /// Why it was asked for.
+    /// The reason of the request.
     pub reason: String,
-    /// Whether it sends again what was delivered.
+    /// Tells whether the replay also sends delivered deliveries again.
     pub force: bool,
-    /// Deliveries a second.
+    /// The rate in deliveries per second.
     pub rate_per_second: i32,
-    /// How many were selected.
+    /// The number of selected deliveries.
     pub selected: i64,
-    /// When it was asked for.
+    /// The time of the request.
     pub requested_at: DateTime<Utc>,
-    /// When it ended.
+    /// The time at which the replay ended.
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// A replay.
+/// Finds a replay.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -141,7 +143,8 @@ pub async fn find(pool: &PgPool, replay_id: Uuid) -> Result<Option<ReplayRow>, s
     .await
 }
 
-/// How many run, how many are held, and how many run and have queued nothing since then.
+/// Counts running replays, paused replays, and running replays that have queued nothing since
+/// `since`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -160,7 +163,7 @@ pub async fn under_way(
     .await
 }
 
-/// How many replays run, and how many are paused.
+/// Counts running and paused replays.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -173,26 +176,26 @@ pub async fn count_open(connection: &mut PgConnection) -> Result<(i64, i64), sql
     .await
 }
 
-/// A delivery that may be sent again.
+/// A delivery that a replay may send again.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ReplayableRow {
-    /// It.
+    /// The id of the delivery.
     pub delivery_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// Its subscription.
+    /// The subscription.
     pub hook_id: Uuid,
-    /// What happened.
+    /// The occurrence.
     pub occurrence_id: Uuid,
-    /// The trigger's key.
+    /// The key of the trigger.
     pub trigger: String,
     /// The form.
     pub form_id: Uuid,
     /// The response.
     pub response_id: Uuid,
-    /// The bytes it sent.
+    /// The body that the delivery sent.
     pub body_id: Option<Uuid>,
-    /// SHA-256 of them, lower-case hex.
+    /// The SHA-256 of the body, in lower-case hex.
     pub body_sha256: Option<String>,
     state: String,
     purged: bool,
@@ -201,7 +204,8 @@ pub struct ReplayableRow {
 }
 
 impl ReplayableRow {
-    /// What decides whether it is sent again; whether it is under way is not known here.
+    /// Returns the conditions that decide about a replay. The outbox knows whether the delivery is
+    /// under way, and this table does not.
     #[must_use]
     pub fn standing(&self) -> ReplayConditions {
         let state = match self.state.as_str() {
@@ -235,7 +239,7 @@ macro_rules! replayable {
     };
 }
 
-/// The firm's deliveries that are selected, oldest first, at most `limit`.
+/// Lists up to `limit` selected deliveries of the firm, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -269,24 +273,25 @@ pub async fn selected(
     .await
 }
 
-/// A replay whose turn it is; it is locked.
+/// A locked replay whose turn has come.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ReplayTurn {
-    /// It.
+    /// The id of the replay.
     pub replay_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// Whether it sends again what was delivered.
+    /// Tells whether the replay also sends delivered deliveries again.
     pub force: bool,
-    /// Deliveries a second.
+    /// The rate in deliveries per second.
     pub rate_per_second: i32,
-    /// Up to when its rate is used up.
+    /// The time up to which the rate is used up.
     pub fed_until: Option<DateTime<Utc>>,
-    /// The last event of its stream.
+    /// The sequence of the last event in its stream.
     pub sequence: i64,
 }
 
-/// Locks the running replay that has waited longest, but for these, unless all are locked.
+/// Locks the running replay that has waited longest, except the given ones. Returns `None` if all
+/// are locked.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -304,7 +309,7 @@ pub async fn take_turn(
     .await
 }
 
-/// Those of these replays that were stopped.
+/// Returns the stopped replays among these.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -323,7 +328,7 @@ pub async fn stopped_of(
     .await
 }
 
-/// Says up to when the rate of a locked replay is used up.
+/// Sets the time up to which the rate of a locked replay is used up.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -340,7 +345,7 @@ pub async fn set_fed_until(
     Ok(())
 }
 
-/// These deliveries, as they stand.
+/// Finds these deliveries with their current state.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,5 +1,6 @@
-//! Seals over the whole log, a block of positions each: the root over the digests of its events,
-//! chained. A block is sealed once nothing can appear in it any more, and never again.
+//! Seals cover the whole log, one block of positions each. A seal is the Merkle root over the
+//! digests of the block's events, linked to the seal before. A block is sealed once, when no event
+//! can appear in it any more.
 
 use domain::audit::{GENESIS_HASH, Seal};
 use domain::merkle::{Hash, MerkleFrontier};
@@ -8,17 +9,17 @@ use eventstore::worker::{NextStep, Worker};
 use eventstore::{Fence, Store, proof};
 use sqlx::{FromRow, PgConnection};
 
-/// Blocks sealed at a time: a transaction stays well under 100 ms.
+/// The number of blocks sealed at once. It keeps a transaction well under 100 ms.
 pub(crate) const BLOCKS_PER_STEP: i64 = 8;
 
-/// The worker.
+/// The worker that seals the log.
 pub struct SealWorker {
     store: Store,
     fence: Fence,
 }
 
 impl SealWorker {
-    /// Seals this log.
+    /// Makes a worker that seals this log.
     #[must_use]
     pub const fn new(store: Store, fence: Fence) -> Self {
         Self { store, fence }
@@ -48,7 +49,7 @@ impl Worker for SealWorker {
     }
 }
 
-/// Seals the blocks between two of their ends.
+/// Seals the blocks between two ends of blocks.
 pub(crate) async fn seal_between(
     connection: &mut PgConnection,
     (after, through): (i64, i64),
@@ -59,25 +60,25 @@ pub(crate) async fn seal_between(
     insert(connection, &sealed).await
 }
 
-/// A seal as it is kept.
+/// A row of the table `seals`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct SealRow {
-    /// The block, from 1.
+    /// The number of the block, from 1.
     pub number: i64,
-    /// Its last position.
+    /// The last position of the block.
     pub last_position: i64,
-    /// How many events it has.
+    /// The number of events in the block.
     pub events: i64,
-    /// The root over them.
+    /// The Merkle root over the events.
     pub root: Hash,
-    /// The hash of the block before.
+    /// The hash of the seal before.
     pub previous_hash: Hash,
-    /// Its hash.
+    /// The hash of this seal.
     pub hash: Hash,
 }
 
 impl SealRow {
-    /// The row of a block that ends there, with this tree.
+    /// Makes the row of the block that ends at this position, with this tree.
     #[must_use]
     pub fn of(last_position: i64, tree: &MerkleFrontier, previous_hash: Hash) -> Self {
         let number = last_position / Seal::POSITIONS_PER_BLOCK;
@@ -93,7 +94,7 @@ impl SealRow {
     }
 }
 
-/// The seals of whole blocks.
+/// Makes the seals of whole blocks.
 fn seal((after, through): (i64, i64), digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
     let mut digests = digests.iter().peekable();
     let mut previous = previous;
@@ -129,7 +130,7 @@ async fn insert(connection: &mut PgConnection, rows: &[SealRow]) -> Result<(), s
     Ok(())
 }
 
-/// The last seal that ends at or before this position.
+/// Returns the last seal that ends at or before this position.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -146,7 +147,7 @@ pub async fn last(
     .await
 }
 
-/// How far the log is sealed.
+/// Returns the position up to which the log is sealed.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -158,7 +159,7 @@ pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error
     Ok(position.unwrap_or(0))
 }
 
-/// The seals that end after the first position and at or before the second, in order.
+/// Returns the seals that end after `after` and at or before `through`, in order.
 ///
 /// # Errors
 /// If the database does not answer.

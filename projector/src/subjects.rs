@@ -1,9 +1,9 @@
-//! Subjects: what the product reports things of, in any order. A response is known when its form is; a
-//! report or a call, when its response is. What is reported before that waits here (rulings, section
-//! Occurrences).
+//! Subjects: the responses, reports and calls that activities are about, which arrive in any order.
 //!
-//! Whoever reports of a subject locks its row first: of two that meet, the later sees what the
-//! earlier left.
+//! A response is known once its form is known. A report or a call is known once its response is
+//! known. A fact that arrives earlier waits here (rulings, section Occurrences). Intake locks the
+//! rows of its subjects first, so of two batches about one subject the later sees the result of the
+//! earlier.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,25 +12,25 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-/// A firm, and the id of one of its responses, reports or calls.
+/// A firm, with the id of one of its responses, reports or calls.
 pub type SubjectId = (Uuid, Uuid);
 
-/// What is known of a subject.
+/// The links of a subject, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct SubjectRow {
     /// The firm.
     pub firm_id: Uuid,
     /// The response, report or call.
     pub subject_id: Uuid,
-    /// The response a report or call belongs to, once known.
+    /// The response of a report or call, once known.
     pub response_id: Option<Uuid>,
-    /// The form a response answers, once known.
+    /// The form of a response, once known.
     pub form_id: Option<Uuid>,
-    /// Whether it is a response that was erased.
+    /// Tells whether the subject is an erased response.
     pub erased: bool,
 }
 
-/// What a report says of where its subject belongs.
+/// The links of a subject, as a report gives them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SubjectLinks {
     /// The response of a report or call.
@@ -39,18 +39,19 @@ pub struct SubjectLinks {
     pub form_id: Option<Uuid>,
 }
 
-/// A subject that is locked.
+/// A locked subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct LockedSubject {
-    /// What the table says of it.
+    /// The row of the subject.
     #[sqlx(flatten)]
     pub row: SubjectRow,
-    /// Whether nobody had heard of it: then the table says what is reported, and nothing waited for it.
+    /// Tells whether this call has inserted the row. Then the row has the reported links, and no
+    /// fact waited for the subject.
     pub is_new: bool,
 }
 
-/// Locks subjects and the responses they belong to, in one order; those nobody heard of are made, as
-/// they are reported: most are never changed again.
+/// Locks these subjects and their responses, in one order. Unknown subjects are inserted with the
+/// reported links, which most subjects keep for good.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -62,7 +63,7 @@ pub async fn lock(
         return Ok(Vec::new());
     }
     let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = reported.keys().copied().unzip();
-    // What an insert replaces, it locks before: only then `xmax` is set in the row it leaves.
+    // An insert that meets a row locks the row first. Only such a row has an `xmax`.
     sqlx::query_as(
         "with reported as (
              select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[])
@@ -90,7 +91,7 @@ pub async fn lock(
     .await
 }
 
-/// The reports and calls of these responses.
+/// Lists the reports and calls of these responses.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -109,7 +110,7 @@ pub async fn parts_of(
     .await
 }
 
-/// Drops what waited for these subjects.
+/// Drops the facts that wait for these subjects.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -129,8 +130,8 @@ pub async fn drop_waiting(
     Ok(())
 }
 
-/// Which of these responses (of firms) were erased. Looked up one by one: hardly any are, so all that are
-/// seem cheaper to read, until many are.
+/// Returns the erased responses among these. Each is looked up by itself, because hardly any
+/// response is erased. A scan of the erased ones would get slow once there are many.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -150,7 +151,7 @@ pub async fn erased(
     .await
 }
 
-/// Writes down what became known of locked subjects.
+/// Writes the links of locked subjects.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -183,13 +184,14 @@ pub async fn update_known(
 pub struct WaitingFact {
     /// The firm.
     pub firm_id: Uuid,
-    /// The occurrence it will become.
+    /// The occurrence that the fact will become.
     pub occurrence_id: Uuid,
-    /// What happened.
+    /// The content of the fact.
     pub fact: Fact,
 }
 
-/// Lets facts wait; answers which did not wait before, by occurrence and by what it happened to.
+/// Inserts facts that wait. Returns the occurrence and the subject of each fact that did not wait
+/// before.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -215,9 +217,9 @@ pub async fn insert_waiting(
     Ok(new.into_iter().collect())
 }
 
-/// Which of these occurrences facts wait to become, and whether they are used up without telling
-/// anybody. All that wait for one say the same, unless they were reported at the same time: then one
-/// that tells is enough.
+/// Returns the occurrences among these that facts wait for, each with whether all its facts are
+/// silent. Facts of one occurrence agree, unless they were reported at the same time. Then one fact
+/// that is not silent is enough.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -237,8 +239,8 @@ pub async fn silent(
     .await
 }
 
-/// Takes out the facts that waited for these responses, or for a report or call of theirs; each with
-/// its response.
+/// Takes out the facts that wait for these responses, or for their reports and calls. Each comes
+/// with its response.
 ///
 /// # Errors
 /// If the database does not answer.

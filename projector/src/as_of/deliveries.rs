@@ -1,4 +1,4 @@
-//! Deliveries as they are or were: with their tries, which are in no table.
+//! Deliveries at a moment, with their attempts, which are in no table.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,16 +21,16 @@ use super::{STREAMS_PER_READ, had_happened};
 use crate::deliveries::DeliveryRow;
 use crate::hooks;
 
-/// A delivery with its tries, as it is or was.
+/// A delivery at a moment, with its attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryThen {
-    /// Where it stood.
+    /// The state of the delivery.
     pub row: DeliveryRow,
-    /// Its tries by then, first to last.
+    /// The attempts up to that moment, in order.
     pub attempts: Vec<Attempt>,
 }
 
-/// The newest deliveries that a firm had by then, newest first, at most so many.
+/// Lists up to `limit` deliveries of a firm that existed at a moment, newest first.
 ///
 /// # Errors
 /// [`TailError`].
@@ -55,7 +55,7 @@ pub async fn list(
     Ok(found)
 }
 
-/// One delivery of a firm, if its occurrence listed it or it was queued by then.
+/// Finds one delivery of a firm, if its occurrence listed it or an event had queued it.
 ///
 /// # Errors
 /// [`TailError`].
@@ -74,7 +74,8 @@ pub async fn delivery(
     .await?;
     let begun = match known {
         Some(known) => known,
-        // History may not have followed to it yet: the list of its occurrence or its stream tells then.
+        // The read model may be behind. The occurrence's list or the delivery's stream has the
+        // answer then.
         None => {
             let page = BegunPage { firm_id, before: None, position: None };
             let unfollowed = page.unfollowed(connection).await?.into_iter();
@@ -93,7 +94,7 @@ pub async fn delivery(
     Ok(Some(then))
 }
 
-/// A delivery that may have begun by then.
+/// A delivery that may have begun by that moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, FromRow)]
 struct BegunDelivery {
     created_at: DateTime<Utc>,
@@ -108,7 +109,8 @@ impl BegunDelivery {
     }
 }
 
-/// How these of a firm's stood then; those that had not begun are left out.
+/// Loads the state of these deliveries of a firm at that moment. Deliveries that had not begun are
+/// left out.
 async fn load_as_of(
     connection: &mut PgConnection,
     (firm_id, begun): (Uuid, &[BegunDelivery]),
@@ -158,7 +160,7 @@ async fn load_as_of(
     Ok(with_stream.iter().filter_map(told).collect())
 }
 
-/// What the first event of a stream says that it is of.
+/// Returns the subscription and the occurrence by the first event of a stream.
 const fn delivery_of(first: &RecordedEvent) -> Option<DeliveryOf> {
     match &first.event {
         Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) => attempt.of,
@@ -167,7 +169,8 @@ const fn delivery_of(first: &RecordedEvent) -> Option<DeliveryOf> {
     }
 }
 
-/// Deliveries of a firm that may have begun by then, newest first, after another one.
+/// A page of a firm's deliveries that may have begun by a moment, newest first, after another
+/// delivery.
 struct BegunPage {
     firm_id: Uuid,
     before: Option<(DateTime<Utc>, Uuid)>,
@@ -175,7 +178,7 @@ struct BegunPage {
 }
 
 impl BegunPage {
-    /// A position is no bound on times: the database's clock may have gone back.
+    /// A position bounds no times, because the database's clock may have gone back.
     fn first(firm_id: Uuid, as_of: AsOf) -> Self {
         match as_of {
             AsOf::Instant(at) => {
@@ -185,7 +188,7 @@ impl BegunPage {
         }
     }
 
-    /// Those that the read model knows, and those it has not followed to.
+    /// Reads the deliveries in the read model, and those that the read model has not followed to.
     async fn read(&self, connection: &mut PgConnection) -> Result<Vec<BegunDelivery>, TailError> {
         let mut begun: HashSet<BegunDelivery> =
             self.followed(connection).await?.into_iter().collect();
@@ -255,7 +258,8 @@ impl BegunPage {
     }
 }
 
-/// A delivery that its occurrence lists, before anything came of it; none if the occurrence lists no such.
+/// Returns a delivery that its occurrence lists, before its first attempt. Returns `None` if the
+/// occurrence does not list it.
 fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Option<DeliveryRow> {
     let happening = occurrence.event.happening()?;
     let mut deliveries = happening.deliveries(of.occurrence_id);
@@ -279,7 +283,7 @@ fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Opti
     })
 }
 
-/// A delivery whose stream begins with its queueing.
+/// Returns a delivery whose stream begins with the event that queues it.
 fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let (hook_id, step, trigger, form_id, response_id) = match event {
@@ -314,7 +318,7 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     })
 }
 
-/// The tries that a stream tells of, first to last.
+/// Returns the attempts of a stream, in order.
 #[must_use]
 pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
     let attempt = |recorded: &RecordedEvent| match &recorded.event {
@@ -327,7 +331,7 @@ pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
 }
 
 impl DeliveryThen {
-    /// What a stream comes to that begins with its delivery's queueing, or the first part of it.
+    /// Folds a stream, or the beginning of one, if its first event queues the delivery.
     #[must_use]
     pub fn of(stream: &[RecordedEvent]) -> Option<Self> {
         Some(Self::begin(queued(stream.first()?)?).through(stream))
@@ -337,7 +341,8 @@ impl DeliveryThen {
         Self { row, attempts: Vec::new() }
     }
 
-    /// Where it stands after these events is the aggregate's word; what else is shown comes with them.
+    /// Applies the events. The aggregate decides about the state, and the other columns come from
+    /// the events.
     fn through(mut self, stream: &[RecordedEvent]) -> Self {
         let mut delivery = Delivery::default();
         for recorded in stream {
@@ -357,7 +362,7 @@ impl DeliveryThen {
         self
     }
 
-    /// Names the target in the first hop of each attempt: the log leaves it out there.
+    /// Names the target in the first hop of each attempt. The log leaves the target out there.
     fn show_target(&mut self, target: &str) {
         for first in self.attempts.iter_mut().filter_map(|attempt| attempt.hops.first_mut()) {
             first.url = Some(shown_target(target));

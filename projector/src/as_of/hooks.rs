@@ -1,4 +1,4 @@
-//! Subscriptions as they were.
+//! Subscriptions at a moment.
 
 use domain::as_of::AsOf;
 use domain::event::Event;
@@ -12,16 +12,16 @@ use uuid::Uuid;
 use super::{STREAMS_PER_READ, had_happened};
 use crate::hooks::{HookLife, reason_name};
 
-/// A subscription as it was.
+/// A subscription at a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookThen {
-    /// Its life up to then.
+    /// The life of the subscription up to that moment.
     pub life: HookLife,
-    /// Whether its last finished delivery had ended with 410.
+    /// Tells whether its last finished delivery had ended with 410.
     pub warned: bool,
 }
 
-/// All subscriptions that a firm had had by then, last made first.
+/// Lists all subscriptions that a firm had made by that moment, newest first.
 ///
 /// # Errors
 /// [`TailError`].

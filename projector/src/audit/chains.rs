@@ -1,4 +1,4 @@
-//! Where each firm's chain ends: for the next entry, and for the next checkpoint.
+//! The ends of all audit chains. The next entry and the next signed checkpoint begin there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,41 +7,41 @@ use domain::merkle::Hash;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-/// The end of a chain as it is kept.
+/// A row of the table `audit_heads`.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct HeadRow {
     /// The firm.
     pub firm_id: Uuid,
-    /// How many entries it has.
+    /// The number of entries in the chain.
     pub sequence: i64,
-    /// The hash of the last one.
+    /// The hash of the last entry.
     pub hash: Hash,
-    /// The right edge of the tree over all of them.
+    /// The right edge of the Merkle tree over all entries.
     pub frontier: Vec<u8>,
 }
 
 impl HeadRow {
-    /// The row of a chain.
+    /// Makes the row of a chain.
     #[must_use]
     pub fn of(firm_id: Uuid, chain: &AuditChain) -> Self {
         let (sequence, hash) = (chain.sequence().cast_signed(), *chain.last());
         Self { firm_id, sequence, hash, frontier: chain.frontier() }
     }
 
-    /// The chain, if the row can be one's.
+    /// Restores the chain. Returns `None` if the row is no end of a chain.
     #[must_use]
     pub fn chain(&self) -> Option<AuditChain> {
         AuditChain::restored(self.sequence.cast_unsigned(), self.hash, &self.frontier)
     }
 
-    /// What a checkpoint says of it, if the row can be a chain's.
+    /// Returns the head for a signed checkpoint. Returns `None` if the row is no end of a chain.
     #[must_use]
     pub fn head(&self) -> Option<ChainHead> {
         Some(self.chain()?.head(self.firm_id))
     }
 }
 
-/// The chains of these firms; a firm without entries has none.
+/// Loads the chains of these firms. A firm without entries has no chain.
 pub(super) async fn load(
     connection: &mut PgConnection,
     firms: &BTreeSet<Uuid>,
@@ -60,7 +60,7 @@ fn read(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
     rows.into_iter().map(chain).collect()
 }
 
-/// Where the chains of these firms end.
+/// Returns the ends of these firms' chains.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -97,7 +97,7 @@ pub(super) async fn keep(
     Ok(())
 }
 
-/// The ends of all chains in the order of their firms, after one and at most so many.
+/// Returns the ends of up to `limit` chains after one firm, in the order of their firms.
 ///
 /// # Errors
 /// If the database does not answer.

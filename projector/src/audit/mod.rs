@@ -1,6 +1,6 @@
-//! The audit log: what has to be answered for, in a chain per firm without gaps. It follows the log,
-//! one process at a time, so no two entries ever ask for one place (case G6); what is written is
-//! never changed (case G1).
+//! The audit log: an entry for each accountable event, in a chain per firm without gaps. One
+//! process at a time follows the log, so no two entries compete for one place (case G6). An entry
+//! is never changed (case G1).
 
 mod chains;
 mod questions;
@@ -27,7 +27,7 @@ pub use questions::{
     AuditFilter, ChainSpan, between, find_at, followed_to, hashes, list, of_subject, span, stretch,
 };
 
-/// The writer.
+/// The writer of the audit log.
 pub struct AuditLog;
 
 impl Projection for AuditLog {
@@ -53,41 +53,41 @@ impl Projection for AuditLog {
     }
 }
 
-/// A row of the audit log: the bytes that are hashed, and beside them what they say.
+/// A row of the audit log: the hashed bytes, with their content in columns.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct EntryRow {
-    /// The firm in whose chain it is.
+    /// The firm of the chain.
     pub firm_id: Uuid,
-    /// Its place there, from 1.
+    /// The place in the chain, from 1.
     pub sequence: i64,
-    /// The event's place in the log.
+    /// The position of the event.
     pub position: i64,
-    /// When it was recorded.
+    /// The time at which the event was recorded.
     pub at: DateTime<Utc>,
-    /// What was done.
+    /// The action.
     pub action: String,
-    /// What the one who did it is.
+    /// The kind of the actor.
     pub actor_kind: String,
-    /// Who did it.
+    /// The id of the actor.
     pub actor_id: Option<String>,
-    /// What it was done to is.
+    /// The kind of the subject.
     pub subject_kind: String,
-    /// What it was done to.
+    /// The id of the subject.
     pub subject_id: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// What speaks for it.
+    /// The evidence.
     pub evidence: JsonValue,
     /// The canonical bytes.
     pub entry: Vec<u8>,
-    /// The hash before it.
+    /// The hash of the entry before.
     pub previous_hash: Hash,
-    /// Its hash.
+    /// The hash of this entry.
     pub hash: Hash,
 }
 
 impl EntryRow {
-    /// The row of an entry at its place.
+    /// Makes the row of a linked entry.
     #[must_use]
     pub fn of(entry: &AuditEntry, linked: LinkedEntry) -> Self {
         let deed = &entry.deed;
@@ -110,8 +110,8 @@ impl EntryRow {
     }
 }
 
-/// The entries of these events, in order. How subscriptions were made is looked up in the log, once
-/// for all: an entry is made from the log alone.
+/// Makes the entries of these events, in order. The origins of subscriptions are read from the log
+/// in one statement. An entry depends on the log alone.
 ///
 /// # Errors
 /// If the database does not answer, or the first event of a subscription cannot be read.
@@ -158,7 +158,7 @@ async fn subscribed(
     Ok(made.collect())
 }
 
-/// Gives each entry its place in its firm's chain.
+/// Links each entry to its firm's chain.
 fn link(entries: &[AuditEntry], chains: &mut BTreeMap<Uuid, AuditChain>) -> Vec<EntryRow> {
     let link = |entry: &AuditEntry| {
         let linked = chains.entry(entry.firm_id).or_default().add(entry);

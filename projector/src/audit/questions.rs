@@ -1,4 +1,4 @@
-//! What is asked of the audit log.
+//! Questions about the audit log.
 
 use chrono::{DateTime, Utc};
 use domain::merkle::Hash;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{AuditLog, EntryRow};
 use crate::follow::Projection;
 
-/// The statement that reads [`EntryRow`]s where this holds.
+/// The statement that reads the [`EntryRow`]s that meet this condition.
 macro_rules! entries_where {
     ($condition:literal) => {
         concat!(
@@ -20,24 +20,24 @@ macro_rules! entries_where {
     };
 }
 
-/// Which entries of a firm; what is none is not asked about.
+/// The filter of a list of entries. `None` filters nothing.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// What was done.
+    /// The action.
     pub action: Option<&'static str>,
-    /// Who did it: what they are, or their id.
+    /// The kind or the id of the actor.
     pub actor: Option<String>,
-    /// What it was done to: what that is, or its id.
+    /// The kind or the id of the subject.
     pub subject: Option<String>,
-    /// From then on.
+    /// Entries at this time or later.
     pub since: Option<DateTime<Utc>>,
-    /// Before then.
+    /// Entries before this time.
     pub until: Option<DateTime<Utc>>,
-    /// Only those before this one of the chain.
+    /// Entries before this place in the chain.
     pub before: Option<i64>,
 }
 
-/// Entries of a firm, newest first, at most so many.
+/// Lists up to `limit` entries of a firm, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -67,7 +67,7 @@ pub async fn list(
     .await
 }
 
-/// Everything about a subject, first to last.
+/// Lists all entries about a subject, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -78,7 +78,7 @@ pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>
         .await
 }
 
-/// The entry of one event, if it has one.
+/// Finds the entry of the event at this position, if it has one.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -86,7 +86,7 @@ pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, s
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
 }
 
-/// The entries after the first position and up to the second, in order of position.
+/// Lists the entries after `after` and up to `through`, in the order of positions.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -101,17 +101,17 @@ pub async fn between(
         .await
 }
 
-/// A stretch of a firm's chain, from one place to another, both in it.
+/// A span of a firm's chain, with both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct ChainSpan {
-    /// The first.
+    /// The first place.
     pub first: i64,
-    /// The last.
+    /// The last place.
     pub last: i64,
 }
 
-/// The shortest stretch of a chain up to this place that holds all entries of a time; none if there
-/// are none.
+/// Returns the shortest span, up to the place `through`, with all entries since `since` and before
+/// `until`. Returns `None` without such entries.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -134,7 +134,7 @@ pub async fn span(
     Ok(first.zip(last).map(|(first, last)| ChainSpan { first, last }))
 }
 
-/// A stretch of a firm's chain, in order.
+/// Lists the entries of a span, in order.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -151,7 +151,7 @@ pub async fn stretch(
         .await
 }
 
-/// The hashes of a stretch of a firm's chain, in order.
+/// Lists the hashes of a span, in order.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -171,7 +171,7 @@ pub async fn hashes(
     .await
 }
 
-/// How far the log was followed.
+/// Returns the position up to which the audit log has followed the log.
 ///
 /// # Errors
 /// If the database does not answer.

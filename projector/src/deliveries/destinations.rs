@@ -1,22 +1,23 @@
-//! Where deliveries go: asked when something is held.
+//! Destinations of deliveries, which a caller asks for when a pause holds them.
 
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
-/// Where one goes.
+/// The destination of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct Destination {
     /// The delivery.
     pub delivery_id: Uuid,
-    /// Its subscription, unless it is a workflow step's.
+    /// The subscription, unless the delivery is a workflow step.
     pub hook_id: Option<Uuid>,
-    /// The subscription's target.
+    /// The target of the subscription.
     pub target_url: Option<String>,
-    /// The host of a workflow step's.
+    /// The host, for a workflow step.
     pub host: Option<String>,
 }
 
-/// Where these deliveries go, each with its subscription, if it is one's. Of a step's the read model tells.
+/// Returns the destinations of these deliveries. A delivery of a subscription comes with the
+/// subscription's id. The read model knows the host of a workflow step.
 ///
 /// # Errors
 /// If the database does not answer.

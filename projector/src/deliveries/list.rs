@@ -1,4 +1,4 @@
-//! Deliveries by what is asked for, newest first, page by page.
+//! The list of a firm's deliveries, newest first, in pages.
 
 use chrono::{DateTime, Utc};
 use domain::delivery::DeliveryState;
@@ -8,27 +8,27 @@ use uuid::Uuid;
 
 use super::DeliveryRow;
 
-/// What is asked for of a firm's deliveries.
+/// The filter of a list of deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
-    /// Only this subscription's.
+    /// Only deliveries of this subscription.
     pub hook_id: Option<Uuid>,
-    /// Only this trigger's.
+    /// Only deliveries of this trigger.
     pub trigger: Option<Trigger>,
-    /// Only those that stand so.
+    /// Only deliveries in this state.
     pub state: Option<DeliveryState>,
-    /// Only those queued then or later.
+    /// Only deliveries queued at this time or later.
     pub since: Option<DateTime<Utc>>,
-    /// Only those queued before.
+    /// Only deliveries queued before this time.
     pub until: Option<DateTime<Utc>>,
-    /// Only those after this one of the list: the last of the page before.
+    /// Only deliveries after this one, which is the last of the page before.
     pub after: Option<(DateTime<Utc>, Uuid)>,
-    /// How many.
+    /// The largest number of deliveries to return.
     pub limit: i64,
 }
 
-/// `$2` to `$8` as in [`DeliveryFilter`]. The condition that finds the rows is written out for the planner: it
-/// is what has an index.
+/// The statement of a list. `$2` to `$8` follow [`DeliveryFilter`]. The added condition repeats a
+/// filter literally, because the planner then finds the partial index for it.
 macro_rules! listed {
     ($condition:literal) => {
         concat!(
@@ -56,7 +56,7 @@ const PENDING: &str = listed!("state = 'pending'");
 const CANCELLED: &str = listed!("state = 'cancelled'");
 const OF_STEPS: &str = listed!("run_id is not null");
 
-/// A firm's deliveries, newest first.
+/// Lists a firm's deliveries, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -75,7 +75,7 @@ pub async fn list(
     page(pool, statement, (firm_id, wanted)).await
 }
 
-/// Those of a firm's workflow steps, newest first.
+/// Lists the deliveries of a firm's workflow steps, newest first.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,10 +1,10 @@
-//! What a removed subscription's deliveries came to.
+//! Totals of a removed subscription's deliveries.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-/// How many deliveries of a subscription were cancelled, by cause.
+/// Counts the cancelled deliveries of a subscription by cause.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -21,7 +21,7 @@ pub async fn count_cancelled(
     .await
 }
 
-/// How many deliveries of a subscription arrived after one instant and up to another.
+/// Counts the deliveries of a subscription that were delivered after `after` and up to `through`.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! The writer of deliveries: a batch of events, sorted by statement.
+//! The writer sorts a batch of events by the statements that write them.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use eventstore::RecordedEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Rows inserted by a statement: an occurrence has up to 100.
+/// The number of rows in one insert. One occurrence has up to 100.
 const ROWS_PER_INSERT: usize = 5_000;
 
-/// Takes in a batch. What is queued and has ended in one batch, as most is, is written once.
+/// Writes a batch. A delivery that begins and ends in one batch, as most do, is written once.
 pub(super) async fn write(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
@@ -40,19 +40,19 @@ pub(super) async fn write(
     update_states(connection, &batch.states).await
 }
 
-/// A batch of events sorted by the statement that takes them in.
+/// The events of a batch, sorted by statement.
 #[derive(Default)]
 struct DeliveryBatch<'a> {
     queued: Vec<(Uuid, &'a RecordedEvent, DeliverySource<'a>)>,
     states: BTreeMap<Uuid, DeliveryUpdate>,
 }
 
-/// What was queued.
+/// The source of a queued delivery.
 #[derive(Clone, Copy)]
 enum DeliverySource<'a> {
-    /// An occurrence lists its subscription.
+    /// An occurrence lists the subscription.
     Listed(DeliveryOf, &'a Happening),
-    /// A repair queued it.
+    /// A repair queued the delivery.
     Repaired(&'a Consignment),
     Step(&'a StepOrder),
     Anew(&'a ReissuedDelivery),
@@ -75,7 +75,7 @@ impl<'a> DeliverySource<'a> {
         }
     }
 
-    /// Where a step's goes.
+    /// Returns the host of a workflow step.
     fn host(self) -> Option<String> {
         match self {
             Self::Listed(..) | Self::Repaired(_) | Self::Anew(_) => None,
@@ -83,7 +83,7 @@ impl<'a> DeliverySource<'a> {
         }
     }
 
-    /// Trigger, form and response.
+    /// Returns the trigger, the form and the response.
     fn about(self) -> (Trigger, Uuid, Uuid) {
         let of = |sent: &Consignment| (sent.trigger, sent.form_id, sent.response_id);
         match self {
@@ -96,7 +96,7 @@ impl<'a> DeliverySource<'a> {
         }
     }
 
-    /// What it was made anew from.
+    /// Returns the ended delivery that this one was reissued from.
     const fn reissue_of(self) -> Option<Uuid> {
         match self {
             Self::Listed(..) | Self::Repaired(_) | Self::Step(_) => None,
@@ -105,7 +105,7 @@ impl<'a> DeliverySource<'a> {
     }
 }
 
-/// Where a delivery stands after the batch; what is none stays.
+/// The state of a delivery after the batch. `None` leaves the column as it is.
 #[derive(Default)]
 struct DeliveryUpdate {
     state: &'static str,
@@ -115,7 +115,7 @@ struct DeliveryUpdate {
     body: Option<(Uuid, String)>,
 }
 
-/// A delivery that begins in the batch, and where it stands after it.
+/// A delivery that begins in the batch, with its state after the batch.
 struct NewDelivery<'a> {
     id: Uuid,
     recorded: &'a RecordedEvent,
@@ -238,7 +238,7 @@ async fn insert_queued(
     Ok(())
 }
 
-/// States written in a statement.
+/// The number of states in one update.
 const STATES_PER_UPDATE: usize = 250;
 
 async fn update_states(
@@ -252,7 +252,8 @@ async fn update_states(
     Ok(())
 }
 
-/// The place of a row's values in the lists is found by halving: a join would compare each row with each.
+/// Each row finds the index of its values by binary search. A join would compare each row with each
+/// value.
 async fn update_some(
     connection: &mut PgConnection,
     states: &[(&Uuid, &DeliveryUpdate)],

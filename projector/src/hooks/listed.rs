@@ -1,4 +1,5 @@
-//! What keys list: their subscriptions, in the statement that says who they are.
+//! The list of a key's subscriptions. One statement authenticates the key, counts the call and
+//! reads the list.
 
 use chrono::{DateTime, Utc};
 use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS};
@@ -10,28 +11,29 @@ use crate::calls::{Admission, KeyHash};
 /// A subscription as its key sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookRow {
-    /// Its id.
+    /// The id of the subscription.
     pub hook_id: Uuid,
-    /// What it listens to.
+    /// The key of the trigger.
     pub trigger: String,
-    /// Where deliveries go, exactly as sent.
+    /// The target, exactly as the caller gave it.
     pub target_url: String,
-    /// Only this form's events, or every form's.
+    /// The form, or `None` for all forms.
     pub form_id: Option<Uuid>,
-    /// When it was made.
+    /// The time at which the subscription was made.
     pub created_at: DateTime<Utc>,
 }
 
-/// What a key is told that asks for its subscriptions.
+/// The answer to a key that asks for its subscriptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyHookList {
-    /// Whether the call is let in.
+    /// The decision whether the call is admitted.
     pub admission: Admission,
-    /// The key's live subscriptions, newest first; none of a call that is not let in.
+    /// The key's live subscriptions, newest first. A refused call has none.
     pub hooks: Vec<HookRow>,
 }
 
-/// A key of several, by its number from 1, with one of its subscriptions, if it has any.
+/// One row of the answer: the number of the key, from 1, with one of its subscriptions, if it has
+/// any.
 type KeyHookRow = (
     i64,
     bool,
@@ -43,11 +45,12 @@ type KeyHookRow = (
     Option<DateTime<Utc>>,
 );
 
-/// The live subscriptions of these keys, unless revoked, and one call of each counted. No key is named
-/// twice. Each firm's rows are seen with the guard of that firm; the connection goes on seeing nobody's.
+/// Lists the live subscriptions of these keys, except revoked keys, and counts one call of each. No
+/// key may appear twice. Each firm's rows are read under that firm's guard. The connection still
+/// sees no firm's rows afterwards.
 ///
 /// # Errors
-/// If the database does not answer; then no call is counted.
+/// If the database does not answer. Then no call is counted.
 pub async fn list_for_keys(
     connection: &mut PgConnection,
     keys: &[KeyHash],

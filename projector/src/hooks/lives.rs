@@ -1,33 +1,35 @@
-//! What operators and auditors ask of subscriptions: those that are gone, and those about to go.
+//! Questions of operators and auditors about removed subscriptions, and about those that the next
+//! 410 removes.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// A subscription's life.
+/// The life of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct HookLife {
-    /// Its id.
+    /// The id of the subscription.
     pub hook_id: Uuid,
-    /// The key it was made with.
+    /// The key that made the subscription.
     pub key_id: Uuid,
-    /// What it listens to.
+    /// The key of the trigger.
     pub trigger: String,
-    /// Where deliveries go, exactly as sent: masked before it is shown.
+    /// The target, exactly as the caller gave it. A caller masks the target before it shows it.
     pub target_url: String,
-    /// Only this form's events, or every form's.
+    /// The form, or `None` for all forms.
     pub form_id: Option<Uuid>,
-    /// When it was made.
+    /// The time at which the subscription was made.
     pub created_at: DateTime<Utc>,
-    /// When it was removed, if it was.
+    /// The time at which the subscription was removed, if it was.
     pub removed_at: Option<DateTime<Utc>>,
-    /// Why.
+    /// The reason of the removal.
     pub removal_reason: Option<String>,
-    /// Its first event's place in the log.
+    /// The position of its first event.
     pub created_position: i64,
 }
 
-/// The removed subscriptions of a firm, last removed first, after the one that was removed at that place in the log.
+/// Lists the removed subscriptions of a firm, last removed first. The list begins after the
+/// subscription removed at the position `after`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -54,7 +56,7 @@ pub async fn list_removed(
     .await
 }
 
-/// Where in the log this subscription of the firm was made, and where it was removed, if it was.
+/// Returns the positions at which this subscription of the firm was made and, if so, removed.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -72,7 +74,7 @@ pub async fn positions(
     .await
 }
 
-/// The live subscriptions of a firm, newest first.
+/// Lists the live subscriptions of a firm, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -88,7 +90,7 @@ pub async fn list_live(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sq
     .await
 }
 
-/// The live subscriptions of a firm whose last finished delivery ended with 410: the next 410
+/// Lists the live subscriptions of a firm whose last finished delivery ended with 410. The next 410
 /// removes them.
 ///
 /// # Errors
@@ -110,7 +112,7 @@ pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, 
     .await
 }
 
-/// The firm of a live subscription.
+/// Returns the firm of a live subscription.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -121,7 +123,7 @@ pub async fn firm_of_live(pool: &PgPool, hook_id: Uuid) -> Result<Option<Uuid>, 
         .await
 }
 
-/// Whether a subscription lives.
+/// Returns whether a subscription is live.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,9 +1,11 @@
-//! The match: which subscriptions get an occurrence (contract, section Events). It runs in the
-//! transaction that records the occurrence, and its one statement's snapshot decides (ruling 30a). The
-//! occurrence's event lists the result, with the position of the last change that the match saw.
+//! The match finds the subscriptions that get an occurrence (contract, section Events).
 //!
-//! The match takes no lock: a removal that commits between the match and the occurrence closes the lane,
-//! and the cancel worker takes back what was queued there.
+//! The match runs in the transaction that records the occurrence. The snapshot of its one statement
+//! decides (ruling 30a, lists of occurrences). The occurrence's event lists the result, with the
+//! position of the last change that the match saw.
+//!
+//! The match takes no lock. A removal that commits between the match and the occurrence closes the
+//! lane, and the cancel worker then cancels the deliveries queued there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +17,19 @@ use eventstore::NewEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// What subscriptions are matched by: the firm, the trigger and the form.
+/// The key of a match: the firm, the trigger and the form.
 type MatchSubject = (Uuid, Trigger, Uuid);
 
-/// What a match found: the live subscriptions, in the order of their ids, and the position of the last
-/// change of the firm's subscriptions.
+/// The result of a match: the live subscriptions, in the order of their ids, and the position of
+/// the last change to the firm's subscriptions.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct MatchedHooks {
     hooks: Vec<Uuid>,
     seen: i64,
 }
 
-/// Fills in the lists of all occurrences among these events. An event before them that removes a
-/// subscription takes it off their lists.
+/// Fills in the lists of all occurrences among these events. An earlier event of the append that
+/// removes a subscription takes it off the later lists.
 pub(super) async fn list_subscriptions(
     connection: &mut PgConnection,
     events: &mut [NewEvent],
@@ -66,7 +68,7 @@ fn fill_in(events: &mut [NewEvent], found: &BTreeMap<MatchSubject, MatchedHooks>
     }
 }
 
-/// Subscriptions of the same firm and trigger, and of the same form when they name one.
+/// Finds the live subscriptions of the firm and trigger, for all forms or for this form.
 async fn find(
     connection: &mut PgConnection,
     subjects: Vec<MatchSubject>,

@@ -1,11 +1,12 @@
-//! What replays send again, in order, and what came of it.
+//! The work queue of replays: the deliveries of each replay, in order, with their outcomes.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::ReplayTurn;
 
-/// How many of its deliveries came to what; `waiting` are those whose turn has not come.
+/// Counts a replay's deliveries by outcome. `waiting` counts the deliveries whose turn has not
+/// come.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -19,7 +20,7 @@ pub async fn outcomes(pool: &PgPool, replay_id: Uuid) -> Result<Vec<(String, i64
     .await
 }
 
-/// Writes down what a replay will send again, from this place on.
+/// Inserts the next deliveries of a replay, beginning at this place.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -43,7 +44,7 @@ pub async fn put_items(
     Ok(())
 }
 
-/// Whether the turn of some of a locked replay's deliveries has not come.
+/// Returns whether some deliveries of a locked replay still wait for their turn.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -59,8 +60,8 @@ pub async fn has_waiting(
     .await
 }
 
-/// The next deliveries of a locked replay, in order, at most `limit`: of each subscription of its firm as many as are
-/// missing to `most`, where so many are `queued` of some.
+/// Returns the next deliveries of a locked replay, in order, up to `limit`. A subscription with
+/// `queued` deliveries gets only as many as are missing to `per_hook`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -93,7 +94,7 @@ pub async fn next_items(
     .await
 }
 
-/// Writes down what came of deliveries of replays: triples of replay, delivery and outcome.
+/// Writes the outcomes of deliveries: triples of replay, delivery and outcome.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -117,7 +118,7 @@ pub async fn conclude(
     Ok(())
 }
 
-/// How many of a replay's deliveries were queued, and how many skipped.
+/// Counts the queued and the skipped deliveries of a replay.
 ///
 /// # Errors
 /// If the database does not answer.

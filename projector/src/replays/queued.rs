@@ -1,20 +1,20 @@
-//! What replays have under way, for the proof.
+//! The proof asks here for the deliveries that replays have queued.
 
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-/// What a replay has queued and not yet heard of.
+/// A delivery that a replay has queued, without an outcome yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct QueuedItem {
     /// The replay.
     pub replay_id: Uuid,
-    /// Its place there.
+    /// The place in the replay.
     pub place: i64,
     /// The delivery.
     pub delivery_id: Uuid,
 }
 
-/// What replays, of this firm or of all, have queued, after this place.
+/// Lists the queued deliveries of replays after this place, of one firm or of all firms.
 ///
 /// # Errors
 /// If the database does not answer.
