@@ -71,10 +71,10 @@ impl SealState {
         // The sealing worker may be behind. What it will write is known all the same.
         while position - after >= Seal::POSITIONS_PER_BLOCK {
             let end = after + Seal::POSITIONS_PER_BLOCK;
-            let tree = tree(connection, (after, end)).await?;
+            let tree = tree(connection, after, end).await?;
             (sealed, after) = (SealRow::of(end, &tree, sealed).hash, end);
         }
-        let open = tree(connection, (after, position)).await?;
+        let open = tree(connection, after, position).await?;
         let open = OpenBlock { events: open.size(), root: open.root() };
         Ok(Self { seals: after / Seal::POSITIONS_PER_BLOCK, sealed, open })
     }
@@ -95,9 +95,10 @@ pub(crate) async fn require_unbroken(
 
 async fn tree(
     connection: &mut PgConnection,
-    between: (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<MerkleFrontier, sqlx::Error> {
-    let digests = proof::digests(connection, between).await?;
+    let digests = proof::digests(connection, after, through).await?;
     Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
 }
 

@@ -108,8 +108,11 @@ impl Worker for PurgeWorker {
         if !deliveries::is_only_purger(&mut transaction).await? {
             return Ok(NextStep::IDLE);
         }
-        let over = (now - kept.delivered, now - kept.failed);
-        let purged = deliveries::purge(&mut transaction, over, ROWS_PER_STEP.into()).await?;
+        let delivered_before = now - kept.delivered;
+        let failed_before = now - kept.failed;
+        let limit = ROWS_PER_STEP.into();
+        let purged =
+            deliveries::purge(&mut transaction, delivered_before, failed_before, limit).await?;
         let unused = not_queued(&mut transaction, &purged.body_ids).await?;
         bodies::drop_all(&mut transaction, &unused).await?;
         let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;

@@ -82,8 +82,8 @@ impl Worker for ReplayWorker {
         }
         let connection = appending.connection();
         let queued = queued_of(connection, turn.replay_id).await?;
-        let limits = (i64::from(turn.rate_per_second).min(QUEUED_PER_LANE_MAX), count.into());
-        let items = replays::next_items(connection, &turn, &queued, limits).await?;
+        let per_lane = i64::from(turn.rate_per_second).min(QUEUED_PER_LANE_MAX);
+        let items = replays::next_items(connection, &turn, &queued, per_lane, count.into()).await?;
         if items.is_empty() && replays::has_waiting(connection, turn.replay_id).await? {
             appending.rollback().await?;
             self.held_up.insert(turn.replay_id, Instant::now() + HELD_UP_FOR);

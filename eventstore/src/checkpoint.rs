@@ -11,10 +11,7 @@ use sqlx::PgConnection;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn take(
-    connection: &mut PgConnection,
-    name: &str,
-) -> Result<Option<i64>, sqlx::Error> {
+pub async fn take(connection: &mut PgConnection, name: &str) -> Result<Option<i64>, sqlx::Error> {
     let locked = "select position from checkpoints where name = $1 for update skip locked";
     if let Some(position) =
         sqlx::query_scalar(locked).bind(name).fetch_optional(&mut *connection).await?
@@ -30,10 +27,7 @@ pub async fn take(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn make(
-    connection: &mut PgConnection,
-    name: &str,
-) -> Result<bool, sqlx::Error> {
+pub async fn make(connection: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
     let made = sqlx::query(
         "insert into checkpoints (name, position) values ($1, 0) on conflict do nothing",
     )

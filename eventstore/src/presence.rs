@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 pub enum ProcessGroup {
     /// The processes that serve. Each hears the notifications of the others.
     Serving = 1,
-    /// The processes that send deliveries (ruling 34a, limits of several senders).
+    /// The processes that send deliveries (ruling 34a, limits in flight).
     Sending = 34,
 }
 

@@ -98,8 +98,7 @@ pub async fn read_erasures(
         "aggregate_type = 'Response' and position > $1 and position <= $2
           order by position limit $3"
     );
-    let statement =
-        sqlx::query(statement).bind(range.after).bind(range.settled).bind(range.limit);
+    let statement = sqlx::query(statement).bind(range.after).bind(range.settled).bind(range.limit);
     read_all(statement, connection, upcasters).await
 }
 

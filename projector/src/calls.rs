@@ -1,5 +1,5 @@
 //! Counters of calls, by key and by address. The database counts, so that all servers count
-//! together (contract, section Limits; ruling 4, rate limits).
+//! together (contract, section Limits; ruling 4, rate window).
 //!
 //! Each counter is a ring of the last admitted calls. A new call would replace the oldest one. If
 //! the oldest has left the window, the call is admitted. Otherwise the oldest tells when there is

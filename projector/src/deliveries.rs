@@ -93,7 +93,8 @@ pub struct PurgedDeliveries {
 /// If the database does not answer.
 pub async fn purge(
     connection: &mut PgConnection,
-    (delivered_before, failed_before): (DateTime<Utc>, DateTime<Utc>),
+    delivered_before: DateTime<Utc>,
+    failed_before: DateTime<Utc>,
     limit: i64,
 ) -> Result<PurgedDeliveries, sqlx::Error> {
     let rows: Vec<(Uuid, Option<Uuid>)> = sqlx::query_as(

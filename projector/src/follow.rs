@@ -6,7 +6,7 @@
 
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::worker::{NextStep, Worker};
-use eventstore::{CaughtUp, Clock, Fence, RecordedEvent, Store, crash};
+use eventstore::{CaughtUp, Clock, Fence, RecordedEvent, Store, checkpoint, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -142,16 +142,15 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(idle);
         }
         let mut transaction = self.store.connections().begin().await?;
-        let Some(after) = tail::take_checkpoint(&mut transaction, P::NAME).await? else {
+        let Some(after) = checkpoint::take(&mut transaction, P::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
         let mut read = std::mem::take(&mut self.read_ahead).from(after);
         let settled = look.settled.min(read.until + POSITIONS_PER_STEP);
         if read.until < settled && read.events.len() < WAITING_EVENTS_MAX {
             let upcasters = self.store.upcasters();
-            let stretch = LogRange { after: read.until, settled, limit: EVENTS_PER_READ };
-            let more =
-                tail::read_except(&mut transaction, &upcasters, (stretch, P::PASSES)).await?;
+            let range = LogRange { after: read.until, settled, limit: EVENTS_PER_READ };
+            let more = tail::read_except(&mut transaction, &upcasters, range, P::PASSES).await?;
             let full = i64::try_from(more.len()) == Ok(EVENTS_PER_READ);
             read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
             read.events.extend(more);
@@ -166,7 +165,7 @@ impl<P: Projection> Worker for Follower<P> {
                 self.projection.apply(&mut transaction, &read.events[..taken]).await?;
             }
             crash::point("following");
-            tail::move_checkpoint(&mut transaction, P::NAME, reached).await?;
+            checkpoint::move_to(&mut transaction, P::NAME, reached).await?;
             transaction.commit().await?;
         } else {
             // A dropped transaction would hold the checkpoint for some time, and the next look

@@ -129,7 +129,7 @@ impl Worker for PartialTimer {
 
 impl PartialRow {
     /// Makes the occurrence. Its time is that of the last answer, so a repeat after a restore is
-    /// the same occurrence (ruling 41, restore).
+    /// the same occurrence (ruling 41, delivery ids survive a restore).
     fn occurrence(&self, context: EventContext) -> NewEvent {
         let trigger = Trigger::PartialSubmission;
         let id = occurrence_id(self.firm_id, trigger, &self.response_id.to_string());

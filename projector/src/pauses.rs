@@ -24,7 +24,7 @@ impl WithAppend for PauseWriter {
             for recorded in events {
                 match &recorded.event {
                     Event::Pause(PauseEvent::DeliveriesPaused { scope, reason }) => {
-                        hold(connection, (scope, reason), recorded).await?;
+                        hold(connection, scope, reason, recorded).await?;
                     }
                     Event::Pause(PauseEvent::DeliveriesResumed { scope, .. }) => {
                         over.push(scope.pause_id());
@@ -43,7 +43,8 @@ impl WithAppend for PauseWriter {
 
 async fn hold(
     connection: &mut PgConnection,
-    (scope, reason): (&PauseScope, &str),
+    scope: &PauseScope,
+    reason: &str,
     recorded: &RecordedEvent,
 ) -> Result<(), sqlx::Error> {
     let (firm_id, hook_id, host) = match scope {

@@ -12,7 +12,12 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 /// The key of a count: firm, kind, and the day if the quota is per day.
-type QuotaKey = (Uuid, Quota, Option<NaiveDate>);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct QuotaKey {
+    firm_id: Uuid,
+    quota: Quota,
+    day: Option<NaiveDate>,
+}
 
 pub(crate) struct QuotaGuard;
 
@@ -72,7 +77,7 @@ pub(crate) async fn recount(
     first_day: NaiveDate,
 ) -> Result<(), AppendError> {
     let mut changes = changes(events.iter().map(|event| (event.context.firm_id, &event.event)));
-    changes.retain(|(.., day), _| day.is_none_or(|day| day >= first_day));
+    changes.retain(|key, _| key.day.is_none_or(|day| day >= first_day));
     count(connection, changes).await?;
     Ok(note_changes(connection, events).await?)
 }
@@ -82,7 +87,8 @@ fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<Quot
     let mut changes = BTreeMap::new();
     for (firm_id, event) in events {
         if let Some(change) = Quota::change(event) {
-            *changes.entry((firm_id, change.quota, change.day)).or_default() += change.by;
+            let key = QuotaKey { firm_id, quota: change.quota, day: change.day };
+            *changes.entry(key).or_default() += change.by;
         }
     }
     changes
@@ -93,9 +99,9 @@ async fn count(
     changes: BTreeMap<QuotaKey, i32>,
 ) -> Result<(), AppendError> {
     let (given, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, by)| *by < 0);
-    for (count, by) in taken {
-        if !take(connection, count, by).await? {
-            return Err(AppendError::QuotaFull(count.1));
+    for (key, by) in taken {
+        if !take(connection, key, by).await? {
+            return Err(AppendError::QuotaFull(key.quota));
         }
     }
     // A count below zero means that another append has given the same back. The command is decided
@@ -105,22 +111,18 @@ async fn count(
 }
 
 /// Adds to a count, up to its limit. Only a command does this, for one firm, and no batch does.
-async fn take(
-    connection: &mut PgConnection,
-    (firm_id, quota, day): QuotaKey,
-    by: i32,
-) -> Result<bool, sqlx::Error> {
+async fn take(connection: &mut PgConnection, key: QuotaKey, by: i32) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query(
         "insert into quotas as q (firm_id, kind, period, used)
          values ($1, $2, coalesce($3, '-infinity'::date), $4)
              on conflict (firm_id, kind, period) do update set used = q.used + $4
           where q.used + $4 <= $5",
     )
-    .bind(firm_id)
-    .bind(quota.name())
-    .bind(day)
+    .bind(key.firm_id)
+    .bind(key.quota.name())
+    .bind(key.day)
     .bind(by)
-    .bind(quota.limit())
+    .bind(key.quota.limit())
     .execute(connection)
     .await?;
     Ok(taken.rows_affected() == 1)
@@ -148,9 +150,9 @@ async fn give_back(
          )
          select (select count(*) from held) = (select count(*) from given)",
     )
-    .bind(given.iter().map(|((firm_id, ..), _)| *firm_id).collect::<Vec<_>>())
-    .bind(given.iter().map(|((_, quota, _), _)| quota.name()).collect::<Vec<_>>())
-    .bind(given.iter().map(|((.., day), _)| *day).collect::<Vec<_>>())
+    .bind(given.iter().map(|(key, _)| key.firm_id).collect::<Vec<_>>())
+    .bind(given.iter().map(|(key, _)| key.quota.name()).collect::<Vec<_>>())
+    .bind(given.iter().map(|(key, _)| key.day).collect::<Vec<_>>())
     .bind(given.iter().map(|(_, by)| *by).collect::<Vec<_>>())
     .fetch_one(connection)
     .await

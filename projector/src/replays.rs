@@ -1,5 +1,5 @@
 //! The read model of replays: the state of each replay, and the deliveries that it may send again
-//! (ruling 31, replays).
+//! (ruling 31, replay).
 
 mod items;
 mod queued;

@@ -4,9 +4,8 @@
 
 use domain::audit::{GENESIS_HASH, Seal};
 use domain::merkle::{Hash, MerkleFrontier};
-use eventstore::tail::{move_checkpoint, take_checkpoint};
 use eventstore::worker::{NextStep, Worker};
-use eventstore::{Fence, Store, proof};
+use eventstore::{Fence, Store, checkpoint, proof};
 use sqlx::{FromRow, PgConnection};
 
 /// The number of blocks sealed at once. It keeps a transaction well under 100 ms.
@@ -33,7 +32,7 @@ impl Worker for SealWorker {
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         let look = self.fence.look().await?;
         let mut transaction = self.store.pool().begin().await?;
-        let Some(after) = take_checkpoint(&mut transaction, Self::NAME).await? else {
+        let Some(after) = checkpoint::take(&mut transaction, Self::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
         let blocks = ((look.settled - after) / Seal::POSITIONS_PER_BLOCK).min(BLOCKS_PER_STEP);
@@ -42,8 +41,8 @@ impl Worker for SealWorker {
             return Ok(NextStep::IDLE);
         }
         let through = after + blocks * Seal::POSITIONS_PER_BLOCK;
-        seal_between(&mut transaction, (after, through)).await?;
-        move_checkpoint(&mut transaction, Self::NAME, through).await?;
+        seal_between(&mut transaction, after, through).await?;
+        checkpoint::move_to(&mut transaction, Self::NAME, through).await?;
         transaction.commit().await?;
         Ok(NextStep::Busy)
     }
@@ -52,11 +51,12 @@ impl Worker for SealWorker {
 /// Seals the blocks between two ends of blocks.
 pub(crate) async fn seal_between(
     connection: &mut PgConnection,
-    (after, through): (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<(), sqlx::Error> {
-    let digests = proof::digests(connection, (after, through)).await?;
+    let digests = proof::digests(connection, after, through).await?;
     let last = last(connection, through).await?;
-    let sealed = seal((after, through), &digests, last.map_or(GENESIS_HASH, |row| row.hash));
+    let sealed = seal(after, through, &digests, last.map_or(GENESIS_HASH, |row| row.hash));
     insert(connection, &sealed).await
 }
 
@@ -95,7 +95,7 @@ impl SealRow {
 }
 
 /// Makes the seals of whole blocks.
-fn seal((after, through): (i64, i64), digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
+fn seal(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
     let mut digests = digests.iter().peekable();
     let mut previous = previous;
     let mut rows = Vec::new();
@@ -165,7 +165,8 @@ pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error
 /// If the database does not answer.
 pub async fn between(
     connection: &mut PgConnection,
-    (after, through): (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<Vec<SealRow>, sqlx::Error> {
     sqlx::query_as(
         "select number, last_position, events, root, previous_hash, hash from seals
@@ -184,14 +185,14 @@ mod tests {
     #[test]
     fn each_block_seals_the_events_in_it_and_follows_the_one_before() {
         let digests = [(3, [1; 32]), (1_024, [2; 32]), (1_025, [3; 32])];
-        let sealed = seal((0, 3 * Seal::POSITIONS_PER_BLOCK), &digests, GENESIS_HASH);
+        let sealed = seal(0, 3 * Seal::POSITIONS_PER_BLOCK, &digests, GENESIS_HASH);
         let shape = sealed.iter().map(|row| (row.number, row.last_position, row.events));
         assert_eq!(shape.collect::<Vec<_>>(), [(1, 1_024, 2), (2, 2_048, 1), (3, 3_072, 0)]);
         assert_eq!(sealed[0].previous_hash, GENESIS_HASH);
         assert_eq!(sealed[2].previous_hash, sealed[1].hash);
-        let swapped = seal((0, 1_024), &[(3, [2; 32]), (1_024, [1; 32])], GENESIS_HASH);
+        let swapped = seal(0, 1_024, &[(3, [2; 32]), (1_024, [1; 32])], GENESIS_HASH);
         assert_ne!(swapped[0].hash, sealed[0].hash);
-        let moved = seal((0, 1_024), &[(4, [1; 32]), (1_024, [2; 32])], GENESIS_HASH);
+        let moved = seal(0, 1_024, &[(4, [1; 32]), (1_024, [2; 32])], GENESIS_HASH);
         assert_ne!(moved[0].hash, sealed[0].hash);
     }
 }

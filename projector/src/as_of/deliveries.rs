@@ -12,7 +12,7 @@ use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent};
 use domain::target::shown_target;
 use domain::time::Timestamp;
-use eventstore::tail::{self, TailError};
+use eventstore::tail::{self, ReadUntil, TailError};
 use eventstore::{RecordedEvent, Upcasters, load_first};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -37,14 +37,15 @@ pub struct DeliveryThen {
 pub async fn list(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    (as_of, limit): (AsOf, usize),
+    as_of: AsOf,
+    limit: usize,
 ) -> Result<Vec<DeliveryRow>, TailError> {
     let mut page = BegunPage::first(firm_id, as_of);
     let mut found = Vec::new();
     loop {
         let begun = page.read(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
-        let mut rows = load_as_of(connection, (firm_id, &begun), as_of).await?;
+        let mut rows = load_as_of(connection, firm_id, &begun, as_of).await?;
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
         if found.len() >= limit || begun.len() < STREAMS_PER_READ {
@@ -61,7 +62,8 @@ pub async fn list(
 /// [`TailError`].
 pub async fn delivery(
     connection: &mut PgConnection,
-    (firm_id, delivery_id): (Uuid, Uuid),
+    firm_id: Uuid,
+    delivery_id: Uuid,
     as_of: AsOf,
 ) -> Result<Option<DeliveryThen>, TailError> {
     let known: Option<BegunDelivery> = sqlx::query_as(
@@ -84,7 +86,7 @@ pub async fn delivery(
         }
     };
     let begun = [begun];
-    let then = load_as_of(connection, (firm_id, &begun), as_of).await?.into_iter().next();
+    let then = load_as_of(connection, firm_id, &begun, as_of).await?.into_iter().next();
     let Some(mut then) = then else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::targets(connection, &[hook_id]).await? {
@@ -113,12 +115,13 @@ impl BegunDelivery {
 /// left out.
 async fn load_as_of(
     connection: &mut PgConnection,
-    (firm_id, begun): (Uuid, &[BegunDelivery]),
+    firm_id: Uuid,
+    begun: &[BegunDelivery],
     as_of: AsOf,
 ) -> Result<Vec<DeliveryThen>, TailError> {
     let is_of_firm = |event: &RecordedEvent| event.context.firm_id == firm_id;
     let ids: Vec<Uuid> = begun.iter().map(|one| one.delivery_id).collect();
-    let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
+    let streams = had_happened(connection, "Delivery", &ids, as_of).await?;
     let streams: HashMap<&str, &[RecordedEvent]> = streams
         .iter()
         .filter(|stream| stream.first().is_some_and(is_of_firm))
@@ -228,11 +231,13 @@ impl BegunPage {
         &self,
         connection: &mut PgConnection,
     ) -> Result<Vec<BegunDelivery>, TailError> {
-        let (before, most) = (self.before.map(|(at, _)| at), STREAMS_PER_READ);
-        let until = (before, self.position);
-        let events = tail::begun_after("deliveries", connection, (self.firm_id, until), most);
+        let until =
+            ReadUntil { recorded_at: self.before.map(|(at, _)| at), position: self.position };
+        let firm_id = self.firm_id;
+        let events =
+            tail::begun_after("deliveries", connection, firm_id, until, STREAMS_PER_READ).await?;
         let mut begun = Vec::new();
-        for event in events.await? {
+        for event in events {
             let Ok(id) = event.aggregate_id.parse() else { continue };
             let created_at = event.context.recorded_at.get();
             let one = BegunDelivery { created_at, delivery_id: id, ..BegunDelivery::default() };

@@ -33,7 +33,7 @@ pub async fn list(
     let ids = ever_made(connection, firm_id).await?;
     let mut hooks = Vec::new();
     for ids in ids.chunks(STREAMS_PER_READ) {
-        let streams = had_happened(connection, ("Subscription", ids), as_of).await?;
+        let streams = had_happened(connection, "Subscription", ids, as_of).await?;
         hooks.extend(streams.iter().filter_map(|stream| fold(stream)));
     }
     hooks.sort_by_key(|hook| std::cmp::Reverse(hook.life.created_position));

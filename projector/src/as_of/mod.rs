@@ -34,7 +34,8 @@ pub async fn end(pool: &PgPool) -> Result<i64, sqlx::Error> {
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
 pub async fn had_happened(
     connection: &mut PgConnection,
-    (aggregate_type, ids): (&'static str, &[Uuid]),
+    aggregate_type: &'static str,
+    ids: &[Uuid],
     as_of: AsOf,
 ) -> Result<Vec<Vec<RecordedEvent>>, TailError> {
     let name = |id: &Uuid| StreamName { aggregate_type, aggregate_id: id.to_string() };

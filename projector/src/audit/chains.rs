@@ -24,8 +24,12 @@ impl HeadRow {
     /// Makes the row of a chain.
     #[must_use]
     pub fn of(firm_id: Uuid, chain: &AuditChain) -> Self {
-        let (sequence, hash) = (chain.sequence().cast_signed(), *chain.last());
-        Self { firm_id, sequence, hash, frontier: chain.frontier() }
+        Self {
+            firm_id,
+            sequence: chain.sequence().cast_signed(),
+            hash: *chain.last(),
+            frontier: chain.frontier(),
+        }
     }
 
     /// Restores the chain. Returns `None` if the row is no end of a chain.

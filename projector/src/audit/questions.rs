@@ -92,7 +92,8 @@ pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, s
 /// If the database does not answer.
 pub async fn between(
     connection: &mut PgConnection,
-    (after, through): (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("position > $1 and position <= $2 order by position"))
         .bind(after)
@@ -117,8 +118,10 @@ pub struct ChainSpan {
 /// If the database does not answer.
 pub async fn span(
     connection: &mut PgConnection,
-    (firm_id, through): (Uuid, i64),
-    (since, until): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+    firm_id: Uuid,
+    through: i64,
+    since: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
 ) -> Result<Option<ChainSpan>, sqlx::Error> {
     let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(
         "select min(sequence), max(sequence) from audit_log

@@ -72,7 +72,7 @@ pub async fn list(
         (None, Some(DeliveryState::Pending)) => PENDING,
         (None, Some(DeliveryState::Delivered) | None) => ANY,
     };
-    page(pool, statement, (firm_id, wanted)).await
+    page(pool, statement, firm_id, wanted).await
 }
 
 /// Lists the deliveries of a firm's workflow steps, newest first.
@@ -84,13 +84,14 @@ pub async fn list_steps(
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
-    page(pool, OF_STEPS, (firm_id, wanted)).await
+    page(pool, OF_STEPS, firm_id, wanted).await
 }
 
 async fn page(
     pool: &PgPool,
     statement: &'static str,
-    (firm_id, wanted): (Uuid, &DeliveryFilter),
+    firm_id: Uuid,
+    wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(statement)
         .bind(firm_id)

@@ -28,7 +28,8 @@ pub async fn count_cancelled(
 pub async fn count_delivered(
     pool: &PgPool,
     hook_id: Uuid,
-    (after, through): (DateTime<Utc>, DateTime<Utc>),
+    after: DateTime<Utc>,
+    through: DateTime<Utc>,
 ) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "select count(*) from deliveries

@@ -36,7 +36,8 @@ pub struct HookLife {
 pub async fn list_removed(
     pool: &PgPool,
     firm_id: Uuid,
-    (since, after): (Option<DateTime<Utc>>, Option<i64>),
+    since: Option<DateTime<Utc>>,
+    after: Option<i64>,
     limit: i64,
 ) -> Result<Vec<HookLife>, sqlx::Error> {
     sqlx::query_as(

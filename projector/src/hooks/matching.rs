@@ -1,7 +1,7 @@
 //! The match finds the subscriptions that get an occurrence (contract, section Events).
 //!
 //! The match runs in the transaction that records the occurrence. The snapshot of its one statement
-//! decides (ruling 30a, lists of occurrences). The occurrence's event lists the result, with the
+//! decides (ruling 30a, the list). The occurrence's event lists the result, with the
 //! position of the last change that the match saw.
 //!
 //! The match takes no lock. A removal that commits between the match and the occurrence closes the

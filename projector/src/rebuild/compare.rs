@@ -67,7 +67,8 @@ pub(super) struct ModelComparison {
 
 /// Compares a model's live tables, on one connection, with the shadow's, on the other.
 pub(super) async fn compare(
-    (live, shadow): (&mut PgConnection, &mut PgConnection),
+    live: &mut PgConnection,
+    shadow: &mut PgConnection,
     model: ReadModel,
     first_day: NaiveDate,
 ) -> Result<ModelComparison, sqlx::Error> {
@@ -75,12 +76,13 @@ pub(super) async fn compare(
     let mut compared = ModelComparison { digest, difference: None, rewrites_proof: false };
     for table in model.tables() {
         let rows = ComparedRows::of(live, table, first_day).await?;
-        let (there, anew) = (rows.digest("public"), rows.digest(SCHEMA));
+        let of_live = rows.digest("public");
+        let of_shadow = rows.digest(SCHEMA);
         let (there, anew) =
-            tokio::try_join!(read_digest(live, &there), read_digest(shadow, &anew))?;
+            tokio::try_join!(read_digest(live, &of_live), read_digest(shadow, &of_shadow))?;
         compared.digest = compared.digest.plus(anew);
         if there != anew {
-            let (found, rewrites) = difference((live, shadow), &rows).await?;
+            let (found, rewrites) = difference(live, shadow, &rows).await?;
             compared.rewrites_proof |= rewrites;
             compared.difference = compared.difference.or(found);
         }
@@ -118,7 +120,8 @@ impl ComparedRows {
     }
 
     fn digest(&self, schema: &str) -> String {
-        let (name, select) = (self.table.name, self.select(schema));
+        let name = self.table.name;
+        let select = self.select(schema);
         format!(
             "select count(*), coalesce(sum(hashtextextended('{name}' || t::text, 0)), 0)::text,
                     coalesce(sum(hashtextextended('{name}' || t::text, 1)), 0)::text
@@ -127,7 +130,8 @@ impl ComparedRows {
     }
 
     fn in_order(&self, schema: &str) -> String {
-        let (key, select) = (&self.key, self.select(schema));
+        let key = &self.key;
+        let select = self.select(schema);
         format!(
             "select array[{key}] as key, to_jsonb(t) as row from ({select}) t
               order by array[{key}] collate \"C\""
@@ -179,18 +183,20 @@ struct KeyedRow {
 /// Returns the first difference of two tables, and whether a live row that must never change
 /// differs or is surplus.
 async fn difference(
-    (live, shadow): (&mut PgConnection, &mut PgConnection),
+    live: &mut PgConnection,
+    shadow: &mut PgConnection,
     rows: &ComparedRows,
 ) -> Result<(Option<RowDifference>, bool), sqlx::Error> {
-    let (there, anew) = (rows.in_order("public"), rows.in_order(SCHEMA));
-    let mut there = sqlx::query_as::<_, KeyedRow>(&there).fetch(live);
-    let mut anew = sqlx::query_as::<_, KeyedRow>(&anew).fetch(shadow);
-    let (mut live, mut log) = (there.try_next().await?, anew.try_next().await?);
+    let of_live = rows.in_order("public");
+    let of_shadow = rows.in_order(SCHEMA);
+    let mut there = sqlx::query_as::<_, KeyedRow>(&of_live).fetch(live);
+    let mut anew = sqlx::query_as::<_, KeyedRow>(&of_shadow).fetch(shadow);
+    let mut live = there.try_next().await?;
+    let mut log = anew.try_next().await?;
     let mut first = None;
     while live.is_some() || log.is_some() {
         let order = order(log.as_ref(), live.as_ref());
-        if let Some((differs, rewrites)) = differ(rows.table, (order, log.as_ref(), live.as_ref()))
-        {
+        if let Some((differs, rewrites)) = differ(rows.table, order, log.as_ref(), live.as_ref()) {
             first = first.or(Some(differs));
             if rewrites || !rows.table.proof {
                 return Ok((first, rewrites));
@@ -218,7 +224,9 @@ fn order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
 /// Returns the difference of two rows, if they differ, and whether the row must never change.
 fn differ(
     ModelTable { name, proof, .. }: ModelTable,
-    (order, log, live): (Ordering, Option<&KeyedRow>, Option<&KeyedRow>),
+    order: Ordering,
+    log: Option<&KeyedRow>,
+    live: Option<&KeyedRow>,
 ) -> Option<(RowDifference, bool)> {
     let differs = |row: &KeyedRow, column: Option<&str>, [log, live]: [Option<&JsonValue>; 2]| {
         let told = |value: Option<&JsonValue>| value.map(|value| shown_value(column, value));

@@ -53,8 +53,7 @@ pub(super) struct ModelFill {
 
 impl ModelFill {
     pub(super) const fn of(model: ReadModel, first_day: NaiveDate) -> Self {
-        let (at, events, spent) = (0, 0, Duration::ZERO);
-        Self { model, at, beyond: BTreeSet::new(), first_day, events, spent }
+        Self { model, at: 0, beyond: BTreeSet::new(), first_day, events: 0, spent: Duration::ZERO }
     }
 
     /// Returns the last applied position.
@@ -85,8 +84,8 @@ impl ModelFill {
             );
         }
         let settled = through.unwrap_or(i64::MAX);
-        let stretch = LogRange { after: self.at, settled, limit: most.events + 1 };
-        let events = tail::read(reader, &Upcasters::current(), stretch).await?;
+        let range = LogRange { after: self.at, settled, limit: most.events + 1 };
+        let events = tail::read(reader, &Upcasters::current(), range).await?;
         if events.len() as u64 > most.events.cast_unsigned() {
             return Ok(None);
         }
@@ -120,7 +119,7 @@ impl ModelFill {
             return Ok(());
         };
         if self.model == ReadModel::Seals && through > self.at {
-            seals::seal_between(connection, (self.at, through)).await?;
+            seals::seal_between(connection, self.at, through).await?;
             self.events += (through - self.at).cast_unsigned();
         }
         self.reached(through);
@@ -132,7 +131,8 @@ impl ModelFill {
         connection: &mut PgConnection,
         events: &[RecordedEvent],
     ) -> Result<(), RebuildError> {
-        let (model, began) = (self.model, Instant::now());
+        let model = self.model;
+        let began = Instant::now();
         let applied = model.apply(connection, events, self.first_day).await;
         applied.map_err(|error| RebuildError::Writer { model, error })?;
         self.events += events.len() as u64;
@@ -181,7 +181,8 @@ async fn checkpoint(
 
 /// Fills these read models up to the settled position. The log is read once for all of them.
 pub(super) async fn fill(
-    (connection, fence): (&mut PgConnection, &Fence),
+    connection: &mut PgConnection,
+    fence: &Fence,
     fillings: &mut [ModelFill],
     progress: &RebuildProgress<'_>,
 ) -> Result<(), RebuildError> {
@@ -196,12 +197,12 @@ pub(super) async fn fill(
         let Some(after) = behind.map(|(filling, _)| filling.at).min() else {
             return Ok(());
         };
-        let stretch = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
-        let events = tail::read(connection, &Upcasters::current(), stretch).await?;
+        let range = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
+        let events = tail::read(connection, &Upcasters::current(), range).await?;
         let is_last = (events.len() as u64) < EVENTS_PER_READ.cast_unsigned();
         let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
         for (filling, goal) in fillings.iter_mut().zip(&goals) {
-            batch(connection, filling, (&events, end.min(*goal))).await?;
+            batch(connection, filling, &events, end.min(*goal)).await?;
         }
         progress(end, goal);
         crash::point("rebuilding");
@@ -211,7 +212,8 @@ pub(super) async fn fill(
 async fn batch(
     connection: &mut PgConnection,
     filling: &mut ModelFill,
-    (events, through): (&[RecordedEvent], i64),
+    events: &[RecordedEvent],
+    through: i64,
 ) -> Result<(), RebuildError> {
     // A whole block is sealed from the stored digests.
     let (events, through) = match filling.model {

@@ -91,7 +91,7 @@ impl Rebuild<'_> {
     }
 
     async fn fill(&mut self, fillings: &mut [ModelFill]) -> Result<(), RebuildError> {
-        fill::fill((&mut self.shadow.connection, &self.fence), fillings, self.progress).await
+        fill::fill(&mut self.shadow.connection, &self.fence, fillings, self.progress).await
     }
 
     async fn rebuild_one(
@@ -110,11 +110,13 @@ impl Rebuild<'_> {
             }
         };
         let position = filling.position();
-        let (mut outcome, mut held) = (RebuildOutcome::Compared, Duration::ZERO);
+        let mut outcome = RebuildOutcome::Compared;
+        let mut held = Duration::ZERO;
         if self.order.act == RebuildAct::Replace {
             outcome = RebuildOutcome::Refused;
             if !compared.rewrites_proof {
-                held = self.swap(filling, (position, compared.digest)).await?;
+                let state = ComparedState { position, digest: compared.digest };
+                held = self.swap(filling, state).await?;
                 outcome = RebuildOutcome::Replaced;
             }
         }
@@ -146,8 +148,8 @@ impl Rebuild<'_> {
             filling.take(&mut taken, &rest).await?;
             taken.commit().await?;
             let first_day = self.first_day();
-            let both = (&mut *live, &mut self.shadow.connection);
-            let compared = compare::compare(both, filling.model, first_day).await?;
+            let shadow = &mut self.shadow.connection;
+            let compared = compare::compare(&mut live, shadow, filling.model, first_day).await?;
             live.rollback().await?;
             connection.close().await?;
             return Ok(compared);
@@ -160,7 +162,7 @@ impl Rebuild<'_> {
     async fn swap(
         &mut self,
         filling: &mut ModelFill,
-        compared: (i64, ModelDigest),
+        compared: ComparedState,
     ) -> Result<Duration, RebuildError> {
         let model = filling.model;
         let mut why = RebuildError::InUse(model);
@@ -186,11 +188,11 @@ impl Rebuild<'_> {
         &mut self,
         filling: &mut ModelFill,
         number: u32,
-        (position, digest): (i64, ModelDigest),
+        compared: ComparedState,
     ) -> Result<SwapOutcome, RebuildError> {
         let model = filling.model;
         let mut transaction = self.shadow.connection.begin().await?;
-        if !shadow::hold(&mut transaction, (model, number)).await? {
+        if !shadow::hold(&mut transaction, model, number).await? {
             transaction.rollback().await?;
             return Ok(SwapOutcome::NotNow(RebuildError::InUse(model)));
         }
@@ -203,11 +205,18 @@ impl Rebuild<'_> {
         filling.take(&mut transaction, &rest).await?;
         kept::take_over(&mut transaction, model).await?;
         shadow::replace(&mut transaction, model).await?;
-        note(&mut transaction, (model, self.order.now), (position, digest)).await?;
+        note(&mut transaction, model, self.order.now, compared).await?;
         crash::point("swapping");
         transaction.commit().await?;
         Ok(SwapOutcome::Done(began.elapsed()))
     }
+}
+
+/// The state of a shadow when it was compared.
+#[derive(Debug, Clone, Copy)]
+struct ComparedState {
+    position: i64,
+    digest: ModelDigest,
 }
 
 /// The result of one attempt to swap.
@@ -220,8 +229,9 @@ enum SwapOutcome {
 
 async fn note(
     connection: &mut PgConnection,
-    (model, at): (ReadModel, DateTime<Utc>),
-    (position, digest): (i64, ModelDigest),
+    model: ReadModel,
+    at: DateTime<Utc>,
+    compared: ComparedState,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into public.rebuilds (model, rebuilt_at, position, digest) values ($1, $2, $3, $4)
@@ -231,8 +241,8 @@ async fn note(
     )
     .bind(model.name())
     .bind(at)
-    .bind(position)
-    .bind(digest.hex())
+    .bind(compared.position)
+    .bind(compared.digest.hex())
     .execute(connection)
     .await?;
     Ok(())

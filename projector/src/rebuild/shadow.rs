@@ -119,7 +119,8 @@ async fn let_owner_in(
 /// time. Attempts are numbered from 1.
 pub(super) async fn hold(
     connection: &mut PgConnection,
-    (model, number): (ReadModel, u32),
+    model: ReadModel,
+    number: u32,
 ) -> Result<bool, sqlx::Error> {
     let timeout = if number.is_multiple_of(10) { LONG_LOCK_TIMEOUT } else { LOCK_TIMEOUT };
     let timeout = format!("set local lock_timeout = {}", timeout.as_millis());

@@ -69,7 +69,8 @@ pub async fn next_items(
     connection: &mut PgConnection,
     turn: &ReplayTurn,
     queued: &[(Uuid, i64)],
-    (most, limit): (i64, i64),
+    per_hook: i64,
+    limit: i64,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     let (hook_ids, counts): (Vec<Uuid>, Vec<i64>) = queued.iter().copied().unzip();
     sqlx::query_scalar(
@@ -88,7 +89,7 @@ pub async fn next_items(
     .bind(turn.firm_id)
     .bind(hook_ids)
     .bind(counts)
-    .bind(most)
+    .bind(per_hook)
     .bind(limit)
     .fetch_all(connection)
     .await

@@ -20,7 +20,8 @@ pub struct QueuedItem {
 /// If the database does not answer.
 pub async fn queued_after(
     connection: &mut PgConnection,
-    (replay_id, place): (Uuid, i64),
+    replay_id: Uuid,
+    place: i64,
     firm_id: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<QueuedItem>, sqlx::Error> {
