@@ -1,9 +1,6 @@
 //! The read model of replays: the state of each replay, and the deliveries that it may send again
 //! (ruling 31, replay).
 
-mod items;
-mod queued;
-
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
@@ -15,8 +12,9 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-pub use items::{conclude, has_waiting, next_items, outcomes, put_items, totals};
-pub use queued::{QueuedItem, queued_after};
+pub use crate::replay_items::{
+    QueuedItem, conclude, has_waiting, next_items, outcomes, put_items, queued_after, totals,
+};
 
 /// The writer of the table `replays`.
 pub(crate) struct ReplayWriter;
