@@ -10,7 +10,7 @@ use domain::event::Event;
 use domain::response::ResponseEvent;
 use eventstore::checkpoint;
 use eventstore::tail::{self, LogRange};
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent};
 use projector::replays;
 use projector::{partials, subjects};
@@ -49,6 +49,7 @@ impl EraseWorker {
 
 impl Worker for EraseWorker {
     const NAME: &'static str = "erase";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 

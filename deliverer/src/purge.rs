@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use projector::deliveries;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -93,6 +93,7 @@ impl PurgeWorker {
 
 impl Worker for PurgeWorker {
     const NAME: &'static str = "purge";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {

@@ -9,7 +9,7 @@ use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, ReplayedDelivery,
 use domain::replay::{ReplayConditions, ReplayEvent, ReplaySkip, skip_reason};
 use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, NewEvent, Upcasters, load_all};
 use projector::replays::{self, ReplayTurn, ReplayableRow};
 use projector::subjects;
@@ -60,6 +60,7 @@ impl ReplayWorker {
 
 impl Worker for ReplayWorker {
     const NAME: &'static str = "replay";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 

@@ -20,7 +20,7 @@
 //! | P13, P14 | `lane_changed` | in the transaction of a second 410, or of a revocation |
 //! | P15 | `reserved`, `mailed` | an invite before and after its mail is handed over |
 //! | P16 | `following` | in a batch of a read model |
-//! | F10 | `rebuilding`, `swapping` | in the rebuild of a read model: between two batches, before COMMIT |
+//! | F10 | `rebuilding`, `swapping` | in a rebuild: between two batches, before COMMIT |
 //! | P17 | `checkpointing` | a signed checkpoint is written, and not yet under its name |
 
 /// Tells whether this build has crash points.

@@ -12,10 +12,10 @@ pub enum AppendError {
     Conflict,
     /// The actor may not act any more: the key is revoked, the member manages no firm, or the firm
     /// is not active.
-    #[error("the one who acts may not act any more")]
+    #[error("the actor may not act any more")]
     ActorInactive,
     /// The firm has used its whole quota.
-    #[error("the firm has no place left: {0:?}")]
+    #[error("the firm has used its whole quota: {0:?}")]
     QuotaFull(Quota),
     /// The database could not carry out the append.
     #[error("the database: {0}")]

@@ -1,16 +1,16 @@
 //! [`Failure`] is the one classification of database errors.
 //!
-//! Every caller that decides whether to try again asks [`Failure::of`]. The classes are SQLSTATE
-//! classes of PostgreSQL (its manual, appendix A).
+//! Every caller that may repeat its work asks [`Failure::of`]. The kinds are sets of SQLSTATE codes
+//! (PostgreSQL's manual, appendix A).
 
 /// The kind of a database error, by the chance that the same statement succeeds later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// No database answered, or the server takes no work: it has no connection or no memory left,
-    /// or it stops or starts.
+    /// has cancelled the statement, or stops or starts.
     Unreachable,
-    /// The server answered "not now": a lost race, an I/O error, a timeout of a lock, an idle
-    /// transaction that was ended, or a server that is a read-only replica now.
+    /// The server answered "not now". Examples are a lost race, an I/O error, a lock timeout, an
+    /// idle transaction that was ended, and a server that has become a read-only replica.
     Transient,
     /// The server refused the statement or its values. It refuses them again.
     Refused,

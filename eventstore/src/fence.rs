@@ -62,14 +62,14 @@ struct PendingHeight {
 
 /// The transactions that a look waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watch {
+enum AwaitedTransactions {
     /// All transactions of the server.
     All,
     /// Only transactions that append to this log.
     Appends,
 }
 
-impl Watch {
+impl AwaitedTransactions {
     fn after(waited: Duration) -> Self {
         if waited >= CLOSE_LOOK_AFTER { Self::Appends } else { Self::All }
     }
@@ -192,7 +192,7 @@ impl Fence {
         state: &mut FenceState,
     ) -> Result<(), sqlx::Error> {
         if let Some(pending) = state.pending
-            && have_ended(connection, pending, Watch::after(self.age())).await?
+            && have_ended(connection, pending, AwaitedTransactions::after(self.age())).await?
         {
             self.note(None);
             *state = FenceState { settled: pending.height, pending: None };
@@ -240,7 +240,7 @@ macro_rules! appending {
 }
 pub(crate) use appending;
 
-/// Returns whether every transaction below `xid` has ended. With [`Watch::Appends`], only the
+/// Returns whether every transaction below `xid` has ended. With [`AwaitedTransactions::Appends`], only the
 /// transactions that append count. A log that is shorter than the height has lost its tail, so the
 /// height is not settled by that.
 ///
@@ -250,7 +250,7 @@ pub(crate) use appending;
 async fn have_ended(
     connection: &mut PgConnection,
     PendingHeight { height, xid }: PendingHeight,
-    watch: Watch,
+    awaited: AwaitedTransactions,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(concat!(
         "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
@@ -264,7 +264,7 @@ async fn have_ended(
         ") end",
     ))
     .bind(xid)
-    .bind(watch == Watch::Appends)
+    .bind(awaited == AwaitedTransactions::Appends)
     .bind(height)
     .fetch_one(connection)
     .await

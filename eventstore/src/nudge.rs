@@ -16,6 +16,7 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
 use crate::presence::{self, ProcessGroup};
+use crate::worker::WakeOn;
 
 const CHANNEL: &str = "firmforms_log";
 const NOTIFY: &str = "notify firmforms_log";
@@ -104,6 +105,17 @@ impl Nudge {
         }
     }
 
+    /// Wakes on the news that a worker declares. A receiver for [`WakeOn::Timer`] never wakes.
+    #[must_use]
+    pub fn subscribe_on(&self, wakes: WakeOn) -> watch::Receiver<u64> {
+        match wakes {
+            WakeOn::AnyEvent => self.subscribe(),
+            WakeOn::Deliveries => self.subscribe_to_deliveries(),
+            WakeOn::OtherEvents => self.subscribe_to_other_events(),
+            WakeOn::Timer => watch::Sender::new(0).subscribe(),
+        }
+    }
+
     /// Wakes on any news. A worker subscribes before it looks, so that it misses no news between
     /// look and wait.
     #[must_use]
@@ -129,8 +141,8 @@ fn count(signal: &watch::Sender<u64>) {
     signal.send_modify(|count| *count += 1);
 }
 
-/// Carries nudges between processes until the future is dropped. It sends NOTIFYs and listens for
-/// those of the other processes.
+/// Carries nudges between processes until the future is dropped. It sends NOTIFYs, and hears the
+/// NOTIFYs of the other processes.
 ///
 /// A lost connection is opened again. Followers look on their own meanwhile.
 pub async fn relay(pool: PgPool, nudge: Nudge) {

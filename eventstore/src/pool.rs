@@ -74,8 +74,8 @@ fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPo
 }
 
 /// Resets the connection to the pool's firm and returns whether it is outside a transaction. Every
-/// answer of the server carries that state, also the answer to an empty query, which costs the
-/// server next to nothing. sqlx shows the state only through its check of a `begin`.
+/// answer of the server carries that state. An empty query has such an answer and costs the server
+/// next to nothing. The crate sqlx shows the state only through its check of a `begin`.
 async fn is_given_back_whole(
     connection: &mut PgConnection,
     firm: &'static str,
@@ -102,8 +102,9 @@ pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
 /// login that serves may not change the schema, and need not if the schema is there.
 ///
 /// # Errors
-/// If a migration fails, or another build made the database: [`MigrateError::VersionMismatch`] for a
-/// build from before the first release, [`MigrateError::VersionMissing`] for a newer build.
+/// If a migration fails, or another build made the database.
+/// [`MigrateError::VersionMismatch`] means a build from before the first release.
+/// [`MigrateError::VersionMissing`] means a newer build.
 pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateError> {
     let applied = applied(pool).await?;
     refuse_other_builds(&applied, migrator)?;

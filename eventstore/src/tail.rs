@@ -1,8 +1,8 @@
 //! The tail reads the log in order, below the fence.
 //!
-//! A caller gives a [`LogRange`], which ends at the position that [`crate::Fence`] has settled. The
-//! follower's position is in [`crate::checkpoint`]. An event that this build cannot read is an error
-//! and is never skipped.
+//! A caller gives a [`LogRange`], which ends at the position that [`crate::Fence`] has settled.
+//! The follower's position is in [`crate::checkpoint`]. An event that this build cannot read is an
+//! error and is never skipped.
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;

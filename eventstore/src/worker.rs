@@ -9,6 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::nudge::Nudge;
+
 /// The longest wait of a worker that gets no nudge. It bounds the cost of a lost nudge.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -36,10 +38,26 @@ impl NextStep {
     pub const IDLE: Self = Self::IdleFor(POLL_INTERVAL);
 }
 
+/// The news that wakes a worker before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeOn {
+    /// Any appended event.
+    AnyEvent,
+    /// Deliveries that wait for a worker, or an event that is not of an occurrence or a delivery.
+    Deliveries,
+    /// An event that is not of an occurrence or a delivery. Most events are of one.
+    OtherEvents,
+    /// No news. The worker steps when its time has come.
+    Timer,
+}
+
 /// A loop that does its work in bounded steps.
 pub trait Worker: Send {
     /// The name of the worker in logs and metrics.
     const NAME: &'static str;
+
+    /// The news that wakes the worker. Without news it still steps each second.
+    const WAKES: WakeOn;
 
     /// The shortest time from the start of one step to the start of a step that a nudge asks for. A
     /// worker that may be late steps less often under load, and does more in each step.
@@ -54,6 +72,15 @@ pub trait Worker: Send {
 
     /// Does one bounded batch. A failed step has changed nothing and is repeated.
     fn step(&mut self) -> impl Future<Output = Result<NextStep, Self::Error>> + Send;
+}
+
+/// Runs a worker until `stop`, with the nudges it declares.
+pub fn run_on<W: Worker>(
+    worker: W,
+    nudge: &Nudge,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<W> {
+    run(worker, nudge.subscribe_on(W::WAKES), stop)
 }
 
 /// Runs steps until `stop`. A running step ends first.
@@ -140,6 +167,7 @@ mod tests {
 
     impl Worker for Hanging {
         const NAME: &'static str = "hanging";
+        const WAKES: WakeOn = WakeOn::Timer;
         type Error = Infallible;
 
         async fn step(&mut self) -> Result<NextStep, Infallible> {
@@ -157,6 +185,7 @@ mod tests {
 
     impl<const PACE_MS: u64> Worker for Nudged<PACE_MS> {
         const NAME: &'static str = "nudged";
+        const WAKES: WakeOn = WakeOn::AnyEvent;
         const STEP_INTERVAL_MIN: Duration = Duration::from_millis(PACE_MS);
         type Error = Infallible;
 

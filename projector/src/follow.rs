@@ -5,7 +5,7 @@
 //! delivery usually arrives in that time, and both are then written at once.
 
 use eventstore::tail::{self, LogRange, TailError};
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{CaughtUp, Clock, Fence, RecordedEvent, Store, checkpoint, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
@@ -44,6 +44,9 @@ const BURST_EVENTS_MIN: usize = 256;
 pub trait Projection: Send + Sync {
     /// The name of the checkpoint.
     const NAME: &'static str;
+
+    /// The news that wakes the follower.
+    const WAKES: WakeOn;
 
     /// The names of events that this read model does not use. The follower does not read them. An
     /// event with an unknown name is read, and stops the follower.
@@ -131,6 +134,7 @@ impl<P: Projection> Follower<P> {
 
 impl<P: Projection> Worker for Follower<P> {
     const NAME: &'static str = P::NAME;
+    const WAKES: WakeOn = P::WAKES;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     const STEP_INTERVAL_MAX: Duration = STEP_INTERVAL_MAX;
     type Error = TailError;

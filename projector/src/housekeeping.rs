@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use eventstore::Clock;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgPool;
 
 use crate::{quotas, reports};
@@ -30,6 +30,7 @@ impl HousekeepingWorker {
 
 impl Worker for HousekeepingWorker {
     const NAME: &'static str = "housekeeping";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {

@@ -2,15 +2,15 @@
 //!
 //! The cast:
 //!
-//! - `read_models` has the tables that follow from the log, one file each. The writers in [`guards`]
-//!   and [`tables`] write in the transaction of the append, so the next request sees the change.
-//!   [`deliveries`] and [`audit`] follow the log a moment later, by [`follow::Follower`]. [`seals`]
-//!   cover the log itself.
+//! - `read_models` has the tables that follow from the log, one file each. The writers in
+//!   [`guards`] and [`tables`] write in the transaction of the append, so the next request sees the
+//!   change. [`deliveries`] and [`audit`] follow the log a moment later, by [`follow::Follower`].
+//!   [`seals`] cover the log itself.
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
 //! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
-//! - [`reports`] has the ids of past reports, and [`tokens`] the bearer tokens of the internal door.
-//!   Neither has events.
+//! - [`reports`] has the ids of past reports, and [`tokens`] the bearer tokens of the internal
+//!   door. Neither has events.
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.

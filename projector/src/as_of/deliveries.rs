@@ -191,7 +191,7 @@ impl BegunPage {
         }
     }
 
-    /// Reads the deliveries in the read model, and those that the read model has not followed to.
+    /// Reads the deliveries of the read model and, beyond its checkpoint, those of the log.
     async fn read(&self, connection: &mut PgConnection) -> Result<Vec<BegunDelivery>, TailError> {
         let mut begun: HashSet<BegunDelivery> =
             self.followed(connection).await?.into_iter().collect();

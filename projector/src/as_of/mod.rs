@@ -1,8 +1,8 @@
 //! Subscriptions and deliveries at a position of the log or at an instant. Their streams are folded
 //! up to there.
 //!
-//! The read models find the objects. The log finds those that the read models have not followed to.
-//! The state of each object comes from the log alone.
+//! The read models find the objects, and the log finds newer objects beyond a read model's
+//! checkpoint. The state of each object comes from the log alone.
 
 mod deliveries;
 mod hooks;

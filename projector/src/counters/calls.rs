@@ -2,10 +2,10 @@
 //! together (contract, section Limits; ruling 4, rate window).
 //!
 //! Each counter is a ring of the last admitted calls. A new call would replace the oldest one. If
-//! the oldest has left the window, the call is admitted. Otherwise the oldest tells when there is
-//! room. The update locks the counter's row, so racing calls are counted one after the other. A
-//! call that reads a full ring without a lock is refused without one, because no room can appear
-//! before its time.
+//! the oldest has left the window, the call is admitted. Otherwise the oldest tells when a call can
+//! be admitted again. The update locks the counter's row, so racing calls are counted one after the
+//! other. A call that reads a full ring without a lock is refused without one, because the ring
+//! stays full until then.
 
 use std::collections::HashMap;
 

@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::occurrence::OccurrenceEvent;
 use eventstore::RecordedEvent;
+use eventstore::worker::WakeOn;
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -27,6 +28,7 @@ pub struct DeliveryProjection;
 
 impl Projection for DeliveryProjection {
     const NAME: &'static str = "deliveries";
+    const WAKES: WakeOn = WakeOn::AnyEvent;
     const PASSES: &'static [&'static str] = &[];
 
     /// Counts one row for each delivery that the event begins or changes.

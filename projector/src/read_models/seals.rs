@@ -4,7 +4,7 @@
 
 use domain::audit::{GENESIS_HASH, Seal};
 use domain::merkle::{Hash, MerkleFrontier};
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Fence, Store, checkpoint, proof};
 use sqlx::{FromRow, PgConnection};
 
@@ -27,6 +27,7 @@ impl SealWorker {
 
 impl Worker for SealWorker {
     const NAME: &'static str = "seals";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use domain::context::{Actor, EventContext};
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
 use domain::trigger::Trigger;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, Clock, NewEvent, Store};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -98,6 +98,7 @@ impl PartialTimer {
 
 impl Worker for PartialTimer {
     const NAME: &'static str = "partials";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = AppendError;
 
     async fn step(&mut self) -> Result<NextStep, AppendError> {

@@ -14,6 +14,7 @@ use domain::audit::{
 };
 use domain::merkle::Hash;
 use eventstore::tail::TailError;
+use eventstore::worker::WakeOn;
 use eventstore::{RecordedEvent, Upcasters, load_first};
 use futures::future::BoxFuture;
 use sqlx::types::JsonValue;
@@ -32,6 +33,7 @@ pub struct AuditLog;
 
 impl Projection for AuditLog {
     const NAME: &'static str = "audit_log";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
     const PASSES: &'static [&'static str] = &UNAUDITED_EVENTS;
 
     fn apply<'a>(

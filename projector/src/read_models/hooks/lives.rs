@@ -1,5 +1,5 @@
-//! Questions of operators and auditors about removed subscriptions, and about those that the next
-//! 410 removes.
+//! Questions of operators and auditors about removed subscriptions, and about subscriptions that
+//! the next 410 removes.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection, PgPool};
