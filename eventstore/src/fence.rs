@@ -240,9 +240,8 @@ macro_rules! appending {
 }
 pub(crate) use appending;
 
-/// Returns whether every transaction below `xid` has ended. With [`AwaitedTransactions::Appends`], only the
-/// transactions that append count. A log that is shorter than the height has lost its tail, so the
-/// height is not settled by that.
+/// Returns whether every awaited transaction below `xid` has ended. A log that is shorter than the
+/// height has lost its tail, so the height is not settled by that.
 ///
 /// A transaction releases its locks after its end is visible. A lock shows only the lower 32 bits
 /// of an id. Of two ids that run at the same time, the older is the one less than half a round

@@ -91,6 +91,7 @@ pub async fn run<W: Worker>(
 ) {
     WORKER_FAILURES.add(&[("worker", W::NAME)], 0);
     while !stop.is_cancelled() {
+        // The mark comes before the step. So a nudge during the step ends the wait after it.
         nudge.mark_unchanged();
         let began = Instant::now();
         let wait = match timeout(STEP_TIMEOUT, worker.step()).await {
