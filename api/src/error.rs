@@ -14,7 +14,7 @@ use domain::clock::ClockFault;
 use domain::delivery::NotReissued;
 use domain::quota::Quota;
 use domain::target::TargetRefusal;
-use eventstore::{AppendError, may_pass};
+use eventstore::{AppendError, Failure};
 use inviter::InviteError;
 use serde::Serialize;
 use telemetry::metrics::REFUSALS;
@@ -324,7 +324,7 @@ impl From<VaultError> for Error {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        if may_pass(&error) {
+        if Failure::of(&error).may_pass() {
             Self::Unavailable(error.to_string())
         } else {
             Self::Internal(error.to_string())

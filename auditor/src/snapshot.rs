@@ -101,7 +101,7 @@ async fn tree(
     after: i64,
     through: i64,
 ) -> Result<MerkleFrontier, sqlx::Error> {
-    let digests = proof::digests(connection, (after, through)).await?;
+    let digests = proof::digests(connection, after, through).await?;
     Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
 }
 

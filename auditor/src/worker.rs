@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use eventstore::Clock;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgPool;
 use vault::Entropy;
 
@@ -61,6 +61,7 @@ fn hour(at: Timestamp) -> i64 {
 
 impl Worker for Checkpointer {
     const NAME: &'static str = "checkpoints";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = Infallible;
 
     async fn step(&mut self) -> Result<NextStep, Infallible> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use cluster::Cluster;
-use eventstore::{connect, may_pass};
+use eventstore::{Failure, connect};
 use log::LevelFilter;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
@@ -184,7 +184,7 @@ async fn until_it_answers(name: &str, database: &PgConnectOptions) -> Result<(),
     let mut waited = false;
     loop {
         match reach(database).await {
-            Err(error) if !may_pass(&error) => return Err(error),
+            Err(error) if !Failure::of(&error).may_pass() => return Err(error),
             Err(error) if !waited => tracing::warn!(%error, "{name} does not answer: waiting"),
             Err(_) => {}
             Ok(()) if waited => {

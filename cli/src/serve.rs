@@ -16,8 +16,8 @@ use deliverer::purge::PurgeWorker;
 use deliverer::replay::ReplayWorker;
 use deliverer::{Dispatcher, SenderMembership};
 use door::TlsCertificate;
-use eventstore::worker::run as run_worker;
-use eventstore::{Nudge, crash, relay};
+use eventstore::worker::run_on;
+use eventstore::{crash, relay};
 use inviter::{Inviter, TakeOver};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
@@ -132,27 +132,26 @@ fn spawn_workers(
     if matches!(role, ProcessRole::All | ProcessRole::Projector) {
         let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
             .holding_unfinished(system.service.clock.clone());
-        tasks.spawn(run_worker(follower, store.nudge().subscribe(), stop.clone()));
+        tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
         let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
-        tasks.spawn(run_worker(follower, store.nudge().subscribe_to_other_events(), stop.clone()));
+        tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
         let seals = SealWorker::new(store.clone(), system.fence.clone());
-        tasks.spawn(run_worker(seals, Nudge::default().subscribe(), stop.clone()));
+        tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
         if let Some(notary) = &system.notary {
             let (clock, entropy) = (system.service.clock.clone(), system.service.entropy.clone());
             let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
-            tasks.spawn(run_worker(hourly, Nudge::default().subscribe(), stop.clone()));
+            tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
         }
         let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
-        tasks.spawn(run_worker(partials, Nudge::default().subscribe(), stop.clone()));
+        tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
         let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
-        tasks.spawn(run_worker(housekeeping, Nudge::default().subscribe(), stop.clone()));
+        tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
     }
     // Where invites are reserved: a process without doors is told of no mail server.
     let sends = system.service.sending == SendingMode::On;
     if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
-        let by_time_alone = Nudge::default().subscribe();
-        tasks.spawn(run_worker(TakeOver::new(inviter), by_time_alone, stop.clone()));
+        tasks.spawn(run_on(TakeOver::new(inviter), store.nudge(), stop.clone()));
     }
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
         let courier = &system.courier;
@@ -161,15 +160,15 @@ fn spawn_workers(
             let dispatch = spawn_sender(system, role, (stop, tasks));
             spread = spread.that_leases(dispatch);
         }
-        tasks.spawn(run_worker(spread, store.nudge().subscribe_to_deliveries(), stop.clone()));
+        tasks.spawn(run_on(spread, store.nudge(), stop.clone()));
         let ended = EndedLeaseWorker::new(courier.clone());
-        tasks.spawn(run_worker(ended, Nudge::default().subscribe(), stop.clone()));
+        tasks.spawn(run_on(ended, store.nudge(), stop.clone()));
         let purge = PurgeWorker::new(courier.clone());
-        tasks.spawn(run_worker(purge, Nudge::default().subscribe(), stop.clone()));
+        tasks.spawn(run_on(purge, store.nudge(), stop.clone()));
         let erase = EraseWorker::new(courier.clone(), system.fence.clone());
-        tasks.spawn(run_worker(erase, store.nudge().subscribe_to_other_events(), stop.clone()));
+        tasks.spawn(run_on(erase, store.nudge(), stop.clone()));
         let cancel = CancelWorker::new(courier.clone());
-        tasks.spawn(run_worker(cancel, store.nudge().subscribe_to_other_events(), stop.clone()));
+        tasks.spawn(run_on(cancel, store.nudge(), stop.clone()));
     }
 }
 
@@ -181,7 +180,7 @@ fn spawn_sender(
 ) -> Arc<Dispatcher> {
     let (courier, store) = (&system.courier, &system.courier.store);
     let replay = ReplayWorker::new(courier.clone());
-    tasks.spawn(run_worker(replay, store.nudge().subscribe_to_other_events(), stop.clone()));
+    tasks.spawn(run_on(replay, store.nudge(), stop.clone()));
     let settings = courier.settings;
     let wait = settings.scale.wait(settings.join_wait);
     let membership = SenderMembership::new(store.pool().clone(), wait);
@@ -287,5 +286,51 @@ fn warn_of_development(serve: &ServeArgs) {
     }
     if serve.time_scale > 1.0 {
         tracing::warn!(scale = serve.time_scale, "WAITS ARE SHORTENED: for tests and drills only");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eventstore::worker::{WakeOn, Worker};
+
+    use super::*;
+
+    const fn declared<W: Worker>() -> (&'static str, WakeOn) {
+        (W::NAME, W::WAKES)
+    }
+
+    #[test]
+    fn each_worker_declares_the_news_that_wakes_it() {
+        let workers = [
+            declared::<Follower<DeliveryProjection>>(),
+            declared::<Follower<AuditLog>>(),
+            declared::<SealWorker>(),
+            declared::<Checkpointer>(),
+            declared::<PartialTimer>(),
+            declared::<HousekeepingWorker>(),
+            declared::<TakeOver>(),
+            declared::<SpreadWorker>(),
+            declared::<ReplayWorker>(),
+            declared::<EraseWorker>(),
+            declared::<CancelWorker>(),
+            declared::<EndedLeaseWorker>(),
+            declared::<PurgeWorker>(),
+        ];
+        let expected = [
+            ("deliveries", WakeOn::AnyEvent),
+            ("audit_log", WakeOn::OtherEvents),
+            ("seals", WakeOn::Timer),
+            ("checkpoints", WakeOn::Timer),
+            ("partials", WakeOn::Timer),
+            ("housekeeping", WakeOn::Timer),
+            ("invites", WakeOn::Timer),
+            ("spread", WakeOn::Deliveries),
+            ("replay", WakeOn::OtherEvents),
+            ("erase", WakeOn::OtherEvents),
+            ("cancel", WakeOn::OtherEvents),
+            ("ended_leases", WakeOn::Timer),
+            ("purge", WakeOn::Timer),
+        ];
+        assert_eq!(workers, expected);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use domain::delivery::{CancelCause, DeliveryEvent, SUSPENDED_WAIT_MAX, UnknownCause};
 use domain::time::Timestamp;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent};
 use projector::replays;
 use sqlx::{FromRow, PgConnection};
@@ -49,6 +49,7 @@ impl CancelWorker {
 
 impl Worker for CancelWorker {
     const NAME: &'static str = "cancel";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 

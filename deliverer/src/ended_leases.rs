@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use domain::clock::CLOCK_SKEW_MAX;
 use domain::delivery::{Attempt, CancelCause, record};
 use domain::time::Timestamp;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent, crash};
 use projector::replays;
 use sqlx::{FromRow, PgConnection};
@@ -38,6 +38,7 @@ impl EndedLeaseWorker {
 
 impl Worker for EndedLeaseWorker {
     const NAME: &'static str = "ended_leases";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eventstore::Nudge;
-use eventstore::worker::{NextStep, Worker, run};
+use eventstore::worker::{NextStep, WakeOn, Worker, run_on};
 use futures::future::join_all;
 use telemetry::metrics::WORKER_FAILURES;
 use tokio::time::timeout;
@@ -50,7 +50,7 @@ pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nu
     let (tasks, stop) = (dispatch.tasks.clone(), dispatch.stop.clone());
     let sender = ClaimWorker { dispatch, lanes_max: None };
     tokio::select! {
-        () = run(sender, nudge.subscribe_to_deliveries(), stop) => {}
+        () = run_on(sender, nudge, stop) => {}
         _ = &mut recorder => {
             tracing::error!("the recorder ended: nothing more is sent");
             return;
@@ -112,6 +112,7 @@ impl ClaimWorker {
 
 impl Worker for ClaimWorker {
     const NAME: &'static str = "deliver";
+    const WAKES: WakeOn = WakeOn::Deliveries;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use domain::delivery::CancelCause;
 use domain::event::Event;
 use domain::response::ResponseEvent;
+use eventstore::checkpoint;
 use eventstore::tail::{self, LogRange};
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent};
 use projector::replays;
 use projector::{partials, subjects};
@@ -48,6 +49,7 @@ impl EraseWorker {
 
 impl Worker for EraseWorker {
     const NAME: &'static str = "erase";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
@@ -66,11 +68,11 @@ impl Worker for EraseWorker {
         // In a database of its own: no lock is held meanwhile.
         self.courier.keyring.forget(&erased).await?;
         let mut appending = self.courier.store.begin().await?;
-        if tail::take_checkpoint(appending.connection(), Self::NAME).await?.is_none() {
+        if checkpoint::take(appending.connection(), Self::NAME).await?.is_none() {
             return Ok(NextStep::IDLE);
         }
         erase(&self.courier, &mut appending, &erased).await?;
-        tail::move_checkpoint(appending.connection(), Self::NAME, last).await?;
+        checkpoint::move_to(appending.connection(), Self::NAME, last).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
     }
@@ -81,9 +83,9 @@ impl EraseWorker {
     async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
         let connections = self.courier.store.connections();
         let mut connection = connections.take().await?;
-        let after = tail::checkpoint(&mut connection, Self::NAME).await?;
+        let after = checkpoint::position(&mut connection, Self::NAME).await?;
         if after.is_none() {
-            tail::make_checkpoint(&mut connection, Self::NAME).await?;
+            checkpoint::make(&mut connection, Self::NAME).await?;
         }
         let upcasters = self.courier.store.upcasters();
         let stretch =

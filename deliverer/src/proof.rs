@@ -53,7 +53,7 @@ pub async fn verify(
     let mut after = before;
     while after < through {
         let until = (after + POSITIONS_PER_WINDOW).min(through);
-        walk.window(connection, (after, until)).await?;
+        walk.window(connection, after, until).await?;
         progress(until - before, through - before);
         after = until;
     }
@@ -70,8 +70,7 @@ async fn lives(
     let mut lives = SubscriptionLives::default();
     let mut after = (String::new(), 0);
     loop {
-        let at = (after.0.as_str(), after.1);
-        let events = proof::lives(connection, at, firm_id, ROWS_PER_READ).await?;
+        let events = proof::lives(connection, &after.0, after.1, firm_id, ROWS_PER_READ).await?;
         for recorded in &events {
             if let (Event::Subscription(event), Ok(hook_id)) =
                 (&recorded.event, recorded.aggregate_id.parse::<Uuid>())
@@ -102,9 +101,10 @@ impl ProofWalk {
     async fn window(
         &mut self,
         connection: &mut PgConnection,
-        window: (i64, i64),
+        after: i64,
+        through: i64,
     ) -> Result<(), DeliveryError> {
-        let events = proof::beginnings(connection, window, self.scope.part).await?;
+        let events = proof::beginnings(connection, after, through, self.scope.part).await?;
         let happened: Vec<RecordedOccurrence<'_>> = events.iter().filter_map(happened).collect();
         let begun: Vec<DeliveryStart<'_>> = events.iter().filter_map(DeliveryStart::of).collect();
         self.listed(connection, &happened).await?;
@@ -273,11 +273,12 @@ impl ProofWalk {
     /// What replays have queued and nobody will send; of all replays, whatever part of the log is looked
     /// at: what they drop is in no event.
     async fn replays(&mut self, connection: &mut PgConnection) -> Result<(), DeliveryError> {
+        let firm_id = self.scope.part.firm_id;
         let mut after = (Uuid::nil(), 0);
         loop {
+            let (replay_id, place) = after;
             let rows =
-                replays::queued_after(connection, after, self.scope.part.firm_id, ROWS_PER_READ);
-            let rows = rows.await?;
+                replays::queued_after(connection, replay_id, place, firm_id, ROWS_PER_READ).await?;
             let Some(last) = rows.last() else {
                 return Ok(());
             };

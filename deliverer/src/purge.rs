@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use projector::deliveries;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -93,6 +93,7 @@ impl PurgeWorker {
 
 impl Worker for PurgeWorker {
     const NAME: &'static str = "purge";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
@@ -108,8 +109,11 @@ impl Worker for PurgeWorker {
         if !deliveries::is_only_purger(&mut transaction).await? {
             return Ok(NextStep::IDLE);
         }
-        let over = (now - kept.delivered, now - kept.failed);
-        let purged = deliveries::purge(&mut transaction, over, ROWS_PER_STEP.into()).await?;
+        let delivered_before = now - kept.delivered;
+        let failed_before = now - kept.failed;
+        let limit = ROWS_PER_STEP.into();
+        let purged =
+            deliveries::purge(&mut transaction, delivered_before, failed_before, limit).await?;
         let unused = not_queued(&mut transaction, &purged.body_ids).await?;
         bodies::drop_all(&mut transaction, &unused).await?;
         let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;

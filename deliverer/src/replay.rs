@@ -9,7 +9,7 @@ use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, ReplayedDelivery,
 use domain::replay::{ReplayConditions, ReplayEvent, ReplaySkip, forced_skip_reason, skip_reason};
 use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, NewEvent, Upcasters, load_all};
 use projector::replays::{self, ReplayTurn, ReplayableRow};
 use projector::subjects;
@@ -60,6 +60,7 @@ impl ReplayWorker {
 
 impl Worker for ReplayWorker {
     const NAME: &'static str = "replay";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
@@ -82,8 +83,8 @@ impl Worker for ReplayWorker {
         }
         let connection = appending.connection();
         let queued = queued_of(connection, turn.replay_id).await?;
-        let limits = (i64::from(turn.rate_per_second).min(QUEUED_PER_LANE_MAX), count.into());
-        let items = replays::next_items(connection, &turn, &queued, limits).await?;
+        let per_lane = i64::from(turn.rate_per_second).min(QUEUED_PER_LANE_MAX);
+        let items = replays::next_items(connection, &turn, &queued, per_lane, count.into()).await?;
         if items.is_empty() && replays::has_waiting(connection, turn.replay_id).await? {
             appending.rollback().await?;
             self.held_up.insert(turn.replay_id, Instant::now() + HELD_UP_FOR);

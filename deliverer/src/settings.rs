@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::delivery::LEASE_TIME;
 use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
-use eventstore::{AppendError, Clock, Store};
+use eventstore::{AppendError, Clock, Failure, Store};
 use vault::responses::VaultError;
 use vault::{Entropy, Keyring};
 
@@ -121,57 +121,44 @@ pub enum DeliveryError {
 }
 
 impl DeliveryError {
-    /// Whether the database is away, or answers nobody: not that it refused this.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
+    /// The failure of the database, if the error is one.
+    fn failure(&self) -> Option<Failure> {
         match self {
             Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => match error.as_database_error() {
-                Some(error) => {
-                    let code = error.code().unwrap_or_default();
-                    ["08", "53", "57"].iter().any(|class| code.starts_with(class))
-                }
-                None => eventstore::may_pass(error),
-            },
-            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
-        }
-    }
-
-    /// Whether it says nothing of what was asked: another came first, or the database is away or says "not now".
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Append(AppendError::Conflict) => true,
-            Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => eventstore::may_pass(error),
-            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
-        }
-    }
-
-    /// Whether it may pass by itself: a lost race, or a database that is away. What the database
-    /// refuses, it refuses again.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Append(AppendError::Conflict) => true,
-            Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => is_no_refusal(error),
+            | Self::Vault(VaultError::Database(error)) => Some(Failure::of(error)),
             Self::Append(
-                AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_),
+                AppendError::Conflict
+                | AppendError::ActorInactive
+                | AppendError::QuotaFull(_)
+                | AppendError::Unreadable(_),
             )
             | Self::Vault(VaultError::Broken(_) | VaultError::Unreadable(_))
-            | Self::Tail(_) => false,
+            | Self::Tail(_) => None,
         }
     }
-}
 
-/// Everything but the answer of a database that is well: SQLSTATE classes 22, 23 and 42 are about
-/// the statement itself.
-fn is_no_refusal(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_none_or(|error| {
-        let code = error.code().unwrap_or_default();
-        !["22", "23", "42"].iter().any(|class| code.starts_with(class))
-    })
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Append(AppendError::Conflict))
+    }
+
+    /// Returns whether the database is unreachable, so that it answers no statement.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.failure() == Some(Failure::Unreachable)
+    }
+
+    /// Returns whether the error says nothing about the work: another append came first, or the
+    /// database is unreachable or says "not now".
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.is_conflict() || self.failure().is_some_and(Failure::may_pass)
+    }
+
+    /// Returns whether the work may succeed later. The database refuses a refused statement again.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        self.is_conflict() || self.failure().is_some_and(|failure| failure != Failure::Refused)
+    }
 }
 
 impl From<DeliveryError> for AppendError {

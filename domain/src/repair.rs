@@ -1,5 +1,5 @@
 //! Repairs: an operator queues deliveries that were never queued, although the log has their
-//! occurrence and subscription (architecture, section 3). Each firm and repair has one stream.
+//! occurrence and subscription (docs/explanation/proof.md). Each firm and repair has one stream.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! The one insert into the log: any number of events of any number of streams, in one statement.
+//! This module has the one insert into the log. One statement inserts events of any number of
+//! streams.
 
 use std::collections::HashMap;
 
@@ -15,27 +16,27 @@ use uuid::Uuid;
 use crate::digest::{DigestInput, canonical, digest};
 use crate::error::AppendError;
 
-/// An event to append.
+/// An event that a caller wants to append.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
-    /// The stream.
+    /// The id of the stream.
     pub aggregate_id: String,
-    /// Its place there: one more than the last.
+    /// The sequence: one more than that of the stream's last event.
     pub sequence: i64,
-    /// What happened.
+    /// The content of the event.
     pub event: Event,
-    /// Who did it, for which firm, when.
+    /// The actor, the firm and the time of the event.
     pub context: EventContext,
 }
 
 impl NewEvent {
-    /// The id the event will have.
+    /// Returns the id that the event will have.
     #[must_use]
     pub fn id(&self) -> Uuid {
         event_id(self.event.aggregate_type(), &self.aggregate_id, self.sequence)
     }
 
-    /// Numbers the events that a command led to, after the last one of their stream.
+    /// Numbers the events of one command, after the last event of their stream.
     pub fn after<E: Into<Event>>(
         last_sequence: i64,
         aggregate_id: &str,
@@ -68,41 +69,42 @@ impl NewEvent {
     }
 }
 
-/// An event in the log.
+/// An event that the log has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEvent {
-    /// Its place in the log.
+    /// The position in the log.
     pub position: i64,
-    /// Its digest.
+    /// The stored digest.
     pub digest: [u8; 32],
-    /// The stream.
+    /// The id of the stream.
     pub aggregate_id: String,
-    /// Its place in the stream.
+    /// The sequence in the stream.
     pub sequence: i64,
-    /// What happened.
+    /// The content of the event.
     pub event: Event,
-    /// Who did it, for which firm, when.
+    /// The actor, the firm and the time of the event.
     pub context: EventContext,
 }
 
 impl RecordedEvent {
-    /// The id of the event. It is made of the event's place in its stream, and is stored nowhere.
+    /// Returns the id of the event. It is computed from the stream and the sequence. No column
+    /// stores it.
     #[must_use]
     pub fn id(&self) -> Uuid {
         event_id(self.event.aggregate_type(), &self.aggregate_id, self.sequence)
     }
 }
 
-/// What to do with an event whose place in its stream is taken.
+/// The treatment of an event whose sequence is taken in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnConflict {
-    /// Nothing is appended: a conflict.
+    /// The insert fails as a conflict, and nothing is appended.
     Refuse,
-    /// That event is left out: it was appended before.
+    /// The event is left out, because it was appended before.
     Skip,
 }
 
-/// Inserts the events in order; returns those that are new, with their positions.
+/// Inserts the events in order and returns the new ones with their positions.
 pub(crate) async fn insert(
     connection: &mut PgConnection,
     events: Vec<NewEvent>,
@@ -156,8 +158,8 @@ macro_rules! insert_sql {
 }
 use insert_sql;
 
-/// Each event's position where none was left out: rows come back in the order of insertion, which is the
-/// order of the events.
+/// Returns each event's position if no event was left out. PostgreSQL returns the rows in the order
+/// of insertion, which is the order of the events.
 fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
     if rows.len() != events.len() {
         return Err(sqlx::Error::RowNotFound);
@@ -165,7 +167,8 @@ fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sql
     rows.iter().map(|row| row.try_get(0).map(Some)).collect()
 }
 
-/// Each event's position, found by the event's place in its stream; none for an event that was left out.
+/// Returns each event's position, found by stream and sequence. An event that was left out has
+/// `None`.
 fn by_sequence(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
     let mut inserted: HashMap<(&str, &str, i64), i64> = HashMap::with_capacity(rows.len());
     for row in rows {
@@ -178,7 +181,7 @@ fn by_sequence(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, 
     Ok(positions.collect())
 }
 
-/// The events that have a position, in their order.
+/// Returns the events that have a position, in their order.
 fn recorded(
     events: Vec<NewEvent>,
     digests: Vec<[u8; 32]>,

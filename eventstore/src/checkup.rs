@@ -1,4 +1,4 @@
-//! Figures of the server and of the log, for `doctor`.
+//! `firmforms doctor` reads these metrics of the server and of the log.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sqlx::migrate::Migrator;
 
 use crate::fence::appending;
 
-/// The version of the server, as it counts: 150018 is 15.18.
+/// Returns the server's version as PostgreSQL numbers it: 150018 is 15.18.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -17,7 +17,8 @@ pub async fn server_version(pool: &PgPool) -> Result<i32, sqlx::Error> {
     sqlx::query_scalar("select current_setting('server_version_num')::int").fetch_one(pool).await
 }
 
-/// How many migrations a database is missing, and how many it has that are not known.
+/// Counts the migrations that a database lacks, and the migrations it has that this build does not
+/// know.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -37,7 +38,7 @@ pub async fn migrations(pool: &PgPool, known: &Migrator) -> Result<(usize, usize
     Ok((known.difference(&done).count(), done.difference(&known).count()))
 }
 
-/// The same of the main database and this build.
+/// Counts the same for the main database and this build.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -45,12 +46,14 @@ pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Erro
     migrations(pool, &crate::pool::MAIN_MIGRATIONS).await
 }
 
-/// The oldest transaction that has appended to the log and has not ended, and whose it is.
+/// Returns the age and the name of the oldest transaction that has appended to the log and has not
+/// ended.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
-    // Whoever may not read all statistics is not told when others' began.
+    // A login without the right to all statistics does not see when another login's transaction
+    // began.
     let appender: Option<(Option<f64>, String)> = sqlx::query_as(concat!(
         "with appending as (",
         appending!("max(pid) as pid, max(transactionid::text) as xid", ""),
@@ -70,10 +73,10 @@ pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>
     Ok(appender.map(|(seconds, who)| (seconds.map(age).unwrap_or_default(), who)))
 }
 
-/// Events a follower counts at most: more is more than anybody reads.
+/// The count of unread events stops here. A larger number would tell an operator nothing more.
 const UNREAD_COUNT_MAX: i64 = 100_000;
 
-/// Statements that count what a follower has not read, and when the first of it was recorded.
+/// The statement that counts a follower's unread events and finds when the first was recorded.
 macro_rules! behind {
     ($condition:literal) => {
         concat!(
@@ -87,7 +90,7 @@ macro_rules! behind {
     };
 }
 
-/// What a follower has not read: how many events, and when the first was recorded.
+/// Counts a follower's unread events and returns when the first was recorded.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,5 +1,6 @@
-//! The clock: the database's time, carried on by a steady clock between measurements. Each holds it
-//! against this machine's clock: one that cannot be trusted says so.
+//! The clock shows the database's time. A monotonic clock carries the time on between measurements.
+//! Each measurement is compared with this machine's clock. A clock that cannot be trusted reports a
+//! fault.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -9,13 +10,13 @@ use domain::clock::{ClockComparison, ClockFault};
 use domain::time::Timestamp;
 use sqlx::PgPool;
 
-/// How often a process measures its distance from the database's clock.
+/// The interval between two measurements of the database's clock.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
-/// A database that takes longer than this to tell the time has told nothing.
+/// A database that takes longer than this gives no measurement.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What time it is. Clones share one time.
+/// The time of the service. All clones share one time.
 #[derive(Clone)]
 pub struct Clock(Arc<ClockState>);
 
@@ -29,18 +30,18 @@ struct ClockMeasurement {
     at: DateTime<Utc>,
     taken: Instant,
     runs: bool,
-    /// This machine's clock less the database's.
+    /// This machine's clock minus the database's clock.
     offset: TimeDelta,
     fault: Option<ClockFault>,
 }
 
-/// The clock on this machine's wall: what others on this machine believe.
+/// The clock of this machine, which other programs on this machine use.
 pub trait WallClock: Send + Sync {
-    /// What it shows.
+    /// Returns the time on this machine's clock.
     fn now(&self) -> DateTime<Utc>;
 }
 
-/// The real one.
+/// The real clock of this machine.
 struct MachineClock;
 
 impl WallClock for MachineClock {
@@ -51,7 +52,7 @@ impl WallClock for MachineClock {
 }
 
 impl Clock {
-    /// The database's clock, measured now.
+    /// Measures the database's clock and compares the measurement with this machine's clock.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -59,7 +60,7 @@ impl Clock {
         Self::beside(Arc::new(MachineClock), pool).await
     }
 
-    /// The database's clock, held against this wall clock.
+    /// Measures the database's clock and compares the measurement with this wall clock.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -74,11 +75,16 @@ impl Clock {
         ))
     }
 
-    /// A clock that stands still until it is moved: for tests.
+    /// Returns a clock that stands still until a test moves it.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Self {
-        let (taken, offset) = (Instant::now(), TimeDelta::zero());
-        let reading = ClockMeasurement { at: at.get(), taken, runs: false, offset, fault: None };
+        let reading = ClockMeasurement {
+            at: at.get(),
+            taken: Instant::now(),
+            runs: false,
+            offset: TimeDelta::zero(),
+            fault: None,
+        };
         Self::reading(reading, Arc::new(MachineClock))
     }
 
@@ -86,32 +92,33 @@ impl Clock {
         Self(Arc::new(ClockState { reading: RwLock::new(reading), wall }))
     }
 
-    /// The time now, in whole milliseconds.
+    /// Returns the time now, in whole milliseconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp::from(self.last().shows(Instant::now()))
     }
 
-    /// Why the time cannot be trusted, while that is so: nothing may be sent by it, or given up
-    /// because it seems old.
+    /// Returns why the time cannot be trusted, while there is a reason. Meanwhile nothing may be
+    /// sent, and nothing may be dropped because of its age.
     #[must_use]
     pub fn fault(&self) -> Option<ClockFault> {
         self.last().fault
     }
 
-    /// This machine's clock less the database's, at the last measurement.
+    /// Returns this machine's clock minus the database's clock, at the last measurement.
     #[must_use]
     pub fn offset(&self) -> TimeDelta {
         self.last().offset
     }
 
-    /// Moves a standing clock on: for tests.
+    /// Moves a standing clock forward, for tests.
     pub fn advance(&self, by: Duration) {
         let mut reading = self.0.reading.write().unwrap_or_else(PoisonError::into_inner);
         reading.at += TimeDelta::from_std(by).unwrap_or(TimeDelta::MAX);
     }
 
-    /// Measures again and again until dropped; a database that does not answer is asked later.
+    /// Measures at the interval until the future is dropped. A failed measurement is repeated at
+    /// the next interval.
     pub async fn keep_measured(self, pool: PgPool) {
         loop {
             tokio::time::sleep(MEASURE_EVERY).await;
@@ -124,7 +131,7 @@ impl Clock {
     /// Measures once.
     ///
     /// # Errors
-    /// If the database does not answer: the last measurement goes on.
+    /// If the database does not answer. The last measurement then stays in use.
     pub async fn measure(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let (at, taken) = database_time(pool).await?;
         let last = self.last();
@@ -155,20 +162,20 @@ impl ClockMeasurement {
     }
 }
 
-/// The database's time, and the moment at which it was so.
+/// Returns the database's time and the local moment that belongs to it.
 async fn database_time(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
-    // Waiting for a connection is not part of the question.
+    // The wait for a connection must not count as part of the measurement.
     let mut connection = pool.acquire().await?;
     let asked = Instant::now();
     let question = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *connection);
     let at: DateTime<Utc> = tokio::time::timeout(ANSWER_WITHIN, question)
         .await
         .map_err(|late| sqlx::Error::Io(late.into()))??;
-    // At the middle of the question.
+    // The server read its clock at about the middle of the round trip.
     Ok((at, asked + asked.elapsed() / 2))
 }
 
-/// Says once what is wrong, and once that it is over.
+/// Logs a fault once when it appears, and once when it is over.
 fn log_fault_change(before: Option<ClockFault>, now: Option<ClockFault>) {
     match (before, now) {
         (Some(before), Some(now)) if before.is_like(&now) => {}

@@ -1,4 +1,5 @@
-//! Commands on one stream: load, decide, append, and once more when another came first.
+//! This module runs a command on one stream: load, decide, append. A command that loses a race to
+//! another append is decided again.
 
 use std::time::Duration;
 
@@ -11,20 +12,21 @@ use crate::error::AppendError;
 use crate::repository::StoreRepository;
 use crate::store::Store;
 
-/// How often a command is decided before it gives up. With these pauses a dozen racers on a stream
-/// all come through, and whoever does not has waited for less than half a second.
+/// The number of attempts before a command gives up. With these pauses a dozen racers on one stream
+/// all succeed. A command that gives up has waited for less than half a second.
 const COMMAND_TRIES_MAX: u32 = 6;
 
-/// The longest first pause; each that follows may be twice as long: 496 ms in all.
+/// The upper bound of the first pause. Each later bound is twice as long, so all pauses together
+/// are at most 496 ms.
 const FIRST_BACKOFF_MAX: Duration = Duration::from_millis(16);
 
-/// Why a command did not happen.
+/// The reason why a command did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError<R: std::error::Error> {
-    /// A rule refused it.
+    /// A rule refused the command.
     #[error(transparent)]
     Rejected(R),
-    /// The store did not take it.
+    /// The store did not append the events.
     #[error(transparent)]
     Append(#[from] AppendError),
 }
@@ -53,11 +55,11 @@ where
     retry_conflicts(context.correlation_id, attempt).await
 }
 
-/// Runs an append of several streams again when another came first, a few times. The seed is the
-/// call's own, its correlation id for one: callers with the same seed pause alike and meet again.
+/// Repeats an append of several streams that lost a race, up to six attempts in all. The seed must be the call's own, for example its correlation id. Callers with one seed
+/// would pause alike and collide again.
 ///
 /// # Errors
-/// What the last try met.
+/// The error of the last attempt.
 pub async fn retry_conflicts<T, E, F>(seed: Uuid, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -75,9 +77,9 @@ where
     }
 }
 
-/// An error that may be a lost race.
+/// An error that a lost race can cause.
 pub trait AsConflict {
-    /// Whether deciding again may help.
+    /// Returns whether a new decision may succeed.
     fn is_conflict(&self) -> bool;
 }
 
@@ -93,14 +95,15 @@ impl<R: std::error::Error> AsConflict for CommandError<R> {
     }
 }
 
-/// Anything up to 16, 32, 64, 128, 256 ms, spread by call and try: a wait that is wide and not just
-/// long is what parts racers.
+/// Returns a pause of up to 16, 32, 64, 128 or 256 ms that depends on the call and the attempt. A
+/// wide spread of pauses separates racers better than long pauses do.
 fn backoff(tries: u32, seed: Uuid) -> Duration {
     let longest = FIRST_BACKOFF_MAX * (1 << (tries - 1));
     longest.mul_f64(spread(tries, seed))
 }
 
-/// From 0 to 1. Fibonacci hashing: the seed's random half and the try, mixed into the upper bits.
+/// Returns a number from 0 to 1. Fibonacci hashing mixes the seed's random half and the attempt
+/// into the upper bits.
 fn spread(tries: u32, seed: Uuid) -> f64 {
     let (_, random) = seed.as_u64_pair();
     let mixed = random.wrapping_add(u64::from(tries)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -119,7 +122,7 @@ fn command_error<R: std::error::Error>(error: AggregateError<R>) -> CommandError
     }
 }
 
-/// What went through cqrs-es as a boxed error comes out as what it was.
+/// Restores the original error from the boxed error of cqrs-es.
 fn downcast(error: Box<dyn std::error::Error + Send + Sync>) -> AppendError {
     match error.downcast::<AppendError>() {
         Ok(error) => *error,

@@ -1,36 +1,36 @@
-//! Crash points: named places at which a test may kill the process as `kill -9` would.
+//! Crash points are named places at which a test may kill the process as `kill -9` would.
 //!
-//! A point is nothing at all, unless the build has the feature `crash-points`, which only the tests
-//! turn on, and is a debug build: whatever the features, no release build has any. Then
-//! `CRASH_AT=claimed:3` kills the process when it comes to `claimed` for the third time.
+//! A crash point exists only in a debug build with the feature `crash-points`, which only the
+//! package `tests` turns on. In every other build, and in all release builds, the call does
+//! nothing. `CRASH_AT=claimed:3` kills the process when it reaches `claimed` for the third time.
 //!
 //! | Case | Point | Where |
 //! |---|---|---|
 //! | P1 | `begin` | before the BEGIN of an append |
 //! | P2 | `inserted` | events inserted, their tables not yet |
 //! | P3 | `committing` | everything written, before COMMIT |
-//! | P4 | `committed` | after COMMIT, before anybody is answered |
+//! | P4 | `committed` | after COMMIT, before any caller has its answer |
 //! | P5 | `leasing`, `spreading` | deliveries are leased in an append, or spread, before COMMIT |
 //! | P5 | `interrupting` | leases that have ended are taken back, before COMMIT |
 //! | P6 | `claimed` | after the claim's COMMIT, before signing |
 //! | P7 | `signed` | before a connection is opened |
-//! | P8, P9 | — | the receiver decides: it takes half of the body, or all and says nothing |
+//! | P8, P9 | — | the receiver decides: it reads half of the body, or all and does not answer |
 //! | P10 | `answered` | the answer is read, not recorded |
 //! | P11, P12 | `recording`, `recorded` | before and after the COMMIT of the record |
 //! | P13, P14 | `lane_changed` | in the transaction of a second 410, or of a revocation |
 //! | P15 | `reserved`, `mailed` | an invite before and after its mail is handed over |
 //! | P16 | `following` | in a batch of a read model |
-//! | F10 | `rebuilding`, `swapping` | a read model is made anew: between two batches, before COMMIT |
-//! | P17 | `checkpointing` | a checkpoint is signed, and not in its place |
+//! | F10 | `rebuilding`, `swapping` | in a rebuild: between two batches, before COMMIT |
+//! | P17 | `checkpointing` | a signed checkpoint is written, and not yet under its name |
 
-/// Whether this build has crash points.
+/// Tells whether this build has crash points.
 pub const COMPILED_IN: bool = cfg!(all(feature = "crash-points", debug_assertions));
 
-/// Nothing: this build has no crash points.
+/// Does nothing, because this build has no crash points.
 #[cfg(not(all(feature = "crash-points", debug_assertions)))]
 pub const fn point(_name: &str) {}
 
-/// Kills the process if it was told to die here.
+/// Kills the process if `CRASH_AT` names this point and this pass.
 #[cfg(all(feature = "crash-points", debug_assertions))]
 pub fn point(name: &str) {
     told::pass(name);
@@ -61,7 +61,8 @@ mod told {
         }
     }
 
-    /// Whoever comes after the one that kills waits for the end: nothing passes any more.
+    /// A thread that reaches the point after the killing thread waits for the end of the process.
+    /// So no thread passes the point any more.
     pub(super) fn pass(name: &str) {
         let Some(crash) = CRASH.as_ref().filter(|crash| crash.name == name) else {
             return;

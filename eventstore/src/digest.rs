@@ -1,4 +1,4 @@
-//! The digest of an event: SHA-256 over its canonical bytes (RFC 8785).
+//! The digest of an event is SHA-256 over its canonical bytes (RFC 8785).
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// What is digested: every column of the row but its position, in the order of their names. The two
-/// that are JSON are [`canonical`].
+/// The input of the digest: every column of the row but its position, ordered by column name. The
+/// two JSON columns are [`canonical`].
 #[derive(Debug, Serialize)]
 pub struct DigestInput<'a> {
-    /// The stream.
+    /// The id of the stream.
     pub aggregate_id: &'a str,
-    /// What kind of stream it is.
+    /// The kind of the stream.
     pub aggregate_type: &'a str,
-    /// The name of what happened.
+    /// The name of the event.
     pub event_type: &'a str,
-    /// Which shape of it.
+    /// The version of the event's shape.
     pub event_version: &'a str,
-    /// Whose it is.
+    /// The firm of the event.
     pub firm_id: Uuid,
-    /// Who did it, and why.
+    /// The actor and the cause of the event.
     pub metadata: &'a RawValue,
-    /// What happened.
+    /// The content of the event.
     pub payload: &'a RawValue,
-    /// When it was recorded.
+    /// The time at which the event was recorded.
     pub recorded_at: Timestamp,
-    /// Its place in the stream.
+    /// The sequence in the stream.
     pub sequence: i64,
 }
 
-/// SHA-256 over the canonical bytes of an event as it is stored.
+/// Computes SHA-256 over the canonical bytes of an event as it is stored.
 ///
 /// # Errors
 /// If the event cannot be written as JSON, which no event of ours is.
@@ -42,8 +42,9 @@ pub fn digest(event: &DigestInput<'_>) -> serde_json::Result<[u8; 32]> {
     Ok(Sha256::digest(serde_json::to_vec(event)?).into())
 }
 
-/// The canonical text of a value (RFC 8785), which has no white space and no text as it came in it. What most are
-/// written as is that anyway; the rest are canonicalized.
+/// Returns the canonical text of a value (RFC 8785). The text has no white space and keeps no
+/// spelling of the input. Most values serialize to their canonical text directly. All others go
+/// through the canonicalizer.
 ///
 /// # Errors
 /// If the value has no canonical text: a number that is no double.
@@ -56,11 +57,12 @@ pub fn canonical<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
     RawValue::from_string(serde_json_canonicalizer::to_string(value)?)
 }
 
-/// The greatest whole number that a double has exactly, and none of its neighbours.
+/// The greatest integer `n` for which a double represents both `n` and `n + 1` exactly.
 const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
-/// A value that is written canonically as it is: keys in the order of their bytes, which is that of
-/// UTF-16 while they are ASCII, and whole numbers that a double has exactly. Nothing else can be read as one.
+/// A value whose text is canonical as it is written. Its keys are sorted by their bytes, which is
+/// the order of UTF-16 while all keys are ASCII. Its integers fit a double exactly. No other text
+/// deserializes as this type.
 struct CanonicalJson;
 
 impl<'de> Deserialize<'de> for CanonicalJson {
@@ -111,7 +113,7 @@ impl<'de> Visitor<'de> for CanonicalJson {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
         let mut last = None;
-        // A key with an escape is none that can be borrowed.
+        // A key with an escape cannot be borrowed, so this line refuses it.
         while let Some(key) = members.next_key::<&str>()? {
             if !key.is_ascii() || last.is_some_and(|last| key <= last) {
                 return Err(de::Error::invalid_value(Unexpected::Map, &self));
@@ -123,7 +125,7 @@ impl<'de> Visitor<'de> for CanonicalJson {
     }
 }
 
-/// Whole milliseconds: what the API shows is what the log keeps and what was digested.
+/// The API shows whole milliseconds, the log keeps them, and the digest covers them.
 pub(crate) fn to_timestamp(at: DateTime<Utc>) -> Timestamp {
     Timestamp::from(at)
 }

@@ -1,20 +1,22 @@
-//! How far the log is settled.
+//! The fence finds how far the log is settled.
 //!
-//! Positions are drawn before commit, so a row with a lower position may become visible later than
-//! one with a higher. A reader that remembers "the last position I saw" loses the slow one for good.
-//! The fence knows better, from transaction ids:
+//! PostgreSQL draws a position before the commit. So a row with a lower position may become visible
+//! after a row with a higher one. A reader that remembers only the last position loses the slow row
+//! for good. The fence uses transaction ids instead:
 //!
-//! 1. take `hi`, the highest position drawn so far;
-//! 2. draw a transaction id `f` of our own: whoever drew a position at or below `hi` drew its id
-//!    before that (`events_draw_xid`), so its id is lower than `f`;
-//! 3. once the oldest transaction still running is at or above `f`, all of those have ended, and
-//!    everything at or below `hi` is there or never will be. A later statement may read it.
+//! 1. It reads `hi`, the highest position drawn so far.
+//! 2. It draws a transaction id `f`. The trigger `events_draw_xid` makes every append draw its id
+//!    before its first position. So an append that drew a position at or below `hi` has an id lower
+//!    than `f`.
+//! 3. It waits until the oldest running transaction is at or above `f`. All those appends have then
+//!    ended. A later statement sees every event at or below `hi` that will ever exist.
 //!
-//! An older one that runs on is not waited for long unless it appends: whoever appends has the lock of an insert
-//! on the log, from before its first position to its end. So what others do in the same server holds nothing up
-//! for longer than that.
+//! The oldest transaction can belong to another database of the server. After 10 ms an older
+//! transaction counts only if it appends to this log. A transaction that appends holds the lock of
+//! an insert on `events`, from before its first position to its end. So a neighbour's long
+//! transaction delays the fence for 10 ms at most.
 //!
-//! A look that finds nothing new draws no id.
+//! A look that finds no new position draws no transaction id.
 
 use std::sync::{Arc, Mutex as Brief, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,21 +28,22 @@ use tokio::time::sleep;
 use crate::held::ConnectionCache;
 use crate::store::Store;
 
-/// How long appends that are under way are waited for in one patient look.
+/// The time for which one patient look waits for running appends.
 const PATIENT_LOOK_MAX: Duration = Duration::from_millis(7);
 
-/// How long until the next look meanwhile.
+/// The wait between two looks of one patient look.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// After so long whoever is waited for is looked at closely: most transactions are over before.
+/// After this wait the fence reads the server's locks. Most transactions end before.
 const CLOSE_LOOK_AFTER: Duration = Duration::from_millis(10);
 
-/// The shared fence of a process.
+/// The fence of one process, which all its followers share.
 #[derive(Debug, Clone)]
 pub struct Fence {
     connections: ConnectionCache,
     state: Arc<Mutex<FenceState>>,
-    /// Since when the newest appends have not settled: apart, for who watches waits for nobody.
+    /// The moment since which the newest appends are not settled. It has a lock of its own, so that
+    /// a metric never waits for a look.
     unsettled: Arc<Brief<Option<Instant>>>,
 }
 
@@ -57,58 +60,74 @@ struct PendingHeight {
     xid: i64,
 }
 
-/// How long it is believed that there is nothing below a height: another process may take its
-/// checkpoint back.
+/// The transactions that a look waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AwaitedTransactions {
+    /// All transactions of the server.
+    All,
+    /// Only transactions that append to this log.
+    Appends,
+}
+
+impl AwaitedTransactions {
+    fn after(waited: Duration) -> Self {
+        if waited >= CLOSE_LOOK_AFTER { Self::Appends } else { Self::All }
+    }
+}
+
+/// The time for which [`CaughtUp`] is believed. Another process may move its checkpoint back
+/// meanwhile.
 const CAUGHT_UP_VALID_FOR: Duration = Duration::from_secs(1);
 
-/// Up to where a follower has done everything: until the log is settled further, it asks nobody.
+/// The height up to which a follower has done everything. The follower asks no database until the
+/// log is settled further.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct CaughtUp(Option<(i64, Instant)>);
 
 impl CaughtUp {
-    /// Everything up to there is done.
+    /// Notes that everything up to this height is done.
     pub fn up_to(&mut self, settled: i64) {
         self.0 = Some((settled, Instant::now()));
     }
 
-    /// Whether what was done is still believed to be all, if nobody says otherwise.
+    /// Returns whether the note is young enough to be believed.
     #[must_use]
     pub fn is_still_valid(&self) -> bool {
         self.0.is_some_and(|(_, at)| at.elapsed() < CAUGHT_UP_VALID_FOR)
     }
 
-    /// Whether nothing has been settled since.
+    /// Returns whether this look has settled nothing since the note.
     #[must_use]
     pub fn covers(&self, look: SettledUpTo) -> bool {
         self.is_still_valid() && self.0.is_some_and(|(done, _)| done == look.settled)
     }
 }
 
-/// How far a look got.
+/// The result of a look at the fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettledUpTo {
-    /// Everything at or below is settled.
+    /// Every event at or below this position is settled.
     pub settled: i64,
-    /// There is more, not settled yet: look again soon.
+    /// The log has events that are not settled yet, so the caller looks again soon.
     pub more: bool,
 }
 
 impl Fence {
-    /// The fence of a log.
+    /// Returns the fence of a log.
     #[must_use]
     pub fn of(store: &Store) -> Self {
         let connections = store.connections().clone();
         Self { connections, state: Arc::default(), unsettled: Arc::default() }
     }
 
-    /// For how long this process has waited for the newest appends to settle.
+    /// Returns for how long this process has waited for the newest appends to settle.
     #[must_use]
     pub fn age(&self) -> Duration {
         let since = *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Something is waited for from now on, or nothing any more.
+    /// Notes that a wait begins now, or that there is none any more.
     fn note(&self, pending: Option<PendingHeight>) {
         let mut since = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         *since = pending.map(|_| Instant::now());
@@ -126,7 +145,7 @@ impl Fence {
         Ok(look)
     }
 
-    /// Looks again, for a moment, while the newest appends are still under way.
+    /// Looks again for up to 7 ms while the newest appends still run.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -146,7 +165,7 @@ impl Fence {
         connection: &mut PgConnection,
         state: &mut FenceState,
     ) -> Result<SettledUpTo, sqlx::Error> {
-        // What another look waits for says nothing of what was appended since.
+        // A height that an earlier look waits for says nothing about later appends.
         self.settle(connection, state).await?;
         if state.pending.is_none() {
             let (height, xid) = height(connection, state.settled).await?;
@@ -166,14 +185,14 @@ impl Fence {
         Ok(SettledUpTo { settled: state.settled, more: state.pending.is_some() })
     }
 
-    /// Moves what is settled up to what is waited for, if all of that has ended.
+    /// Settles the pending height if all transactions below its id have ended.
     async fn settle(
         &self,
         connection: &mut PgConnection,
         state: &mut FenceState,
     ) -> Result<(), sqlx::Error> {
         if let Some(pending) = state.pending
-            && have_ended(connection, pending, self.age() >= CLOSE_LOOK_AFTER).await?
+            && have_ended(connection, pending, AwaitedTransactions::after(self.age())).await?
         {
             self.note(None);
             *state = FenceState { settled: pending.height, pending: None };
@@ -182,8 +201,8 @@ impl Fence {
     }
 }
 
-/// The highest position drawn, and, if it is above what is settled, a transaction id drawn after that
-/// was read.
+/// Returns the highest position drawn. If it is above the settled position, a transaction id drawn
+/// afterwards comes with it.
 async fn height(
     connection: &mut PgConnection,
     settled: i64,
@@ -200,8 +219,8 @@ async fn height(
     .await
 }
 
-/// The statement that asks for the transactions of this database that append and have not ended: whoever inserts
-/// into the log has a lock on it to his end.
+/// The statement that lists the running transactions of this database that append. A transaction
+/// that inserts into the log holds a lock on the table to its end.
 macro_rules! appending {
     ($columns:literal, $having:literal) => {
         concat!(
@@ -221,15 +240,16 @@ macro_rules! appending {
 }
 pub(crate) use appending;
 
-/// Whether every transaction that is waited for has ended; looked at closely, every one of them that appends. A log
-/// that is shorter than the height has lost its tail: it is not settled by that.
+/// Returns whether every awaited transaction below `xid` has ended. A log that is shorter than the
+/// height has lost its tail, so the height is not settled by that.
 ///
-/// A transaction gives its locks back after its end can be seen. A lock tells the lower half of an id: of two that
-/// run at the same time, the one that is less than half a round behind is the older.
+/// A transaction releases its locks after its end is visible. A lock shows only the lower 32 bits
+/// of an id. Of two ids that run at the same time, the older is the one less than half a round
+/// behind.
 async fn have_ended(
     connection: &mut PgConnection,
     PendingHeight { height, xid }: PendingHeight,
-    closely: bool,
+    awaited: AwaitedTransactions,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(concat!(
         "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
@@ -243,7 +263,7 @@ async fn have_ended(
         ") end",
     ))
     .bind(xid)
-    .bind(closely)
+    .bind(awaited == AwaitedTransactions::Appends)
     .bind(height)
     .fetch_one(connection)
     .await

@@ -1,9 +1,10 @@
-//! Connections that go from one user to the next without a word to the server.
+//! Connections pass from one user to the next without a round trip to the server.
 //!
-//! A pool asks a connection that comes back whether it is whole, twice: what is done a few hundred times
-//! a second pays more for that than for many a statement. So a few connections stay out of it: whoever
-//! was done with one says so, and the next one takes the one that came back last, which has everything
-//! prepared. One that was dropped in the middle of something goes the way of the pool, which looks at it.
+//! A pool checks each connection that comes back, with two round trips. A few hundred transactions
+//! a second pay more for these checks than for many statements. So a few connections stay out of
+//! the pool. A user that has finished gives its connection back, and the next user takes the newest
+//! one, which has its statements prepared. A connection that is dropped in the middle of its work
+//! goes back to the pool, which checks it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,20 +17,20 @@ use tokio::time::timeout;
 
 use crate::pool::{ACQUIRE_TIMEOUT, PING_AFTER_IDLE};
 
-/// Of so many connections of a pool one may stay out of it: its other users have the rest.
+/// One connection in two may stay out of the pool. All other users share the rest.
 const POOL_SHARE_DIVISOR: u32 = 2;
 
-/// How long a connection stays out of its pool, which renews what is old.
+/// The longest time a connection stays out of its pool. The pool renews old connections.
 const OUTSIDE_POOL_MAX: Duration = Duration::from_secs(600);
 
-/// The connections of a pool, and those of them that wait outside of it.
+/// A pool, and the connections that wait outside of it.
 #[derive(Debug, Clone)]
 pub struct ConnectionCache {
     pool: PgPool,
     waiting: Arc<Mutex<Vec<ReusedConnection>>>,
 }
 
-/// A connection that somebody uses.
+/// A connection that one user holds.
 #[derive(Debug)]
 pub struct ReusedConnection {
     connection: PoolConnection<Postgres>,
@@ -38,19 +39,19 @@ pub struct ReusedConnection {
 }
 
 impl ConnectionCache {
-    /// Those of this pool.
+    /// Wraps this pool.
     #[must_use]
     pub fn of(pool: PgPool) -> Self {
         Self { pool, waiting: Arc::default() }
     }
 
-    /// The pool.
+    /// Returns the pool.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// A connection outside a transaction: one that waits and is whole, or one of the pool.
+    /// Takes a connection outside a transaction: a waiting one that is whole, or one of the pool.
     ///
     /// # Errors
     /// If the database does not answer, or no connection is free in time.
@@ -62,11 +63,12 @@ impl ConnectionCache {
                 return Ok(held);
             }
         }
-        let (connection, now) = (self.pool.acquire().await?, Instant::now());
+        let connection = self.pool.acquire().await?;
+        let now = Instant::now();
         Ok(ReusedConnection { connection, taken: now, used: now })
     }
 
-    /// A connection in a new transaction.
+    /// Takes a connection and begins a transaction.
     ///
     /// # Errors
     /// As [`Self::take`].
@@ -76,8 +78,8 @@ impl ConnectionCache {
         Ok(held)
     }
 
-    /// The next one may have it. Only for one that has answered everything: what was asked of one that is
-    /// dropped may be under way.
+    /// Offers the connection to the next user. The caller must have read all answers, because a
+    /// statement of a dropped future may still run.
     pub fn give_back(&self, mut held: ReusedConnection) {
         let in_transaction = PgTransactionManager::get_transaction_depth(&held.connection) > 0;
         if in_transaction || held.taken.elapsed() > OUTSIDE_POOL_MAX {
@@ -86,15 +88,15 @@ impl ConnectionCache {
         let most = self.pool.options().get_max_connections() / POOL_SHARE_DIVISOR;
         held.used = Instant::now();
         let mut waiting = self.waiting();
-        // Asked with the others in hand: one that is left here after they were let go of would keep the
-        // pool from closing for good.
+        // The check happens under the lock of the list. A connection pushed after [`Self::close`]
+        // has cleared the list would keep the pool from ever closing.
         let is_open = !self.pool.is_closed();
         if is_open && waiting.len() < usize::try_from(most).unwrap_or(usize::MAX) {
             waiting.push(held);
         }
     }
 
-    /// Closes all of them, once they are given back.
+    /// Closes all connections. The call ends once every user has given its connection back.
     pub async fn close(&self) {
         let closed = self.pool.close();
         self.waiting().clear();
@@ -111,15 +113,15 @@ impl ConnectionCache {
 }
 
 impl ReusedConnection {
-    /// Ends its transaction: makes it so.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// Whether it happened is not known if the connection was lost.
+    /// If the connection is lost. The caller then does not know whether the commit happened.
     pub async fn commit(&mut self) -> Result<(), sqlx::Error> {
         PgTransactionManager::commit(&mut self.connection).await
     }
 
-    /// Ends its transaction: leaves everything as it was.
+    /// Rolls the transaction back.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -143,7 +145,7 @@ impl DerefMut for ReusedConnection {
 }
 
 impl Drop for ReusedConnection {
-    /// What was begun and not ended is rolled back before anybody uses it again.
+    /// A transaction that was begun and not ended is rolled back before the connection's next use.
     fn drop(&mut self) {
         PgTransactionManager::start_rollback(&mut self.connection);
     }

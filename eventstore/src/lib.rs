@@ -1,17 +1,37 @@
-//! The log: append, load, tail. The only code that touches the events table.
+//! The log: append, load, tail. No other crate touches the table `events`.
 //!
-//! The cast: [`Store`] appends and loads, with [`WithAppend`] for the tables that change in the same
-//! transaction; [`Fence`] says how far the log is settled; [`tail`] reads up to there;
-//! [`ConnectionCache`] go from one transaction to the next; [`proof`] reads what is proved of it; [`presence`] says how many processes there are; [`Nudge`] tells followers that there is something new; [`Clock`] is the database's time;
-//! [`crash`] names where tests kill the process.
+//! The cast, in the order of an event's life:
+//!
+//! - [`Store`] appends events and runs commands. [`WithAppend`] is a table that changes in the same
+//!   transaction, and [`Outbox`] queues the deliveries of occurrences at the commit. An append
+//!   happens as a whole or not at all.
+//! - [`fn@load`] reads streams inside a transaction. It locks nothing: a decision holds if its append
+//!   gets the next sequence of each stream.
+//! - [`Fence`] finds the position below which no transaction can add an event any more. It never
+//!   waits for a reader.
+//! - [`tail`] reads events in the order of the log, up to the fence. An event that this build
+//!   cannot read stops the reader.
+//! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
+//! - [`Nudge`] wakes workers after a commit, here and in other processes. A nudge may be lost, so
+//!   workers also look each second.
+//! - [`worker`] is the loop of every worker.
+//! - [`ConnectionCache`] passes connections from one transaction to the next without a round trip.
+//! - [`Failure`] classifies database errors. Every caller that retries uses it.
+//! - [`Clock`] shows the database's time, and says when that time cannot be trusted.
+//! - [`presence`] counts the processes of a group.
+//! - [`proof`] reads events and computes their digests again. [`progress`] and [`checkup`] measure
+//!   followers and the server.
+//! - [`crash`] names the places at which tests kill the process.
 
 mod append;
+pub mod checkpoint;
 pub mod checkup;
 mod clock;
 mod command;
 pub mod crash;
 mod digest;
 mod error;
+mod failure;
 mod fence;
 mod held;
 mod load;
@@ -22,6 +42,7 @@ pub mod progress;
 pub mod proof;
 mod repository;
 mod store;
+mod stored_event;
 pub mod tail;
 mod upcast;
 pub mod worker;
@@ -30,7 +51,8 @@ pub use append::{NewEvent, RecordedEvent};
 pub use clock::{Clock, WallClock};
 pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::{DigestInput, canonical, digest};
-pub use error::{AppendError, may_pass};
+pub use error::AppendError;
+pub use failure::Failure;
 pub use fence::{CaughtUp, Fence, SettledUpTo};
 pub use held::{ConnectionCache, ReusedConnection};
 pub use load::{StreamName, load, load_all, load_first, load_many};

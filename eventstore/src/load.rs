@@ -1,4 +1,5 @@
-//! Loading streams inside a transaction: for those who decide about more than one command can.
+//! This module loads streams inside a transaction. Callers use it that decide about several streams
+//! at once.
 
 use std::collections::HashMap;
 
@@ -9,20 +10,21 @@ use uuid::Uuid;
 
 use crate::append::RecordedEvent;
 use crate::error::AppendError;
-use crate::tail::{TailError, events_where, read_all};
+use crate::stored_event::events_where;
+use crate::tail::{TailError, read_all};
 use crate::upcast::Upcasters;
 
-/// Which stream: its kind, and its id there.
+/// The name of a stream: its kind and its id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamName {
-    /// The kind: the aggregate's `TYPE`.
+    /// The kind: the `TYPE` of the aggregate.
     pub aggregate_type: &'static str,
-    /// The id.
+    /// The id of the stream.
     pub aggregate_id: String,
 }
 
-/// All events of these streams, each stream's in its order. Nothing is locked: what is decided
-/// about them stands once their next place in the stream is taken.
+/// Loads all events of these streams, each stream's in its order. The call locks nothing. A
+/// decision holds if its append gets the next sequence of each stream.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
@@ -42,7 +44,7 @@ pub async fn load_many(
     read_all(statement, connection, upcasters).await
 }
 
-/// The first event of each of these streams.
+/// Loads the first event of each of these streams.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
@@ -64,7 +66,7 @@ pub async fn load_first(
     read_all(statement, connection, upcasters).await
 }
 
-/// One stream as its aggregate, and the place of its last event; 0 if it has none.
+/// Loads one stream as its aggregate, with the sequence of its last event. An empty stream has 0.
 ///
 /// # Errors
 /// [`AppendError`].
@@ -92,8 +94,8 @@ where
     Ok((aggregate, last))
 }
 
-/// Several streams as their aggregates, each with the place of its last event; those without events
-/// are left out.
+/// Loads several streams as their aggregates, each with the sequence of its last event. Empty
+/// streams are left out.
 ///
 /// # Errors
 /// [`AppendError`].

@@ -1,6 +1,9 @@
-//! Wake-ups: a signal inside the process after each commit, and a coalesced NOTIFY across
-//! processes on a connection of its own, while there are any. Followers also look now and then: a lost nudge costs a
-//! moment, never an event.
+//! A nudge wakes the workers that wait for news.
+//!
+//! [`Nudge`] wakes the workers of this process after each commit. [`relay`] sends a coalesced
+//! NOTIFY to the other processes, on a connection of its own, while there are other processes. A
+//! nudge may be lost. Workers also look each second, so a lost nudge costs a moment and never an
+//! event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,31 +16,32 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
 use crate::presence::{self, ProcessGroup};
+use crate::worker::WakeOn;
 
 const CHANNEL: &str = "firmforms_log";
 const NOTIFY: &str = "notify firmforms_log";
 
-/// NOTIFYs are sent at most this often.
+/// The shortest interval between two NOTIFYs.
 const NOTIFY_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// How often a process that has something to tell looks whether there is anybody to hear it. One that has
-/// just come looks by itself meanwhile.
+/// A process counts the other processes at most this often. A process that has just started looks
+/// by itself meanwhile.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Wait before a lost connection is tried again.
+/// The wait before a lost connection is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 
-/// What an append was of, as far as it matters who is woken.
+/// The kinds of news in an append, which decide which workers wake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WakeScope {
-    /// Deliveries wait for a worker: to be claimed, spread or cancelled.
+    /// Deliveries wait for a worker that claims, spreads or cancels.
     pub deliveries: bool,
-    /// There was something in it that is no occurrence and no delivery.
+    /// The append has an event that belongs to no occurrence and no delivery.
     pub other_events: bool,
 }
 
 impl WakeScope {
-    /// Adds what an event is of. What was tried or cancelled waits for nobody.
+    /// Adds the news of one event. An attempted or cancelled delivery waits for no worker.
     pub(crate) const fn add(&mut self, event: &Event) {
         match event {
             Event::Occurrence(_)
@@ -60,32 +64,33 @@ impl WakeScope {
     }
 }
 
-/// Tells everybody who waits that there is something new.
+/// The signals that wake the workers of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Nudge {
-    /// Appends of this process: what other processes must be told.
+    /// Counts the appends of this process, which other processes must hear of.
     local: watch::Sender<u64>,
-    /// All appends: what this process's followers wait for.
+    /// Counts the appends of all processes.
     any: watch::Sender<u64>,
     deliveries: watch::Sender<u64>,
     other_events: watch::Sender<u64>,
-    /// The server's process that tells for us: what it says is heard here too. 0 while there is none.
+    /// The server's process id of our notifying connection, or 0 while there is none. Its NOTIFYs
+    /// come back to this process and are ignored.
     notifier_pid: Arc<AtomicU32>,
 }
 
 impl Nudge {
-    /// Something was appended here.
+    /// Wakes workers after an append of this process.
     pub fn signal(&self, news: WakeScope) {
         count(&self.local);
         self.wake_for(news);
     }
 
-    /// Something may be new, whatever it is.
+    /// Wakes all workers, because there may be news of any kind.
     pub fn wake(&self) {
         self.wake_for(WakeScope { deliveries: true, other_events: true });
     }
 
-    /// Deliveries wait for a worker of this process, though nothing was appended.
+    /// Wakes the workers that deliveries wait for, though nothing was appended.
     pub fn wake_for_deliveries(&self) {
         count(&self.deliveries);
     }
@@ -100,7 +105,19 @@ impl Nudge {
         }
     }
 
-    /// A receiver; get it before the look, so that nothing between look and wait is missed.
+    /// Wakes on the news that a worker declares. A receiver for [`WakeOn::Timer`] never wakes.
+    #[must_use]
+    pub fn subscribe_on(&self, wakes: WakeOn) -> watch::Receiver<u64> {
+        match wakes {
+            WakeOn::AnyEvent => self.subscribe(),
+            WakeOn::Deliveries => self.subscribe_to_deliveries(),
+            WakeOn::OtherEvents => self.subscribe_to_other_events(),
+            WakeOn::Timer => watch::Sender::new(0).subscribe(),
+        }
+    }
+
+    /// Wakes on any news. A worker subscribes before it looks, so that it misses no news between
+    /// look and wait.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.any.subscribe()
@@ -112,7 +129,8 @@ impl Nudge {
         self.deliveries.subscribe()
     }
 
-    /// Wakes when something was appended that is no occurrence and no delivery: most of the log is.
+    /// Wakes when an event was appended that belongs to no occurrence and no delivery. Most events
+    /// do belong to one.
     #[must_use]
     pub fn subscribe_to_other_events(&self) -> watch::Receiver<u64> {
         self.other_events.subscribe()
@@ -123,14 +141,15 @@ fn count(signal: &watch::Sender<u64>) {
     signal.send_modify(|count| *count += 1);
 }
 
-/// Carries nudges between processes until dropped: sends ours, hears theirs.
+/// Carries nudges between processes until the future is dropped. It sends NOTIFYs, and hears the
+/// NOTIFYs of the other processes.
 ///
-/// A lost connection is made again; meanwhile followers look on their own.
+/// A lost connection is opened again. Followers look on their own meanwhile.
 pub async fn relay(pool: PgPool, nudge: Nudge) {
     tokio::join!(notify_others(&pool, &nudge), hear(&pool, &nudge));
 }
 
-/// Tells the other processes once; they look by themselves if it fails.
+/// Notifies the other processes once. If the NOTIFY fails, they look by themselves.
 pub async fn announce(pool: &PgPool) {
     if let Err(error) = pool.execute(NOTIFY).await {
         tracing::debug!(%error, "could not tell the other processes");
@@ -157,7 +176,8 @@ async fn notify_while_connected(
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
     nudge.notifier_pid.store(pid.cast_unsigned(), Ordering::Relaxed);
     presence::join(&mut connection, ProcessGroup::Serving).await?;
-    let (mut others, mut counted) = (true, None);
+    let mut others = true;
+    let mut counted = None;
     while local.changed().await.is_ok() {
         if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
             others = presence::count(&mut connection, ProcessGroup::Serving).await? > 1;

@@ -1,4 +1,5 @@
-//! Connections to the database, with the limits that keep transactions short, and the migrations.
+//! This module opens connections with the limits that keep transactions short, and runs the
+//! migrations.
 
 use std::time::Duration;
 
@@ -7,32 +8,34 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::timeout;
 
-/// How long a caller waits for a free connection before it is told to come back.
+/// A caller that waits longer than this for a free connection gets an error.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A connection that was in use so short a time ago is taken as it is: it said that it was whole.
+/// A connection that was in use within this time is taken without a check. It was whole then.
 pub(crate) const PING_AFTER_IDLE: Duration = Duration::from_millis(100);
 
-/// How long a connection may take to say that it is whole when it comes back. One that says nothing is
-/// cut off from the server, which nothing else would tell: it is dropped.
+/// A returning connection must answer its check within this time. A connection that does not answer
+/// has lost the server without notice, so it is dropped.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Statements that a connection keeps prepared: more than there are, so that none is prepared again.
+/// The number of statements that a connection keeps prepared. The service has fewer, so none is
+/// prepared twice.
 const STATEMENT_CACHE_SIZE: usize = 500;
 
-/// A pool of at most this many connections, for rows of all firms. Opens the first one when it is
-/// needed.
+/// Makes a pool of at most this many connections, for rows of all firms. The first connection opens
+/// when it is needed.
 ///
-/// No statement runs for more than 30 s, no lock is awaited for more than 5 s, and no transaction
-/// idles for more than 10 s. A connection that comes back inside a transaction is closed: a cancelled
-/// `begin` leaves it so, and what its next user writes would never be seen.
+/// A statement may run for 30 s, wait for a lock for 5 s, and leave a transaction idle for 10 s.
+/// The pool closes a connection that comes back inside a transaction. A cancelled `begin` leaves it
+/// so, and the writes of its next user would never become visible.
 #[must_use]
 pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
     pool(options, connections, "*")
 }
 
-/// The same, for rows of one firm at a time: of none, until a connection is told which, and of none
-/// again when it is given back. It is a guard where the database has roles (`migrate --roles`).
+/// Makes the same pool for rows of one firm at a time. A connection sees no firm until its user
+/// names one, and no firm again after it is given back. The limit guards rows where the database
+/// has roles (`migrate --roles`).
 #[must_use]
 pub fn connect_guarded(options: PgConnectOptions, connections: u32) -> PgPool {
     pool(options, connections, "")
@@ -70,9 +73,9 @@ fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPo
         .connect_lazy_with(options)
 }
 
-/// Makes it for the pool's firm again, and says whether it is outside a transaction. Every answer says
-/// that, the one to an empty query too: it costs the server next to nothing. The library tells nobody
-/// but its own check of a `begin`.
+/// Resets the connection to the pool's firm and returns whether it is outside a transaction. Every
+/// answer of the server carries that state. An empty query has such an answer and costs the server
+/// next to nothing. The crate sqlx shows the state only through its check of a `begin`.
 async fn is_given_back_whole(
     connection: &mut PgConnection,
     firm: &'static str,
@@ -95,12 +98,13 @@ pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
     bring_up(pool, &MAIN_MIGRATIONS).await
 }
 
-/// Brings a database to the schema of these migrations. It looks first: a login that serves may not
-/// change the schema, and need not when it is there.
+/// Brings a database to the schema of these migrations. It reads the applied migrations first. A
+/// login that serves may not change the schema, and need not if the schema is there.
 ///
 /// # Errors
-/// If a migration fails, or another build made the database: [`MigrateError::VersionMismatch`] for a
-/// build from before the first release, [`MigrateError::VersionMissing`] for a newer build.
+/// If a migration fails, or another build made the database.
+/// [`MigrateError::VersionMismatch`] means a build from before the first release.
+/// [`MigrateError::VersionMissing`] means a newer build.
 pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateError> {
     let applied = applied(pool).await?;
     refuse_other_builds(&applied, migrator)?;
@@ -117,8 +121,9 @@ pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateE
 
 /// Refuses a database that another build made.
 ///
-/// A released migration never changes. A checksum that differs is therefore from before the first
-/// release, and decides alone: such a database may also have versions that this build does not know.
+/// A released migration never changes. So a checksum that differs is from before the first release.
+/// Such a checksum decides alone, because that database may also have versions unknown to this
+/// build.
 fn refuse_other_builds(
     applied: &[AppliedMigration],
     migrator: &Migrator,
@@ -136,7 +141,8 @@ fn refuse_other_builds(
     newer.map_or(Ok(()), |version| Err(MigrateError::VersionMissing(version)))
 }
 
-/// The migrations that have succeeded here; none of a database that has never seen one.
+/// Returns the migrations that have succeeded here. A database without the migrations table has
+/// none.
 async fn applied(pool: &PgPool) -> Result<Vec<AppliedMigration>, sqlx::Error> {
     let there: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
         .fetch_one(pool)

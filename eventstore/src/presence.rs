@@ -1,15 +1,17 @@
-//! Presence: which processes work on a database. Each holds a lock of a session as long as it lives,
-//! together with the others: so the server itself says how many there are, and a process that is killed
-//! counts no more as soon as its connection is gone.
+//! Presence counts the processes that work on a database.
+//!
+//! Each process holds a shared lock of its session as long as it lives. The server's list of locks
+//! then says how many processes there are. A killed process stops counting as soon as the server
+//! has closed its connection.
 
 use sqlx::PgConnection;
 
-/// A group of processes: the number of its lock.
+/// A group of processes. The value is the number of its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessGroup {
-    /// Those that serve: each hears the notifications of the others.
+    /// The processes that serve. Each hears the notifications of the others.
     Serving = 1,
-    /// Those that send deliveries (ruling 34a).
+    /// The processes that send deliveries (ruling 34a, limits in flight).
     Sending = 34,
 }
 
@@ -25,7 +27,8 @@ pub async fn join(connection: &mut PgConnection, group: ProcessGroup) -> Result<
     Ok(())
 }
 
-/// Takes one of so many places in a group for as long as this session lasts; none if all are taken.
+/// Takes one of `places` numbers in a group for as long as this session lasts. Returns `None` if
+/// all numbers are taken.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -44,7 +47,7 @@ pub async fn join_limited(
     .await
 }
 
-/// How many sessions of this database are in a group.
+/// Counts the sessions of this database in a group.
 ///
 /// # Errors
 /// If the database does not answer.

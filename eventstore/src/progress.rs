@@ -1,20 +1,22 @@
-//! How far followers are behind, for those who watch: bounded questions, each by an index.
+//! This module measures how far followers are behind, with bounded questions that each use an
+//! index.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
-/// Where a follower is.
+/// The progress of one follower.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct FollowerProgress {
-    /// Its checkpoint.
+    /// The name of the follower's checkpoint.
     pub name: String,
-    /// How many positions lie between it and the newest event of those it follows.
+    /// The number of positions between the checkpoint and the newest event that the follower reads.
     pub behind: i64,
-    /// When the next event that it reads was recorded; none when it has read them all.
+    /// The time at which the next unread event was recorded. `None` if the follower has read all
+    /// events.
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// The followers that are named so, against the events where this holds.
+/// The statement that measures the followers named by one condition against the events of another.
 macro_rules! progress_where {
     ($followed:literal, $named:literal) => {
         concat!(
@@ -34,7 +36,7 @@ macro_rules! progress_where {
 /// The follower of erasures, which have an index of their own.
 const ERASURE_FOLLOWER: &str = "erase";
 
-/// Where every follower is.
+/// Returns the progress of every follower.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,15 +1,16 @@
-//! What is proved of the log: digests in their order, and events whose digests are made anew.
+//! The proof reads the log here: digests in their order, and events with digests computed again.
 
 use chrono::{DateTime, Utc};
 use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
-use crate::tail::{StoredEvent, TailError, events_where, read_all};
+use crate::stored_event::{StoredEvent, events_where};
+use crate::tail::{TailError, read_all};
 use crate::upcast::Upcasters;
 
-/// A transaction that reads, and sees the database as it was when it began. It draws no transaction
-/// id, so it holds up no fence.
+/// Begins a transaction that reads the database as it was at the begin. The transaction draws no
+/// transaction id, so it holds no fence back.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -19,13 +20,14 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, s
     Ok(transaction)
 }
 
-/// The positions after the first and up to the second that have an event, with its digest.
+/// Returns the digests of the events after `after` and up to `through`, each with its position.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn digests(
     connection: &mut PgConnection,
-    (after, through): (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<Vec<(i64, [u8; 32])>, sqlx::Error> {
     sqlx::query_as(
         "select position, digest from events
@@ -37,7 +39,7 @@ pub async fn digests(
     .await
 }
 
-/// The highest position that is there.
+/// Returns the highest visible position.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -45,25 +47,26 @@ pub async fn height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select coalesce(max(position), 0) from events").fetch_one(connection).await
 }
 
-/// An event whose digest was made anew.
+/// An event whose digest was computed again.
 #[derive(Debug)]
 pub struct CheckedEvent {
-    /// Its place in the log.
+    /// The position in the log.
     pub position: i64,
-    /// Whether its digest is that of what is stored.
+    /// Tells whether the stored digest equals the computed one.
     pub intact: bool,
-    /// The event; an error if this build cannot read it.
+    /// The event, or an error if this build cannot read the event.
     pub event: Result<RecordedEvent, TailError>,
 }
 
-/// The events after the first position and up to the second, each checked.
+/// Reads and checks the events after `after` and up to `through`.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn checked(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    (after, through): (i64, i64),
+    after: i64,
+    through: i64,
 ) -> Result<Vec<CheckedEvent>, sqlx::Error> {
     let rows = sqlx::query(events_where!("position > $1 and position <= $2 order by position"))
         .bind(after)
@@ -79,25 +82,26 @@ pub async fn checked(
     rows.iter().map(check).collect()
 }
 
-/// Which part of the log is looked at.
+/// A part of the log, chosen by firm and time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogFilter {
-    /// Only this firm's.
+    /// Only events of this firm.
     pub firm_id: Option<Uuid>,
-    /// Only what was recorded then or later.
+    /// Only events recorded at this time or later.
     pub since: Option<DateTime<Utc>>,
-    /// Only what was recorded before.
+    /// Only events recorded before this time.
     pub until: Option<DateTime<Utc>>,
 }
 
-/// The occurrences, and the first event of each delivery, after the first position and up to the
-/// second, in order.
+/// Reads the occurrences, and the first event of each delivery, after `after` and up to `through`,
+/// in order.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
 pub async fn beginnings(
     connection: &mut PgConnection,
-    (after, through): (i64, i64),
+    after: i64,
+    through: i64,
     part: LogFilter,
 ) -> Result<Vec<RecordedEvent>, TailError> {
     let statement = sqlx::query(events_where!(
@@ -116,14 +120,15 @@ pub async fn beginnings(
     read_all(statement, connection, &Upcasters::current()).await
 }
 
-/// The next beginnings and ends of subscriptions after an event of a stream, each stream's in its
-/// order; of one firm, or of all.
+/// Reads the next creations and removals of subscriptions after an event, each stream's in its
+/// order. The events are of one firm or of all firms.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
 pub async fn lives(
     connection: &mut PgConnection,
-    (aggregate_id, sequence): (&str, i64),
+    aggregate_id: &str,
+    sequence: i64,
     firm_id: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<RecordedEvent>, TailError> {
@@ -140,7 +145,7 @@ pub async fn lives(
     read_all(statement, connection, &Upcasters::current()).await
 }
 
-/// Which of these deliveries the log has.
+/// Returns the ids of the deliveries among these that the log has.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -157,7 +162,7 @@ pub async fn known_deliveries(
     .await
 }
 
-/// The occurrences at these positions, in order.
+/// Reads the occurrences at these positions, in order.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.

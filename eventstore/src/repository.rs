@@ -1,4 +1,4 @@
-//! The repository behind cqrs-es: reads by postgres-es, writes by [`Store`].
+//! This repository serves cqrs-es. It reads by postgres-es and writes by [`Store`].
 
 use cqrs_es::Aggregate;
 use cqrs_es::persist::{
@@ -11,7 +11,7 @@ use crate::append::NewEvent;
 use crate::error::AppendError;
 use crate::store::Store;
 
-/// Persists a command's events in one transaction with the tables the next request must see.
+/// Persists a command's events in one transaction with the tables that the next request must see.
 pub(crate) struct StoreRepository {
     store: Store,
     reads: PostgresEventRepository,
@@ -40,7 +40,7 @@ impl PersistedEventRepository for StoreRepository {
         self.reads.get_last_events::<A>(aggregate_id, last_sequence).await
     }
 
-    /// There are none: streams are short, and the library's snapshots apply events twice.
+    /// Returns no snapshot. Streams are short, and the library's snapshots apply events twice.
     async fn get_snapshot<A: Aggregate>(
         &self,
         _: &str,
@@ -68,7 +68,7 @@ impl PersistedEventRepository for StoreRepository {
         self.reads.stream_events::<A>(aggregate_id).await
     }
 
-    /// Refused: the library's stream ends early, as if whole, when the database fails.
+    /// Refuses, because the library's stream ends early, as if whole, when the database fails.
     async fn stream_all_events<A: Aggregate>(&self) -> Result<ReplayStream, PersistenceError> {
         Err(PersistenceError::UnknownError("replay reads the tail, not this stream".into()))
     }

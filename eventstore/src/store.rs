@@ -1,4 +1,5 @@
-//! Appending: one transaction holds the events and the few tables the next request must see.
+//! The store appends: one transaction has the events and the few tables that the next request must
+//! see.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use crate::upcast::Upcasters;
 
 /// A table that changes in the transaction of the append.
 ///
-/// All `before`s run in the order given to [`Store::new`], then the insert, then all `after`s in the
-/// same order. The order of `before`s is the order of locks: firm, member, key, quota, lane.
+/// All `before`s run in the order given to [`Store::new`]. Then the insert runs, then all `after`s
+/// in the same order. The order of `before`s is the order of locks: firm, member, key, quota, lane.
 pub trait WithAppend: Send + Sync {
-    /// Takes locks, refuses what must not be appended, and completes events with what the tables say.
+    /// Takes locks, refuses forbidden appends, and completes events from the tables.
     fn before<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -30,7 +31,7 @@ pub trait WithAppend: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Takes in what was appended.
+    /// Applies the appended events to the table.
     fn after<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -41,9 +42,9 @@ pub trait WithAppend: Send + Sync {
     }
 }
 
-/// The outbox: queues the deliveries of occurrences, in the transaction that records them.
+/// The outbox queues the deliveries of occurrences in the transaction that records them.
 pub trait Outbox: Send + Sync {
-    /// Queues what these occurrences list.
+    /// Queues one delivery per occurrence and listed subscription.
     fn queue<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -61,7 +62,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store on this pool, with the tables that change with it.
+    /// Makes a store on this pool, with the tables that change with it.
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
         let connections = ConnectionCache::of(pool);
@@ -69,38 +70,38 @@ impl Store {
         Self { connections, with_append, outbox: None, nudge: Nudge::default() }
     }
 
-    /// The same log, whose occurrences are queued there.
+    /// Returns the same log with an outbox for its occurrences.
     #[must_use]
     pub fn queueing_in(self, outbox: Arc<dyn Outbox>) -> Self {
         Self { outbox: Some(outbox), ..self }
     }
 
-    /// The same log by another pool, so that workers and callers cannot take each other's
+    /// Returns the same log on another pool, so that workers and callers cannot take each other's
     /// connections.
     #[must_use]
     pub fn with_pool(&self, pool: PgPool) -> Self {
         Self { connections: ConnectionCache::of(pool), ..self.clone() }
     }
 
-    /// The pool it works on.
+    /// Returns the pool of this store.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
         self.connections.pool()
     }
 
-    /// The connections it works on.
+    /// Returns the connections of this store.
     #[must_use]
     pub const fn connections(&self) -> &ConnectionCache {
         &self.connections
     }
 
-    /// Signalled after each commit of an append of this process.
+    /// Returns the nudge that each commit of an append signals.
     #[must_use]
     pub const fn nudge(&self) -> &Nudge {
         &self.nudge
     }
 
-    /// The one list of upcasters.
+    /// Returns the one list of upcasters.
     #[must_use]
     pub fn upcasters(&self) -> Upcasters {
         Upcasters::current()
@@ -116,7 +117,7 @@ impl Store {
         Ok(AppendTransaction { store: self, transaction, occurrences: Vec::new(), news: None })
     }
 
-    /// Appends in a transaction of its own: all of it or nothing.
+    /// Appends in a transaction of its own, all events or none.
     ///
     /// # Errors
     /// [`AppendError`]; nothing was appended then.
@@ -127,10 +128,11 @@ impl Store {
         Ok(recorded)
     }
 
-    /// Carries out a command on a stream: loads, decides, appends; again when another came first.
+    /// Runs a command on a stream: load, decide, append. A command that loses a race is decided
+    /// again.
     ///
     /// # Errors
-    /// [`CommandError`]: the rule's refusal, or what the store met.
+    /// [`CommandError`]: the rule's refusal, or the error of the store.
     pub async fn execute<A>(
         &self,
         aggregate_id: &str,
@@ -145,23 +147,24 @@ impl Store {
     }
 }
 
-/// A transaction that can append; dropped without [`AppendTransaction::commit`], nothing happened.
+/// A transaction that can append. Nothing happens if it is dropped without
+/// [`AppendTransaction::commit`].
 pub struct AppendTransaction<'a> {
     store: &'a Store,
     transaction: ReusedConnection,
-    /// Occurrences that list somebody and are not queued yet.
+    /// Occurrences that list a subscription and are not queued yet.
     occurrences: Vec<RecordedEvent>,
-    /// What of, once something was appended.
+    /// The kinds of news, once something was appended.
     news: Option<WakeScope>,
 }
 
 impl AppendTransaction<'_> {
-    /// The connection, for reads and writes that belong to the same transaction.
+    /// Returns the connection, for reads and writes of the same transaction.
     pub fn connection(&mut self) -> &mut PgConnection {
         &mut self.transaction
     }
 
-    /// Appends; a taken place in a stream is a conflict.
+    /// Appends all events. A taken place in a stream is a conflict.
     ///
     /// # Errors
     /// [`AppendError`]; the transaction must be dropped then.
@@ -172,7 +175,7 @@ impl AppendTransaction<'_> {
         self.insert(events, OnConflict::Refuse).await
     }
 
-    /// Appends those whose place is free, and returns just those.
+    /// Appends only the events whose place in the stream is free, and returns these.
     ///
     /// # Errors
     /// [`AppendError`]; the transaction must be dropped then.
@@ -205,18 +208,18 @@ impl AppendTransaction<'_> {
         Ok(recorded)
     }
 
-    /// The occurrences that list somebody and are not queued yet, for a caller that queues them by
-    /// itself in this transaction.
+    /// Takes the occurrences that list a subscription and are not queued yet. The caller then
+    /// queues them in this transaction.
     pub fn take_occurrences(&mut self) -> Vec<RecordedEvent> {
         std::mem::take(&mut self.occurrences)
     }
 
-    /// Deliveries of this transaction wait for a worker.
+    /// Notes that deliveries of this transaction wait for a worker.
     pub fn deliveries_wait(&mut self) {
         self.news.get_or_insert_default().deliveries = true;
     }
 
-    /// Leaves everything as it was. Its locks are free at once; those of one that is dropped, some
+    /// Rolls back and releases all locks at once. A dropped transaction releases its locks some
     /// time later.
     ///
     /// # Errors
@@ -227,11 +230,12 @@ impl AppendTransaction<'_> {
         Ok(())
     }
 
-    /// Makes it so, with the deliveries of its occurrences, and tells the followers if there is something
-    /// to follow.
+    /// Queues the deliveries of its occurrences, commits, and wakes the followers if there are new
+    /// events.
     ///
     /// # Errors
-    /// [`AppendError`]; whether it happened is then not known if the connection was lost.
+    /// [`AppendError`]. If the connection was lost, the caller does not know whether the commit
+    /// happened.
     pub async fn commit(mut self) -> Result<(), AppendError> {
         let occurrences = self.take_occurrences();
         if let Some(outbox) = self.store.outbox.as_ref().filter(|_| !occurrences.is_empty()) {

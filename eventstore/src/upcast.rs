@@ -1,18 +1,19 @@
-//! Old shapes of events, read as new ones: one list, for the store and for the tail.
+//! Upcasters read old shapes of events as new ones. The store and the tail share one list.
 
 use cqrs_es::persist::{EventUpcaster, SerializedEvent};
 
-/// Every upcaster there is, oldest first.
+/// The upcasters, oldest first.
 pub struct Upcasters(Vec<Box<dyn EventUpcaster>>);
 
 impl Upcasters {
-    /// Those of this build. None: every event still has its first shape.
+    /// Returns the upcasters of this build. The list is empty, because every event still has its
+    /// first shape.
     #[must_use]
     pub fn current() -> Self {
         Self(Vec::new())
     }
 
-    /// A list of one's own.
+    /// Makes a list from these upcasters.
     #[must_use]
     pub fn new(list: Vec<Box<dyn EventUpcaster>>) -> Self {
         Self(list)
@@ -22,7 +23,7 @@ impl Upcasters {
         self.0
     }
 
-    /// Whether one of them reads events of this name and version.
+    /// Returns whether an upcaster reads events of this name and version.
     pub(crate) fn touch(&self, event_type: &str, event_version: &str) -> bool {
         self.0.iter().any(|upcaster| upcaster.can_upcast(event_type, event_version))
     }

@@ -1,5 +1,5 @@
-//! The anatomy of every worker: `step` does one bounded batch and says what comes next; [`run`]
-//! waits for a nudge, for that time, or for the end.
+//! Every worker implements [`Worker`]. Its `step` does one bounded batch and returns the
+//! [`NextStep`]. [`run`] then waits for a nudge, for the time of that answer, or for the stop.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,54 +9,81 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The longest a worker waits when nobody nudges it: the net under lost nudges.
+use crate::nudge::Nudge;
+
+/// The longest wait of a worker that gets no nudge. It bounds the cost of a lost nudge.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest a step may take: no statement takes half of it. One that takes longer has lost its
-/// connection without a word.
+/// The longest time a step may take. No statement takes half of it, so a longer step has lost its
+/// connection without notice.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a worker that waits for more looks whether it was nudged meanwhile; if it was not, it waits no more.
+/// A worker that waits for more news looks this often for new nudges. Without a new nudge it steps.
 const QUIET_FOR: Duration = Duration::from_millis(25);
 
-/// The wait after a step that failed.
+/// The wait after a failed step.
 const FAILURE_BACKOFF: Duration = Duration::from_secs(1);
 
-/// What comes after a step.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// There may be more: again at once.
+    /// More work may be due, so the next step follows at once.
     Busy,
-    /// Nothing to do for so long, unless nudged.
+    /// No work is due for this time, unless a nudge comes.
     IdleFor(Duration),
 }
 
 impl NextStep {
-    /// Nothing to do until nudged.
+    /// No work is due until a nudge comes.
     pub const IDLE: Self = Self::IdleFor(POLL_INTERVAL);
 }
 
-/// Something that works in steps.
+/// The news that wakes a worker before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeOn {
+    /// Any appended event.
+    AnyEvent,
+    /// Deliveries that wait for a worker, or an event that is not of an occurrence or a delivery.
+    Deliveries,
+    /// An event that is not of an occurrence or a delivery. Most events are of one.
+    OtherEvents,
+    /// No news. The worker steps when its time has come.
+    Timer,
+}
+
+/// A loop that does its work in bounded steps.
 pub trait Worker: Send {
-    /// Its name in the log of the process.
+    /// The name of the worker in logs and metrics.
     const NAME: &'static str;
 
-    /// From the start of a step to the next one that a nudge asks for, at least. Who need not be there
-    /// at once looks less often while much happens, and takes more at a time.
+    /// The news that wakes the worker. Without news it still steps each second.
+    const WAKES: WakeOn;
+
+    /// The shortest time from the start of one step to the start of a step that a nudge asks for. A
+    /// worker that may be late steps less often under load, and does more in each step.
     const STEP_INTERVAL_MIN: Duration = Duration::ZERO;
 
-    /// From the start of a step, too: the longest it waits for more while nudges keep coming. Then it takes in all of
-    /// them at once. It is no less than the pace.
+    /// The longest time from the start of one step to the next while nudges keep coming. The next
+    /// step then handles all of them. It must not be less than [`Self::STEP_INTERVAL_MIN`].
     const STEP_INTERVAL_MAX: Duration = Self::STEP_INTERVAL_MIN;
 
-    /// What can go wrong in a step.
+    /// The error of a step.
     type Error: Error + Send;
 
-    /// Does one bounded batch. A step that fails has done nothing, and is tried again.
+    /// Does one bounded batch. A failed step has changed nothing and is repeated.
     fn step(&mut self) -> impl Future<Output = Result<NextStep, Self::Error>> + Send;
 }
 
-/// Steps until `stop`; a step under way is finished first.
+/// Runs a worker until `stop`, with the nudges it declares.
+pub fn run_on<W: Worker>(
+    worker: W,
+    nudge: &Nudge,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<W> {
+    run(worker, nudge.subscribe_on(W::WAKES), stop)
+}
+
+/// Runs steps until `stop`. A running step ends first.
 pub async fn run<W: Worker>(
     mut worker: W,
     mut nudge: watch::Receiver<u64>,
@@ -64,6 +91,7 @@ pub async fn run<W: Worker>(
 ) {
     WORKER_FAILURES.add(&[("worker", W::NAME)], 0);
     while !stop.is_cancelled() {
+        // The mark comes before the step. So a nudge during the step ends the wait after it.
         nudge.mark_unchanged();
         let began = Instant::now();
         let wait = match timeout(STEP_TIMEOUT, worker.step()).await {
@@ -86,16 +114,21 @@ pub async fn run<W: Worker>(
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
             changed = nudge.changed() => match changed {
-                Ok(()) => wait_until_quiet((began + W::STEP_INTERVAL_MIN, began + W::STEP_INTERVAL_MAX), &mut nudge, &stop).await,
+                Ok(()) => {
+                    let first = began + W::STEP_INTERVAL_MIN;
+                    let last = began + W::STEP_INTERVAL_MAX;
+                    wait_until_quiet(first, last, &mut nudge, &stop).await;
+                }
                 Err(_) => sleep_unless_stopped(wait, &stop).await,
             }
         }
     }
 }
 
-/// Waits until the first of two moments; and on until a lull, or the last of them.
+/// Waits until `first`, and then until no nudge comes for [`QUIET_FOR`], but not past `last`.
 async fn wait_until_quiet(
-    (first, last): (Instant, Instant),
+    first: Instant,
+    last: Instant,
     nudge: &mut watch::Receiver<u64>,
     stop: &CancellationToken,
 ) {
@@ -110,7 +143,7 @@ async fn wait_until_quiet(
     }
 }
 
-/// A timer that is asked for no time at all takes up to two milliseconds: it is not asked.
+/// Returns at once for a zero wait, because a timer of zero takes up to two milliseconds.
 async fn sleep_unless_stopped(time: Duration, stop: &CancellationToken) {
     if time.is_zero() {
         return;
@@ -135,6 +168,7 @@ mod tests {
 
     impl Worker for Hanging {
         const NAME: &'static str = "hanging";
+        const WAKES: WakeOn = WakeOn::Timer;
         type Error = Infallible;
 
         async fn step(&mut self) -> Result<NextStep, Infallible> {
@@ -152,6 +186,7 @@ mod tests {
 
     impl<const PACE_MS: u64> Worker for Nudged<PACE_MS> {
         const NAME: &'static str = "nudged";
+        const WAKES: WakeOn = WakeOn::AnyEvent;
         const STEP_INTERVAL_MIN: Duration = Duration::from_millis(PACE_MS);
         type Error = Infallible;
 
@@ -195,7 +230,8 @@ mod tests {
             nudges.closed().await;
         };
         let waiting = wait_until_quiet(
-            (began + STEP_INTERVAL_MIN, began + STEP_INTERVAL_MAX),
+            began + STEP_INTERVAL_MIN,
+            began + STEP_INTERVAL_MAX,
             &mut nudge,
             stop,
         );

@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use domain::context::{Actor, EventContext};
 use domain::invite::InviteCommand;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use mailer::{Mail, MailOutcome};
 use projector::invites::{self, OpenInvite};
 use vault::mails;
@@ -28,6 +28,7 @@ impl TakeOver {
 
 impl Worker for TakeOver {
     const NAME: &'static str = "invites";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = InviteError;
 
     /// Takes one invite at a time. Each ends long before its turn does, so no other worker takes

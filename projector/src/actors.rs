@@ -1,6 +1,8 @@
-//! Who acts must still be allowed to when it is appended: the firm active, the member a manager,
-//! the key not revoked. The rows stay locked until commit, so a revocation comes wholly before or
-//! wholly after. A key acts for its member: whoever makes it, the member must be a manager then.
+//! The guard of the actor checks, in each append, that the actor may still act.
+//!
+//! The firm must be active, the member a manager, and the key not revoked. The rows stay locked
+//! until the commit, so a revocation commits either before or after the append. A key acts for its
+//! member, so the member of a new key must be a manager too.
 
 use domain::context::{Actor, EventContext};
 use domain::event::Event;

@@ -1,60 +1,69 @@
-//! Following the log: read a batch below the fence, apply it, move the checkpoint, in one
-//! transaction. What has just begun may wait for what follows it: both are written at once then.
+//! A follower reads a batch of the log below the fence, applies it, and moves its checkpoint, all
+//! in one transaction.
+//!
+//! A follower may hold an event that begins a delivery back for a moment. The event that ends the
+//! delivery usually arrives in that time, and both are then written at once.
 
 use eventstore::tail::{self, LogRange, TailError};
-use eventstore::worker::{NextStep, Worker};
-use eventstore::{CaughtUp, Clock, Fence, RecordedEvent, Store, crash};
+use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{CaughtUp, Clock, Fence, RecordedEvent, Store, checkpoint, crash};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
 
-/// Events read at a time.
+/// The number of events read at once.
 const EVENTS_PER_READ: i64 = 4_000;
 
-/// Rows written at a time: a transaction stays under 100 ms.
+/// The number of rows written at once. It keeps a transaction under 100 ms.
 const ROWS_PER_TRANSACTION: usize = 6_000;
 
-/// Of so many events none waits.
+/// With this many events in memory, no event is held back.
 const WAITING_EVENTS_MAX: usize = 20_000;
 
-/// Positions passed at a time, however few of their events are read.
+/// The number of positions that one step passes, however few of their events it reads.
 const POSITIONS_PER_STEP: i64 = 10_000;
 
-/// From one look to the next: who asks a read model is told the truth of a moment ago.
+/// The shortest time between two looks at the log. A read model is behind the log by this much.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// The same while much happens: what begins and ends within that time is written once.
+/// The longest time between two looks while events keep coming. A delivery that begins and ends
+/// within this time is written once.
 const STEP_INTERVAL_MAX: Duration = Duration::from_millis(300);
 
-/// What was recorded so long ago waits for nothing that may follow it.
+/// An event older than this is not held back.
 const HOLD_FOR: Duration = Duration::from_millis(300);
 
-/// The same in a burst, of which most is finished in its turn.
+/// An event in a burst older than this is not held back. Most deliveries of a burst end when their
+/// turn comes, which takes longer.
 const HOLD_IN_BURST_FOR: Duration = Duration::from_secs(5);
 
-/// So many unfinished events are a burst.
+/// This many unfinished events are a burst.
 const BURST_EVENTS_MIN: usize = 256;
 
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
-    /// Its checkpoint.
+    /// The name of the checkpoint.
     const NAME: &'static str;
 
-    /// Events it has nothing to do with, by their names: they are not read. One that it does not know is.
+    /// The news that wakes the follower.
+    const WAKES: WakeOn;
+
+    /// The names of events that this read model does not use. The follower does not read them. An
+    /// event with an unknown name is read, and stops the follower.
     const PASSES: &'static [&'static str];
 
-    /// How many rows it writes for an event, at most.
+    /// Returns the largest number of rows that an event writes.
     fn rows(&self, _event: &RecordedEvent) -> usize {
         1
     }
 
-    /// Those of these events, in order, that nothing here has followed, and that are cheaper to take in with what
-    /// most likely follows soon.
+    /// Returns the indexes of events that another event will probably follow soon. Both are then
+    /// cheaper to apply together.
     fn unfinished(&self, _events: &[RecordedEvent]) -> Vec<usize> {
         Vec::new()
     }
 
-    /// Takes in a batch, in order.
+    /// Applies a batch in order.
     fn apply<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -68,29 +77,30 @@ pub struct Follower<P> {
     fence: Fence,
     projection: P,
     done: CaughtUp,
-    /// What tells what is young enough to wait, if anything may.
+    /// The clock that tells the age of unfinished events. `None` holds no event back.
     clock: Option<Clock>,
     read_ahead: ReadAhead,
 }
 
-/// What was read of the log and is not taken in yet.
+/// Events that were read from the log and are not applied yet.
 #[derive(Default)]
 struct ReadAhead {
-    /// The checkpoint before it.
+    /// The checkpoint before these events.
     after: i64,
     until: i64,
     events: Vec<RecordedEvent>,
 }
 
 impl ReadAhead {
-    /// What comes after a checkpoint: nothing of it, if somebody else has moved that.
+    /// Returns the events after this checkpoint. Returns no events if another process has moved the
+    /// checkpoint.
     fn from(self, after: i64) -> Self {
         if self.after == after { self } else { Self { after, until: after, events: Vec::new() } }
     }
 }
 
 impl<P: Projection> Follower<P> {
-    /// A follower of this log, which takes in all that is settled.
+    /// Makes a follower that applies all settled events at once.
     pub fn new(store: Store, fence: Fence, projection: P) -> Self {
         Self {
             store,
@@ -102,13 +112,14 @@ impl<P: Projection> Follower<P> {
         }
     }
 
-    /// The same, but what has just begun waits until it is finished, or was recorded 300 ms ago.
+    /// Makes a follower that holds unfinished events back until they are finished or 300 ms old.
     #[must_use]
     pub fn holding_unfinished(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
-    /// How many of these come before the first that waits, and for how long it does.
+    /// Returns the number of events before the first one held back, and for how long that one
+    /// waits.
     fn waits(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
         let now = self.clock.as_ref()?.now().get();
         let unfinished = self.projection.unfinished(events);
@@ -123,6 +134,7 @@ impl<P: Projection> Follower<P> {
 
 impl<P: Projection> Worker for Follower<P> {
     const NAME: &'static str = P::NAME;
+    const WAKES: WakeOn = P::WAKES;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     const STEP_INTERVAL_MAX: Duration = STEP_INTERVAL_MAX;
     type Error = TailError;
@@ -134,16 +146,15 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(idle);
         }
         let mut transaction = self.store.connections().begin().await?;
-        let Some(after) = tail::take_checkpoint(&mut transaction, P::NAME).await? else {
+        let Some(after) = checkpoint::take(&mut transaction, P::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
         let mut read = std::mem::take(&mut self.read_ahead).from(after);
         let settled = look.settled.min(read.until + POSITIONS_PER_STEP);
         if read.until < settled && read.events.len() < WAITING_EVENTS_MAX {
             let upcasters = self.store.upcasters();
-            let stretch = LogRange { after: read.until, settled, limit: EVENTS_PER_READ };
-            let more =
-                tail::read_except(&mut transaction, &upcasters, (stretch, P::PASSES)).await?;
+            let range = LogRange { after: read.until, settled, limit: EVENTS_PER_READ };
+            let more = tail::read_except(&mut transaction, &upcasters, range, P::PASSES).await?;
             let full = i64::try_from(more.len()) == Ok(EVENTS_PER_READ);
             read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
             read.events.extend(more);
@@ -158,10 +169,11 @@ impl<P: Projection> Worker for Follower<P> {
                 self.projection.apply(&mut transaction, &read.events[..taken]).await?;
             }
             crash::point("following");
-            tail::move_checkpoint(&mut transaction, P::NAME, reached).await?;
+            checkpoint::move_to(&mut transaction, P::NAME, reached).await?;
             transaction.commit().await?;
         } else {
-            // Dropped, it would hold the checkpoint until some time later: the next look would skip it.
+            // A dropped transaction would hold the checkpoint for some time, and the next look
+            // would skip it.
             transaction.rollback().await?;
         }
         self.store.connections().give_back(transaction);
@@ -178,7 +190,8 @@ impl<P: Projection> Worker for Follower<P> {
     }
 }
 
-/// How many events with so many rows each are written in one transaction: one at least.
+/// Returns the number of leading events that fit into one transaction by their row counts. At least
+/// one event fits.
 fn events_within(rows: impl Iterator<Item = usize>) -> usize {
     let sums = rows.scan(0, |sum, rows| {
         *sum += rows;

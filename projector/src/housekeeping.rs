@@ -1,19 +1,19 @@
-//! Housekeeping: what is kept for a time only goes, a batch at a time.
+//! The housekeeping worker forgets rows that are kept for a limited time only.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use eventstore::Clock;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgPool;
 
 use crate::{quotas, reports};
 
-/// Rows that go at a time: a transaction stays well under 100 ms.
+/// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
 
-/// From the end of a sweep to the next: what goes is 30 days old, an hour more is nothing.
+/// The wait between two sweeps. The rows are 30 days old, so an hour more does not matter.
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
 
-/// The worker. Several may sweep at once, each takes what the others have not locked.
+/// The worker. Several may sweep at once, because each skips the rows that another has locked.
 pub struct HousekeepingWorker {
     pool: PgPool,
     clock: Clock,
@@ -21,7 +21,7 @@ pub struct HousekeepingWorker {
 }
 
 impl HousekeepingWorker {
-    /// Sweeps this database by this clock, first as soon as it is stepped.
+    /// Makes a worker that sweeps this database by this clock. The first step sweeps.
     #[must_use]
     pub const fn new(pool: PgPool, clock: Clock) -> Self {
         Self { pool, clock, next_sweep: None }
@@ -30,6 +30,7 @@ impl HousekeepingWorker {
 
 impl Worker for HousekeepingWorker {
     const NAME: &'static str = "housekeeping";
+    const WAKES: WakeOn = WakeOn::Timer;
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {

@@ -1,45 +1,49 @@
-//! What follows from the log: one file per read model, with its writer and its questions.
+//! The tables beside the log: their writers and the questions about them.
 //!
-//! Those in [`guards`] and [`tables`] change in the transaction of the append: the very next request
-//! must see them. [`deliveries`] and [`audit`] follow a moment later, by [`follow::Follower`];
-//! [`seals`] are laid over the log itself.
-//! [`rebuild`] makes them anew from the log; [`as_of`] asks the log how things were.
-//! Nothing here sends anything, and no read model reads the clock: time is the event's. What is
-//! kept for a time only, which is no read model, goes by [`housekeeping`].
+//! The cast:
+//!
+//! - `read_models` has the tables that follow from the log, one file each. The writers in
+//!   [`guards`] and [`tables`] write in the transaction of the append, so the next request sees the
+//!   change. [`deliveries`] and [`audit`] follow the log a moment later, by [`follow::Follower`].
+//!   [`seals`] cover the log itself.
+//! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
+//!   rebuilt.
+//! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
+//! - [`reports`] has the ids of past reports, and [`tokens`] the bearer tokens of the internal
+//!   door. Neither has events.
+//! - `actors` checks in each append that the actor may still act.
+//! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
+//! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.
+//! - [`housekeeping`] forgets rows that are kept for a limited time only.
+//!
+//! This crate sends nothing. A read model never reads the clock: its time is that of the event.
 
 mod actors;
 pub mod as_of;
-pub mod audit;
-pub mod calls;
-pub mod deliveries;
-pub mod firms;
+mod counters;
 pub mod follow;
-pub mod forms;
-pub mod hooks;
 pub mod housekeeping;
-pub mod invites;
-pub mod keys;
-pub mod members;
-pub mod partials;
-pub mod pauses;
-pub mod people;
-pub mod quotas;
+mod read_models;
 pub mod rebuild;
-pub mod replays;
 pub mod reports;
-pub mod seals;
-pub mod subjects;
 pub mod tokens;
+mod work_queues;
 
 use eventstore::WithAppend;
 
-/// What must hold before an append, in the order of locks: firm, member, key, quota.
+pub use counters::calls;
+pub use read_models::{
+    audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
+};
+pub use work_queues::{invites, partials, replay_items, subjects};
+
+/// Returns the guards of an append, in the order of locks: firm, member, key, quota.
 #[must_use]
 pub fn guards() -> Vec<Box<dyn WithAppend>> {
     vec![Box::new(actors::ActorGuard), Box::new(quotas::QuotaGuard)]
 }
 
-/// The tables that change with an append.
+/// Returns the writers of the tables that change with an append.
 #[must_use]
 pub fn tables() -> Vec<Box<dyn WithAppend>> {
     vec![

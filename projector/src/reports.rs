@@ -1,26 +1,27 @@
-//! The ids of reports of state, remembered so that one that comes again is known at once (rulings,
-//! section Occurrences). Not a read model: it holds requests, not events, and is purged by age.
+//! The ids of reports of state, by which a repeated report is known at once (rulings, section
+//! Occurrences). The table has requests and no events, so it is no read model. Housekeeping forgets
+//! old ids.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-/// How long an id is remembered (rulings, section Occurrences).
+/// The time for which an id is remembered (rulings, section Occurrences).
 pub const REMEMBER_FOR: TimeDelta = TimeDelta::days(30);
 
-/// What makes a report the same: the firm it is about, who reported it, and under which id.
+/// The identity of a report: the firm, the reporter, and the reporter's id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, sqlx::FromRow)]
 pub struct ReportId {
     /// The firm.
     pub firm_id: Uuid,
     /// The reporter.
     pub source: String,
-    /// The reporter's id for it.
+    /// The reporter's id of the report.
     pub id: String,
 }
 
-/// Remembers these ids, and answers those that were not known. Waits for others that remember the
-/// same ids just now; in order, so that two who wait do not wait for each other.
+/// Remembers these ids and returns the new ones. The call waits for other transactions that
+/// remember an id of these. All insert in one order, so no two wait for each other.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -48,7 +49,7 @@ pub async fn remember(
     .await
 }
 
-/// Forgets at most `limit` ids older than [`REMEMBER_FOR`]; answers how many it forgot.
+/// Forgets up to `limit` ids older than [`REMEMBER_FOR`]. Returns the number of forgotten ids.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,41 +1,41 @@
-//! Bearer tokens of the internal door, by their SHA-256. Not a read model: tokens belong to no firm
-//! and have no events.
+//! Bearer tokens of the internal door, stored by their SHA-256. A token belongs to no firm and has
+//! no events, so this table is no read model.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// A token that is about to be kept.
+/// A token to insert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken<'a> {
-    /// Its id.
+    /// The id of the token.
     pub token_id: Uuid,
-    /// The label given to it.
+    /// The label of the token.
     pub name: &'a str,
-    /// `product`, `operator` or `auditor`.
+    /// The role: `product`, `operator` or `auditor`.
     pub role: &'a str,
-    /// SHA-256 of its text.
+    /// The SHA-256 of the token's text.
     pub sha256: [u8; 32],
-    /// When it was made.
+    /// The time at which the token was made.
     pub created_at: DateTime<Utc>,
 }
 
-/// A token as it is listed.
+/// A token as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct TokenRow {
-    /// Its id.
+    /// The id of the token.
     pub token_id: Uuid,
-    /// The label given to it.
+    /// The label of the token.
     pub name: String,
-    /// `product`, `operator` or `auditor`.
+    /// The role: `product`, `operator` or `auditor`.
     pub role: String,
-    /// When it was made.
+    /// The time at which the token was made.
     pub created_at: DateTime<Utc>,
-    /// When it was revoked, if it was.
+    /// The time at which the token was revoked, if it was.
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
-/// Keeps a token.
+/// Inserts a token.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -54,7 +54,7 @@ pub async fn insert(pool: &PgPool, token: &NewToken<'_>) -> Result<(), sqlx::Err
     Ok(())
 }
 
-/// All tokens, newest first.
+/// Lists all tokens, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -67,7 +67,7 @@ pub async fn list(pool: &PgPool) -> Result<Vec<TokenRow>, sqlx::Error> {
     .await
 }
 
-/// Revokes an active token; whether there was one.
+/// Revokes an active token. Returns whether there was one.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -81,18 +81,18 @@ pub async fn revoke(pool: &PgPool, token_id: Uuid, at: DateTime<Utc>) -> Result<
     Ok(revoked.rows_affected() == 1)
 }
 
-/// An active token, for whoever presents its text.
+/// An active token, found by the SHA-256 of its text.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ActiveToken {
-    /// Its id.
+    /// The id of the token.
     pub token_id: Uuid,
-    /// `product`, `operator` or `auditor`.
+    /// The role: `product`, `operator` or `auditor`.
     pub role: String,
-    /// SHA-256 of its text.
+    /// The SHA-256 of the token's text.
     pub sha256: Vec<u8>,
 }
 
-/// The active tokens with these SHA-256.
+/// Finds the active tokens with these SHA-256.
 ///
 /// # Errors
 /// If the database does not answer.

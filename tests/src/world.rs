@@ -466,7 +466,7 @@ impl World {
     /// The tries of a delivery, as they are shown.
     pub async fn attempts(&self, delivery_id: Uuid) -> Vec<Attempt> {
         let mut connection = self.pool().acquire().await.unwrap();
-        let stream = had_happened(&mut connection, ("Delivery", &[delivery_id]), AsOf::NOW).await;
+        let stream = had_happened(&mut connection, "Delivery", &[delivery_id], AsOf::NOW).await;
         stream.unwrap().first().map(|stream| attempts(stream)).unwrap_or_default()
     }
 }

@@ -99,7 +99,7 @@ pub async fn deliveries(
     limit: usize,
 ) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let rows = as_of::list_deliveries(&mut connection, firm_id, (as_of, limit)).await;
+    let rows = as_of::list_deliveries(&mut connection, firm_id, as_of, limit).await;
     let rows = rows.map_err(unread)?;
     let responses: Vec<_> = rows.iter().map(|row| (firm_id, row.response_id)).collect();
     let erased = subjects::erased(&mut connection, &responses).await?;
@@ -116,7 +116,7 @@ pub async fn delivery(
     as_of: AsOf,
 ) -> Result<(DeliveryThen, bool), Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let then = as_of::delivery(&mut connection, (firm_id, delivery_id), as_of).await;
+    let then = as_of::delivery(&mut connection, firm_id, delivery_id, as_of).await;
     let then = then.map_err(unread)?.ok_or(Error::DeliveryNotFound)?;
     let response = (firm_id, then.row.response_id);
     let erased = subjects::erased(&mut connection, &[response]).await?;

@@ -151,8 +151,9 @@ async fn end(
     let pool = service.store.pool();
     let between = match evidence {
         [first, .., last] => {
-            let time = (first.finished_at.get(), last.finished_at.get());
-            Some(deliveries::count_delivered(pool, hook_id, time).await?)
+            let after = first.finished_at.get();
+            let through = last.finished_at.get();
+            Some(deliveries::count_delivered(pool, hook_id, after, through).await?)
         }
         [] | [_] => None,
     };

@@ -5,7 +5,7 @@ use std::fmt;
 
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use eventstore::tail::TailError;
-use eventstore::{AppendError, AsConflict, may_pass};
+use eventstore::{AppendError, AsConflict, Failure};
 use vault::responses::VaultError;
 
 use crate::presented::TokenHash;
@@ -86,7 +86,7 @@ impl IntakeError {
     pub(super) fn of_claim(error: AppendError) -> Self {
         let is_of_append = match &error {
             AppendError::Conflict => true,
-            AppendError::Database(error) => may_pass(error),
+            AppendError::Database(error) => Failure::of(error).may_pass(),
             AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_) => {
                 false
             }
@@ -99,7 +99,7 @@ impl IntakeError {
         let Self::Append(AppendError::Database(error)) = self else {
             return false;
         };
-        may_pass(error) && error.as_database_error().is_none()
+        Failure::of(error).may_pass() && error.as_database_error().is_none()
     }
 }
 

@@ -99,9 +99,15 @@ pub(super) async fn export(
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let pool = service.store.pool().clone();
-    let time = (since.map(Timestamp::get), until.map(Timestamp::get));
     let mut connection = pool.acquire().await?;
-    let span = audit::span(&mut connection, (firm_id, i64::MAX), time).await?;
+    let span = audit::span(
+        &mut connection,
+        firm_id,
+        i64::MAX,
+        since.map(Timestamp::get),
+        until.map(Timestamp::get),
+    )
+    .await?;
     drop(connection);
     let body = Body::from_stream(lines_of(pool, firm_id, (span, format)));
     Ok(([(CONTENT_TYPE, format.content_type())], body))

@@ -49,8 +49,10 @@ impl ExportSelection {
         connection: &mut PgConnection,
         through: i64,
     ) -> Result<ChainSpan, AuditError> {
-        let time = (self.since.map(Timestamp::get), self.until.map(Timestamp::get));
-        span(connection, (self.firm_id, through), time).await?.ok_or(AuditError::Nothing)
+        let since = self.since.map(Timestamp::get);
+        let until = self.until.map(Timestamp::get);
+        let span = span(connection, self.firm_id, through, since, until).await?;
+        span.ok_or(AuditError::Nothing)
     }
 }
 

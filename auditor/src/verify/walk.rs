@@ -69,13 +69,13 @@ impl AuditWalk {
         after: i64,
         through: i64,
     ) -> Result<(), VerifyStop> {
-        let checked = proof::checked(connection, &Upcasters::current(), (after, through)).await?;
+        let checked = proof::checked(connection, &Upcasters::current(), after, through).await?;
         let events = intact(checked)?;
         let followed = events.partition_point(|event| event.position <= self.followed_to);
         let entries = entries_of(connection, &events[..followed]).await?;
         let mut there = WindowRows {
-            rows: audit::between(connection, (after, through)).await?.into_iter().peekable(),
-            seals: seals::between(connection, (after, through)).await?.into_iter().peekable(),
+            rows: audit::between(connection, after, through).await?.into_iter().peekable(),
+            seals: seals::between(connection, after, through).await?.into_iter().peekable(),
         };
         let mut entries = entries.iter().peekable();
         for event in &events {
@@ -188,7 +188,7 @@ impl AuditWalk {
             let why = format!("the log reached position {}, and ends at {end} now", said.position);
             return broken(FlawLocation::Checkpoint { number: said.number }, why);
         }
-        let rows = audit::between(connection, (end.min(self.followed_to), i64::MAX)).await?;
+        let rows = audit::between(connection, end.min(self.followed_to), i64::MAX).await?;
         refuse_stray(rows.into_iter().find(|row| row.position > end))
     }
 

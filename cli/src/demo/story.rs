@@ -118,7 +118,7 @@ pub(super) async fn one_delivery(
     let id: Uuid = shown.header("x-service-delivery").parse()?;
     println!("\nIts history:\n");
     let mut connection = system.pool().acquire().await?;
-    let found = as_of::delivery(&mut connection, (shown.firm_id, id), AsOf::NOW).await?;
+    let found = as_of::delivery(&mut connection, shown.firm_id, id, AsOf::NOW).await?;
     let Some(DeliveryThen { row, attempts }) = found else { bail!("it is not in the log") };
     println!("  delivery {id}: {}", row.state);
     println!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());

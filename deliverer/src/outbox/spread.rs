@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use eventstore::load_first;
-use eventstore::worker::{NextStep, Worker};
+use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -94,6 +94,7 @@ async fn put_in(
 
 impl Worker for SpreadWorker {
     const NAME: &'static str = "spread";
+    const WAKES: WakeOn = WakeOn::Deliveries;
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 

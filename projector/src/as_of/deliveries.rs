@@ -1,4 +1,4 @@
-//! Deliveries as they are or were: with their tries, which are in no table.
+//! Deliveries at a moment, with their attempts, which are in no table.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent};
 use domain::target::shown_target;
 use domain::time::Timestamp;
-use eventstore::tail::{self, TailError};
+use eventstore::tail::{self, ReadUntil, TailError};
 use eventstore::{RecordedEvent, Upcasters, load_first};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -21,30 +21,31 @@ use super::{STREAMS_PER_READ, had_happened};
 use crate::deliveries::DeliveryRow;
 use crate::hooks;
 
-/// A delivery with its tries, as it is or was.
+/// A delivery at a moment, with its attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryThen {
-    /// Where it stood.
+    /// The state of the delivery.
     pub row: DeliveryRow,
-    /// Its tries by then, first to last.
+    /// The attempts up to that moment, in order.
     pub attempts: Vec<Attempt>,
 }
 
-/// The newest deliveries that a firm had by then, newest first, at most so many.
+/// Lists up to `limit` deliveries of a firm that existed at a moment, newest first.
 ///
 /// # Errors
 /// [`TailError`].
 pub async fn list(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    (as_of, limit): (AsOf, usize),
+    as_of: AsOf,
+    limit: usize,
 ) -> Result<Vec<DeliveryRow>, TailError> {
     let mut page = BegunPage::first(firm_id, as_of);
     let mut found = Vec::new();
     loop {
         let begun = page.read(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
-        let mut rows = load_as_of(connection, (firm_id, &begun), as_of).await?;
+        let mut rows = load_as_of(connection, firm_id, &begun, as_of).await?;
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
         if found.len() >= limit || begun.len() < STREAMS_PER_READ {
@@ -55,13 +56,14 @@ pub async fn list(
     Ok(found)
 }
 
-/// One delivery of a firm, if its occurrence listed it or it was queued by then.
+/// Finds one delivery of a firm, if its occurrence listed it or an event had queued it.
 ///
 /// # Errors
 /// [`TailError`].
 pub async fn delivery(
     connection: &mut PgConnection,
-    (firm_id, delivery_id): (Uuid, Uuid),
+    firm_id: Uuid,
+    delivery_id: Uuid,
     as_of: AsOf,
 ) -> Result<Option<DeliveryThen>, TailError> {
     let known: Option<BegunDelivery> = sqlx::query_as(
@@ -74,7 +76,8 @@ pub async fn delivery(
     .await?;
     let begun = match known {
         Some(known) => known,
-        // History may not have followed to it yet: the list of its occurrence or its stream tells then.
+        // The read model may be behind. The occurrence's list or the delivery's stream has the
+        // answer then.
         None => {
             let page = BegunPage { firm_id, before: None, position: None };
             let unfollowed = page.unfollowed(connection).await?.into_iter();
@@ -83,7 +86,7 @@ pub async fn delivery(
         }
     };
     let begun = [begun];
-    let then = load_as_of(connection, (firm_id, &begun), as_of).await?.into_iter().next();
+    let then = load_as_of(connection, firm_id, &begun, as_of).await?.into_iter().next();
     let Some(mut then) = then else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::targets(connection, &[hook_id]).await? {
@@ -93,7 +96,7 @@ pub async fn delivery(
     Ok(Some(then))
 }
 
-/// A delivery that may have begun by then.
+/// A delivery that may have begun by that moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, FromRow)]
 struct BegunDelivery {
     created_at: DateTime<Utc>,
@@ -108,15 +111,17 @@ impl BegunDelivery {
     }
 }
 
-/// How these of a firm's stood then; those that had not begun are left out.
+/// Loads the state of these deliveries of a firm at that moment. Deliveries that had not begun are
+/// left out.
 async fn load_as_of(
     connection: &mut PgConnection,
-    (firm_id, begun): (Uuid, &[BegunDelivery]),
+    firm_id: Uuid,
+    begun: &[BegunDelivery],
     as_of: AsOf,
 ) -> Result<Vec<DeliveryThen>, TailError> {
     let is_of_firm = |event: &RecordedEvent| event.context.firm_id == firm_id;
     let ids: Vec<Uuid> = begun.iter().map(|one| one.delivery_id).collect();
-    let streams = had_happened(connection, ("Delivery", &ids), as_of).await?;
+    let streams = had_happened(connection, "Delivery", &ids, as_of).await?;
     let streams: HashMap<&str, &[RecordedEvent]> = streams
         .iter()
         .filter(|stream| stream.first().is_some_and(is_of_firm))
@@ -158,7 +163,7 @@ async fn load_as_of(
     Ok(with_stream.iter().filter_map(told).collect())
 }
 
-/// What the first event of a stream says that it is of.
+/// Returns the subscription and the occurrence by the first event of a stream.
 const fn delivery_of(first: &RecordedEvent) -> Option<DeliveryOf> {
     match &first.event {
         Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) => attempt.of,
@@ -167,7 +172,8 @@ const fn delivery_of(first: &RecordedEvent) -> Option<DeliveryOf> {
     }
 }
 
-/// Deliveries of a firm that may have begun by then, newest first, after another one.
+/// A page of a firm's deliveries that may have begun by a moment, newest first, after another
+/// delivery.
 struct BegunPage {
     firm_id: Uuid,
     before: Option<(DateTime<Utc>, Uuid)>,
@@ -175,7 +181,7 @@ struct BegunPage {
 }
 
 impl BegunPage {
-    /// A position is no bound on times: the database's clock may have gone back.
+    /// A position bounds no times, because the database's clock may have gone back.
     fn first(firm_id: Uuid, as_of: AsOf) -> Self {
         match as_of {
             AsOf::Instant(at) => {
@@ -185,7 +191,7 @@ impl BegunPage {
         }
     }
 
-    /// Those that the read model knows, and those it has not followed to.
+    /// Reads the deliveries of the read model and, beyond its checkpoint, those of the log.
     async fn read(&self, connection: &mut PgConnection) -> Result<Vec<BegunDelivery>, TailError> {
         let mut begun: HashSet<BegunDelivery> =
             self.followed(connection).await?.into_iter().collect();
@@ -225,11 +231,13 @@ impl BegunPage {
         &self,
         connection: &mut PgConnection,
     ) -> Result<Vec<BegunDelivery>, TailError> {
-        let (before, most) = (self.before.map(|(at, _)| at), STREAMS_PER_READ);
-        let until = (before, self.position);
-        let events = tail::begun_after("deliveries", connection, (self.firm_id, until), most);
+        let until =
+            ReadUntil { recorded_at: self.before.map(|(at, _)| at), position: self.position };
+        let firm_id = self.firm_id;
+        let events =
+            tail::begun_after("deliveries", connection, firm_id, until, STREAMS_PER_READ).await?;
         let mut begun = Vec::new();
-        for event in events.await? {
+        for event in events {
             let Ok(id) = event.aggregate_id.parse() else { continue };
             let created_at = event.context.recorded_at.get();
             let one = BegunDelivery { created_at, delivery_id: id, ..BegunDelivery::default() };
@@ -255,7 +263,8 @@ impl BegunPage {
     }
 }
 
-/// A delivery that its occurrence lists, before anything came of it; none if the occurrence lists no such.
+/// Returns a delivery that its occurrence lists, before its first attempt. Returns `None` if the
+/// occurrence does not list it.
 fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Option<DeliveryRow> {
     let happening = occurrence.event.happening()?;
     let mut deliveries = happening.deliveries(of.occurrence_id);
@@ -279,7 +288,7 @@ fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Opti
     })
 }
 
-/// A delivery whose stream begins with its queueing.
+/// Returns a delivery whose stream begins with the event that queues it.
 fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let (hook_id, step, trigger, form_id, response_id) = match event {
@@ -314,7 +323,7 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     })
 }
 
-/// The tries that a stream tells of, first to last.
+/// Returns the attempts of a stream, in order.
 #[must_use]
 pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
     let attempt = |recorded: &RecordedEvent| match &recorded.event {
@@ -327,7 +336,7 @@ pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
 }
 
 impl DeliveryThen {
-    /// What a stream comes to that begins with its delivery's queueing, or the first part of it.
+    /// Folds a stream, or the beginning of one, if its first event queues the delivery.
     #[must_use]
     pub fn of(stream: &[RecordedEvent]) -> Option<Self> {
         Some(Self::begin(queued(stream.first()?)?).through(stream))
@@ -337,7 +346,8 @@ impl DeliveryThen {
         Self { row, attempts: Vec::new() }
     }
 
-    /// Where it stands after these events is the aggregate's word; what else is shown comes with them.
+    /// Applies the events. The aggregate decides about the state, and the other columns come from
+    /// the events.
     fn through(mut self, stream: &[RecordedEvent]) -> Self {
         let mut delivery = Delivery::default();
         for recorded in stream {
@@ -357,7 +367,7 @@ impl DeliveryThen {
         self
     }
 
-    /// Names the target in the first hop of each attempt: the log leaves it out there.
+    /// Names the target in the first hop of each attempt. The log leaves the target out there.
     fn show_target(&mut self, target: &str) {
         for first in self.attempts.iter_mut().filter_map(|attempt| attempt.hops.first_mut()) {
             first.url = Some(shown_target(target));

@@ -1,4 +1,4 @@
-//! Subscriptions as they were.
+//! Subscriptions at a moment.
 
 use domain::as_of::AsOf;
 use domain::event::Event;
@@ -12,16 +12,16 @@ use uuid::Uuid;
 use super::{STREAMS_PER_READ, had_happened};
 use crate::hooks::{HookLife, reason_name};
 
-/// A subscription as it was.
+/// A subscription at a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookThen {
-    /// Its life up to then.
+    /// The life of the subscription up to that moment.
     pub life: HookLife,
-    /// Whether its last finished delivery had ended with 410.
+    /// Tells whether its last finished delivery had ended with 410.
     pub warned: bool,
 }
 
-/// All subscriptions that a firm had had by then, last made first.
+/// Lists all subscriptions that a firm had made by that moment, newest first.
 ///
 /// # Errors
 /// [`TailError`].
@@ -33,7 +33,7 @@ pub async fn list(
     let ids = ever_made(connection, firm_id).await?;
     let mut hooks = Vec::new();
     for ids in ids.chunks(STREAMS_PER_READ) {
-        let streams = had_happened(connection, ("Subscription", ids), as_of).await?;
+        let streams = had_happened(connection, "Subscription", ids, as_of).await?;
         hooks.extend(streams.iter().filter_map(|stream| fold(stream)));
     }
     hooks.sort_by_key(|hook| std::cmp::Reverse(hook.life.created_position));

@@ -1,6 +1,8 @@
-//! How subscriptions and deliveries were, up to a place in the log or an instant, and how a delivery is: their
-//! streams, folded up to there. Which there are is found by the read models, and by the log where those have not
-//! followed; how they stood is the log's word alone.
+//! Subscriptions and deliveries at a position of the log or at an instant. Their streams are folded
+//! up to there.
+//!
+//! The read models find the objects, and the log finds newer objects beyond a read model's
+//! checkpoint. The state of each object comes from the log alone.
 
 mod deliveries;
 mod hooks;
@@ -14,10 +16,10 @@ use uuid::Uuid;
 pub use deliveries::{DeliveryThen, attempts, delivery, list as list_deliveries};
 pub use hooks::{HookThen, list as list_hooks};
 
-/// Streams read at a time.
+/// The number of streams read at once.
 const STREAMS_PER_READ: usize = 200;
 
-/// Where the log ends now.
+/// Returns the last position of the log.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -25,14 +27,15 @@ pub async fn end(pool: &PgPool) -> Result<i64, sqlx::Error> {
     eventstore::proof::height(&mut *pool.acquire().await?).await
 }
 
-/// The events of these streams that had happened, each stream's in order; of a stream, nothing after the
-/// first that had not.
+/// Returns the events of these streams up to the moment, each stream's in order. A stream ends
+/// before its first event after the moment.
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
 pub async fn had_happened(
     connection: &mut PgConnection,
-    (aggregate_type, ids): (&'static str, &[Uuid]),
+    aggregate_type: &'static str,
+    ids: &[Uuid],
     as_of: AsOf,
 ) -> Result<Vec<Vec<RecordedEvent>>, TailError> {
     let name = |id: &Uuid| StreamName { aggregate_type, aggregate_id: id.to_string() };

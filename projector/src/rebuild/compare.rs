@@ -1,6 +1,6 @@
-//! Comparing what was made anew with what is there, row for row. The live tables are looked at as they
-//! were at one moment, by a transaction that only reads: it holds no lock that anybody waits for and
-//! draws no transaction id, so it may take as long as it takes.
+//! The comparison checks the shadow against the live tables, row by row. It reads the live tables
+//! in a transaction that only reads, as they were at one moment. This transaction blocks no writer
+//! and draws no transaction id, so it may take long.
 
 use std::cmp::Ordering;
 
@@ -13,20 +13,20 @@ use sqlx::{FromRow, PgConnection};
 use super::model::{ModelTable, ReadModel};
 use super::shadow::SCHEMA;
 
-/// As much of a value as is told.
+/// The number of characters of a value that a difference shows.
 const SHOWN_CHARS_MAX: usize = 1_000;
 
-/// What the rows of a read model come to, in whatever order they are. It tells mistakes, and no
-/// forgery: what has to be proof against that has hashes of its own.
+/// The digest of a read model's rows, in any order. It finds mistakes and no forgery. A table that
+/// must resist forgery has hashes of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelDigest {
-    /// How many there are.
+    /// The number of rows.
     pub rows: i64,
     sums: [u64; 2],
 }
 
 impl ModelDigest {
-    /// It in 32 hexadecimal digits.
+    /// Returns the digest as 32 hexadecimal digits.
     #[must_use]
     pub fn hex(&self) -> String {
         format!("{:016x}{:016x}", self.sums[0], self.sums[1])
@@ -40,34 +40,35 @@ impl ModelDigest {
     }
 }
 
-/// The first row that is not what the log says.
+/// The first row that differs from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowDifference {
     /// The table.
     pub table: &'static str,
-    /// The row: the values of its primary key.
+    /// The values of the row's primary key.
     pub key: String,
-    /// The column; none if the whole row is there once only.
+    /// The column. `None` if only one side has the row.
     pub column: Option<String>,
-    /// What the log says; none if it knows no such row.
+    /// The value by the log. `None` if the log leads to no such row.
     pub log: Option<String>,
-    /// What the table has; none if it has no such row.
+    /// The value of the live table. `None` if the table has no such row.
     pub live: Option<String>,
 }
 
-/// What comparing came to.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelComparison {
-    /// Of what was made anew.
+    /// The digest of the shadow.
     pub(super) digest: ModelDigest,
     pub(super) difference: Option<RowDifference>,
-    /// Whether a row that must never change would: another one would come in its place, or none.
+    /// Tells whether the swap would change or remove a row that must never change.
     pub(super) rewrites_proof: bool,
 }
 
-/// Compares a model's tables: the live ones by one connection, the shadow's by the other.
+/// Compares a model's live tables, on one connection, with the shadow's, on the other.
 pub(super) async fn compare(
-    (live, shadow): (&mut PgConnection, &mut PgConnection),
+    live: &mut PgConnection,
+    shadow: &mut PgConnection,
     model: ReadModel,
     first_day: NaiveDate,
 ) -> Result<ModelComparison, sqlx::Error> {
@@ -75,12 +76,13 @@ pub(super) async fn compare(
     let mut compared = ModelComparison { digest, difference: None, rewrites_proof: false };
     for table in model.tables() {
         let rows = ComparedRows::of(live, table, first_day).await?;
-        let (there, anew) = (rows.digest("public"), rows.digest(SCHEMA));
+        let of_live = rows.digest("public");
+        let of_shadow = rows.digest(SCHEMA);
         let (there, anew) =
-            tokio::try_join!(read_digest(live, &there), read_digest(shadow, &anew))?;
+            tokio::try_join!(read_digest(live, &of_live), read_digest(shadow, &of_shadow))?;
         compared.digest = compared.digest.plus(anew);
         if there != anew {
-            let (found, rewrites) = difference((live, shadow), &rows).await?;
+            let (found, rewrites) = difference(live, shadow, &rows).await?;
             compared.rewrites_proof |= rewrites;
             compared.difference = compared.difference.or(found);
         }
@@ -88,12 +90,12 @@ pub(super) async fn compare(
     Ok(compared)
 }
 
-/// The rows of a table that are compared, and by what.
+/// The rows and columns of a table that are compared.
 struct ComparedRows {
     table: ModelTable,
     columns: String,
     condition: String,
-    /// Its primary key as text that sorts as the key does.
+    /// The primary key as text that sorts as the key does.
     key: String,
 }
 
@@ -104,7 +106,7 @@ impl ComparedRows {
         first_day: NaiveDate,
     ) -> Result<Self, sqlx::Error> {
         let (columns, key) = columns(connection, table).await?;
-        // Counts of days gone by are forgotten, sooner or later.
+        // Housekeeping forgets the counts of past days sooner or later.
         let condition = match table.name {
             "quotas" => format!("period = '-infinity' or period >= '{first_day}'"),
             _ => "true".to_owned(),
@@ -118,7 +120,8 @@ impl ComparedRows {
     }
 
     fn digest(&self, schema: &str) -> String {
-        let (name, select) = (self.table.name, self.select(schema));
+        let name = self.table.name;
+        let select = self.select(schema);
         format!(
             "select count(*), coalesce(sum(hashtextextended('{name}' || t::text, 0)), 0)::text,
                     coalesce(sum(hashtextextended('{name}' || t::text, 1)), 0)::text
@@ -127,7 +130,8 @@ impl ComparedRows {
     }
 
     fn in_order(&self, schema: &str) -> String {
-        let (key, select) = (&self.key, self.select(schema));
+        let key = &self.key;
+        let select = self.select(schema);
         format!(
             "select array[{key}] as key, to_jsonb(t) as row from ({select}) t
               order by array[{key}] collate \"C\""
@@ -135,7 +139,7 @@ impl ComparedRows {
     }
 }
 
-/// The columns that are compared, and those of the primary key as text.
+/// Returns the compared columns, and the columns of the primary key as text.
 async fn columns(
     connection: &mut PgConnection,
     table: &ModelTable,
@@ -176,21 +180,23 @@ struct KeyedRow {
     row: JsonValue,
 }
 
-/// The first difference of two tables; and whether a row of the live one is another, or too many, if
-/// that must not be.
+/// Returns the first difference of two tables, and whether a live row that must never change
+/// differs or is surplus.
 async fn difference(
-    (live, shadow): (&mut PgConnection, &mut PgConnection),
+    live: &mut PgConnection,
+    shadow: &mut PgConnection,
     rows: &ComparedRows,
 ) -> Result<(Option<RowDifference>, bool), sqlx::Error> {
-    let (there, anew) = (rows.in_order("public"), rows.in_order(SCHEMA));
-    let mut there = sqlx::query_as::<_, KeyedRow>(&there).fetch(live);
-    let mut anew = sqlx::query_as::<_, KeyedRow>(&anew).fetch(shadow);
-    let (mut live, mut log) = (there.try_next().await?, anew.try_next().await?);
+    let of_live = rows.in_order("public");
+    let of_shadow = rows.in_order(SCHEMA);
+    let mut there = sqlx::query_as::<_, KeyedRow>(&of_live).fetch(live);
+    let mut anew = sqlx::query_as::<_, KeyedRow>(&of_shadow).fetch(shadow);
+    let mut live = there.try_next().await?;
+    let mut log = anew.try_next().await?;
     let mut first = None;
     while live.is_some() || log.is_some() {
         let order = order(log.as_ref(), live.as_ref());
-        if let Some((differs, rewrites)) = differ(rows.table, (order, log.as_ref(), live.as_ref()))
-        {
+        if let Some((differs, rewrites)) = differ(rows.table, order, log.as_ref(), live.as_ref()) {
             first = first.or(Some(differs));
             if rewrites || !rows.table.proof {
                 return Ok((first, rewrites));
@@ -206,7 +212,7 @@ async fn difference(
     Ok((first, false))
 }
 
-/// Which of two rows comes first; one that is not there comes last.
+/// Compares two rows by their keys. A missing row comes last.
 fn order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
     match (log, live) {
         (Some(log), Some(live)) => log.key.cmp(&live.key),
@@ -215,10 +221,12 @@ fn order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
     }
 }
 
-/// How two rows differ, if they do; and whether that row must never change.
+/// Returns the difference of two rows, if they differ, and whether the row must never change.
 fn differ(
     ModelTable { name, proof, .. }: ModelTable,
-    (order, log, live): (Ordering, Option<&KeyedRow>, Option<&KeyedRow>),
+    order: Ordering,
+    log: Option<&KeyedRow>,
+    live: Option<&KeyedRow>,
 ) -> Option<(RowDifference, bool)> {
     let differs = |row: &KeyedRow, column: Option<&str>, [log, live]: [Option<&JsonValue>; 2]| {
         let told = |value: Option<&JsonValue>| value.map(|value| shown_value(column, value));
@@ -244,7 +252,7 @@ fn differ(
     }
 }
 
-/// The first column of a row whose value another row does not have.
+/// Returns the first column of a row whose value differs from the other row's.
 fn other_column<'a>(row: &'a JsonValue, other: &JsonValue) -> Option<(&'a str, &'a JsonValue)> {
     let mut columns = row.as_object()?.iter();
     columns
@@ -252,7 +260,7 @@ fn other_column<'a>(row: &'a JsonValue, other: &JsonValue) -> Option<(&'a str, &
         .map(|(name, value)| (name.as_str(), value))
 }
 
-/// A value as it may be shown: the query of a target may be a secret.
+/// Returns the value to show. The query of a target may be a secret, so it is masked.
 fn shown_value(column: Option<&str>, value: &JsonValue) -> String {
     let mut value = value.clone();
     let target = match column {

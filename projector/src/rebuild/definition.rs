@@ -1,5 +1,5 @@
-//! How the live tables are defined: the shadow is made like them, and must still be like them when it
-//! takes their place.
+//! The definitions of the live tables. The shadow is made with the same definitions, and the swap
+//! checks that they have not changed.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use super::RebuildError;
 use super::model::{ModelTable, ReadModel};
 
-/// How each live table was defined when the shadow was made like it.
+/// The definition of each live table at the time when the shadow was made.
 #[derive(Default)]
 pub(super) struct TableDefinitions(HashMap<&'static str, TableDefinition>);
 
@@ -17,7 +17,7 @@ impl TableDefinitions {
         self.0.insert(table.name, definition);
     }
 
-    /// A migration, or new grants, in the meantime would be undone by the swap.
+    /// Refuses if a definition has changed, because the swap would undo a migration or new grants.
     pub(super) async fn check(
         &self,
         connection: &mut PgConnection,
@@ -32,15 +32,15 @@ impl TableDefinitions {
     }
 }
 
-/// What makes a table like the live one, and what its columns are.
+/// The statements that define a table like the live one, and its columns.
 #[derive(PartialEq, Eq)]
 pub(super) struct TableDefinition {
     pub(super) statements: Vec<String>,
     columns: Vec<String>,
 }
 
-/// What makes a table like the live one, to the names of its indexes and constraints (errors are told
-/// by them), its triggers, its owner, who may do what, and which rows.
+/// Reads the statements that define a table like the live one. They cover the names of indexes and
+/// constraints, which map to errors, the triggers, the owner, the grants and the row policies.
 pub(super) async fn definition(
     connection: &mut PgConnection,
     table: &ModelTable,
@@ -51,7 +51,7 @@ pub(super) async fn definition(
     Ok(TableDefinition { statements, columns })
 }
 
-/// What `like` takes over by itself.
+/// The properties that `create table … like` copies by itself.
 const COLUMNS: &str = "
 select format('%s %s %s %s %s %s %s %s', attnum, attname, format_type(atttypid, atttypmod),
               attcollation, attnotnull, attidentity, attgenerated,

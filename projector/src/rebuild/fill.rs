@@ -1,5 +1,5 @@
-//! Filling the shadow: from zero below the fence, a batch of the log at a time; then what has
-//! happened since, as one look at the database shows it.
+//! The fill applies the log to the shadow. It begins at position zero and stays below the fence,
+//! one batch at a time. Then it applies the rest, as one snapshot of the database shows it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,10 +15,12 @@ use super::model::ReadModel;
 use super::{RebuildError, RebuildProgress};
 use crate::seals;
 
-/// Events read at a time: two blocks, so that one is whole wherever the batch begins.
+/// The number of events read at once. It covers two blocks, so that one is whole wherever the batch
+/// begins.
 const EVENTS_PER_READ: i64 = 2 * Seal::POSITIONS_PER_BLOCK;
 
-/// How much may be taken in at once: so many events, which change no more rows, or so many blocks.
+/// The largest rest that is applied at once: events, which change no more rows than this, or
+/// blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FillLimit {
     events: i64,
@@ -26,48 +28,49 @@ pub(super) struct FillLimit {
 }
 
 impl FillLimit {
-    /// While the live tables are looked at: nobody waits.
+    /// The limit while the live tables are only read, and block no caller.
     pub(super) const LOOKING: Self = Self { events: 5_000, blocks: seals::BLOCKS_PER_STEP };
 
-    /// While they are held: everybody waits.
+    /// The limit while the live tables are locked, and block all callers.
     pub(super) const HOLDING: Self = Self { events: 500, blocks: 1 };
 }
 
-/// A read model that is made anew, and how far that is.
+/// The progress of one read model's rebuild.
 #[derive(Debug)]
 pub(super) struct ModelFill {
     pub(super) model: ReadModel,
-    /// Everything at or below is taken in.
+    /// Everything at or below this position is applied.
     at: i64,
-    /// What is taken in above it: it was there, and the log not settled so far.
+    /// Applied positions above `at`. They were visible before the log was settled up to them.
     beyond: BTreeSet<i64>,
-    /// Days before are not counted.
+    /// Counts of days before this one are left out.
     first_day: NaiveDate,
-    /// Positions read for it.
+    /// The number of positions read for this model.
     pub(super) events: u64,
-    /// Time spent writing it.
+    /// The time spent on writes of this model.
     pub(super) spent: Duration,
 }
 
 impl ModelFill {
     pub(super) const fn of(model: ReadModel, first_day: NaiveDate) -> Self {
-        let (at, events, spent) = (0, 0, Duration::ZERO);
-        Self { model, at, beyond: BTreeSet::new(), first_day, events, spent }
+        Self { model, at: 0, beyond: BTreeSet::new(), first_day, events: 0, spent: Duration::ZERO }
     }
 
-    /// The last position it has taken in.
+    /// Returns the last applied position.
     pub(super) fn position(&self) -> i64 {
         self.beyond.last().map_or(self.at, |last| self.at.max(*last))
     }
 
-    /// How far it can be filled: not beyond its live follower, with which it is compared.
+    /// Returns the position up to which the model can be filled. It is not above the live follower,
+    /// with which the model is compared.
     async fn goal(&self, reader: &mut PgConnection, settled: i64) -> Result<i64, sqlx::Error> {
         Ok(goal(self.model, checkpoint(reader, self.model).await?, settled))
     }
 
-    /// What is there, and not taken in: for a follower up to its checkpoint, otherwise all that the
-    /// reader sees, settled or not. Who appends at the same time writes to the table when the reader
-    /// is done with it. None if it is too much to be taken in at once.
+    /// Returns the events that the reader sees and that are not applied. For a follower these end
+    /// at its checkpoint. Otherwise they are all visible events, settled or not. A transaction that
+    /// appends at the same time writes its table after the reader has finished. Returns `None` if
+    /// the rest is above the limit.
     pub(super) async fn rest(
         &self,
         reader: &mut PgConnection,
@@ -81,8 +84,8 @@ impl ModelFill {
             );
         }
         let settled = through.unwrap_or(i64::MAX);
-        let stretch = LogRange { after: self.at, settled, limit: most.events + 1 };
-        let events = tail::read(reader, &Upcasters::current(), stretch).await?;
+        let range = LogRange { after: self.at, settled, limit: most.events + 1 };
+        let events = tail::read(reader, &Upcasters::current(), range).await?;
         if events.len() as u64 > most.events.cast_unsigned() {
             return Ok(None);
         }
@@ -104,7 +107,7 @@ impl ModelFill {
         new.iter().filter(|event| !self.beyond.contains(&event.position)).cloned().collect()
     }
 
-    /// Takes in what is new to it.
+    /// Applies the events that the model does not have yet.
     pub(super) async fn take(
         &mut self,
         connection: &mut PgConnection,
@@ -116,7 +119,7 @@ impl ModelFill {
             return Ok(());
         };
         if self.model == ReadModel::Seals && through > self.at {
-            seals::seal_between(connection, (self.at, through)).await?;
+            seals::seal_between(connection, self.at, through).await?;
             self.events += (through - self.at).cast_unsigned();
         }
         self.reached(through);
@@ -128,7 +131,8 @@ impl ModelFill {
         connection: &mut PgConnection,
         events: &[RecordedEvent],
     ) -> Result<(), RebuildError> {
-        let (model, began) = (self.model, Instant::now());
+        let model = self.model;
+        let began = Instant::now();
         let applied = model.apply(connection, events, self.first_day).await;
         applied.map_err(|error| RebuildError::Writer { model, error })?;
         self.events += events.len() as u64;
@@ -142,15 +146,15 @@ impl ModelFill {
     }
 }
 
-/// What was not taken in when it was looked for.
+/// The events that were not applied when the snapshot was read.
 pub(super) struct UnfilledEvents<'a> {
     events: Cow<'a, [RecordedEvent]>,
-    /// Up to there it is all there is, for a follower.
+    /// For a follower, the position up to which these events are complete.
     through: Option<i64>,
 }
 
-/// The end of what is settled and followed; of seals the last block that is whole there: the fence may
-/// be behind them.
+/// Returns the end of the settled and followed log. For seals it is the end of the last whole
+/// block, because the fence may be behind them.
 fn goal(model: ReadModel, checkpoint: Option<i64>, settled: i64) -> i64 {
     let goal = checkpoint.map_or(settled, |at| at.min(settled));
     if model == ReadModel::Seals {
@@ -160,7 +164,7 @@ fn goal(model: ReadModel, checkpoint: Option<i64>, settled: i64) -> i64 {
     }
 }
 
-/// How far the live follower of a model is; none for what is written with the append.
+/// Returns the position of the live follower. A model that is written in the append has none.
 async fn checkpoint(
     connection: &mut PgConnection,
     model: ReadModel,
@@ -175,9 +179,10 @@ async fn checkpoint(
     Ok(Some(at.unwrap_or(0)))
 }
 
-/// Brings these read models to where the log is settled; it is read once for all of them.
+/// Fills these read models up to the settled position. The log is read once for all of them.
 pub(super) async fn fill(
-    (connection, fence): (&mut PgConnection, &Fence),
+    connection: &mut PgConnection,
+    fence: &Fence,
     fillings: &mut [ModelFill],
     progress: &RebuildProgress<'_>,
 ) -> Result<(), RebuildError> {
@@ -192,12 +197,12 @@ pub(super) async fn fill(
         let Some(after) = behind.map(|(filling, _)| filling.at).min() else {
             return Ok(());
         };
-        let stretch = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
-        let events = tail::read(connection, &Upcasters::current(), stretch).await?;
+        let range = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
+        let events = tail::read(connection, &Upcasters::current(), range).await?;
         let is_last = (events.len() as u64) < EVENTS_PER_READ.cast_unsigned();
         let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
         for (filling, goal) in fillings.iter_mut().zip(&goals) {
-            batch(connection, filling, (&events, end.min(*goal))).await?;
+            batch(connection, filling, &events, end.min(*goal)).await?;
         }
         progress(end, goal);
         crash::point("rebuilding");
@@ -207,9 +212,10 @@ pub(super) async fn fill(
 async fn batch(
     connection: &mut PgConnection,
     filling: &mut ModelFill,
-    (events, through): (&[RecordedEvent], i64),
+    events: &[RecordedEvent],
+    through: i64,
 ) -> Result<(), RebuildError> {
-    // A block is sealed when it is whole, from the digests that are stored.
+    // A whole block is sealed from the stored digests.
     let (events, through) = match filling.model {
         ReadModel::Seals => {
             (Cow::default(), through / Seal::POSITIONS_PER_BLOCK * Seal::POSITIONS_PER_BLOCK)

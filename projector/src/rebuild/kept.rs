@@ -1,18 +1,18 @@
-//! What read models have that is not in the log, and is taken over when they are made anew.
+//! A rebuild copies these columns from the live tables, because the log does not have them.
 //!
-//! - `deliveries.purged`: retention has come and gone. It is as it was; of a row that was lost, what the
-//!   vault holds tells. Nobody purges meanwhile.
-//! - `replays.fed_until`: up to when a replay's rate is used up.
+//! - `deliveries.purged` depends on past retention times. The old value is copied. For a lost row,
+//!   the vault's bodies tell. The purge waits meanwhile.
+//! - `replays.fed_until` is the time up to which a replay's rate is used up.
 
 use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
 use super::model::ReadModel;
 
-/// Rows marked at a time.
+/// The number of rows marked at once.
 const ROWS_PER_STEP: i64 = 5_000;
 
-/// Takes over, a batch at a time, what there may be much of.
+/// Copies the columns of large tables in batches, before the live tables are locked.
 pub(super) async fn prepare(
     connection: &mut PgConnection,
     model: ReadModel,
@@ -28,7 +28,7 @@ pub(super) async fn prepare(
     Ok(())
 }
 
-/// Lets purging go on.
+/// Lets the purge go on.
 pub(super) async fn resume_purging(
     connection: &mut PgConnection,
     model: ReadModel,
@@ -39,7 +39,7 @@ pub(super) async fn resume_purging(
     Ok(())
 }
 
-/// Takes over, while the live tables are held, what there is little of.
+/// Copies the columns of small tables while the live tables are locked.
 pub(super) async fn take_over(
     connection: &mut PgConnection,
     model: ReadModel,
@@ -52,7 +52,7 @@ pub(super) async fn take_over(
     Ok(())
 }
 
-/// Marks the next deliveries that were purged; the last one looked at, if there was any.
+/// Marks the next purged deliveries. Returns the last delivery it looked at, if there was one.
 async fn take_purged_over(
     connection: &mut PgConnection,
     after: Uuid,

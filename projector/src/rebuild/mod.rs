@@ -1,16 +1,16 @@
-//! Making read models anew from the log, beside live traffic: proof that they say what the log says,
-//! and the repair when one does not (invariant I7; cases F10, E9 and G12).
+//! A rebuild makes read models from the log again, beside live traffic. It proves that they follow
+//! from the log, and repairs one that does not (invariant I7; cases F10, E9 and G12).
 //!
-//! 1. *Fill* (`fill`): the same writers as ever, on a connection that sees shadow tables instead of
-//!    the live ones, take in the log from zero, below the fence.
-//! 2. *Compare* (`compare`): the live tables, as they are at one moment, against the shadow, brought to
-//!    that same moment. Nobody waits for it.
-//! 3. *Swap* (`shadow::replace`): in one short transaction the live tables are held, the shadow takes in
-//!    what has happened since, and takes their place. Statements that were prepared before find it by its
-//!    name; whoever waited to write writes into it.
+//! 1. *Fill* (`fill`): the usual writers apply the log from position zero, below the fence. Their
+//!    connection sees shadow tables instead of the live ones.
+//! 2. *Compare* (`compare`): the live tables, as they are at one moment, are compared with the
+//!    shadow at the same moment. No caller waits for this.
+//! 3. *Swap* (`shadow::replace`): one short transaction locks the live tables, applies the events
+//!    since, and replaces the live tables with the shadow's. Prepared statements find the new
+//!    tables by name. A writer that waited for the lock writes into the new tables.
 //!
-//! Nothing is sent and no work queue is touched: what writes read models does neither. What is in a read
-//! model and not in the log is taken over (`kept`).
+//! A rebuild sends nothing and touches no work queue, because the writers of read models do
+//! neither. Columns that do not follow from the log are copied (`kept`).
 
 mod compare;
 mod definition;
@@ -39,14 +39,14 @@ use compare::ModelComparison;
 use fill::{FillLimit, ModelFill};
 use shadow::ShadowTables;
 
-/// How long nobody is held up between two tries.
+/// The wait between two attempts, in which no caller is blocked.
 const RETRY_INTERVAL: Duration = Duration::from_millis(400);
 
-/// Makes read models anew, compares them, and puts them in their place if that is asked for, one after
-/// the other.
+/// Rebuilds and compares read models, one after the other. Replaces the live tables if the order
+/// says so.
 ///
 /// # Errors
-/// [`UnfinishedRebuild`], with what was done before.
+/// [`UnfinishedRebuild`], with the reports of the finished models.
 pub async fn run(
     pool: &PgPool,
     order: &RebuildOrder,
@@ -85,13 +85,13 @@ impl Rebuild<'_> {
         Ok(done)
     }
 
-    /// Counts of earlier days may be forgotten by now: nobody asks for them any more.
+    /// Housekeeping may have forgotten the counts of earlier days, and no caller asks for them.
     fn first_day(&self) -> NaiveDate {
         self.order.now.date_naive() - TimeDelta::days(1)
     }
 
     async fn fill(&mut self, fillings: &mut [ModelFill]) -> Result<(), RebuildError> {
-        fill::fill((&mut self.shadow.connection, &self.fence), fillings, self.progress).await
+        fill::fill(&mut self.shadow.connection, &self.fence, fillings, self.progress).await
     }
 
     async fn rebuild_one(
@@ -104,17 +104,19 @@ impl Rebuild<'_> {
         let compared = match self.compare(filling).await {
             Ok(compared) => compared,
             Err(why) => {
-                // A migration since the check is why columns of one side are not there on the other.
+                // A migration since the check can explain columns that one side lacks.
                 self.shadow.check(filling.model).await?;
                 return Err(why);
             }
         };
         let position = filling.position();
-        let (mut outcome, mut held) = (RebuildOutcome::Compared, Duration::ZERO);
+        let mut outcome = RebuildOutcome::Compared;
+        let mut held = Duration::ZERO;
         if self.order.act == RebuildAct::Replace {
             outcome = RebuildOutcome::Refused;
             if !compared.rewrites_proof {
-                held = self.swap(filling, (position, compared.digest)).await?;
+                let state = ComparedState { position, digest: compared.digest };
+                held = self.swap(filling, state).await?;
                 outcome = RebuildOutcome::Replaced;
             }
         }
@@ -130,7 +132,7 @@ impl Rebuild<'_> {
         })
     }
 
-    /// Brings the shadow to one moment, and compares it with the live tables of that moment.
+    /// Brings the shadow to one moment and compares it with the live tables of that moment.
     async fn compare(&mut self, filling: &mut ModelFill) -> Result<ModelComparison, RebuildError> {
         let mut connection = self.shadow.connect_to_live().await?;
         for _ in 0..self.order.tries {
@@ -146,8 +148,8 @@ impl Rebuild<'_> {
             filling.take(&mut taken, &rest).await?;
             taken.commit().await?;
             let first_day = self.first_day();
-            let both = (&mut *live, &mut self.shadow.connection);
-            let compared = compare::compare(both, filling.model, first_day).await?;
+            let shadow = &mut self.shadow.connection;
+            let compared = compare::compare(&mut live, shadow, filling.model, first_day).await?;
             live.rollback().await?;
             connection.close().await?;
             return Ok(compared);
@@ -155,11 +157,12 @@ impl Rebuild<'_> {
         Err(RebuildError::Unsettled)
     }
 
-    /// Puts the shadow's tables in the place of the live ones; how long those were held.
+    /// Replaces the live tables with the shadow's. Returns for how long the live tables were
+    /// locked.
     async fn swap(
         &mut self,
         filling: &mut ModelFill,
-        compared: (i64, ModelDigest),
+        compared: ComparedState,
     ) -> Result<Duration, RebuildError> {
         let model = filling.model;
         let mut why = RebuildError::InUse(model);
@@ -179,16 +182,17 @@ impl Rebuild<'_> {
         Err(why)
     }
 
-    /// All of it or nothing, unless somebody uses the tables or there is too much to catch up with.
+    /// Swaps all tables of the model or none. It gives up if another transaction uses the tables,
+    /// or if too many events have come since.
     async fn try_swap(
         &mut self,
         filling: &mut ModelFill,
         number: u32,
-        (position, digest): (i64, ModelDigest),
+        compared: ComparedState,
     ) -> Result<SwapOutcome, RebuildError> {
         let model = filling.model;
         let mut transaction = self.shadow.connection.begin().await?;
-        if !shadow::hold(&mut transaction, (model, number)).await? {
+        if !shadow::hold(&mut transaction, model, number).await? {
             transaction.rollback().await?;
             return Ok(SwapOutcome::NotNow(RebuildError::InUse(model)));
         }
@@ -201,25 +205,33 @@ impl Rebuild<'_> {
         filling.take(&mut transaction, &rest).await?;
         kept::take_over(&mut transaction, model).await?;
         shadow::replace(&mut transaction, model).await?;
-        note(&mut transaction, (model, self.order.now), (position, digest)).await?;
+        note(&mut transaction, model, self.order.now, compared).await?;
         crash::point("swapping");
         transaction.commit().await?;
         Ok(SwapOutcome::Done(began.elapsed()))
     }
 }
 
-/// What came of a try to swap.
+/// The state of a shadow when it was compared.
+#[derive(Debug, Clone, Copy)]
+struct ComparedState {
+    position: i64,
+    digest: ModelDigest,
+}
+
+/// The result of one attempt to swap.
 enum SwapOutcome {
-    /// It is done; the live tables were held so long.
+    /// The swap is done. The live tables were locked for this time.
     Done(Duration),
-    /// Perhaps at the next try.
+    /// The next attempt may succeed.
     NotNow(RebuildError),
 }
 
 async fn note(
     connection: &mut PgConnection,
-    (model, at): (ReadModel, DateTime<Utc>),
-    (position, digest): (i64, ModelDigest),
+    model: ReadModel,
+    at: DateTime<Utc>,
+    compared: ComparedState,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into public.rebuilds (model, rebuilt_at, position, digest) values ($1, $2, $3, $4)
@@ -229,8 +241,8 @@ async fn note(
     )
     .bind(model.name())
     .bind(at)
-    .bind(position)
-    .bind(digest.hex())
+    .bind(compared.position)
+    .bind(compared.digest.hex())
     .execute(connection)
     .await?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Which read models there are, what their tables are, and who writes them: the same writers as ever.
+//! The read models, with their tables and their writers. A rebuild uses the same writers as the
+//! service.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,27 +26,27 @@ use crate::seals::SealWorker;
 /// A read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadModel {
-    /// Firms as last reported.
+    /// Firms, as last reported.
     Firms,
-    /// Who may make keys.
+    /// Members, as last reported. Managers among them may make keys.
     Members,
-    /// Forms as last reported.
+    /// Forms, as last reported.
     Forms,
-    /// Who a key is.
+    /// The keys of firms.
     Keys,
     /// Subscriptions.
     Hooks,
-    /// How much of its limits each firm has used.
+    /// The used part of each firm's limits.
     Quotas,
-    /// Who gets no mail.
+    /// People that get no mail.
     People,
-    /// What operators hold.
+    /// Pauses of operators.
     Pauses,
-    /// Where each replay stands.
+    /// The state of each replay.
     Replays,
-    /// Where each delivery stands.
+    /// The state of each delivery.
     Deliveries,
-    /// The chain of each firm.
+    /// The audit chain of each firm.
     AuditLog,
     /// The log in sealed blocks.
     Seals,
@@ -55,9 +56,10 @@ pub enum ReadModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ModelTable {
     pub(super) name: &'static str,
-    /// What is no part of the log: taken over from the live table, and not compared.
+    /// Columns that do not follow from the log. They are copied from the live table and not
+    /// compared.
     pub(super) beside_the_log: &'static [&'static str],
-    /// Whether no row may ever come out otherwise than it is there.
+    /// Tells whether a row may never change.
     pub(super) proof: bool,
 }
 
@@ -75,13 +77,13 @@ impl ModelTable {
     }
 }
 
-/// Not a read model.
+/// The name of no read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a read model: {}", ReadModel::ALL.map(ReadModel::name).join(", "))]
 pub struct UnknownModel;
 
 impl ReadModel {
-    /// All of them.
+    /// All read models.
     pub const ALL: [Self; 12] = [
         Self::Firms,
         Self::Members,
@@ -97,13 +99,14 @@ impl ReadModel {
         Self::Seals,
     ];
 
-    /// Its name: that of its first table.
+    /// Returns the name, which is the name of the first table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.tables()[0].name
     }
 
-    /// The follower whose checkpoint says how far it is; none for what is written with the append.
+    /// Returns the follower whose checkpoint is the model's. A model that is written in the append
+    /// has none.
     #[must_use]
     pub const fn follower(self) -> Option<&'static str> {
         match self {
@@ -122,7 +125,7 @@ impl ReadModel {
         }
     }
 
-    /// Its tables.
+    /// Returns the tables of the model.
     pub(super) const fn tables(self) -> &'static [ModelTable] {
         match self {
             Self::Firms => const { &[ModelTable::plain("firms")] },
@@ -142,7 +145,7 @@ impl ReadModel {
         }
     }
 
-    /// How many rows an event changes, at most.
+    /// Returns the largest number of rows that an event changes.
     pub(super) fn rows(self, event: &RecordedEvent) -> usize {
         match self {
             Self::Deliveries => DeliveryProjection.rows(event),
@@ -150,7 +153,7 @@ impl ReadModel {
         }
     }
 
-    /// Takes in events, in order, as when they were appended. Seals take in whole blocks instead.
+    /// Applies events in order, as in the append. Seals apply whole blocks instead.
     pub(super) async fn apply(
         self,
         connection: &mut PgConnection,

@@ -1,4 +1,4 @@
-//! What is asked for when read models are made anew, and what comes of it.
+//! The order of a rebuild, and its reports and errors.
 
 use std::time::Duration;
 
@@ -8,82 +8,82 @@ use eventstore::tail::TailError;
 
 use super::{ModelDigest, ReadModel, RowDifference};
 
-/// Told how far the log is read, and how far it will be.
+/// A callback that gets the read position and the last position.
 pub type RebuildProgress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
 
-/// What is asked for.
+/// The order of a rebuild.
 #[derive(Debug, Clone)]
 pub struct RebuildOrder {
-    /// Which read models.
+    /// The read models.
     pub models: Vec<ReadModel>,
-    /// What to do with them.
+    /// The act for each of them.
     pub act: RebuildAct,
-    /// Now.
+    /// The time now.
     pub now: DateTime<Utc>,
-    /// How often the end of the log is looked for, and the live tables are asked for, when somebody's
-    /// long transaction is in the way.
+    /// The number of attempts to settle the log and to lock the live tables, while a long
+    /// transaction is in the way.
     pub tries: u32,
 }
 
-/// As often as an operator may wait for: half a minute or so.
+/// The number of attempts that an operator may wait for: about half a minute.
 pub const TRIES_MAX: u32 = 60;
 
-/// What to do when a read model was made anew.
+/// The act after a read model was filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RebuildAct {
-    /// Compare it with the one that is there.
+    /// The shadow is compared with the live tables.
     Verify,
-    /// Put it in that one's place, too.
+    /// The shadow is compared, and then replaces the live tables.
     Replace,
 }
 
-/// What came of a read model.
+/// The report on one read model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebuildReport {
-    /// Which.
+    /// The read model.
     pub model: ReadModel,
-    /// What its rows came to when they were compared.
+    /// The digest of the shadow when it was compared.
     pub digest: ModelDigest,
-    /// Up to where the log was read by then.
+    /// The position up to which the log was read then.
     pub position: i64,
-    /// How many events that were.
+    /// The number of events.
     pub events: u64,
-    /// The first row that was not what the log says.
+    /// The first row that differs from the log.
     pub difference: Option<RowDifference>,
-    /// What was done.
+    /// The outcome.
     pub outcome: RebuildOutcome,
-    /// How long writing, comparing and swapping took.
+    /// The time for writes, comparison and swap.
     pub took: Duration,
-    /// How long the live tables were held.
+    /// The time for which the live tables were locked.
     pub held: Duration,
 }
 
-/// What was done about a read model.
+/// The outcome for a read model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RebuildOutcome {
-    /// Nothing: that was not asked for.
+    /// The live tables stay, because no swap was ordered.
     Compared,
-    /// It has another's place now.
+    /// The shadow has replaced the live tables.
     Replaced,
-    /// Nothing: a row that must never change would have.
+    /// The live tables stay, because the swap would change a row that must never change.
     Refused,
 }
 
 impl RebuildReport {
-    /// Whether it is not what the log says, even now.
+    /// Returns whether the live tables still differ from the log.
     #[must_use]
     pub const fn differs(&self) -> bool {
         self.difference.is_some() && !matches!(self.outcome, RebuildOutcome::Replaced)
     }
 }
 
-/// It could not be done for all. The live tables are as they were, but for those that were done before.
+/// A rebuild that stopped early. Only the finished models are replaced.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct UnfinishedRebuild {
-    /// What was done before.
+    /// The reports of the finished models.
     pub done: Vec<RebuildReport>,
-    /// Why the next one could not.
+    /// The error of the next model.
     pub why: RebuildError,
 }
 
@@ -93,36 +93,37 @@ impl<E: Into<RebuildError>> From<E> for UnfinishedRebuild {
     }
 }
 
-/// Why it could not be done.
+/// The reason why a rebuild stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
-    /// Somebody else does.
+    /// Another rebuild is running.
     #[error("another rebuild or verification is running")]
     Another,
-    /// The log has an event that cannot be read, or did not answer.
+    /// The log did not answer, or has an event that cannot be read.
     #[error("the log: {0}")]
     Log(#[from] TailError),
-    /// The database could not do it.
+    /// The database could not carry out a statement.
     #[error("the database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The writer of a read model could not take an event in.
+    /// The writer of a read model could not apply an event.
     #[error("{model}: {error}")]
     Writer {
-        /// Which.
+        /// The read model.
         model: ReadModel,
-        /// What it said.
+        /// The error of the writer.
         error: AppendError,
     },
-    /// A transaction has been appending all the time.
+    /// In every attempt a transaction was still appending.
     #[error("the end of the log did not settle: a long transaction is appending to it")]
     Unsettled,
-    /// Somebody has been using the live tables all the time.
+    /// In every attempt a transaction was using the live tables.
     #[error("{0} is in use by a long transaction; nothing was changed")]
     InUse(ReadModel),
-    /// So much was appended all the time that the live tables would have been held for too long.
+    /// In every attempt so many events had come that the live tables would have been locked for too
+    /// long.
     #[error("too much was appended meanwhile to take {0}'s place; nothing was changed")]
     TooMuch(ReadModel),
-    /// A migration, or new grants: what was made does not have them.
+    /// A migration or new grants have changed the live tables, and the shadow lacks the change.
     #[error("the definition of {0} changed meanwhile; nothing was changed: run it again")]
     Redefined(ReadModel),
 }

@@ -1,5 +1,5 @@
-//! The shadow: tables like the live ones in a schema of their own, on a connection that sees them and
-//! the log, and nothing else. A writer that touched any other table would fail.
+//! The shadow is a schema with tables like the live ones. Its connection sees these tables and the
+//! log, and no others. So a writer that touched another table would fail.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::RebuildError;
 use super::definition::{TableDefinitions, definition};
 use super::model::{ModelTable, ReadModel};
 
-/// What the tables are made and kept in.
+/// The schema of the shadow tables.
 pub(super) const SCHEMA: &str = "shadow";
 
-/// How long the live tables are waited for at a time: meanwhile everybody else waits behind. Deadlocks,
-/// which PostgreSQL looks for after a second, end before that.
+/// The time for which one attempt waits for the lock on the live tables. All other users wait
+/// behind it. PostgreSQL looks for deadlocks after a second, so this wait ends before.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// And each tenth time: after its second, PostgreSQL ends an autovacuum that is in the way.
+/// The wait of every tenth attempt. PostgreSQL ends an autovacuum in the way after one second.
 const LONG_LOCK_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// The connection on which read models are made anew.
+/// The connection on which read models are rebuilt.
 pub(super) struct ShadowTables {
     pub(super) connection: PgConnection,
     pub(super) defined: TableDefinitions,
@@ -28,16 +28,17 @@ pub(super) struct ShadowTables {
 }
 
 impl ShadowTables {
-    /// Opens it with empty tables for these models; what a crash left of an earlier one is dropped.
+    /// Opens the shadow with empty tables for these models. It drops the tables that a crash has
+    /// left.
     pub(super) async fn open(pool: &PgPool, models: &[ReadModel]) -> Result<Self, RebuildError> {
         let options = PgConnectOptions::clone(&pool.connect_options()).options([
-            // Comparing all rows takes its time, and no lock.
+            // A comparison of all rows takes long and holds no lock.
             ("statement_timeout", "0"),
             ("idle_in_transaction_session_timeout", "0"),
             ("client_min_messages", "warning"),
-            // A plan made for empty tables would be kept when they are full.
+            // PostgreSQL would keep a plan made for empty tables after they are full.
             ("plan_cache_mode", "force_custom_plan"),
-            // Here tables are read whole.
+            // A rebuild reads whole tables.
             ("enable_seqscan", "on"),
             ("enable_bitmapscan", "on"),
         ]);
@@ -51,12 +52,12 @@ impl ShadowTables {
         Ok(shadow)
     }
 
-    /// Another connection, to look at the live tables by.
+    /// Opens another connection, which reads the live tables.
     pub(super) async fn connect_to_live(&self) -> Result<PgConnection, sqlx::Error> {
         self.options.connect().await
     }
 
-    /// Whether the live tables are still what the shadow was made like.
+    /// Checks that the live tables still have the definitions of the shadow's.
     pub(super) async fn check(&mut self, model: ReadModel) -> Result<(), RebuildError> {
         self.defined.check(&mut self.connection, model).await
     }
@@ -83,21 +84,22 @@ impl ShadowTables {
         transaction.commit().await
     }
 
-    /// Drops what is left, and lets the next one come.
+    /// Drops the rest, and lets the next rebuild begin.
     pub(super) async fn close(mut self) -> Result<(), sqlx::Error> {
         self.clear().await?;
         self.connection.close().await
     }
 }
 
-/// Held as long as the connection.
+/// Takes the lock of rebuilds, which lasts as long as the connection.
 async fn is_alone(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("select pg_try_advisory_lock(hashtext('firmforms rebuild'))")
         .fetch_one(connection)
         .await
 }
 
-/// What lets the owner of a table have one in the shadow, if that is somebody else than who makes it.
+/// Returns the grant that lets the owner of a table have one in the shadow. A table of the current
+/// user needs none.
 async fn let_owner_in(
     connection: &mut PgConnection,
     table: &ModelTable,
@@ -113,11 +115,12 @@ async fn let_owner_in(
     .await
 }
 
-/// Holds the live tables of a model, so that nobody writes or reads them until the transaction ends.
-/// Whether they could be held in time; tries are counted from 1.
+/// Locks the live tables of a model until the transaction ends. Returns whether the lock came in
+/// time. Attempts are numbered from 1.
 pub(super) async fn hold(
     connection: &mut PgConnection,
-    (model, number): (ReadModel, u32),
+    model: ReadModel,
+    number: u32,
 ) -> Result<bool, sqlx::Error> {
     let timeout = if number.is_multiple_of(10) { LONG_LOCK_TIMEOUT } else { LOCK_TIMEOUT };
     let timeout = format!("set local lock_timeout = {}", timeout.as_millis());
@@ -132,12 +135,12 @@ pub(super) async fn hold(
     }
 }
 
-/// Somebody else holds it, or waits for us elsewhere.
+/// Returns whether another transaction holds the table, or waits for a lock of this one.
 fn is_not_now(sqlstate: Option<&str>) -> bool {
     matches!(sqlstate, Some("55P03" | "40P01"))
 }
 
-/// Puts the tables of a model in the place of the live ones, which are held.
+/// Replaces the locked live tables with the shadow's.
 pub(super) async fn replace(
     connection: &mut PgConnection,
     model: ReadModel,
@@ -149,7 +152,7 @@ pub(super) async fn replace(
     Ok(())
 }
 
-/// Tells the planner what is in the tables of a model, before anybody asks them.
+/// Collects the planner's statistics for the tables of a model, before any caller asks them.
 pub(super) async fn analyze(
     connection: &mut PgConnection,
     model: ReadModel,

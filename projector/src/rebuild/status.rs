@@ -1,4 +1,4 @@
-//! How the read models stand.
+//! The status of all read models.
 
 use chrono::{DateTime, Utc};
 use eventstore::proof;
@@ -6,34 +6,34 @@ use sqlx::{FromRow, PgPool};
 
 use super::model::ReadModel;
 
-/// How a read model stands.
+/// The status of a read model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelStatus {
-    /// Which.
+    /// The read model.
     pub model: ReadModel,
-    /// Its tables, each with its rows.
+    /// The tables, each with its number of rows.
     pub rows: Vec<(&'static str, i64)>,
-    /// How far its follower is; none for what is written with the append.
+    /// The position of the follower. A model that is written in the append has none.
     pub checkpoint: Option<i64>,
-    /// How many positions of the log its follower has to go.
+    /// The number of positions that the follower is behind.
     pub lag: Option<i64>,
-    /// When it was last made anew.
+    /// The last rebuild.
     pub rebuilt: Option<LastRebuild>,
 }
 
-/// When a read model was last made anew.
+/// The last rebuild of a read model.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LastRebuild {
-    /// Then.
+    /// The time of the swap.
     #[sqlx(rename = "rebuilt_at")]
     pub at: DateTime<Utc>,
-    /// Up to there it was compared.
+    /// The position up to which it was compared.
     pub position: i64,
-    /// What its rows came to.
+    /// The digest of its rows.
     pub digest: String,
 }
 
-/// How all read models stand.
+/// Returns the status of all read models.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,0 +1,69 @@
+//! A checkpoint is the position that a follower has reached.
+//!
+//! A follower takes its checkpoint, reads events above the position, applies them, and moves the
+//! checkpoint in the same transaction. So a batch is applied once or not at all. The lock of
+//! [`take`] lets one process follow at a time.
+
+use sqlx::PgConnection;
+
+/// Locks a follower's checkpoint and returns its position. Returns `None` if another process holds
+/// it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take(connection: &mut PgConnection, name: &str) -> Result<Option<i64>, sqlx::Error> {
+    let locked = "select position from checkpoints where name = $1 for update skip locked";
+    if let Some(position) =
+        sqlx::query_scalar(locked).bind(name).fetch_optional(&mut *connection).await?
+    {
+        return Ok(Some(position));
+    }
+    make(connection, name).await?;
+    sqlx::query_scalar(locked).bind(name).fetch_optional(connection).await
+}
+
+/// Makes a follower's checkpoint at position 0, before the first event. Returns whether there was
+/// none.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn make(connection: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
+    let made = sqlx::query(
+        "insert into checkpoints (name, position) values ($1, 0) on conflict do nothing",
+    )
+    .bind(name)
+    .execute(connection)
+    .await?;
+    Ok(made.rows_affected() == 1)
+}
+
+/// Returns a follower's position, if the follower has begun.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn position(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar("select position from checkpoints where name = $1")
+        .bind(name)
+        .fetch_optional(connection)
+        .await
+}
+
+/// Moves a locked checkpoint.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn move_to(
+    connection: &mut PgConnection,
+    name: &str,
+    position: i64,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("update checkpoints set position = $2 where name = $1")
+        .bind(name)
+        .bind(position)
+        .execute(connection)
+        .await?;
+    Ok(())
+}

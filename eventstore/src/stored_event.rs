@@ -1,0 +1,152 @@
+//! A stored event is a row of the log, before it is decoded.
+//!
+//! [`StoredEvent::read`] decodes the row, by way of the upcasters. [`StoredEvent::checked`]
+//! computes the digest of the row again. The row's columns and the statement that reads them are
+//! here too, because [`StoredEvent::of`] reads columns by number.
+
+use chrono::{DateTime, Utc};
+use cqrs_es::persist::SerializedEvent;
+use domain::context::EventContext;
+use domain::event::Event;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::append::RecordedEvent;
+use crate::digest::{DigestInput, canonical, digest, to_timestamp};
+use crate::tail::TailError;
+use crate::upcast::Upcasters;
+
+/// The columns of a [`StoredEvent`], in its order.
+macro_rules! columns {
+    () => {
+        "position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+         payload, metadata, firm_id, recorded_at, digest "
+    };
+}
+pub(crate) use columns;
+
+/// The statement that reads the [`StoredEvent`]s that meet this condition.
+macro_rules! events_where {
+    ($condition:literal) => {
+        concat!("select ", $crate::stored_event::columns!(), "from events where ", $condition)
+    };
+}
+pub(crate) use events_where;
+
+/// An event in the form of a row. Decoding copies nothing before the event is read.
+pub(crate) struct StoredEvent<'r> {
+    position: i64,
+    aggregate_type: &'r str,
+    aggregate_id: &'r str,
+    sequence: i64,
+    event_type: &'r str,
+    event_version: &'r str,
+    payload: &'r RawValue,
+    metadata: &'r RawValue,
+    firm_id: Uuid,
+    recorded_at: DateTime<Utc>,
+    digest: &'r [u8],
+}
+
+impl<'r> StoredEvent<'r> {
+    /// Reads columns by number. Names would be looked up in each of thousands of rows.
+    pub(crate) fn of(row: &'r PgRow) -> Result<Self, sqlx::Error> {
+        let Json(payload) = row.try_get(6)?;
+        let Json(metadata) = row.try_get(7)?;
+        Ok(Self {
+            position: row.try_get(0)?,
+            aggregate_type: row.try_get(1)?,
+            aggregate_id: row.try_get(2)?,
+            sequence: row.try_get(3)?,
+            event_type: row.try_get(4)?,
+            event_version: row.try_get(5)?,
+            payload,
+            metadata,
+            firm_id: row.try_get(8)?,
+            recorded_at: row.try_get(9)?,
+            digest: row.try_get(10)?,
+        })
+    }
+
+    /// Returns the position, the stored digest, and the computed digest if the row can have one.
+    pub(crate) fn checked(&self) -> (i64, &'r [u8], Option<[u8; 32]>) {
+        let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
+        let whole = whole && self.is_canonical().unwrap_or_default();
+        let computed = whole.then(|| self.digest().ok()).flatten();
+        (self.position, self.digest, computed)
+    }
+
+    /// Returns whether the stored bytes are canonical. The digest covers the values, and several
+    /// texts can have the same values.
+    fn is_canonical(&self) -> serde_json::Result<bool> {
+        let is_canonical = |json: &RawValue| Ok(canonical(&value(json)?)?.get() == json.get());
+        Ok(is_canonical(self.payload)? && is_canonical(self.metadata)?)
+    }
+
+    /// Computes the digest of the stored values.
+    fn digest(&self) -> serde_json::Result<[u8; 32]> {
+        digest(&DigestInput {
+            aggregate_id: self.aggregate_id,
+            aggregate_type: self.aggregate_type,
+            event_type: self.event_type,
+            event_version: self.event_version,
+            firm_id: self.firm_id,
+            metadata: &canonical(&value(self.metadata)?)?,
+            payload: &canonical(&value(self.payload)?)?,
+            recorded_at: to_timestamp(self.recorded_at),
+            sequence: self.sequence,
+        })
+    }
+
+    pub(crate) fn read(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
+        let position = self.position;
+        self.try_read(upcasters).map_err(|why| TailError::Unreadable { position, why })
+    }
+
+    fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
+        let event = self.event(upcasters)?;
+        let context = EventContext::from_metadata(
+            self.firm_id,
+            to_timestamp(self.recorded_at),
+            self.metadata,
+        )
+        .map_err(|error| error.to_string())?;
+        let digest = self.digest.try_into().map_err(|_| "not a digest".to_owned())?;
+        Ok(RecordedEvent {
+            position: self.position,
+            digest,
+            aggregate_id: self.aggregate_id.to_owned(),
+            sequence: self.sequence,
+            event,
+            context,
+        })
+    }
+
+    fn event(&self, upcasters: &Upcasters) -> Result<Event, String> {
+        let of = self.aggregate_type;
+        let name = self.event_type;
+        if !upcasters.touch(name, self.event_version) {
+            return Event::from_payload(of, name, self.payload).map_err(|error| error.to_string());
+        }
+        let unreadable = |error: serde_json::Error| error.to_string();
+        let stored = upcasters.apply(SerializedEvent::new(
+            self.aggregate_id.to_owned(),
+            usize::try_from(self.sequence).map_err(|error| error.to_string())?,
+            of.to_owned(),
+            name.to_owned(),
+            self.event_version.to_owned(),
+            value(self.payload).map_err(unreadable)?,
+            value(self.metadata).map_err(unreadable)?,
+        ));
+        Event::from_payload(&stored.aggregate_type, &stored.event_type, stored.payload)
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn value(json: &RawValue) -> serde_json::Result<Value> {
+    serde_json::from_str(json.get())
+}

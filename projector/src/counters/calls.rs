@@ -1,0 +1,123 @@
+//! Counters of calls, by key and by address. The database counts, so that all servers count
+//! together (contract, section Limits; ruling 4, rate window).
+//!
+//! Each counter is a ring of the last admitted calls. A new call would replace the oldest one. If
+//! the oldest has left the window, the call is admitted. Otherwise the oldest tells when a call can
+//! be admitted again. The update locks the counter's row, so racing calls are counted one after the
+//! other. A call that reads a full ring without a lock is refused without one, because the ring
+//! stays full until then.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS};
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// The SHA-256 of a key.
+pub type KeyHash = [u8; 32];
+
+/// The decision whether a call with a known key is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Admission {
+    /// Tells whether the key's firm is neither suspended nor closed.
+    pub firm_active: bool,
+    /// The time of the oldest call in the window, if the call was over the key's rate.
+    pub full_since: Option<DateTime<Utc>>,
+}
+
+/// The caller, with the decision whether the call is admitted.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct CallerRow {
+    /// The id of the key.
+    pub key_id: Uuid,
+    /// The label of the key.
+    pub key_name: String,
+    /// The first characters of the key.
+    pub key_prefix: String,
+    /// The firm of the key.
+    pub firm_id: Uuid,
+    /// The name of the firm.
+    pub firm_name: String,
+    /// Tells whether the firm's plan includes Leads in full.
+    pub leads_in_full: bool,
+    /// The decision whether the call is admitted.
+    #[sqlx(flatten)]
+    pub admission: Admission,
+}
+
+/// A caller, with the number of the key in the question, from 1.
+#[derive(FromRow)]
+struct NumberedCaller {
+    turn: i64,
+    #[sqlx(flatten)]
+    caller: CallerRow,
+}
+
+/// Finds the callers of these keys, except revoked keys, and counts one call of each. No key may
+/// appear twice. The connection still sees no firm's rows afterwards.
+///
+/// # Errors
+/// If the database does not answer. Then no call is counted.
+pub async fn authenticate(
+    connection: &mut PgConnection,
+    keys: &[KeyHash],
+    now: DateTime<Utc>,
+) -> Result<Vec<Option<CallerRow>>, sqlx::Error> {
+    let turns: Vec<NumberedCaller> = sqlx::query_as(
+        "select turn, key_id, key_name, key_prefix, firm_id, firm_name, firm_active, leads_in_full,
+                full_since
+           from authenticate_keys($1, $2, $3, $4)",
+    )
+    .bind(keys)
+    .bind(now)
+    .bind(CALLS_PER_KEY)
+    .bind(f64::from(WINDOW_SECONDS))
+    .fetch_all(connection)
+    .await?;
+    let mut turns: HashMap<_, _> = turns.into_iter().map(|of| (of.turn, of.caller)).collect();
+    Ok((1..).zip(keys).map(|(turn, _)| turns.remove(&turn)).collect())
+}
+
+/// Limits the connection to this firm's rows until it is given back.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn restrict_to_firm(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("select set_config('firmforms.firm', $1::text, false)")
+        .bind(firm_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Counts a call with a wrong key. Returns the time of the oldest call in the window if there were
+/// too many.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count_wrong_key(
+    pool: &PgPool,
+    counter: i32,
+    now: DateTime<Utc>,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "insert into wrong_keys as c (counter, calls) values ($1, array[$2])
+             on conflict (counter) do update
+            set admitted = has_left_window(c.calls[c.place], $2, $4),
+                calls[c.place] = case when has_left_window(c.calls[c.place], $2, $4)
+                                      then $2 else c.calls[c.place] end,
+                place = case when has_left_window(c.calls[c.place], $2, $4)
+                             then c.place % $3 + 1 else c.place end
+         returning case when admitted then null else calls[place] end",
+    )
+    .bind(counter)
+    .bind(now)
+    .bind(WRONG_KEYS_PER_ADDRESS)
+    .bind(f64::from(WINDOW_SECONDS))
+    .fetch_one(pool)
+    .await
+}

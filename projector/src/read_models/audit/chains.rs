@@ -1,0 +1,121 @@
+//! The ends of all audit chains. The next entry and the next signed checkpoint begin there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::audit::{AuditChain, ChainHead};
+use domain::merkle::Hash;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+/// A row of the table `audit_heads`.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct HeadRow {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The number of entries in the chain.
+    pub sequence: i64,
+    /// The hash of the last entry.
+    pub hash: Hash,
+    /// The right edge of the Merkle tree over all entries.
+    pub frontier: Vec<u8>,
+}
+
+impl HeadRow {
+    /// Makes the row of a chain.
+    #[must_use]
+    pub fn of(firm_id: Uuid, chain: &AuditChain) -> Self {
+        Self {
+            firm_id,
+            sequence: chain.sequence().cast_signed(),
+            hash: *chain.last(),
+            frontier: chain.frontier(),
+        }
+    }
+
+    /// Restores the chain. Returns `None` if the row is no end of a chain.
+    #[must_use]
+    pub fn chain(&self) -> Option<AuditChain> {
+        AuditChain::restored(self.sequence.cast_unsigned(), self.hash, &self.frontier)
+    }
+
+    /// Returns the head for a signed checkpoint. Returns `None` if the row is no end of a chain.
+    #[must_use]
+    pub fn head(&self) -> Option<ChainHead> {
+        Some(self.chain()?.head(self.firm_id))
+    }
+}
+
+/// Loads the chains of these firms. A firm without entries has no chain.
+pub(super) async fn load(
+    connection: &mut PgConnection,
+    firms: &BTreeSet<Uuid>,
+) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
+    let firms: Vec<Uuid> = firms.iter().copied().collect();
+    read(chains(connection, &firms).await?)
+}
+
+fn read(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
+    let broken = |row: &HeadRow| {
+        sqlx::Error::Decode(
+            format!("the kept end of the chain of {} is not one", row.firm_id).into(),
+        )
+    };
+    let chain = |row: HeadRow| Ok((row.firm_id, row.chain().ok_or_else(|| broken(&row))?));
+    rows.into_iter().map(chain).collect()
+}
+
+/// Returns the ends of these firms' chains.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn chains(
+    connection: &mut PgConnection,
+    firms: &[Uuid],
+) -> Result<Vec<HeadRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, sequence, hash, frontier from audit_heads where firm_id = any($1)",
+    )
+    .bind(firms)
+    .fetch_all(connection)
+    .await
+}
+
+pub(super) async fn keep(
+    connection: &mut PgConnection,
+    chains: &BTreeMap<Uuid, AuditChain>,
+) -> Result<(), sqlx::Error> {
+    let rows: Vec<HeadRow> =
+        chains.iter().map(|(firm_id, chain)| HeadRow::of(*firm_id, chain)).collect();
+    sqlx::query(
+        "insert into audit_heads (firm_id, sequence, hash, frontier)
+         select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bytea[])
+         on conflict (firm_id) do update
+            set sequence = excluded.sequence, hash = excluded.hash, frontier = excluded.frontier",
+    )
+    .bind(rows.iter().map(|row| row.firm_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.sequence).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.hash).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.frontier.as_slice()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Returns the ends of up to `limit` chains after one firm, in the order of their firms.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn heads_after(
+    connection: &mut PgConnection,
+    after: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<HeadRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, sequence, hash, frontier from audit_heads
+          where $1::uuid is null or firm_id > $1 order by firm_id limit $2",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}

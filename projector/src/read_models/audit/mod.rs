@@ -1,0 +1,199 @@
+//! The audit log: an entry for each accountable event, in a chain per firm without gaps. One
+//! process at a time follows the log, so no two entries compete for one place (case G6). An entry
+//! is never changed (case G1).
+
+mod chains;
+mod questions;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
+use domain::audit::{
+    AuditChain, AuditEntry, EntrySource, LinkedEntry, SubscriptionOrigin, UNAUDITED_EVENTS,
+    subscription_in,
+};
+use domain::merkle::Hash;
+use eventstore::tail::TailError;
+use eventstore::worker::WakeOn;
+use eventstore::{RecordedEvent, Upcasters, load_first};
+use futures::future::BoxFuture;
+use sqlx::types::JsonValue;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use crate::follow::Projection;
+
+pub use chains::{HeadRow, chains, heads_after};
+pub use questions::{
+    AuditFilter, ChainSpan, between, find_at, followed_to, hashes, list, of_subject, span, stretch,
+};
+
+/// The writer of the audit log.
+pub struct AuditLog;
+
+impl Projection for AuditLog {
+    const NAME: &'static str = "audit_log";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
+    const PASSES: &'static [&'static str] = &UNAUDITED_EVENTS;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let entries = entries_of(connection, events).await?;
+            if entries.is_empty() {
+                return Ok(());
+            }
+            let firms: BTreeSet<Uuid> = entries.iter().map(|entry| entry.firm_id).collect();
+            let mut chains = chains::load(connection, &firms).await?;
+            let rows = link(&entries, &mut chains);
+            insert(connection, &rows).await?;
+            chains::keep(connection, &chains).await
+        })
+    }
+}
+
+/// A row of the audit log: the hashed bytes, with their content in columns.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+pub struct EntryRow {
+    /// The firm of the chain.
+    pub firm_id: Uuid,
+    /// The place in the chain, from 1.
+    pub sequence: i64,
+    /// The position of the event.
+    pub position: i64,
+    /// The time at which the event was recorded.
+    pub at: DateTime<Utc>,
+    /// The action.
+    pub action: String,
+    /// The kind of the actor.
+    pub actor_kind: String,
+    /// The id of the actor.
+    pub actor_id: Option<String>,
+    /// The kind of the subject.
+    pub subject_kind: String,
+    /// The id of the subject.
+    pub subject_id: Option<String>,
+    /// The reason.
+    pub reason: Option<String>,
+    /// The evidence.
+    pub evidence: JsonValue,
+    /// The canonical bytes.
+    pub entry: Vec<u8>,
+    /// The hash of the entry before.
+    pub previous_hash: Hash,
+    /// The hash of this entry.
+    pub hash: Hash,
+}
+
+impl EntryRow {
+    /// Makes the row of a linked entry.
+    #[must_use]
+    pub fn of(entry: &AuditEntry, linked: LinkedEntry) -> Self {
+        let deed = &entry.deed;
+        Self {
+            firm_id: entry.firm_id,
+            sequence: linked.sequence.cast_signed(),
+            position: entry.position,
+            at: entry.at.get(),
+            action: deed.action.name().to_owned(),
+            actor_kind: entry.actor.kind.to_owned(),
+            actor_id: entry.actor.id.clone(),
+            subject_kind: deed.subject.kind.to_owned(),
+            subject_id: deed.subject.id.clone(),
+            reason: deed.reason.clone(),
+            evidence: deed.evidence.clone(),
+            entry: linked.canonical,
+            previous_hash: linked.previous,
+            hash: linked.hash,
+        }
+    }
+}
+
+/// Makes the entries of these events, in order. The origins of subscriptions are read from the log
+/// in one statement. An entry depends on the log alone.
+///
+/// # Errors
+/// If the database does not answer, or the first event of a subscription cannot be read.
+pub async fn entries_of(
+    connection: &mut PgConnection,
+    events: &[RecordedEvent],
+) -> Result<Vec<AuditEntry>, sqlx::Error> {
+    let about = |recorded: &RecordedEvent| {
+        subscription_in(&recorded.aggregate_id, &recorded.event).map(str::to_owned)
+    };
+    let hooks: BTreeSet<String> = events.iter().filter_map(about).collect();
+    let subscribed = subscribed(connection, &hooks).await?;
+    let entry = |recorded: &RecordedEvent| {
+        let stored = EntrySource {
+            position: recorded.position,
+            digest: recorded.digest,
+            aggregate_id: &recorded.aggregate_id,
+            sequence: recorded.sequence,
+            event: &recorded.event,
+            context: &recorded.context,
+        };
+        AuditEntry::of(stored, subscribed.get(&recorded.aggregate_id))
+    };
+    Ok(events.iter().filter_map(entry).collect())
+}
+
+async fn subscribed(
+    connection: &mut PgConnection,
+    hooks: &BTreeSet<String>,
+) -> Result<HashMap<String, SubscriptionOrigin>, sqlx::Error> {
+    if hooks.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<&str> = hooks.iter().map(String::as_str).collect();
+    let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await;
+    let first = first.map_err(|error| match error {
+        TailError::Database(error) => error,
+        unreadable @ TailError::Unreadable { .. } => sqlx::Error::Decode(Box::new(unreadable)),
+    })?;
+    let made = first.into_iter().filter_map(|recorded| {
+        let made = SubscriptionOrigin::by(&recorded.event)?;
+        Some((recorded.aggregate_id, made))
+    });
+    Ok(made.collect())
+}
+
+/// Links each entry to its firm's chain.
+fn link(entries: &[AuditEntry], chains: &mut BTreeMap<Uuid, AuditChain>) -> Vec<EntryRow> {
+    let link = |entry: &AuditEntry| {
+        let linked = chains.entry(entry.firm_id).or_default().add(entry);
+        EntryRow::of(entry, linked)
+    };
+    entries.iter().map(link).collect()
+}
+
+async fn insert(connection: &mut PgConnection, rows: &[EntryRow]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into audit_log (firm_id, sequence, position, at, action, actor_kind, actor_id,
+                                subject_kind, subject_id, reason, evidence, entry, previous_hash,
+                                hash)
+         select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::timestamptz[],
+                              $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+                              $10::text[], $11::jsonb[], $12::bytea[], $13::bytea[],
+                              $14::bytea[])",
+    )
+    .bind(rows.iter().map(|row| row.firm_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.sequence).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.position).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.at).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.action.as_str()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.actor_kind.as_str()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.actor_id.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.subject_kind.as_str()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.subject_id.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.reason.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| &row.evidence).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.entry.as_slice()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.previous_hash).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.hash).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

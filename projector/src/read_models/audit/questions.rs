@@ -1,0 +1,187 @@
+//! Questions about the audit log.
+
+use chrono::{DateTime, Utc};
+use domain::merkle::Hash;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::{AuditLog, EntryRow};
+use crate::follow::Projection;
+
+/// The statement that reads the [`EntryRow`]s that meet this condition.
+macro_rules! entries_where {
+    ($condition:literal) => {
+        concat!(
+            "select firm_id, sequence, position, at, action, actor_kind, actor_id, subject_kind,
+                    subject_id, reason, evidence, entry, previous_hash, hash
+               from audit_log where ",
+            $condition
+        )
+    };
+}
+
+/// The filter of a list of entries. `None` filters nothing.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// The action.
+    pub action: Option<&'static str>,
+    /// The kind or the id of the actor.
+    pub actor: Option<String>,
+    /// The kind or the id of the subject.
+    pub subject: Option<String>,
+    /// Entries at this time or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Entries before this time.
+    pub until: Option<DateTime<Utc>>,
+    /// Entries before this place in the chain.
+    pub before: Option<i64>,
+}
+
+/// Lists up to `limit` entries of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(
+    pool: &PgPool,
+    firm_id: Uuid,
+    filter: &AuditFilter,
+    limit: i64,
+) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!(
+        "firm_id = $1 and ($2::text is null or action = $2)
+           and ($3::text is null or actor_kind = $3 or actor_id = $3)
+           and ($4::text is null or subject_kind = $4 or subject_id = $4)
+           and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
+           and ($7::bigint is null or sequence < $7)
+         order by sequence desc limit $8"
+    ))
+    .bind(firm_id)
+    .bind(filter.action)
+    .bind(&filter.actor)
+    .bind(&filter.subject)
+    .bind(filter.since)
+    .bind(filter.until)
+    .bind(filter.before)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Lists all entries about a subject, oldest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("subject_id = $1 order by position"))
+        .bind(subject_id.to_string())
+        .fetch_all(pool)
+        .await
+}
+
+/// Finds the entry of the event at this position, if it has one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
+}
+
+/// Lists the entries after `after` and up to `through`, in the order of positions.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn between(
+    connection: &mut PgConnection,
+    after: i64,
+    through: i64,
+) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("position > $1 and position <= $2 order by position"))
+        .bind(after)
+        .bind(through)
+        .fetch_all(connection)
+        .await
+}
+
+/// A span of a firm's chain, with both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct ChainSpan {
+    /// The first place.
+    pub first: i64,
+    /// The last place.
+    pub last: i64,
+}
+
+/// Returns the shortest span, up to the place `through`, with all entries since `since` and before
+/// `until`. Returns `None` without such entries.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn span(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    through: i64,
+    since: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+) -> Result<Option<ChainSpan>, sqlx::Error> {
+    let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(
+        "select min(sequence), max(sequence) from audit_log
+          where firm_id = $1 and sequence <= $2
+            and ($3::timestamptz is null or at >= $3) and ($4::timestamptz is null or at < $4)",
+    )
+    .bind(firm_id)
+    .bind(through)
+    .bind(since)
+    .bind(until)
+    .fetch_one(connection)
+    .await?;
+    Ok(first.zip(last).map(|(first, last)| ChainSpan { first, last }))
+}
+
+/// Lists the entries of a span, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn stretch(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    span: ChainSpan,
+) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("firm_id = $1 and sequence between $2 and $3 order by sequence"))
+        .bind(firm_id)
+        .bind(span.first)
+        .bind(span.last)
+        .fetch_all(connection)
+        .await
+}
+
+/// Lists the hashes of a span, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn hashes(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    span: ChainSpan,
+) -> Result<Vec<Hash>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select hash from audit_log
+          where firm_id = $1 and sequence between $2 and $3 order by sequence",
+    )
+    .bind(firm_id)
+    .bind(span.first)
+    .bind(span.last)
+    .fetch_all(connection)
+    .await
+}
+
+/// Returns the position up to which the audit log has followed the log.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn followed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let position = sqlx::query_scalar("select position from checkpoints where name = $1")
+        .bind(AuditLog::NAME)
+        .fetch_optional(connection)
+        .await?;
+    Ok(position.unwrap_or(0))
+}

@@ -1,0 +1,108 @@
+//! The list of a firm's deliveries, newest first, in pages.
+
+use chrono::{DateTime, Utc};
+use domain::delivery::DeliveryState;
+use domain::trigger::Trigger;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::DeliveryRow;
+
+/// The filter of a list of deliveries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryFilter {
+    /// Only deliveries of this subscription.
+    pub hook_id: Option<Uuid>,
+    /// Only deliveries of this trigger.
+    pub trigger: Option<Trigger>,
+    /// Only deliveries in this state.
+    pub state: Option<DeliveryState>,
+    /// Only deliveries queued at this time or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Only deliveries queued before this time.
+    pub until: Option<DateTime<Utc>>,
+    /// Only deliveries after this one, which is the last of the page before.
+    pub after: Option<(DateTime<Utc>, Uuid)>,
+    /// The largest number of deliveries to return.
+    pub limit: i64,
+}
+
+/// The statement of a list. `$2` to `$8` follow [`DeliveryFilter`]. The added condition repeats a
+/// filter literally, because the planner then finds the partial index for it.
+macro_rules! listed {
+    ($condition:literal) => {
+        concat!(
+            "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state,
+                    cause, created_at, next_try_at, body_sha256, reissue_of
+               from deliveries
+              where firm_id = $1
+                and ($2::uuid is null or hook_id = $2)
+                and ($3::text is null or trigger = $3)
+                and ($4::text is null or state = $4)
+                and ($5::timestamptz is null or created_at >= $5)
+                and ($6::timestamptz is null or created_at < $6)
+                and ($7::timestamptz is null or (created_at, delivery_id) < ($7, $8))
+                and ",
+            $condition,
+            " order by created_at desc, delivery_id desc limit $9"
+        )
+    };
+}
+
+const ANY: &str = listed!("true");
+const OF_HOOK: &str = listed!("hook_id = $2");
+const FAILED: &str = listed!("state = 'failed'");
+const PENDING: &str = listed!("state = 'pending'");
+const CANCELLED: &str = listed!("state = 'cancelled'");
+const OF_STEPS: &str = listed!("run_id is not null");
+
+/// Lists a firm's deliveries, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(
+    pool: &PgPool,
+    firm_id: Uuid,
+    wanted: &DeliveryFilter,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    let statement = match (wanted.hook_id, wanted.state) {
+        (Some(_), _) => OF_HOOK,
+        (None, Some(DeliveryState::Failed)) => FAILED,
+        (None, Some(DeliveryState::Cancelled)) => CANCELLED,
+        (None, Some(DeliveryState::Pending)) => PENDING,
+        (None, Some(DeliveryState::Delivered) | None) => ANY,
+    };
+    page(pool, statement, firm_id, wanted).await
+}
+
+/// Lists the deliveries of a firm's workflow steps, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_steps(
+    pool: &PgPool,
+    firm_id: Uuid,
+    wanted: &DeliveryFilter,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    page(pool, OF_STEPS, firm_id, wanted).await
+}
+
+async fn page(
+    pool: &PgPool,
+    statement: &'static str,
+    firm_id: Uuid,
+    wanted: &DeliveryFilter,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as(statement)
+        .bind(firm_id)
+        .bind(wanted.hook_id)
+        .bind(wanted.trigger.map(Trigger::key))
+        .bind(wanted.state.map(DeliveryState::name))
+        .bind(wanted.since)
+        .bind(wanted.until)
+        .bind(wanted.after.map(|(created_at, _)| created_at))
+        .bind(wanted.after.map(|(_, delivery_id)| delivery_id))
+        .bind(wanted.limit)
+        .fetch_all(pool)
+        .await
+}

@@ -1,0 +1,138 @@
+//! Questions of operators and auditors about removed subscriptions, and about subscriptions that
+//! the next 410 removes.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// The life of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct HookLife {
+    /// The id of the subscription.
+    pub hook_id: Uuid,
+    /// The key that made the subscription.
+    pub key_id: Uuid,
+    /// The key of the trigger.
+    pub trigger: String,
+    /// The target, exactly as the caller gave it. A caller masks the target before it shows it.
+    pub target_url: String,
+    /// The form, or `None` for all forms.
+    pub form_id: Option<Uuid>,
+    /// The time at which the subscription was made.
+    pub created_at: DateTime<Utc>,
+    /// The time at which the subscription was removed, if it was.
+    pub removed_at: Option<DateTime<Utc>>,
+    /// The reason of the removal.
+    pub removal_reason: Option<String>,
+    /// The position of its first event.
+    pub created_position: i64,
+}
+
+/// Lists the removed subscriptions of a firm, last removed first. The list begins after the
+/// subscription removed at the position `after`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_removed(
+    pool: &PgPool,
+    firm_id: Uuid,
+    since: Option<DateTime<Utc>>,
+    after: Option<i64>,
+    limit: i64,
+) -> Result<Vec<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
+                removal_reason, created_position
+           from hooks
+          where firm_id = $1 and removed_at is not null
+            and ($2::timestamptz is null or removed_at >= $2)
+            and ($3::bigint is null or removed_position < $3)
+          order by removed_position desc limit $4",
+    )
+    .bind(firm_id)
+    .bind(since)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Returns the positions at which this subscription of the firm was made and, if so, removed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn positions(
+    pool: &PgPool,
+    firm_id: Uuid,
+    hook_id: Uuid,
+) -> Result<Option<(i64, Option<i64>)>, sqlx::Error> {
+    sqlx::query_as(
+        "select created_position, removed_position from hooks where hook_id = $2 and firm_id = $1",
+    )
+    .bind(firm_id)
+    .bind(hook_id)
+    .fetch_optional(pool)
+    .await
+}
+
+/// Lists the live subscriptions of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_live(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
+                removal_reason, created_position
+           from hooks where firm_id = $1 and removed_at is null
+          order by created_position desc",
+    )
+    .bind(firm_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// Lists the live subscriptions of a firm whose last finished delivery ended with 410. The next 410
+/// removes them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select h.hook_id, h.key_id, h.trigger, h.target_url, h.form_id, h.created_at,
+                h.removed_at, h.removal_reason, h.created_position
+           from hooks h
+           join lateral (select a.action from audit_log a
+                          where a.subject_id = h.hook_id::text
+                            and a.action in ('hook_warned', 'hook_recovered')
+                          order by a.sequence desc limit 1) last on true
+          where h.firm_id = $1 and h.removed_at is null and last.action = 'hook_warned'
+          order by h.created_position desc",
+    )
+    .bind(firm_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// Returns the firm of a live subscription.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn firm_of_live(pool: &PgPool, hook_id: Uuid) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select firm_id from hooks where hook_id = $1 and removed_at is null")
+        .bind(hook_id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Returns whether a subscription is live.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_live(connection: &mut PgConnection, hook_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (select from hooks where hook_id = $1 and removed_at is null)",
+    )
+    .bind(hook_id)
+    .fetch_one(connection)
+    .await
+}

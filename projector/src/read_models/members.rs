@@ -1,0 +1,205 @@
+//! The read model of members, as the product last reported each member. Managers among the members
+//! may make keys.
+
+use std::collections::BTreeMap;
+
+use domain::event::Event;
+use domain::firm::{FirmEvent, MemberRole};
+use eventstore::{AppendError, RecordedEvent, WithAppend};
+use futures::future::BoxFuture;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// The writer of the table `members`.
+pub(crate) struct MemberWriter;
+
+impl WithAppend for MemberWriter {
+    fn after<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            let of_firms = events.iter().filter_map(|recorded| match &recorded.event {
+                Event::Firm(event) => Some((recorded.context.firm_id, event)),
+                _ => None,
+            });
+            Ok(write(connection, &changes(of_firms)).await?)
+        })
+    }
+}
+
+/// The changes to one member's row. `None` leaves the column as it is. A member that left loses all
+/// earlier values.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct MemberUpdate {
+    left: bool,
+    role: Option<MemberRole>,
+    active: Option<bool>,
+}
+
+/// Folds the events, in order, into one change per member of a firm.
+fn changes<'a>(
+    events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
+) -> BTreeMap<(Uuid, Uuid), MemberUpdate> {
+    let mut changes: BTreeMap<(Uuid, Uuid), MemberUpdate> = BTreeMap::new();
+    for (firm_id, event) in events {
+        if let Some((member_id, next)) = MemberUpdate::of(event) {
+            changes.entry((firm_id, member_id)).or_default().take(next);
+        }
+    }
+    changes
+}
+
+impl MemberUpdate {
+    fn of(event: &FirmEvent) -> Option<(Uuid, Self)> {
+        let change = |role, active| Self { left: false, role, active };
+        match event {
+            FirmEvent::MemberJoined { member_id, role, .. } => {
+                Some((*member_id, change(Some(*role), Some(true))))
+            }
+            FirmEvent::MemberRoleChanged { member_id, role, .. } => {
+                Some((*member_id, change(Some(*role), None)))
+            }
+            FirmEvent::MemberDisabled { member_id, .. } => {
+                Some((*member_id, change(None, Some(false))))
+            }
+            FirmEvent::MemberEnabled { member_id, .. } => {
+                Some((*member_id, change(None, Some(true))))
+            }
+            FirmEvent::MemberLeft { member_id, .. } => {
+                Some((*member_id, Self { left: true, ..change(None, Some(false)) }))
+            }
+            FirmEvent::FirmOpened { .. }
+            | FirmEvent::FirmChanged { .. }
+            | FirmEvent::FirmSuspended { .. }
+            | FirmEvent::FirmResumed { .. }
+            | FirmEvent::FirmClosed { .. }
+            | FirmEvent::SecretRevealed {}
+            | FirmEvent::SecretRotated { .. } => None,
+        }
+    }
+
+    fn take(&mut self, next: Self) {
+        if next.left {
+            *self = next;
+        } else {
+            self.role = next.role.or(self.role);
+            self.active = next.active.or(self.active);
+        }
+    }
+}
+
+/// Writes the changes. A member that no event has joined is active and has no role.
+async fn write(
+    connection: &mut PgConnection,
+    changes: &BTreeMap<(Uuid, Uuid), MemberUpdate>,
+) -> Result<(), sqlx::Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (firm_ids, member_ids): (Vec<Uuid>, Vec<Uuid>) = changes.keys().copied().unzip();
+    sqlx::query(
+        "with t as (
+             select * from unnest($1::uuid[], $2::uuid[], $3::bool[], $4::text[], $5::bool[])
+                  as t(firm_id, member_id, has_left, role, active)
+         ), changed as (
+             update members m
+                set role = case when t.has_left then t.role else coalesce(t.role, m.role) end,
+                    active = coalesce(t.active, m.active)
+               from t where m.firm_id = t.firm_id and m.member_id = t.member_id
+             returning m.firm_id, m.member_id
+         )
+         insert into members (firm_id, member_id, role, active)
+         select firm_id, member_id, role, coalesce(active, true)
+           from t where (firm_id, member_id) not in (select firm_id, member_id from changed)",
+    )
+    .bind(firm_ids)
+    .bind(member_ids)
+    .bind(changes.values().map(|change| change.left).collect::<Vec<_>>())
+    .bind(changes.values().map(|change| change.role.map(role_name)).collect::<Vec<_>>())
+    .bind(changes.values().map(|change| change.active).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Locks members whose rights are about to change, before their keys are listed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lock(
+    connection: &mut PgConnection,
+    members: &[(Uuid, Uuid)],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, member_ids): (Vec<Uuid>, Vec<Uuid>) = members.iter().copied().unzip();
+    sqlx::query(
+        "select 1 from members
+          where (firm_id, member_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+          order by firm_id, member_id for update",
+    )
+    .bind(firm_ids)
+    .bind(member_ids)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+const fn role_name(role: MemberRole) -> &'static str {
+    match role {
+        MemberRole::Owner => "owner",
+        MemberRole::Admin => "admin",
+        MemberRole::Member => "member",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::time::Timestamp;
+
+    const FIRM: Uuid = Uuid::from_u128(1);
+    const MEMBER: Uuid = Uuid::from_u128(2);
+
+    fn time() -> Timestamp {
+        "2026-11-01T00:00:00.000Z".parse().unwrap()
+    }
+
+    fn role(role: MemberRole) -> FirmEvent {
+        FirmEvent::MemberRoleChanged { member_id: MEMBER, role, time: time() }
+    }
+
+    fn left() -> FirmEvent {
+        FirmEvent::MemberLeft { member_id: MEMBER, time: time() }
+    }
+
+    fn disabled() -> FirmEvent {
+        FirmEvent::MemberDisabled { member_id: MEMBER, time: time() }
+    }
+
+    fn of(events: &[FirmEvent]) -> MemberUpdate {
+        let changes = changes(events.iter().map(|event| (FIRM, event)));
+        assert!(changes.keys().eq([&(FIRM, MEMBER)]));
+        changes[&(FIRM, MEMBER)]
+    }
+
+    #[test]
+    fn role_and_right_to_sign_in_change_apart() {
+        let (admin, owner) = (Some(MemberRole::Admin), Some(MemberRole::Owner));
+        let change = |role, active| MemberUpdate { left: false, role, active };
+        assert_eq!(of(&[role(MemberRole::Admin)]), change(admin, None));
+        assert_eq!(of(&[disabled()]), change(None, Some(false)));
+        assert_eq!(
+            of(&[role(MemberRole::Admin), disabled(), role(MemberRole::Owner)]),
+            change(owner, Some(false))
+        );
+    }
+
+    #[test]
+    fn of_one_who_left_nothing_stays() {
+        let gone = MemberUpdate { left: true, role: None, active: Some(false) };
+        assert_eq!(of(&[role(MemberRole::Admin), left()]), gone);
+        let again = MemberUpdate { role: Some(MemberRole::Member), ..gone };
+        assert_eq!(of(&[role(MemberRole::Admin), left(), role(MemberRole::Member)]), again);
+    }
+}

@@ -1,0 +1,199 @@
+//! Seals cover the whole log, one block of positions each. A seal is the Merkle root over the
+//! digests of the block's events, linked to the seal before. A block is sealed once, when no event
+//! can appear in it any more.
+
+use domain::audit::{GENESIS_HASH, Seal};
+use domain::merkle::{Hash, MerkleFrontier};
+use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{Fence, Store, checkpoint, proof};
+use sqlx::{FromRow, PgConnection};
+
+/// The number of blocks sealed at once. It keeps a transaction well under 100 ms.
+pub(crate) const BLOCKS_PER_STEP: i64 = 8;
+
+/// The worker that seals the log.
+pub struct SealWorker {
+    store: Store,
+    fence: Fence,
+}
+
+impl SealWorker {
+    /// Makes a worker that seals this log.
+    #[must_use]
+    pub const fn new(store: Store, fence: Fence) -> Self {
+        Self { store, fence }
+    }
+}
+
+impl Worker for SealWorker {
+    const NAME: &'static str = "seals";
+    const WAKES: WakeOn = WakeOn::Timer;
+    type Error = sqlx::Error;
+
+    async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
+        let look = self.fence.look().await?;
+        let mut transaction = self.store.pool().begin().await?;
+        let Some(after) = checkpoint::take(&mut transaction, Self::NAME).await? else {
+            return Ok(NextStep::IDLE);
+        };
+        let blocks = ((look.settled - after) / Seal::POSITIONS_PER_BLOCK).min(BLOCKS_PER_STEP);
+        if blocks <= 0 {
+            transaction.rollback().await?;
+            return Ok(NextStep::IDLE);
+        }
+        let through = after + blocks * Seal::POSITIONS_PER_BLOCK;
+        seal_between(&mut transaction, after, through).await?;
+        checkpoint::move_to(&mut transaction, Self::NAME, through).await?;
+        transaction.commit().await?;
+        Ok(NextStep::Busy)
+    }
+}
+
+/// Seals the blocks between two ends of blocks.
+pub(crate) async fn seal_between(
+    connection: &mut PgConnection,
+    after: i64,
+    through: i64,
+) -> Result<(), sqlx::Error> {
+    let digests = proof::digests(connection, after, through).await?;
+    let last = last(connection, through).await?;
+    let sealed = seal(after, through, &digests, last.map_or(GENESIS_HASH, |row| row.hash));
+    insert(connection, &sealed).await
+}
+
+/// A row of the table `seals`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct SealRow {
+    /// The number of the block, from 1.
+    pub number: i64,
+    /// The last position of the block.
+    pub last_position: i64,
+    /// The number of events in the block.
+    pub events: i64,
+    /// The Merkle root over the events.
+    pub root: Hash,
+    /// The hash of the seal before.
+    pub previous_hash: Hash,
+    /// The hash of this seal.
+    pub hash: Hash,
+}
+
+impl SealRow {
+    /// Makes the row of the block that ends at this position, with this tree.
+    #[must_use]
+    pub fn of(last_position: i64, tree: &MerkleFrontier, previous_hash: Hash) -> Self {
+        let number = last_position / Seal::POSITIONS_PER_BLOCK;
+        let seal = Seal { number, last_position, events: tree.size(), root: tree.root() };
+        Self {
+            number,
+            last_position,
+            events: tree.size().cast_signed(),
+            root: seal.root,
+            previous_hash,
+            hash: seal.link(&previous_hash),
+        }
+    }
+}
+
+/// Makes the seals of whole blocks.
+fn seal(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
+    let mut digests = digests.iter().peekable();
+    let mut previous = previous;
+    let mut rows = Vec::new();
+    let mut end = after + Seal::POSITIONS_PER_BLOCK;
+    while end <= through {
+        let mut tree = MerkleFrontier::default();
+        while let Some((position, digest)) = digests.next_if(|(position, _)| *position <= end) {
+            tree.push(Seal::leaf(*position, digest));
+        }
+        let row = SealRow::of(end, &tree, previous);
+        previous = row.hash;
+        rows.push(row);
+        end += Seal::POSITIONS_PER_BLOCK;
+    }
+    rows
+}
+
+async fn insert(connection: &mut PgConnection, rows: &[SealRow]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into seals (number, last_position, events, root, previous_hash, hash)
+         select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[],
+                              $6::bytea[])",
+    )
+    .bind(rows.iter().map(|row| row.number).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.last_position).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.events).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.root).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.previous_hash).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.hash).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Returns the last seal that ends at or before this position.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn last(
+    connection: &mut PgConnection,
+    through: i64,
+) -> Result<Option<SealRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select number, last_position, events, root, previous_hash, hash from seals
+          where last_position <= $1 order by last_position desc limit 1",
+    )
+    .bind(through)
+    .fetch_optional(connection)
+    .await
+}
+
+/// Returns the position up to which the log is sealed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let position = sqlx::query_scalar("select position from checkpoints where name = $1")
+        .bind(SealWorker::NAME)
+        .fetch_optional(connection)
+        .await?;
+    Ok(position.unwrap_or(0))
+}
+
+/// Returns the seals that end after `after` and at or before `through`, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn between(
+    connection: &mut PgConnection,
+    after: i64,
+    through: i64,
+) -> Result<Vec<SealRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select number, last_position, events, root, previous_hash, hash from seals
+          where last_position > $1 and last_position <= $2 order by last_position",
+    )
+    .bind(after)
+    .bind(through)
+    .fetch_all(connection)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_seals_the_events_in_it_and_follows_the_one_before() {
+        let digests = [(3, [1; 32]), (1_024, [2; 32]), (1_025, [3; 32])];
+        let sealed = seal(0, 3 * Seal::POSITIONS_PER_BLOCK, &digests, GENESIS_HASH);
+        let shape = sealed.iter().map(|row| (row.number, row.last_position, row.events));
+        assert_eq!(shape.collect::<Vec<_>>(), [(1, 1_024, 2), (2, 2_048, 1), (3, 3_072, 0)]);
+        assert_eq!(sealed[0].previous_hash, GENESIS_HASH);
+        assert_eq!(sealed[2].previous_hash, sealed[1].hash);
+        let swapped = seal(0, 1_024, &[(3, [2; 32]), (1_024, [1; 32])], GENESIS_HASH);
+        assert_ne!(swapped[0].hash, sealed[0].hash);
+        let moved = seal(0, 1_024, &[(4, [1; 32]), (1_024, [2; 32])], GENESIS_HASH);
+        assert_ne!(moved[0].hash, sealed[0].hash);
+    }
+}

@@ -1,0 +1,10 @@
+//! Work queues: tables whose rows wait for a worker or for another activity.
+//!
+//! A work queue is never rebuilt, because some of its content comes from the product and is in no
+//! event. A row goes when its work is done. The subjects stay, because later activities need their
+//! links.
+
+pub mod invites;
+pub mod partials;
+pub mod replay_items;
+pub mod subjects;

@@ -1,0 +1,277 @@
+//! Subjects: the responses, reports and calls that activities are about, which arrive in any order.
+//!
+//! A response is known once its form is known. A report or a call is known once its response is
+//! known. A fact that arrives earlier waits here (rulings, section Occurrences). Intake locks the
+//! rows of its subjects first, so of two batches about one subject the later sees the result of the
+//! earlier.
+
+use std::collections::{BTreeMap, HashSet};
+
+use domain::fact::Fact;
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+/// A firm, with the id of one of its responses, reports or calls.
+pub type SubjectId = (Uuid, Uuid);
+
+/// The links of a subject, as far as they are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct SubjectRow {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The response, report or call.
+    pub subject_id: Uuid,
+    /// The response of a report or call, once known.
+    pub response_id: Option<Uuid>,
+    /// The form of a response, once known.
+    pub form_id: Option<Uuid>,
+    /// Tells whether the subject is an erased response.
+    pub erased: bool,
+}
+
+/// The links of a subject, as a report gives them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SubjectLinks {
+    /// The response of a report or call.
+    pub response_id: Option<Uuid>,
+    /// The form of a response.
+    pub form_id: Option<Uuid>,
+}
+
+/// A locked subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct LockedSubject {
+    /// The row of the subject.
+    #[sqlx(flatten)]
+    pub row: SubjectRow,
+    /// Tells whether this call has inserted the row. Then the row has the reported links, and no
+    /// fact waited for the subject.
+    pub is_new: bool,
+}
+
+/// Locks these subjects and their responses, in one order. Unknown subjects are inserted with the
+/// reported links, which most subjects keep for good.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn lock(
+    connection: &mut PgConnection,
+    reported: &BTreeMap<SubjectId, SubjectLinks>,
+) -> Result<Vec<LockedSubject>, sqlx::Error> {
+    if reported.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = reported.keys().copied().unzip();
+    // An insert that meets a row locks the row first. Only such a row has an `xmax`.
+    sqlx::query_as(
+        "with reported as (
+             select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[])
+                    as t(firm_id, subject_id, response_id, form_id)
+         ), related as (
+             select firm_id, subject_id, response_id, form_id from reported
+              union all
+             select distinct s.firm_id, s.response_id, null::uuid, null::uuid
+               from reported r
+               join subjects s on s.firm_id = r.firm_id and s.subject_id = r.subject_id
+              where s.response_id is not null
+                and (s.firm_id, s.response_id) not in (select firm_id, subject_id from reported)
+         )
+         insert into subjects as s (firm_id, subject_id, response_id, form_id)
+         select firm_id, subject_id, response_id, form_id from related
+          order by firm_id, subject_id
+             on conflict (firm_id, subject_id) do update set erased = s.erased
+         returning firm_id, subject_id, response_id, form_id, erased, xmax = 0 as is_new",
+    )
+    .bind(firm_ids)
+    .bind(subject_ids)
+    .bind(reported.values().map(|belongs| belongs.response_id).collect::<Vec<_>>())
+    .bind(reported.values().map(|belongs| belongs.form_id).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await
+}
+
+/// Lists the reports and calls of these responses.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn parts_of(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<SubjectId>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    sqlx::query_as(
+        "select firm_id, subject_id from subjects
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// Drops the facts that wait for these subjects.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn drop_waiting(
+    connection: &mut PgConnection,
+    subjects: &[SubjectId],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = subjects.iter().copied().unzip();
+    sqlx::query(
+        "delete from waiting_facts
+          where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(subject_ids)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Returns the erased responses among these. Each is looked up by itself, because hardly any
+/// response is erased. A scan of the erased ones would get slow once there are many.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erased(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<SubjectId>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    sqlx::query_as(
+        "select asked.* from unnest($1::uuid[], $2::uuid[]) as asked(firm_id, subject_id)
+          where (select erased from subjects s
+                  where s.firm_id = asked.firm_id and s.subject_id = asked.subject_id and erased)",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// Writes the links of locked subjects.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn update_known(
+    connection: &mut PgConnection,
+    known: &[SubjectRow],
+) -> Result<(), sqlx::Error> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update subjects s
+            set response_id = t.response_id, form_id = t.form_id, erased = t.erased
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bool[])
+                as t(firm_id, subject_id, response_id, form_id, erased)
+          where s.firm_id = t.firm_id and s.subject_id = t.subject_id",
+    )
+    .bind(known.iter().map(|row| row.firm_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.subject_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.response_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.form_id).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.erased).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A fact that waits for its response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingFact {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The occurrence that the fact will become.
+    pub occurrence_id: Uuid,
+    /// The content of the fact.
+    pub fact: Fact,
+}
+
+/// Inserts facts that wait. Returns the occurrence and the subject of each fact that did not wait
+/// before.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn insert_waiting(
+    connection: &mut PgConnection,
+    facts: &[WaitingFact],
+) -> Result<HashSet<(Uuid, Uuid)>, sqlx::Error> {
+    if facts.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let new: Vec<(Uuid, Uuid)> = sqlx::query_as(
+        "insert into waiting_facts (firm_id, occurrence_id, subject_id, fact)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[]) order by 2, 3
+             on conflict (occurrence_id, subject_id) do nothing
+         returning occurrence_id, subject_id",
+    )
+    .bind(facts.iter().map(|waiting| waiting.firm_id).collect::<Vec<_>>())
+    .bind(facts.iter().map(|waiting| waiting.occurrence_id).collect::<Vec<_>>())
+    .bind(facts.iter().map(|waiting| waiting.fact.subject_id).collect::<Vec<_>>())
+    .bind(facts.iter().map(|waiting| Json(&waiting.fact)).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await?;
+    Ok(new.into_iter().collect())
+}
+
+/// Returns the occurrences among these that facts wait for, each with whether all its facts are
+/// silent. Facts of one occurrence agree, unless they were reported at the same time. Then one fact
+/// that is not silent is enough.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn silent(
+    connection: &mut PgConnection,
+    occurrence_ids: &[Uuid],
+) -> Result<Vec<(Uuid, bool)>, sqlx::Error> {
+    if occurrence_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "select occurrence_id, bool_and((fact ->> 'silent')::boolean) from waiting_facts
+          where occurrence_id = any($1) group by occurrence_id",
+    )
+    .bind(occurrence_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// Takes out the facts that wait for these responses, or for their reports and calls. Each comes
+/// with its response.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn take_waiting(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<(SubjectId, Fact)>, sqlx::Error> {
+    if responses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    let rows: Vec<(Uuid, Uuid, Json<Fact>)> = sqlx::query_as(
+        "with known as (
+             select * from unnest($1::uuid[], $2::uuid[]) as t(firm_id, response_id)
+         ), over as (
+             select w.occurrence_id, w.subject_id, k.response_id
+               from known k
+               join waiting_facts w on w.firm_id = k.firm_id and w.subject_id = k.response_id
+              union all
+             select w.occurrence_id, w.subject_id, k.response_id
+               from known k
+               join subjects s on s.firm_id = k.firm_id and s.response_id = k.response_id
+               join waiting_facts w on w.firm_id = s.firm_id and w.subject_id = s.subject_id
+         )
+         delete from waiting_facts w using over
+          where w.occurrence_id = over.occurrence_id and w.subject_id = over.subject_id
+         returning w.firm_id, over.response_id, w.fact",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(firm, response, Json(fact))| ((firm, response), fact)).collect())
+}
