@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use domain::delivery::LEASE_TIME;
 use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
-use eventstore::{AppendError, Clock, Store};
-use vault::responses::VaultError;
+use eventstore::{Clock, Store};
 use vault::{Entropy, Keyring};
 
 use crate::outgoing::OutgoingClient;
-use crate::purge::Retention;
 use crate::targets::KnownTargets;
 
 /// Everything a step of the deliverer needs. Clones share it.
@@ -70,6 +68,24 @@ impl Default for DelivererSettings {
     }
 }
 
+/// How long what is personal about deliveries is kept after they have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// What was delivered.
+    pub delivered: Duration,
+    /// What failed or was cancelled.
+    pub failed: Duration,
+    /// What receivers answered.
+    pub answers: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        Self { delivered: days(7), failed: days(30), answers: days(30) }
+    }
+}
+
 /// How much faster waits pass than they should: 60 makes a minute a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeScale(f64);
@@ -103,91 +119,6 @@ impl TimeScale {
     #[must_use]
     pub fn lease(self) -> Duration {
         self.wait(LEASE_TIME).max(Self::LEASE_MIN)
-    }
-}
-
-/// What a step met. It has done nothing then, and is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum DeliveryError {
-    /// The log did not take it.
-    #[error(transparent)]
-    Append(#[from] AppendError),
-    /// The vault could not be read or written.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
-    /// The log could not be read.
-    #[error(transparent)]
-    Tail(#[from] eventstore::tail::TailError),
-}
-
-impl DeliveryError {
-    /// Whether the database is away, or answers nobody: not that it refused this.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        match self {
-            Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => match error.as_database_error() {
-                Some(error) => {
-                    let code = error.code().unwrap_or_default();
-                    ["08", "53", "57"].iter().any(|class| code.starts_with(class))
-                }
-                None => eventstore::may_pass(error),
-            },
-            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
-        }
-    }
-
-    /// Whether it says nothing of what was asked: another came first, or the database is away or says "not now".
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Append(AppendError::Conflict) => true,
-            Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => eventstore::may_pass(error),
-            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
-        }
-    }
-
-    /// Whether it may pass by itself: a lost race, or a database that is away. What the database
-    /// refuses, it refuses again.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Append(AppendError::Conflict) => true,
-            Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => is_no_refusal(error),
-            Self::Append(
-                AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_),
-            )
-            | Self::Vault(VaultError::Broken(_) | VaultError::Unreadable(_))
-            | Self::Tail(_) => false,
-        }
-    }
-}
-
-/// Everything but the answer of a database that is well: SQLSTATE classes 22, 23 and 42 are about
-/// the statement itself.
-fn is_no_refusal(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_none_or(|error| {
-        let code = error.code().unwrap_or_default();
-        !["22", "23", "42"].iter().any(|class| code.starts_with(class))
-    })
-}
-
-impl From<DeliveryError> for AppendError {
-    fn from(error: DeliveryError) -> Self {
-        match error {
-            DeliveryError::Append(error) => error,
-            DeliveryError::Vault(VaultError::Database(error)) => error.into(),
-            DeliveryError::Vault(error) => Self::Unreadable(error.to_string()),
-            DeliveryError::Tail(error) => error.into(),
-        }
-    }
-}
-
-impl From<sqlx::Error> for DeliveryError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Append(error.into())
     }
 }
 

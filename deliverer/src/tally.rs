@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::delivery::Outcome;
 use telemetry::figures::{ATTEMPT_SECONDS, ATTEMPTS};
 
-use crate::record::FinishedAttempt;
+use crate::attempt::FinishedAttempt;
 
 /// What a batch came to.
 #[derive(Default)]

@@ -8,9 +8,9 @@
 //! A reservation is made before its rows are leased, and lasts until the answer is handed over. Nothing
 //! of a process that is gone counts (ruling 42).
 
+mod host_slots;
 mod in_flight;
-mod permits;
-mod places;
+mod process_permits;
 mod senders;
 
 use std::collections::{HashMap, HashSet};
@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use domain::pressure::{ClaimCandidate, FlightCounts, HostCaps, PermitUsage, choose};
 use uuid::Uuid;
 
+pub(crate) use self::host_slots::{FirmAndHost, HostSlot, HostSlots};
 use self::in_flight::{InFlight, InFlightGuard};
-use self::permits::{Permit, Permits};
-pub(crate) use self::places::{FirmAndHost, HostSlot, HostSlots};
+use self::process_permits::{Permit, Permits};
 pub use self::senders::{SenderCount, SenderMembership};
 use crate::settings::DelivererSettings;
 
@@ -111,7 +111,8 @@ impl SendLimits {
 
     /// Where there is no room now.
     pub(crate) fn full(&self) -> FullLimits {
-        let (caps, room) = (self.caps(), self.room());
+        let caps = self.caps();
+        let room = self.room();
         let FlightCounts { pairs, hosts, .. } = self.in_flight.flight(caps);
         let is_full = |pair: &FirmAndHost, count: usize| {
             count >= caps.per_firm_and_host.saturating_add(self.ahead(pair, caps).unwrap_or(0))

@@ -3,7 +3,7 @@
 //! puts its rows in later. So one firm's burst costs neither the product's other calls nor other firms'
 //! deliveries.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use domain::occurrence::Happening;
 use eventstore::{AppendError, Outbox, RecordedEvent};
@@ -11,7 +11,8 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{NewOutboxRow, OutboxRow, insert};
+use super::row::{NewOutboxRow, OutboxRow, insert};
+use super::unspread::{UnspreadOccurrence, leave_unspread};
 
 /// Rows of one call's occurrences that its own transaction inserts, at most.
 const ROWS_PER_CALL_MAX: usize = 100;
@@ -26,14 +27,6 @@ pub(crate) struct ListedRows {
     pub(crate) rows: Vec<OutboxRow>,
     /// Occurrences whose rows are inserted later.
     pub(crate) unspread: Vec<UnspreadOccurrence>,
-}
-
-/// An occurrence whose rows are not in the outbox yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnspreadOccurrence {
-    pub(crate) firm_id: Uuid,
-    pub(crate) position: i64,
-    pub(crate) occurrence_id: Uuid,
 }
 
 /// The outbox of a log. It queues what it is told; whether the process sends is nothing to it.
@@ -83,44 +76,16 @@ pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
     listed
 }
 
-/// The occurrences of these rows, each once.
-pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = UnspreadOccurrence> {
-    let of = |row: &OutboxRow| {
-        let OutboxRow { firm_id, position, occurrence_id, .. } = *row;
-        (position, UnspreadOccurrence { firm_id, position, occurrence_id })
-    };
-    rows.iter().map(of).collect::<BTreeMap<_, _>>().into_values()
-}
-
 /// The rows of one occurrence.
 pub(crate) fn rows(recorded: &RecordedEvent) -> Vec<OutboxRow> {
     let Some((id, happening)) = happening(recorded) else { return Vec::new() };
-    let row = |delivery| OutboxRow::listed(delivery, id, recorded, happening);
+    let row =
+        |(delivery_id, hook_id)| OutboxRow::listed(delivery_id, hook_id, id, recorded, happening);
     happening.deliveries(id).map(row).collect()
 }
 
 fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
     Some((recorded.aggregate_id.parse().ok()?, recorded.event.happening()?))
-}
-
-/// Leaves occurrences to be spread.
-pub(crate) async fn leave_unspread(
-    connection: &mut PgConnection,
-    unspread: &[UnspreadOccurrence],
-) -> Result<(), sqlx::Error> {
-    if unspread.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into unspread (firm_id, position, occurrence_id)
-         select * from unnest($1::uuid[], $2::bigint[], $3::uuid[])",
-    )
-    .bind(unspread.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.position).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.occurrence_id).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 #[cfg(test)]

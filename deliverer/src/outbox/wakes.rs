@@ -7,16 +7,8 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::NewOutboxRow;
-
 /// Wakes taken at a time.
 const WAKES_PER_STEP: i64 = 1_000;
-
-/// The lanes of those of these rows that nobody has leased, each once.
-pub(super) fn of(rows: &[NewOutboxRow]) -> Vec<Uuid> {
-    let waiting = rows.iter().filter(|new| new.lease.is_none());
-    waiting.map(|new| new.row.lane_id).collect::<BTreeSet<_>>().into_iter().collect()
-}
 
 /// Wakes lanes.
 ///

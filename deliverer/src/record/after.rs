@@ -6,10 +6,12 @@ use domain::delivery::Outcome;
 use uuid::Uuid;
 use vault::KeySubject;
 
-use super::lane::{LaneState, lock_lanes, read_lanes};
-use super::{FinishedAttempt, RecordEffects};
-use crate::settings::{DelivererContext, DeliveryError};
-use crate::withdrawn;
+use super::effects::RecordEffects;
+use super::lane::{LaneState, StreamEnds, lock_lanes, read_lanes};
+use crate::attempt::FinishedAttempt;
+use crate::error::DeliveryError;
+use crate::outbox::withdraw;
+use crate::settings::DelivererContext;
 
 /// An erasure that was carried out while answers were written down did not see them: they go now. A crash
 /// in between leaves them to the next start, which carries out all erasures again.
@@ -22,7 +24,7 @@ pub(super) async fn drop_what_was_erased(
     if subjects.is_empty() {
         return Ok(());
     }
-    withdrawn::erased_meanwhile(courier, subjects.into_iter()).await?;
+    withdraw::erased_meanwhile(courier, subjects.into_iter()).await?;
     Ok(())
 }
 
@@ -49,7 +51,7 @@ pub(super) async fn answer_later_warnings(
         return Ok(());
     }
     let mut appending = courier.store.begin().await?;
-    let mut lanes = lock_lanes(appending.connection(), &warned, true).await?;
+    let mut lanes = lock_lanes(appending.connection(), &warned, StreamEnds::Always).await?;
     let mut ledger = RecordEffects::default();
     for one in unlocked() {
         if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)

@@ -7,7 +7,7 @@ use domain::answer::AnswerVerdict;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::FinishedAttempt;
+use crate::attempt::FinishedAttempt;
 
 /// Where the streams of those end whose rows these tries hold, by delivery and lease. A lease is random
 /// and no two rows have the same, so the two lists need no join, which would compare each with each. Rows of tries that

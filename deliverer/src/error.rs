@@ -1,0 +1,89 @@
+//! The error of the deliverer's workers.
+
+use eventstore::AppendError;
+use vault::responses::VaultError;
+
+/// The error of a failed step. The step has changed nothing, and the worker repeats it.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The append to the log failed.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The vault could not be read or written.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The log could not be read.
+    #[error(transparent)]
+    Tail(#[from] eventstore::tail::TailError),
+}
+
+impl DeliveryError {
+    /// Whether the database is away, or answers nobody: not that it refused this.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Append(AppendError::Database(error))
+            | Self::Vault(VaultError::Database(error)) => match error.as_database_error() {
+                Some(error) => {
+                    let code = error.code().unwrap_or_default();
+                    ["08", "53", "57"].iter().any(|class| code.starts_with(class))
+                }
+                None => eventstore::may_pass(error),
+            },
+            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
+        }
+    }
+
+    /// Whether it says nothing of what was asked: another came first, or the database is away or says "not now".
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Append(AppendError::Conflict) => true,
+            Self::Append(AppendError::Database(error))
+            | Self::Vault(VaultError::Database(error)) => eventstore::may_pass(error),
+            Self::Append(_) | Self::Vault(_) | Self::Tail(_) => false,
+        }
+    }
+
+    /// Whether it may pass by itself: a lost race, or a database that is away. What the database
+    /// refuses, it refuses again.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Append(AppendError::Conflict) => true,
+            Self::Append(AppendError::Database(error))
+            | Self::Vault(VaultError::Database(error)) => is_no_refusal(error),
+            Self::Append(
+                AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_),
+            )
+            | Self::Vault(VaultError::Broken(_) | VaultError::Unreadable(_))
+            | Self::Tail(_) => false,
+        }
+    }
+}
+
+/// Everything but the answer of a database that is well: SQLSTATE classes 22, 23 and 42 are about
+/// the statement itself.
+fn is_no_refusal(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_none_or(|error| {
+        let code = error.code().unwrap_or_default();
+        !["22", "23", "42"].iter().any(|class| code.starts_with(class))
+    })
+}
+
+impl From<DeliveryError> for AppendError {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::Append(error) => error,
+            DeliveryError::Vault(VaultError::Database(error)) => error.into(),
+            DeliveryError::Vault(error) => Self::Unreadable(error.to_string()),
+            DeliveryError::Tail(error) => error.into(),
+        }
+    }
+}
+
+impl From<sqlx::Error> for DeliveryError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Append(error.into())
+    }
+}

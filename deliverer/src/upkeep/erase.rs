@@ -1,0 +1,218 @@
+//! Erase: carries out what the log says was erased (architecture, section 2; ruling 27). First the
+//! keys go, from a database of their own, then the rows, and what is queued is cancelled. Done again,
+//! it finds nothing to do: a restored database is brought back to what the log says.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use domain::delivery::CancelCause;
+use domain::event::Event;
+use domain::response::ResponseEvent;
+use eventstore::tail::{self, LogRange};
+use eventstore::worker::{NextStep, Worker};
+use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent};
+use projector::replays;
+use projector::{partials, subjects};
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{KeySubject, erasure};
+
+use crate::error::DeliveryError;
+use crate::outbox::row::{OutboxRow, outbox_columns};
+use crate::outbox::{lanes, withdraw};
+use crate::settings::DelivererContext;
+
+/// Events read at a time.
+const EVENTS_PER_STEP: i64 = 1_000;
+
+/// The wait for appends that are under way.
+const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
+
+/// From one look to the next: what is erased is sent by nobody meanwhile.
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// The worker.
+pub struct EraseWorker {
+    courier: DelivererContext,
+    fence: Fence,
+    done: CaughtUp,
+}
+
+impl EraseWorker {
+    /// An eraser by this log.
+    #[must_use]
+    pub fn new(courier: DelivererContext, fence: Fence) -> Self {
+        Self { courier, fence, done: CaughtUp::default() }
+    }
+}
+
+impl Worker for EraseWorker {
+    const NAME: &'static str = "erase";
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
+        let look = self.fence.look().await?;
+        let idle =
+            if look.more { NextStep::IdleFor(UNSETTLED_RETRY_AFTER) } else { NextStep::IDLE };
+        if self.done.covers(look) {
+            return Ok(idle);
+        }
+        let (erased, last) = self.read(look.settled).await?;
+        let Some(last) = last else {
+            self.done.up_to(look.settled);
+            return Ok(idle);
+        };
+        // In a database of its own: no lock is held meanwhile.
+        self.courier.keyring.forget(&erased).await?;
+        let mut appending = self.courier.store.begin().await?;
+        if tail::take_checkpoint(appending.connection(), Self::NAME).await?.is_none() {
+            return Ok(NextStep::IDLE);
+        }
+        erase(&self.courier, &mut appending, &erased).await?;
+        tail::move_checkpoint(appending.connection(), Self::NAME, last).await?;
+        appending.commit().await?;
+        Ok(NextStep::Busy)
+    }
+}
+
+impl EraseWorker {
+    /// What is to be erased next, and how far the log is read then.
+    async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
+        let connections = self.courier.store.connections();
+        let mut connection = connections.take().await?;
+        let after = tail::checkpoint(&mut connection, Self::NAME).await?;
+        if after.is_none() {
+            tail::make_checkpoint(&mut connection, Self::NAME).await?;
+        }
+        let upcasters = self.courier.store.upcasters();
+        let stretch =
+            LogRange { after: after.unwrap_or_default(), settled, limit: EVENTS_PER_STEP };
+        let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+        connections.give_back(connection);
+        let erased: HashSet<KeySubject> = events.iter().filter_map(subject).collect();
+        Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))
+    }
+}
+
+/// Carries out again whatever the log says was erased: after a restore, before anything is read or
+/// sent. Rows and keys may be back, and what was queued of them.
+///
+/// # Errors
+/// [`DeliveryError`].
+pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryError> {
+    let (mut after, mut erased) = (0, 0);
+    loop {
+        let (gone, last) = read_all(courier, after).await?;
+        let Some(last) = last else {
+            return Ok(erased);
+        };
+        courier.keyring.forget(&gone).await?;
+        let mut appending = courier.store.begin().await?;
+        erase(courier, &mut appending, &gone).await?;
+        appending.commit().await?;
+        (after, erased) = (last, erased + gone.len() as u64);
+    }
+}
+
+/// The log's next erasures, settled or not: what has come to it is true.
+async fn read_all(
+    courier: &DelivererContext,
+    after: i64,
+) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
+    let mut connection = courier.store.pool().acquire().await?;
+    let upcasters = courier.store.upcasters();
+    let stretch = LogRange { after, settled: i64::MAX, limit: EVENTS_PER_STEP };
+    let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+    let gone = events.iter().filter_map(subject).collect();
+    Ok((gone, events.last().map(|event| event.position)))
+}
+
+/// Cancels what is queued of these responses and drops what is kept of them. Claim and record lock
+/// the lanes too: what they wrote before is seen here, and goes.
+async fn erase(
+    courier: &DelivererContext,
+    appending: &mut AppendTransaction<'_>,
+    erased: &[KeySubject],
+) -> Result<(), DeliveryError> {
+    let now = courier.clock.now();
+    let connection = appending.connection();
+    let lane_ids = lock_lanes(connection, erased).await?;
+    let queued = take_queued(connection, erased).await?;
+    lanes::reschedule(connection, &lane_ids, now.get()).await?;
+    drop_rows(connection, erased).await?;
+    let cancelled = withdraw::cancelled(&queued, CancelCause::SourceErased, now);
+    appending.append(cancelled).await?;
+    let dropped: Vec<_> = queued
+        .iter()
+        .filter_map(|row| Some((row.replay_id?, row.delivery_id, "dropped")))
+        .collect();
+    replays::conclude(appending.connection(), &dropped).await?;
+    Ok(())
+}
+
+/// Everything kept of these responses, and what waited for them.
+async fn drop_rows(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<(), sqlx::Error> {
+    let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let parts = subjects::parts_of(connection, &responses).await?;
+    subjects::drop_waiting(connection, &[responses.as_slice(), &parts].concat()).await?;
+    erasure::erase(connection, erased).await?;
+    erasure::erase_parts(connection, &parts).await?;
+    partials::drop_of(connection, &responses).await
+}
+
+fn subject(recorded: &RecordedEvent) -> Option<KeySubject> {
+    match recorded.event {
+        Event::Response(ResponseEvent::ResponseErased { response_id }) => {
+            Some(KeySubject { firm_id: recorded.context.firm_id, subject_id: response_id })
+        }
+        _ => None,
+    }
+}
+
+/// The lanes of what is queued of these responses, in order.
+async fn lock_lanes(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let (firm_ids, response_ids) = columns(erased);
+    sqlx::query_scalar(
+        "select lane_id from lanes
+          where lane_id in (
+                select lane_id from outbox
+                 where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+                   and leased_at is null)
+          order by lane_id for no key update",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// Takes what waits out of the outbox; an attempt in flight ends with its answer: the record finds its
+/// source erased.
+async fn take_queued(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<Vec<OutboxRow>, sqlx::Error> {
+    let (firm_ids, response_ids) = columns(erased);
+    sqlx::query_as(concat!(
+        "delete from outbox
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and leased_at is null
+         returning ",
+        outbox_columns!("")
+    ))
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+fn columns(erased: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
+    erased.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
+}
