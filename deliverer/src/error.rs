@@ -18,7 +18,8 @@ pub enum DeliveryError {
 }
 
 impl DeliveryError {
-    /// Whether the database is away, or answers nobody: not that it refused this.
+    /// Whether the database is away or answers no caller. A refusal of this statement does not
+    /// count.
     #[must_use]
     pub fn is_away(&self) -> bool {
         match self {
@@ -34,7 +35,8 @@ impl DeliveryError {
         }
     }
 
-    /// Whether it says nothing of what was asked: another came first, or the database is away or says "not now".
+    /// Whether the error says nothing about the statement: another transaction came first, or the
+    /// database is away or busy.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -45,8 +47,8 @@ impl DeliveryError {
         }
     }
 
-    /// Whether it may pass by itself: a lost race, or a database that is away. What the database
-    /// refuses, it refuses again.
+    /// Whether the error may pass by itself. A lost race and a database that is away pass, and a
+    /// refusal comes again.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
@@ -62,8 +64,7 @@ impl DeliveryError {
     }
 }
 
-/// Everything but the answer of a database that is well: SQLSTATE classes 22, 23 and 42 are about
-/// the statement itself.
+/// Whether the error is no refusal. SQLSTATE classes 22, 23 and 42 are about the statement itself.
 fn is_no_refusal(error: &sqlx::Error) -> bool {
     error.as_database_error().is_none_or(|error| {
         let code = error.code().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the deliverer works with, and the few things that can be set.
+//! The context of the deliverer's workers, and their settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,45 +11,46 @@ use vault::{Entropy, Keyring};
 use crate::outgoing::OutgoingClient;
 use crate::targets::KnownTargets;
 
-/// Everything a step of the deliverer needs. Clones share it.
+/// The context of every step. Clones share it.
 #[derive(Clone)]
 pub struct DelivererContext {
-    /// The log, and the pool of the main database.
+    /// The log, with the pool of the main database.
     pub store: Store,
     /// The data keys.
     pub keyring: Keyring,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
-    /// Where random bytes come from.
+    /// The source of random bytes.
     pub entropy: Arc<dyn Entropy>,
     /// The outgoing client.
     pub outgoing: OutgoingClient,
-    /// What can be set.
+    /// The settings.
     pub settings: DelivererSettings,
-    /// Where subscriptions' deliveries go.
+    /// The targets of subscriptions.
     pub targets: Arc<KnownTargets>,
 }
 
-/// What can be set.
+/// The settings of a process that delivers.
 #[derive(Debug, Clone, Copy)]
 pub struct DelivererSettings {
     /// Deliveries in flight per process.
     pub permits: usize,
-    /// Bytes of answers that one claim holds (case F9).
+    /// Bytes of bodies that one claim holds in memory (case F9).
     pub claim_bytes: usize,
-    /// Deliveries in flight over all processes (ruling 34).
+    /// Deliveries in flight over all processes (ruling 34, limits in flight).
     pub caps: HostCaps,
-    /// How long what is claimed ahead may have to wait for its place.
+    /// Time that an attempt claimed ahead should wait for its slot, at most.
     pub ahead: Duration,
-    /// How long what was claimed ahead waits for its place: it is given back then, since its host is not quick any
-    /// more, and since what is withdrawn meanwhile is sent all the same (ruling 29).
+    /// Time after which an attempt claimed ahead is released. Its host has become slow by then. The
+    /// limit is short, because a claimed attempt is sent even if its subscription is removed
+    /// meanwhile (ruling 29, in flight at removal).
     pub slot_wait_max: Duration,
-    /// How long a process that joins others waits before it sends: until what they have in flight has
-    /// come down to their shares. A send ends within 11 s.
+    /// The wait of a process that joins others, until they have come down to their shares. A send
+    /// ends within 11 s.
     pub join_wait: Duration,
-    /// How much faster waits pass than they should; 1 outside tests and drills.
+    /// Speed of waits. It is 1 outside tests and drills.
     pub scale: TimeScale,
-    /// How long what is personal is kept after a delivery has ended.
+    /// Retention of personal data.
     pub retention: Retention,
 }
 
@@ -68,14 +69,14 @@ impl Default for DelivererSettings {
     }
 }
 
-/// How long what is personal about deliveries is kept after they have ended.
+/// Time that personal data of a delivery is kept after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// What was delivered.
+    /// Bodies of delivered deliveries.
     pub delivered: Duration,
-    /// What failed or was cancelled.
+    /// Bodies of failed and cancelled deliveries.
     pub failed: Duration,
-    /// What receivers answered.
+    /// Answers of receivers.
     pub answers: Duration,
 }
 
@@ -86,36 +87,36 @@ impl Default for Retention {
     }
 }
 
-/// How much faster waits pass than they should: 60 makes a minute a second.
+/// The speed of waits. A speed of 60 makes a minute pass in a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeScale(f64);
 
 impl TimeScale {
-    /// Waits are what the contract says.
+    /// The waits of the contract.
     pub const REAL: Self = Self(1.0);
 
-    /// A lease is never shorter than this: it must outlast a send.
+    /// The shortest lease. A lease must outlast a send.
     const LEASE_MIN: Duration = Duration::from_secs(25);
 
-    /// A scale from 1 to 10,000.
+    /// A speed from 1 to 10,000.
     #[must_use]
     pub fn new(factor: f64) -> Option<Self> {
         (1.0..=10_000.0).contains(&factor).then_some(Self(factor))
     }
 
-    /// Whether waits are what the contract says.
+    /// Whether waits pass at the contract's speed.
     #[must_use]
     pub fn is_real(self) -> bool {
         self == Self::REAL
     }
 
-    /// A wait, as it passes.
+    /// The scaled wait.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Duration {
         wait.div_f64(self.0)
     }
 
-    /// The lease of a try, as it passes.
+    /// The scaled lease of an attempt.
     #[must_use]
     pub fn lease(self) -> Duration {
         self.wait(LEASE_TIME).max(Self::LEASE_MIN)

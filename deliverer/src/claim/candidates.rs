@@ -1,5 +1,5 @@
-//! What is due, and what of it is sent now: the lanes to take from, and the deliveries that fit the
-//! limits of ruling 34.
+//! Candidates of a claim: the due lanes with spare capacity, and their rows within the limits
+//! (ruling 34, limits in flight) and within memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::limits::{FullLimits, SendLimits, SendReservation};
 use crate::outbox::lanes::not_held;
 use crate::outbox::row::{OutboxRow, outbox_columns};
 
-/// Candidates read of a lane, at least: the limits of another lane may leave more places than it
-/// expects.
+/// Candidates read of a lane, at least. Another lane may leave more capacity unused than its share.
 const CANDIDATES_PER_LANE_MIN: usize = 2;
 
-/// Open lanes: `$1` firms, `$2` hosts, `$3` and `$4` firms with hosts that get nothing now. Pauses are
-/// read here: a statement of its own would cost each claim a way to the database.
+/// Open lanes. `$1` are firms, `$2` hosts, and `$3` and `$4` pairs of both, that have no spare
+/// capacity. Operators' pauses are read in this statement, because a statement of its own would
+/// cost each claim a round trip.
 macro_rules! open_lanes {
     ($select:literal) => {
         concat!(
@@ -35,7 +35,7 @@ macro_rules! open_lanes {
     };
 }
 
-/// Locks the lanes that are due first and have room, so many at most.
+/// Locks the lanes with spare capacity that are due first, at most `most` of them.
 pub(crate) async fn lock_lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
@@ -57,7 +57,7 @@ pub(crate) async fn lock_lanes(
     .await
 }
 
-/// When the next lane with room is due, if any is.
+/// The due time of the next lane with spare capacity.
 pub(crate) async fn next(
     connection: &mut PgConnection,
     full: &FullLimits,
@@ -76,10 +76,10 @@ fn columns(full: &FullLimits) -> (Vec<Uuid>, Vec<&str>) {
     full.pairs.iter().map(|(firm_id, host)| (*firm_id, host.as_str())).unzip()
 }
 
-/// A delivery that is sent now, and its room.
+/// A row to send now, and its reserved capacity.
 pub(crate) type ReservedRow = (OutboxRow, Arc<SendReservation>);
 
-/// What of these locked lanes is sent now.
+/// The rows of these locked lanes that the limits allow now.
 pub(crate) async fn choose_rows(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -87,18 +87,18 @@ pub(crate) async fn choose_rows(
     limits: &SendLimits,
 ) -> Result<Vec<ReservedRow>, sqlx::Error> {
     let most = limits.per_firm_and_host().max(CANDIDATES_PER_LANE_MIN);
-    let per_lane =
-        (limits.room().free * 2 / lane_ids.len().max(1)).clamp(CANDIDATES_PER_LANE_MIN, most);
+    let per_lane = (limits.permit_usage().free * 2 / lane_ids.len().max(1))
+        .clamp(CANDIDATES_PER_LANE_MIN, most);
     let due = due(connection, lane_ids, now, per_lane).await?;
     let reserved =
         limits.reserve(due.iter().map(|due| due.row.candidate(due.host.clone())).collect());
     let mut due: HashMap<Uuid, OutboxRow> =
         due.into_iter().map(|due| (due.row.delivery_id, due.row)).collect();
-    let row = |(delivery_id, room)| Some((due.remove(&delivery_id)?, room));
+    let row = |(delivery_id, reservation)| Some((due.remove(&delivery_id)?, reservation));
     Ok(reserved.into_iter().filter_map(row).collect())
 }
 
-/// As many of what was chosen as a claim can hold in memory (case F9).
+/// The leading rows whose bodies a claim can hold in memory (case F9).
 pub(crate) async fn within_memory(
     connection: &mut PgConnection,
     mut chosen: Vec<ReservedRow>,
@@ -112,7 +112,7 @@ pub(crate) async fn within_memory(
     Ok(chosen)
 }
 
-/// What each of these is read from, a frozen body or an occurrence, and its size in bytes.
+/// The source of each row's body, a frozen body or an occurrence, and its size in bytes.
 async fn sources(
     connection: &mut PgConnection,
     chosen: &[&OutboxRow],
@@ -132,7 +132,7 @@ async fn sources(
         .collect())
 }
 
-/// A delivery that is due, and where it goes.
+/// A due row and the host of its lane.
 #[derive(FromRow)]
 struct DueRow {
     #[sqlx(flatten)]
@@ -140,7 +140,7 @@ struct DueRow {
     host: String,
 }
 
-/// What is due in these locked lanes, the oldest first.
+/// The due rows of these locked lanes, the oldest first.
 async fn due(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -167,7 +167,7 @@ async fn due(
     .await
 }
 
-/// A number of rows, as SQL counts.
+/// A count as a `bigint`.
 fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

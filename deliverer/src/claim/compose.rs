@@ -1,5 +1,5 @@
-//! Composing: what a delivery sends. The body is read when its first try is claimed (contract,
-//! section EventPayload), and frozen: later tries send the same bytes.
+//! Composes the bodies of leased rows. The body of a first attempt is read in the claim (contract,
+//! section EventPayload) and frozen. Later attempts send the same bytes.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,9 +25,9 @@ use crate::outbox::row::OutboxRow;
 use crate::settings::DelivererContext;
 use crate::targets::TargetsByHook;
 
-/// What the claimed deliveries need.
+/// The parts that attempts are made of.
 pub(crate) struct ComposedDeliveries {
-    /// By subject.
+    /// By response.
     pub(crate) keys: DataKeys,
     /// By delivery.
     pub(crate) bodies: HashMap<Uuid, FrozenBody>,
@@ -39,7 +39,7 @@ pub(crate) struct ComposedDeliveries {
     pub(crate) step_headers: HashMap<Uuid, Headers>,
 }
 
-/// What deliveries are composed from. None of it needs a lock.
+/// The inputs of bodies. Reading them takes no lock.
 struct ComposeInputs {
     keys: DataKeys,
     secrets: HashMap<Uuid, WebhookSecret>,
@@ -54,8 +54,8 @@ pub(crate) async fn compose(
     rows: &[&OutboxRow],
     now: Timestamp,
 ) -> Result<ComposedDeliveries, DeliveryError> {
-    let ingredients = ComposeInputs::read(courier, connection, rows).await?;
-    ingredients.compose(courier, connection, rows, now).await
+    let inputs = ComposeInputs::read(courier, connection, rows).await?;
+    inputs.compose(courier, connection, rows, now).await
 }
 
 impl ComposeInputs {
@@ -68,7 +68,7 @@ impl ComposeInputs {
         let subjects: HashSet<KeySubject> = rows.iter().map(|row| row.subject()).collect();
         let firm_ids = listed(&firm_ids);
         let subjects = listed(&subjects);
-        // The keyring is another database: it is asked meanwhile.
+        // Both at once, because the keyring is a database of its own.
         let (keys, secrets) = tokio::join!(
             courier.keyring.find(&subjects),
             secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
@@ -90,7 +90,7 @@ impl ComposeInputs {
         Ok(Self { keys, secrets, sources, forms })
     }
 
-    /// Composes what was leased; freezes the bodies of first tries.
+    /// Composes the leased rows, and freezes the bodies of first attempts.
     async fn compose(
         self,
         courier: &DelivererContext,
@@ -145,7 +145,7 @@ pub(crate) fn payload(
     serde_json::to_vec(&payload).ok()
 }
 
-/// The bodies of later tries, as they were frozen.
+/// The frozen bodies of later attempts.
 async fn thaw(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -219,13 +219,13 @@ pub(super) async fn freeze(
     Ok(first.filter_map(body).collect())
 }
 
-/// What payloads are built from.
+/// The parts of payloads.
 #[derive(Default)]
 struct PayloadParts {
     responses: HashMap<KeySubject, StoredResponse>,
-    /// The newest last.
+    /// In order of time.
     reports: HashMap<KeySubject, Vec<ReportDocument>>,
-    /// The newest last.
+    /// In order of time.
     bookings: HashMap<KeySubject, Vec<Booking>>,
 }
 
@@ -266,7 +266,7 @@ impl PayloadParts {
     }
 }
 
-/// Of several reports or calls the occurrence's own, otherwise the newest (ruling 14a).
+/// The occurrence's own report or call, otherwise the newest (ruling 14a, payload edges).
 fn own_or_newest<T: HasId>(parts: Option<&Vec<T>>, own: Option<Uuid>) -> Option<&T> {
     let parts = parts?;
     let of_occurrence = own.and_then(|own| parts.iter().find(|part| part.id() == own));

@@ -27,7 +27,7 @@ pub async fn claim(
     courier: &DelivererContext,
     limits: &SendLimits,
 ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
-    match claim_from_lanes(courier, limits, limits.room().free).await? {
+    match claim_from_lanes(courier, limits, limits.permit_usage().free).await? {
         ClaimOutcome::Claimed(attempts) => Ok(attempts),
         ClaimOutcome::NothingDue | ClaimOutcome::HeldElsewhere => Ok(Vec::new()),
         ClaimOutcome::Refused { error, .. } => Err(error),

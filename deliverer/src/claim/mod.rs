@@ -1,5 +1,5 @@
-//! Claim: leases rows, numbers the attempts, and freezes the bodies of first attempts, in one
-//! commit before anything is sent (ruling 21, body; ruling 23, attempts).
+//! Claim: leases rows, numbers the attempts, and freezes the bodies of first attempts. All of it is
+//! in one commit, before anything is sent (ruling 21, body; ruling 23, attempts).
 //!
 //! Rows come from two sources and pass the same steps.
 //!

@@ -1,44 +1,44 @@
-//! How much is on its way, for those who watch: bounded questions, each by an index, none that locks.
+//! The backlog, for metrics. Each question reads a bounded part of an index, and takes no lock.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
 use crate::outbox::lanes::not_held;
 
-/// Rows and lanes are counted so far: beyond, the number says less than the age does.
+/// Rows and lanes that are counted, at most. Beyond that the age says more than the number.
 pub const COUNTED_MAX: i64 = 100_000;
 
-/// Wakes that are looked at: the oldest. Where something sends, there are few.
+/// The oldest wakes that are read, at most. There are few where a process sends.
 const WAKES_READ_MAX: i64 = 1_000;
 
-/// Deliveries that are not at their end.
+/// Deliveries that have not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct DeliveryCounts {
-    /// Those that could be sent now, if there were room; what waits in paused lanes too.
+    /// Deliveries that could be sent now if the limits allowed it, also in paused lanes.
     pub due: i64,
-    /// Those whose next try has its time.
+    /// Deliveries whose next attempt is due later.
     pub waiting: i64,
-    /// Those that are claimed: being sent, waiting for a place at their host, or answered and about to be recorded.
+    /// Claimed deliveries: being sent, waiting for a slot, or answered and not yet recorded.
     pub in_flight: i64,
 }
 
 /// Lanes with work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct LaneCounts {
-    /// Work that could be sent now.
+    /// Lanes with a row that is due.
     pub due: i64,
-    /// Work whose time is yet to come.
+    /// Lanes whose first row is due later.
     pub waiting: i64,
-    /// Of suspended firms.
+    /// Lanes of suspended firms.
     pub paused: i64,
-    /// Of removed subscriptions, with leftovers to take back.
+    /// Lanes of removed subscriptions with rows to cancel.
     pub closing: i64,
-    /// Since when the work that has been due longest, and that no pause holds, has been due.
+    /// The earliest due time of a row that no pause holds.
     pub oldest_due_at: Option<DateTime<Utc>>,
 }
 
-/// Counts deliveries. Reads no more than [`COUNTED_MAX`] rows of the outbox, whichever come first: an index
-/// on when they are due would cost every claim and every record.
+/// Counts deliveries. Reads at most [`COUNTED_MAX`] rows of the outbox, in no particular order. An
+/// index on due times would slow every claim and every record.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -58,7 +58,7 @@ pub async fn deliveries(
     .await
 }
 
-/// Counts lanes, each state up to [`COUNTED_MAX`]. A lane that was woken is due, though nobody has looked yet.
+/// Counts lanes, each state up to [`COUNTED_MAX`]. A lane with a wake counts as due.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -110,7 +110,7 @@ pub async fn lanes(
     .await
 }
 
-/// Counts occurrences whose deliveries are not in the outbox yet, up to [`COUNTED_MAX`].
+/// Counts unspread occurrences, up to [`COUNTED_MAX`].
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! Figures of the queue, for `doctor`. What is held, suspended or closed is not late.
+//! The queue in numbers, for `doctor`. Held, suspended and closed lanes are not late.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgPool};
@@ -8,19 +8,19 @@ use sqlx::{FromRow, PgPool};
 pub struct QueueCheckup {
     /// Deliveries that are queued or leased.
     pub queued: i64,
-    /// Occurrences whose deliveries are not in the outbox yet.
+    /// Unspread occurrences.
     pub unspread: i64,
     /// Open lanes that are due.
     pub due_lanes: i64,
-    /// Since when the first of them is.
+    /// The earliest due time of these lanes.
     pub oldest_due_at: Option<DateTime<Utc>>,
-    /// Open lanes that have work that waits, and neither a due time nor a wake.
+    /// Open lanes with a row that waits, and neither a due time nor a wake.
     pub stuck_lanes: i64,
-    /// Leases in open lanes that ended before `$2`.
+    /// Leases in open lanes that ended before `ended_before`.
     pub ended_leases: i64,
 }
 
-/// Looks at the queue; leases count when they ended before `ended_before`.
+/// Counts the queue. A lease counts as ended if it ended before `ended_before`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -56,7 +56,7 @@ pub async fn queue(
     .await
 }
 
-/// Live and dead rows of the queue's table, as the server last counted them.
+/// Live and dead rows of the outbox, as the server last counted them.
 ///
 /// # Errors
 /// If the database does not answer.

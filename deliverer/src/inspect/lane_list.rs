@@ -1,49 +1,49 @@
-//! Lanes as operators see them: what waits where, and why.
+//! Lanes as operators see them, with their rows and their state.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
-/// Which lanes.
+/// A selection of lanes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneFilter {
-    /// Only this firm's.
+    /// Lanes of this firm only.
     pub firm_id: Option<Uuid>,
-    /// Only those to this host.
+    /// Lanes to this host only.
     pub host: Option<String>,
-    /// How many.
+    /// Lanes in the answer, at most.
     pub limit: i64,
 }
 
 /// A lane with work.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LaneRow {
-    /// Its id; a subscription's has the subscription's.
+    /// The lane. A subscription's lane has the subscription's id.
     pub lane_id: Uuid,
-    /// Its firm.
+    /// The firm.
     pub firm_id: Uuid,
     /// `hook` or `step`.
     pub kind: String,
-    /// Where its work goes.
+    /// The host that it sends to.
     pub host: String,
-    /// When its next work that nobody has claimed is due, if there is any.
+    /// The due time of the lane's next row without a lease.
     pub due_at: Option<DateTime<Utc>>,
-    /// Since when its firm is suspended, if it is.
+    /// The time of the firm's suspension, if it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
-    /// Why what is left in it is cancelled, if it is closed.
+    /// The cause of the closing, if the lane is closed.
     pub cancel_cause: Option<String>,
-    /// Deliveries that wait for a try.
+    /// Deliveries that wait for an attempt.
     pub waiting: i64,
-    /// Deliveries that are out.
+    /// Deliveries in flight.
     pub in_flight: i64,
-    /// When the oldest of them was due.
+    /// The earliest due time of a waiting delivery.
     pub oldest_due_at: Option<DateTime<Utc>>,
 }
 
-/// Deliveries of a lane that are counted; there may be more.
+/// Waiting deliveries of a lane that are counted, at most.
 const COUNTED_PER_LANE_MAX: i64 = 10_000;
 
-/// The lanes that have work, longest due first.
+/// The lanes with work, the longest due first.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,6 +1,6 @@
-//! Repair: puts back deliveries that were proved missing or lost, by the rows that queueing makes, and
-//! nothing but what the proof names. What is queued or recorded meanwhile is left out, so a repair can be
-//! done twice.
+//! The repair: queues deliveries that a proof found missing or lost. It inserts the rows that an
+//! append would insert, for the named deliveries only. Deliveries that are queued or recorded
+//! meanwhile are left out, so a repair can be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,22 +18,23 @@ use crate::error::DeliveryError;
 use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
 use crate::settings::DelivererContext;
 
-/// Occurrences repaired in one transaction.
+/// Occurrences of one transaction.
 const OCCURRENCES_PER_TRANSACTION: usize = 100;
 
-/// Who repairs, and why.
+/// The order of an operator.
 #[derive(Debug, Clone)]
 pub struct RepairOrder {
-    /// Who.
+    /// The operator.
     pub actor: Actor,
-    /// Why; kept in the log.
+    /// The reason, kept in the log.
     pub reason: String,
 }
 
-/// Queues these, each firm's with an event that says so; answers how many were new.
+/// Queues these deliveries, with one event per firm. Returns the number of new rows.
 ///
 /// # Errors
-/// [`DeliveryError`]; what was queued until then stays so, and the rest is still missing.
+/// [`DeliveryError`]; deliveries of earlier transactions stay queued, and the others are still
+/// missing.
 pub async fn repair(
     courier: &DelivererContext,
     missing: &[DeliveryOf],
@@ -74,7 +75,7 @@ async fn repair_some(
     let now = courier.clock.now();
     still_lost(connection, &upcasters, &mut lost).await?;
     let repair = RepairBatch::of(courier, &lost, order);
-    // What is listed or recorded says by itself that it is to be there.
+    // A delivery that is listed or has a stream needs no event to say that it exists.
     let unsaid = lost.iter().filter(|one| one.is_unsaid());
     let queued = unsaid.map(|one| one.queued(repair.context(one.recorded))).collect();
     appending.append(queued).await?;
@@ -91,8 +92,8 @@ async fn repair_some(
     Ok(count)
 }
 
-/// Leaves out what is queued by now or has ended; the rest goes on where its stream ends. Whoever
-/// queues one of them meanwhile takes its place in the outbox, and the repair is a conflict.
+/// Leaves out deliveries that are queued or have ended. The others go on at the end of their
+/// streams. If another transaction queues one of them meanwhile, the repair is a conflict.
 async fn still_lost(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -118,7 +119,7 @@ async fn still_lost(
     Ok(())
 }
 
-/// A delivery that nobody would send.
+/// A delivery that no process would send.
 struct LostDelivery<'a> {
     recorded: &'a RecordedEvent,
     row: OutboxRow,
@@ -126,7 +127,7 @@ struct LostDelivery<'a> {
 }
 
 impl<'a> LostDelivery<'a> {
-    /// Whether neither its occurrence nor its own stream says that it is to be there.
+    /// Whether neither its occurrence nor its own stream names the delivery.
     const fn is_unsaid(&self) -> bool {
         !self.is_listed && self.row.sequence == 0
     }
@@ -161,7 +162,7 @@ impl<'a> LostDelivery<'a> {
     }
 }
 
-/// One transaction's repair: a stream of its own for each firm.
+/// The repair of one transaction. Each firm has a stream.
 struct RepairBatch<'a> {
     order: &'a RepairOrder,
     at: Timestamp,
@@ -177,7 +178,7 @@ impl<'a> RepairBatch<'a> {
         Self { order, at: courier.clock.now(), streams }
     }
 
-    /// A delivery is caused by its occurrence, and belongs to the repair.
+    /// The context of a delivery's event. Its cause is the occurrence, its correlation the repair.
     fn context(&self, occurrence: &RecordedEvent) -> EventContext {
         let caused = occurrence.context.caused_by(occurrence.id());
         let repair = self.streams.get(&occurrence.context.firm_id).copied();

@@ -1,5 +1,8 @@
-//! Places: how much a process sends at once from a firm to a host (ruling 34), and how quickly hosts
-//! answer. An attempt that was claimed ahead waits here for its place.
+//! Host slots: a process has a number of slots for each pair of a firm and a host (ruling 34,
+//! limits in flight). An attempt holds a slot while it is sent. An attempt that was claimed ahead
+//! waits for its slot here.
+//!
+//! The slots also measure how quickly hosts answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,19 +14,19 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// As many pairs are remembered.
+/// Pairs that are remembered, at most.
 const PAIRS_MAX: usize = 10_000;
 
-/// Of how many answers the mean is of, about.
+/// Approximate number of answers in the mean.
 const MEAN_WEIGHT: u32 = 8;
 
-/// A firm, and a host that something of it goes to.
+/// A firm, and a host that it sends to.
 pub(crate) type FirmAndHost = (Uuid, String);
 
-/// The places of a process. Clones share them.
+/// The slots of a process. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct HostSlots {
-    /// So many for each firm and host.
+    /// Slots of each pair.
     each: Arc<AtomicUsize>,
     pairs: Arc<Mutex<HashMap<FirmAndHost, PairState>>>,
 }
@@ -35,7 +38,7 @@ struct PairState {
     answers_in: Option<Duration>,
 }
 
-/// A place, until it is dropped.
+/// A slot, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HostSlot {
     slots: HostSlots,
@@ -44,12 +47,12 @@ pub(crate) struct HostSlot {
 }
 
 impl HostSlots {
-    /// So many for each firm and host.
+    /// This many slots for each pair.
     pub(super) fn new(each: usize) -> Self {
         Self { each: Arc::new(AtomicUsize::new(each)), pairs: Arc::default() }
     }
 
-    /// There are so many for each firm and host from now on. Of fewer, those that are taken stay so.
+    /// Changes the number of slots of each pair. If it falls, slots in use stay in use.
     pub(super) fn resize(&self, each: usize) {
         if self.each.swap(each, Ordering::Relaxed) < each {
             let pairs: Vec<FirmAndHost> = self.pairs().keys().cloned().collect();
@@ -57,7 +60,7 @@ impl HostSlots {
         }
     }
 
-    /// A place, as soon as one is free, in the order of those who wait.
+    /// Waits for a free slot. Callers are served in their order.
     pub(crate) async fn take(&self, pair: &FirmAndHost) -> HostSlot {
         let waits = {
             let mut pairs = self.pairs();
@@ -71,25 +74,25 @@ impl HostSlots {
         };
         self.hand_on(pair);
         match waits.await {
-            Ok(place) => place,
-            // Whoever gives places on gives one to each who waits, or keeps the sender.
+            Ok(slot) => slot,
+            // `hand_on` sends each waiting caller a slot, or keeps the sender.
             Err(_) => unreachable!("a waiting sender was dropped"),
         }
     }
 
-    /// How quickly it answers, if that is known.
+    /// The mean time to an answer, if the host answers quickly.
     pub(crate) fn answers_in(&self, pair: &FirmAndHost) -> Option<Duration> {
         self.pairs().get(pair)?.answers_in
     }
 
-    /// Whoever waited for one there got none in time.
+    /// Forgets the mean: an attempt waited here too long for its slot.
     pub(crate) fn mark_slow(&self, pair: &FirmAndHost) {
         if let Some(known) = self.pairs().get_mut(pair) {
             known.answers_in = None;
         }
     }
 
-    /// Gives free places to those who wait for them.
+    /// Gives free slots to waiting callers.
     fn hand_on(&self, pair: &FirmAndHost) {
         loop {
             let mut pairs = self.pairs();
@@ -100,9 +103,9 @@ impl HostSlots {
             let Some(next) = known.waiting.pop_front() else { return };
             known.taken += 1;
             drop(pairs);
-            // Given to one who waits no more, it is dropped: then it is the next one's.
-            let place = HostSlot { slots: self.clone(), pair: pair.clone(), since: Instant::now() };
-            drop(next.send(place));
+            // A caller that no longer waits drops the slot, and the slot goes to the next caller.
+            let slot = HostSlot { slots: self.clone(), pair: pair.clone(), since: Instant::now() };
+            drop(next.send(slot));
         }
     }
 
@@ -112,7 +115,8 @@ impl HostSlots {
 }
 
 impl HostSlot {
-    /// The host has answered; whether it took what was sent. One that does not is not known to be quick.
+    /// Notes the time to an answer. A host that did not accept the delivery does not count as
+    /// quick.
     pub(crate) fn note_answer(self, verdict: AnswerVerdict) {
         let took = self.since.elapsed();
         if let Some(known) = self.slots.pairs().get_mut(&self.pair) {

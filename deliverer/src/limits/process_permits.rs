@@ -1,4 +1,4 @@
-//! Permits: how much one process sends at once, and which firm's it is (ruling 34).
+//! Permits: the attempts of one process, counted in all and by firm (ruling 34, limits in flight).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(super) struct Permits {
     held: Arc<Mutex<HashMap<Uuid, usize>>>,
 }
 
-/// One of them, in the hand of a firm until it is dropped.
+/// A permit that a firm holds until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     _permit: OwnedSemaphorePermit,
@@ -30,18 +30,18 @@ impl Permits {
         Self { total, free: Arc::new(Semaphore::new(total)), held: Arc::default() }
     }
 
-    /// Waits until one is free.
+    /// Waits until a permit is free.
     pub(super) async fn any(&self) {
         drop(self.free.acquire().await);
     }
 
-    /// What there is room for now.
-    pub(super) fn room(&self) -> PermitUsage {
+    /// The free permits, and the permits that each firm holds.
+    pub(super) fn permit_usage(&self) -> PermitUsage {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         PermitUsage { permits: self.total, free: self.free.available_permits(), held }
     }
 
-    /// Takes a free one.
+    /// Takes a free permit for a firm.
     pub(super) fn take(&self, firm_id: Uuid) -> Option<Permit> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
         let held = Arc::clone(&self.held);
@@ -75,12 +75,12 @@ mod tests {
         let first = permits.take(firm).unwrap();
         let second = permits.take(firm).unwrap();
         assert!(permits.take(firm).is_none());
-        assert_eq!(permits.room().free, 0);
+        assert_eq!(permits.permit_usage().free, 0);
         drop(second);
         permits.any().await;
-        let room = permits.room();
+        let room = permits.permit_usage();
         assert_eq!(room, PermitUsage { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);
-        assert_eq!(permits.room(), PermitUsage::of(2));
+        assert_eq!(permits.permit_usage(), PermitUsage::of(2));
     }
 }

@@ -1,4 +1,4 @@
-//! The life of lanes: in step with that of subscriptions, of firms, and of what workflow steps send.
+//! Keeps lanes in step with the events of subscriptions, firms and deliveries.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::{reissue, steps};
 
-/// The lanes, kept in step with the life of their subscriptions.
+/// The writer of lanes. It runs in the transaction of every append.
 pub struct LaneWriter;
 
 impl WithAppend for LaneWriter {
@@ -27,7 +27,8 @@ impl WithAppend for LaneWriter {
         events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let (mut changing, mut firms) = (Vec::<Uuid>::new(), Vec::new());
+            let mut changing: Vec<Uuid> = Vec::new();
+            let mut firms = Vec::new();
             for new in &*events {
                 match &new.event {
                     Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
@@ -78,23 +79,25 @@ impl WithAppend for LaneWriter {
     }
 }
 
-/// What events, in order, come to.
+/// The effects of events, taken in their order.
 #[derive(Debug, Default)]
 struct LaneEffects<'a> {
-    /// With their firms and targets. A command makes one, and no batch does.
+    /// New lanes with their firms and targets. Only a command makes a lane, so there is at most
+    /// one.
     made: Vec<(Uuid, Uuid, &'a str)>,
-    /// Since when the lanes of firms sleep: a suspended firm's do until it is back (ruling 28).
+    /// Suspension times of firms. `None` wakes the firm's lanes: it is active again (ruling 28,
+    /// suspended firm).
     paused: BTreeMap<Uuid, Option<DateTime<Utc>>>,
-    /// Firms, and when they were closed.
+    /// Closed firms, and the times of closing.
     closed: BTreeMap<Uuid, DateTime<Utc>>,
     lanes: BTreeMap<Uuid, LaneChange<'a>>,
-    /// A command queues one, and no batch does.
+    /// Only a command queues a step, so there is at most one.
     steps: Vec<(&'a RecordedEvent, Cow<'a, RetriedStep>)>,
-    /// A command makes one, and no batch does.
+    /// Only a command reissues a delivery, so there is at most one.
     reissued: Vec<(&'a RecordedEvent, &'a ReissuedDelivery)>,
 }
 
-/// What is new of a lane; what is none stays.
+/// Changes to one lane's row. `None` leaves the column as it is.
 #[derive(Debug, Default, Clone, Copy)]
 struct LaneChange<'a> {
     cancel_cause: Option<CancelCause>,
@@ -102,7 +105,7 @@ struct LaneChange<'a> {
     gone: Option<GoneChange<'a>>,
 }
 
-/// What the last delivery at its end says of the target.
+/// The answer of the last delivery that has ended.
 #[derive(Debug, Clone, Copy)]
 enum GoneChange<'a> {
     Answered,
@@ -209,14 +212,14 @@ async fn make(
     Ok(())
 }
 
-/// Locks these lanes and all lanes of these firms, before the streams. In one order: a recorder
-/// holds lanes of the same firms and waits for the next.
+/// Locks these lanes and all lanes of these firms, before the streams. All transactions lock lanes
+/// in the order of their ids, because a recorder holds some lanes and waits for the next.
 async fn lock(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     firm_ids: &[Uuid],
 ) -> Result<(), sqlx::Error> {
-    // Two looks by an index each: workers' plans have no other way to an `or` than all lanes.
+    // Two index scans and a union. For an `or` the plans of workers read all lanes.
     sqlx::query(
         "select 1 from lanes
           where lane_id in (select unnest($1) union

@@ -1,7 +1,8 @@
-//! Lanes: one per subscription, and one per firm and host for what workflow steps send.
+//! Lanes: one per subscription, and one per firm and host of workflow steps.
 //!
-//! A slow or dead receiver makes only its own lane sleep. Claim and removal lock the same row, so
-//! the order of their commits decides whether a delivery was in flight (ruling 29).
+//! A slow or dead receiver delays only its own lane. A claim and a removal lock the same row. The
+//! order of their commits decides whether a delivery was in flight (ruling 29, in flight at
+//! removal).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,9 +22,9 @@ macro_rules! not_held {
 }
 pub(crate) use not_held;
 
-/// Locks these lanes, in the order of their ids; answers those whose subscription lives. The lock meets
-/// other work of a lane and its removal, not the claim in an append, which shares a lane with everybody
-/// but a removal.
+/// Locks these lanes in the order of their ids, and returns the open ones. The lock excludes other
+/// work on the lane and its removal. It does not exclude the claim in an append, which takes `for
+/// key share`.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -41,7 +42,8 @@ pub(crate) async fn lock_open(
     Ok(rows.into_iter().filter(|(_, open)| *open).map(|(lane_id, _)| lane_id).collect())
 }
 
-/// Has this lane due then and not before, unless somebody has it locked.
+/// Makes the lane due at `until` and not before. A lane that another transaction has locked stays
+/// as it is.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -62,7 +64,8 @@ pub(crate) async fn put_off(
     Ok(())
 }
 
-/// Has these locked lanes due then, if they are not before: they got work that waits.
+/// Makes each of these locked lanes due at its time, unless it is due earlier. The lane got a row
+/// that waits.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -86,10 +89,10 @@ pub(crate) async fn due_by(
     Ok(())
 }
 
-/// Sets when these locked lanes are next due, after work was taken out of them: an open lane at its
-/// earliest work, a closed one now while there is anything to cancel.
+/// Sets the due times of these locked lanes after rows were taken out. An open lane is due with its
+/// first row. A closed lane is due now, as long as it has rows to cancel.
 ///
-/// Each look is at the edge of an index: a lane with 100,000 rows costs what one with ten does.
+/// Each look reads one index entry, so a lane with 100,000 rows costs as much as a lane with ten.
 ///
 /// # Errors
 /// If the database does not answer.

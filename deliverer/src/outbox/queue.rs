@@ -1,7 +1,9 @@
-//! Queueing: the rows of what occurrences list, in the transaction that records them. A transaction
-//! inserts so many rows at most: beyond that budget it leaves an occurrence unspread, and [`super::spread`]
-//! puts its rows in later. So one firm's burst costs neither the product's other calls nor other firms'
-//! deliveries.
+//! Queueing at an append: inserts the rows that occurrences list, in the transaction that records
+//! them.
+//!
+//! One transaction inserts a limited number of rows. Beyond that budget it leaves an occurrence
+//! unspread, and a worker inserts its rows later. So a firm's burst delays neither the product's
+//! other calls nor the deliveries of other firms.
 
 use std::collections::HashMap;
 
@@ -14,13 +16,13 @@ use uuid::Uuid;
 use super::row::{NewOutboxRow, OutboxRow, insert};
 use super::unspread::{UnspreadOccurrence, leave_unspread};
 
-/// Rows of one call's occurrences that its own transaction inserts, at most.
+/// Rows that one call's transaction inserts for its occurrences, at most.
 const ROWS_PER_CALL_MAX: usize = 100;
 
-/// Rows that one transaction inserts, at most, whoever's calls it takes in.
+/// Rows that one transaction inserts for all its calls, at most.
 const ROWS_PER_TRANSACTION_MAX: usize = 512;
 
-/// What a transaction's occurrences come to.
+/// The rows and occurrences of one transaction.
 #[derive(Default)]
 pub(crate) struct ListedRows {
     /// Rows to insert now.
@@ -29,7 +31,7 @@ pub(crate) struct ListedRows {
     pub(crate) unspread: Vec<UnspreadOccurrence>,
 }
 
-/// The outbox of a log. It queues what it is told; whether the process sends is nothing to it.
+/// The outbox of a log. It queues the same rows whether this process sends or not.
 pub struct AppendQueuer;
 
 impl Outbox for AppendQueuer {
@@ -48,12 +50,13 @@ impl Outbox for AppendQueuer {
     }
 }
 
-/// Deliveries are due when their transaction began.
+/// Deliveries are due at the start of their transaction.
 pub(crate) fn due_at(occurrences: &[RecordedEvent]) -> chrono::DateTime<chrono::Utc> {
     occurrences.iter().map(|one| one.context.recorded_at.get()).max().unwrap_or_default()
 }
 
-/// What these occurrences list, within the budget. A call is told apart by its correlation id.
+/// The rows that these occurrences list, within the budget. Calls are told apart by their
+/// correlation ids.
 pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
     let mut listed = ListedRows::default();
     let mut of_calls: HashMap<Uuid, usize> = HashMap::new();
@@ -67,10 +70,13 @@ pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
             *of_call += count;
             listed.rows.extend(rows(recorded));
         } else {
-            // Of one call the order stays: what comes after waits too.
+            // The call's later occurrences wait too, so that its order stays.
             *of_call = ROWS_PER_CALL_MAX;
-            let (firm_id, position) = (recorded.context.firm_id, recorded.position);
-            listed.unspread.push(UnspreadOccurrence { firm_id, position, occurrence_id });
+            listed.unspread.push(UnspreadOccurrence {
+                firm_id: recorded.context.firm_id,
+                position: recorded.position,
+                occurrence_id,
+            });
         }
     }
     listed

@@ -1,5 +1,6 @@
-//! What is made anew by hand: queued in the transaction of the command, in its subscription's lane
-//! (ruling 31). Its body is read when its first try is claimed, like any other's.
+//! Reissued deliveries: an operator's command makes a delivery anew. Its row is inserted in the
+//! transaction of the command, in the subscription's lane (ruling 31, replay). The claim of its
+//! first attempt reads the body.
 
 use domain::delivery::ReissuedDelivery;
 use domain::retry::RetrySchedule;
@@ -9,7 +10,8 @@ use uuid::Uuid;
 
 use super::row::{NewOutboxRow, OutboxRow, insert};
 
-/// Queues it. Of a subscription that is being removed it is cancelled.
+/// Inserts the row of a reissued delivery. If the subscription is being removed, the cancel worker
+/// cancels it.
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
@@ -31,7 +33,7 @@ pub(crate) async fn queue(
         tries_max: RetrySchedule::RestHook.tries().cast_signed(),
         step: None,
         replay_id: None,
-        traceparent: recorded.context.traceparent.map(|place| place.to_string()),
+        traceparent: recorded.context.traceparent.map(|trace| trace.to_string()),
         body_id: None,
         body_sha256: None,
     };

@@ -1,5 +1,5 @@
-//! Giving back: what was claimed and will not be sent, because the process stops, does not use up a
-//! try (case E25).
+//! Releases attempts that were claimed and will not be sent. A released attempt does not count
+//! (case E25).
 
 use eventstore::AppendError;
 use sqlx::PgConnection;
@@ -9,7 +9,7 @@ use crate::attempt::ClaimedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
-/// Gives claimed tries back, as if they had never been claimed.
+/// Undoes the claim of these attempts.
 ///
 /// # Errors
 /// [`DeliveryError`]; their leases end by themselves then.

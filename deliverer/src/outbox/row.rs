@@ -23,7 +23,7 @@ use vault::{Entropy, KeySubject};
 
 use crate::attempt::system_context;
 
-/// A row of the outbox, as a claim makes it.
+/// A row of the outbox.
 #[derive(Debug, Clone, FromRow)]
 pub(crate) struct OutboxRow {
     pub(crate) delivery_id: Uuid,
@@ -37,7 +37,7 @@ pub(crate) struct OutboxRow {
     pub(crate) booking_id: Option<Uuid>,
     pub(crate) position: i64,
     pub(crate) sequence: i64,
-    /// The tries so far; once it is claimed, this one included.
+    /// Attempts so far. A claim counts its own attempt.
     pub(crate) tries: i32,
     pub(crate) tries_max: i32,
     pub(crate) step: Option<Json<StepOrder>>,
@@ -64,7 +64,7 @@ macro_rules! outbox_columns {
 pub(crate) use outbox_columns;
 
 impl OutboxRow {
-    /// The row of an occurrence's delivery to a subscription, before its first try.
+    /// The row of an occurrence's delivery to a subscription, before its first attempt.
     pub(crate) fn listed(
         delivery_id: Uuid,
         hook_id: Uuid,
@@ -88,13 +88,13 @@ impl OutboxRow {
             tries_max: RetrySchedule::RestHook.tries().cast_signed(),
             step: None,
             replay_id: None,
-            traceparent: recorded.context.traceparent.map(|place| place.to_string()),
+            traceparent: recorded.context.traceparent.map(|trace| trace.to_string()),
             body_id: None,
             body_sha256: None,
         }
     }
 
-    /// Its place in a trace, if it has one.
+    /// The position of the delivery in a trace.
     pub(crate) fn traceparent(&self) -> Option<Traceparent> {
         self.traceparent.as_ref()?.parse().ok()
     }
@@ -103,24 +103,24 @@ impl OutboxRow {
         KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
     }
 
-    /// The same for the limits, where it goes to this host.
+    /// The candidate that the limits choose from, for a lane with this host.
     pub(crate) const fn candidate(&self, host: String) -> ClaimCandidate {
         let Self { delivery_id, lane_id, firm_id, .. } = *self;
         ClaimCandidate { delivery_id, lane_id, firm_id, host }
     }
 
-    /// Occurrence and subscription, if the next event is the first of its stream.
+    /// The occurrence and the subscription, if the next event is the first of its stream.
     pub(crate) fn delivery_of(&self) -> Option<DeliveryOf> {
         let of = DeliveryOf { hook_id: self.lane_id, occurrence_id: self.occurrence_id };
         (self.sequence == 0 && self.step.is_none()).then_some(of)
     }
 
-    /// Whether it tells of an unfinished response that nobody was told of yet.
+    /// Whether the delivery reports an unfinished response and was never attempted.
     pub(crate) fn is_first_of_partial(&self) -> bool {
         self.trigger == Trigger::PartialSubmission.key() && self.tries == 0 && self.step.is_none()
     }
 
-    /// The next event of its stream.
+    /// The next event of the delivery's stream.
     pub(crate) fn next(&self, event: DeliveryEvent, now: Timestamp) -> NewEvent {
         let context = system_context(self.firm_id, self.delivery_id, now);
         NewEvent {
@@ -132,28 +132,29 @@ impl OutboxRow {
     }
 }
 
-/// A new fencing token: nobody has had it before.
+/// A new fencing token. Its 63 random bits make it unique.
 pub(crate) fn new_lease(entropy: &dyn Entropy) -> i64 {
     let mut bytes = [0; 8];
     entropy.fill(&mut bytes);
     i64::from_be_bytes(bytes) & i64::MAX
 }
 
-/// A row that is put into the outbox: due, or leased as it is put there.
+/// A row to insert, due or with its lease.
 pub(crate) struct NewOutboxRow {
     pub(crate) row: OutboxRow,
     pub(crate) due_at: DateTime<Utc>,
     pub(crate) lease: Option<NewLease>,
 }
 
-/// The lease of a row that is put into the outbox.
+/// The lease of a row that is inserted with one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewLease {
     pub(crate) token: i64,
     pub(crate) leased_at: DateTime<Utc>,
 }
 
-/// Puts rows into the outbox, and wakes the lanes of those that are due.
+/// Inserts rows, and wakes the lanes of rows without a lease. A step's row is inserted by
+/// [`super::steps`], so the statement has no column for steps.
 pub(crate) async fn insert(
     connection: &mut PgConnection,
     rows: &[NewOutboxRow],
@@ -207,7 +208,7 @@ fn lanes_to_wake(rows: &[NewOutboxRow]) -> Vec<Uuid> {
     waiting.map(|new| new.row.lane_id).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Takes these out of the outbox. For none of them the planner would read all that are leased.
+/// Deletes rows. An empty list must not reach the planner, which would read all leased rows for it.
 pub(crate) async fn drop_rows(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],

@@ -1,5 +1,5 @@
-//! What workflow steps send: queued in the transaction of the command, in a lane per firm and host
-//! (ruling 33).
+//! Workflow steps: their rows are inserted in the transaction of the command, in a lane per firm
+//! and host (ruling 33, workflow steps).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::wakes;
 
-/// Queues what a step sends; anew, with the tries that were and the bytes they sent.
+/// Inserts the row of a step. A retried step keeps its attempts and its bytes.
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
@@ -45,13 +45,14 @@ pub(crate) async fn queue(
     .bind(body.as_ref().map(|body| body.id))
     .bind(sha256)
     .bind(Json(order))
-    .bind(recorded.context.traceparent.map(|place| place.to_string()))
+    .bind(recorded.context.traceparent.map(|trace| trace.to_string()))
     .execute(&mut *connection)
     .await?;
     Ok(wakes::add(connection, [lane_id]).await?)
 }
 
-/// The lane of the firm's steps to this host; it sleeps if the firm is suspended.
+/// The lane of the firm's steps to this host, made if it is missing. A new lane sleeps if the firm
+/// is suspended.
 async fn open_lane(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -75,7 +76,7 @@ async fn open_lane(
     Ok(lane_id)
 }
 
-/// Closes the lanes of closed firms' steps; they are locked.
+/// Closes the locked lanes of closed firms' steps.
 pub(crate) async fn close(
     connection: &mut PgConnection,
     closed: &BTreeMap<Uuid, DateTime<Utc>>,

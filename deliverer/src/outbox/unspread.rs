@@ -29,7 +29,7 @@ pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = Unsprea
     rows.iter().map(of).collect::<BTreeMap<_, _>>().into_values()
 }
 
-/// Leaves occurrences to be spread.
+/// Leaves occurrences to the spread worker.
 pub(crate) async fn leave_unspread(
     connection: &mut PgConnection,
     unspread: &[UnspreadOccurrence],
@@ -49,8 +49,9 @@ pub(crate) async fn leave_unspread(
     Ok(())
 }
 
-/// Takes the next occurrences: of each firm after this one the oldest, as many firms as there is room
-/// for; of a firm alone as many as there is room for. Those that another process takes are left out.
+/// Takes the next unspread occurrences, of firms after this one in turn. It takes the oldest of
+/// each firm, and fills up with more if there are few firms. Occurrences that another process has
+/// locked are left out.
 pub(crate) async fn take_unspread(
     connection: &mut PgConnection,
     after: Uuid,

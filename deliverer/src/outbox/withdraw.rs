@@ -14,8 +14,8 @@ use super::row::OutboxRow;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
-/// Which of these responses were erased. The look needs no lock: a claim and a record look again once
-/// they are committed.
+/// The erased responses among these. The look takes no lock, so a claim and a record look again
+/// after their commit.
 pub(crate) async fn erased_of(
     connection: &mut PgConnection,
     responses: impl Iterator<Item = KeySubject>,
@@ -28,8 +28,8 @@ pub(crate) async fn erased_of(
     Ok(erased.into_iter().map(subject).collect())
 }
 
-/// Which of these responses were erased by the time a transaction about them was committed. The eraser
-/// may not have seen what that transaction kept: it is dropped here.
+/// The erased responses among these, looked up after the commit of a transaction about them. The
+/// eraser may not have seen the data that this transaction wrote, so the data is deleted here.
 pub(crate) async fn erased_meanwhile(
     courier: &DelivererContext,
     responses: impl Iterator<Item = KeySubject>,
@@ -44,10 +44,10 @@ pub(crate) async fn erased_meanwhile(
     Ok(erased)
 }
 
-/// That they were cancelled, after the tries before, if there were any.
+/// The cancellations of these rows.
 pub(crate) fn cancelled(rows: &[OutboxRow], cause: CancelCause, now: Timestamp) -> Vec<NewEvent> {
     rows.iter()
-        // What is sent once more had ended before.
+        // A replayed delivery had ended before, so its stream gets no cancellation.
         .filter(|row| row.replay_id.is_none())
         .map(|row| {
             let of = row.delivery_of();

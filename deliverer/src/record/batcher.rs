@@ -1,5 +1,5 @@
-//! The recorder: writes down answers in batches as they come. What the database does not take of some lane is put
-//! aside, so that it holds up no other lane's.
+//! The batcher: records answers in batches as they come. Answers of a lane that the database
+//! refuses are put aside, so that they delay no other lane.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,24 +14,25 @@ use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
-/// Answers recorded at a time.
+/// Answers of one batch, at most.
 const ANSWERS_PER_RECORD_MAX: usize = 256;
 
-/// From one batch of answers to the next, unless enough have come: what comes by itself is recorded at
-/// once, and what comes all the time costs a transaction for several. A crash in between repeats what was
-/// answered, as it does while a record is under way.
+/// The wait between two batches, unless [`ENOUGH_ANSWERS`] have come. A single answer is recorded
+/// at once, and a steady flow shares transactions. A crash during the wait repeats the attempts, as
+/// a crash during a record does.
 const RECORD_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
-/// So many answers are worth a transaction. An answer that waits takes no room.
+/// Answers that are worth a transaction of their own. A waiting answer uses no capacity.
 const ENOUGH_ANSWERS: usize = 128;
 
-/// How long one try to record a batch may take; see [`eventstore::worker`].
+/// Time limit of one record; see [`eventstore::worker`].
 const RECORD_WITHIN: Duration = Duration::from_secs(60);
 
-/// The wait until a batch that could not be recorded is tried again.
+/// The wait before a batch that could not be recorded is recorded again.
 const RECORD_RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// The answers of a process, in the order they came. The channel closes when its dispatcher is gone.
+/// The answers of a process, in the order they came. The channel closes when the dispatcher is
+/// gone.
 pub struct AnswerInbox {
     pub(crate) inbox: mpsc::Receiver<FinishedAttempt>,
 }
@@ -44,7 +45,8 @@ impl AnswerInbox {
     }
 }
 
-/// Records until all senders are gone; and what is put aside meanwhile, until that has ended.
+/// Two tasks: the first records until the dispatcher is gone, the second records the answers that
+/// were put aside until the first has ended.
 pub(crate) fn recorders(
     courier: &DelivererContext,
     answers: AnswerInbox,
@@ -55,15 +57,16 @@ pub(crate) fn recorders(
     (record_all(courier.clone(), answers, aside), patient)
 }
 
-/// Where answers go that the database does not take with others.
+/// Answers that the database does not take together with others.
 struct StuckAnswers {
     put: mpsc::Sender<Vec<FinishedAttempt>>,
-    /// The lanes that have some there, by how many batches: what comes of them later goes there at once.
+    /// Lanes with answers that were put aside, and the number of their batches. Later answers of
+    /// these lanes are put aside at once.
     lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
 }
 
 impl StuckAnswers {
-    /// Takes what is of these lanes out of a batch.
+    /// Takes the answers of these lanes out of a batch.
     fn take_from(&self, batch: &mut Vec<FinishedAttempt>) {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if lanes.is_empty() {
@@ -76,7 +79,7 @@ impl StuckAnswers {
         by_lane(theirs).into_iter().for_each(|of_lane| self.put(of_lane));
     }
 
-    /// Puts answers of one lane there.
+    /// Puts the answers of one lane aside.
     fn put(&self, of_lane: Vec<FinishedAttempt>) {
         let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +91,7 @@ impl StuckAnswers {
     }
 }
 
-/// These by their lanes.
+/// Answers grouped by lane.
 fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
     let mut lanes: HashMap<Uuid, Vec<FinishedAttempt>> = HashMap::new();
     for one in answers {
@@ -97,7 +100,7 @@ fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
     lanes.into_values().collect()
 }
 
-/// Records until all senders are gone.
+/// Records until the dispatcher is gone.
 async fn record_all(courier: DelivererContext, mut answers: AnswerInbox, aside: StuckAnswers) {
     let mut batch = Vec::with_capacity(ANSWERS_PER_RECORD_MAX);
     let mut next = Instant::now();
@@ -109,7 +112,7 @@ async fn record_all(courier: DelivererContext, mut answers: AnswerInbox, aside: 
     }
 }
 
-/// Waits for more answers until then, or until there are enough.
+/// Waits for more answers, until `until` or until there are enough.
 async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, until: Instant) {
     while batch.len() < ENOUGH_ANSWERS {
         let more = answers.inbox.recv_many(batch, ANSWERS_PER_RECORD_MAX - batch.len());
@@ -119,8 +122,8 @@ async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, unt
     }
 }
 
-/// Records a batch. While the database is away, the batch waits; if it does not take the batch, what it does not
-/// take of some lane is put aside: it holds up no other lane's.
+/// Records a batch, and waits while the database is away. If the database refuses the batch, it is
+/// recorded lane by lane, and the lanes it refuses are put aside.
 async fn record_or_put_aside(
     courier: &DelivererContext,
     batch: Vec<FinishedAttempt>,
@@ -137,7 +140,7 @@ async fn record_or_put_aside(
     }
 }
 
-/// Records what was put aside until nobody puts more.
+/// Records answers that were put aside, until the batcher ends.
 async fn record_stuck(
     courier: DelivererContext,
     mut stuck: mpsc::Receiver<Vec<FinishedAttempt>>,
@@ -156,8 +159,8 @@ async fn record_stuck(
     }
 }
 
-/// Records a batch as soon as it can be; one answer that is refused for good is found by halving, and given up
-/// alone.
+/// Records a batch for certain. An answer that is refused for good is found by halving, and given
+/// up alone.
 async fn record_surely(courier: &DelivererContext, finished: &[FinishedAttempt]) {
     let may_pass = |error: &DeliveryError| error.is_away() || error.may_pass();
     let mut halves = vec![finished];
@@ -175,8 +178,8 @@ async fn record_surely(courier: &DelivererContext, finished: &[FinishedAttempt])
     }
 }
 
-/// Tries again what may pass while a lease of the batch runs: after that its tries are made anew, and what they
-/// came to is history only; that, too, is tried for as long as a record may take.
+/// Repeats a record whose error passes, as long as a lease of the batch runs. After that the
+/// attempts are made anew, and their answers are only history. History gets one more record's time.
 async fn record_patiently(
     courier: &DelivererContext,
     batch: &[FinishedAttempt],

@@ -26,28 +26,28 @@ use crate::outgoing::OutgoingExchange;
 use crate::settings::DelivererContext;
 use crate::tally::AttemptTally;
 
-/// What a batch leads to.
+/// The effects of a batch.
 #[derive(Default)]
 pub(super) struct RecordEffects<'a> {
-    /// Responses of the batch that were erased while the tries were under way: what was said to them
-    /// is not kept, and they are not tried again.
+    /// Responses of the batch that were erased while their attempts were in flight. Their answers
+    /// are not kept, and their deliveries are not retried.
     pub(super) erased: HashSet<KeySubject>,
     events: Vec<NewEvent>,
-    /// Those that might have come again, and do not.
+    /// Ended deliveries whose rows are still in the outbox.
     pub(super) ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
-    /// When the lanes of those are due.
+    /// Due times of the lanes of these retries.
     due: BTreeMap<Uuid, DateTime<Utc>>,
-    /// Those whose stream goes on though nothing else changes.
+    /// Deliveries whose stream goes on, and nothing else changes.
     pub(super) noted: Vec<(Uuid, i64)>,
     pub(super) tally: AttemptTally,
-    /// What came of what was sent once more.
+    /// Outcomes of replayed deliveries.
     replayed: Vec<(Uuid, Uuid, &'static str)>,
     answers: Vec<ReceiverAnswer<'a>>,
 }
 
 impl<'a> RecordEffects<'a> {
-    /// No effects yet, for a batch whose erased responses are these.
+    /// No effects yet, for a batch with these erased responses.
     pub(super) fn without(erased: HashSet<KeySubject>) -> Self {
         Self { erased, ..Self::default() }
     }
@@ -62,7 +62,7 @@ impl<'a> RecordEffects<'a> {
         let claimed = &finished.claimed;
         let erased = self.erased.contains(&claimed.subject);
         let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
-        // What had ended before cannot be taken back.
+        // A replayed delivery had ended before, so it cannot be cancelled.
         let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
         let answer = kept_answer(finished).filter(|_| !erased);
         let mut attempt = attempt(courier, finished, answer.as_deref());
@@ -75,7 +75,7 @@ impl<'a> RecordEffects<'a> {
                 *due = at.get().min(*due);
             }
             None if may_come_again(finished) => self.ended.push(claimed.delivery_id),
-            // It was taken out when it was looked for.
+            // Its row was deleted when the lease was checked.
             None => {}
         }
         let outcome = attempt.outcome;
@@ -113,8 +113,8 @@ impl<'a> RecordEffects<'a> {
         });
     }
 
-    /// Two deliveries in a row that end with 410 remove the subscription; a success in between
-    /// resets the count (contract, section Retries; ruling 26).
+    /// Counts 410s. Two deliveries in a row that end with 410 remove the subscription. A success in
+    /// between resets the count (contract, section Retries; ruling 26, 410).
     pub(super) fn count_gone(
         &mut self,
         finished: &FinishedAttempt,
@@ -177,8 +177,8 @@ impl<'a> RecordEffects<'a> {
     }
 }
 
-/// The erased responses of the batch, as far as their erasure matters. For a delivered attempt with
-/// an empty answer nothing is kept, so it does not.
+/// The erased responses of the batch whose erasure matters. It does not matter for a delivered
+/// attempt with an empty answer, because nothing is kept of it.
 pub(super) async fn erased(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],

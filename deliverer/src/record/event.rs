@@ -1,4 +1,4 @@
-//! What came of a try, as the log and history keep it.
+//! The event of an attempt, as the log and history keep it.
 
 use domain::answer::clean_answer;
 use domain::context::EventContext;
@@ -11,17 +11,17 @@ use vault::Entropy;
 use crate::attempt::{DeliveryOrigin, FinishedAttempt, system_context};
 use crate::settings::DelivererContext;
 
-/// A shorter header value of a workflow step may be any word of an answer.
+/// Shorter header values of a workflow step are not masked. They may be any word of an answer.
 const SECRET_LENGTH_MIN: usize = 6;
 
-/// As a part of what it is recorded.
+/// The context of a delivery's events, as part of its trace.
 pub(super) fn context(finished: &FinishedAttempt) -> EventContext {
     let claimed = &finished.claimed;
     let of = system_context(claimed.firm_id, claimed.delivery_id, finished.finished_at);
     EventContext { traceparent: claimed.traceparent, ..of }
 }
 
-/// What came of it.
+/// The attempt as it is recorded.
 pub(super) fn attempt(
     courier: &DelivererContext,
     finished: &FinishedAttempt,
@@ -55,14 +55,14 @@ pub(super) fn attempt(
     }
 }
 
-/// From -1 to 1, each as likely as any other.
+/// A random number from -1 to 1, evenly distributed.
 fn jitter(entropy: &dyn Entropy) -> f64 {
     let mut bytes = [0; 4];
     entropy.fill(&mut bytes);
     f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) * 2.0 - 1.0
 }
 
-/// The first KiB of the answer, cleaned (ruling 25); none when it said nothing.
+/// The first KiB of the answer, cleaned (ruling 25, delivered). `None` for an empty answer.
 pub(super) fn kept_answer(finished: &FinishedAttempt) -> Option<String> {
     let snippet = &finished.exchange.snippet;
     if snippet.is_empty() {

@@ -13,7 +13,7 @@ use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
-/// Records a batch of answers. An answer that comes too late changes what it still can.
+/// Records a batch of answers. A late answer changes its delivery if it still can.
 ///
 /// # Errors
 /// [`DeliveryError`]; the batch can be recorded again then. Answers that were recorded are found.

@@ -1,4 +1,4 @@
-//! The lanes of a batch of tries that are written down.
+//! The lanes of a batch of answers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,10 +15,10 @@ use crate::attempt::FinishedAttempt;
 /// 410 Gone (contract, section Retries).
 pub(super) const GONE_STATUS: u16 = 410;
 
-/// A lane while a batch is entered.
+/// A lane while the answers of a batch are entered.
 pub(super) struct LaneState {
     pub(super) is_locked: bool,
-    /// When its last delivery ended with 410, if none succeeded since.
+    /// End of its last delivery, if that was a 410.
     pub(super) gone_at: Option<Timestamp>,
     pub(super) subscription: Option<Subscription>,
     pub(super) withdrawn: Option<CancelCause>,
@@ -34,7 +34,7 @@ pub(super) struct LaneStateRow {
 }
 
 impl LaneStateRow {
-    /// The lane; if it is locked, the stream of its subscription, if it is one's, ends there.
+    /// The lane's state. `end` is the end of the subscription's stream, if the lane is locked.
     fn open(self, end: Option<i64>) -> LaneState {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
         let gone = self.gone.map(|Json(gone)| gone);
@@ -51,8 +51,8 @@ impl LaneStateRow {
     }
 }
 
-/// The lanes of a batch. Those where something failed, or a 410 may be followed by a success, are locked:
-/// what is written down depends on them. A success alone depends on its own row.
+/// The lanes of a batch. A lane is locked if an attempt failed, or if a success may follow a 410,
+/// because the record then depends on the lane. A success alone depends only on its own row.
 pub(super) async fn lanes_of(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
@@ -128,8 +128,8 @@ pub(super) async fn lock_lanes(
     Ok(opened.collect())
 }
 
-/// Locks the hook quotas of firms that a 410 may take a subscription from. A removal returns a
-/// place of the quota, and quotas are locked before lanes.
+/// Locks the hook quotas of firms that a 410 may take a subscription from. A removal gives
+/// back one unit of the quota, and quotas are locked before lanes.
 pub(super) async fn lock_quotas(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],

@@ -24,8 +24,8 @@ impl AppendLeaser {
         Self(Arc::downgrade(dispatch))
     }
 
-    /// Queues the deliveries that these occurrences list, and leases those that can be sent at
-    /// once: deliveries of these submissions, to open lanes without a due row.
+    /// Queues the deliveries that these occurrences list. Leases a delivery that can be sent at
+    /// once: its submission is one of these, and its lane is open and has no due row.
     ///
     /// # Errors
     /// [`DeliveryError`]; the transaction must be rolled back then.

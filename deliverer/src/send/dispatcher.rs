@@ -131,7 +131,7 @@ impl Dispatcher {
         }
     }
 
-    /// Releases unsent attempts, together with those of other tasks that came meanwhile.
+    /// Releases unsent attempts, together with unsent attempts of other tasks.
     async fn release_with_others(&self, claimed: Vec<ClaimedAttempt>) {
         let unsent = || self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
         unsent().extend(claimed);
@@ -157,7 +157,7 @@ pub(super) async fn run_attempt(
 ) -> FinishedAttempt {
     let traced = TraceSpan::attempt(claimed.traceparent, claimed.number);
     let exchange = {
-        // Pinned in place, because a future that is handed on is stored twice.
+        // Pinned here, because a future that is handed on is stored twice.
         let sent = pin!(send(courier, &claimed));
         trace::scope(traced.traceparent(), sent).await
     };

@@ -1,4 +1,4 @@
-//! Sending one claimed try: the contract's headers, the signature, the POST.
+//! The request of an attempt: the contract's headers, the signature and the POST.
 
 use domain::answer::AttemptAnswer;
 use domain::signature::{WebhookSecret, sign};
@@ -18,7 +18,7 @@ const HOOK: HeaderName = HeaderName::from_static("x-service-hook");
 const TEST: HeaderName = HeaderName::from_static("x-service-test");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
 
-/// Sends a claimed try; what came of it, whatever that is.
+/// Sends an attempt. A failure is an exchange like any other.
 pub(super) async fn send(courier: &DelivererContext, claimed: &ClaimedAttempt) -> OutgoingExchange {
     let (Some(body), Some(secret)) = (&claimed.body, &claimed.secret) else {
         return never_sent();

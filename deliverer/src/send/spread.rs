@@ -41,8 +41,8 @@ pub struct SpreadWorker {
 /// The next step of the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SpreadMode {
-    /// Leases rows that can be sent now, and inserts the rest. Entered at the start, and after every
-    /// step but the two below.
+    /// Leases rows that can be sent now, and inserts the rest. Entered at the start, and after all
+    /// steps but the two below.
     Leasing,
     /// Inserts without leases. Entered when the database refused a step, for one step.
     InsertingOnly,

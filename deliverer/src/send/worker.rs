@@ -80,8 +80,8 @@ struct ClaimWorker {
 }
 
 impl ClaimWorker {
-    /// Claims as far as permits go. One row that cannot be read must not keep all other rows: after
-    /// a refused claim the next claim takes from half as many lanes, and a lane that is refused
+    /// Claims as far as permits go. One row that cannot be read must not hold up all other rows.
+    /// After a refused claim the next claim takes from half as many lanes. A lane that is refused
     /// alone is put off.
     async fn claim(&mut self, free: usize) -> Result<ClaimOutcome, DeliveryError> {
         let Dispatcher { courier, limits, .. } = &*self.dispatch;
@@ -126,7 +126,7 @@ impl Worker for ClaimWorker {
             // Noted before the claim, so that an answer during the claim wakes the next one.
             dispatch.note_limited();
         }
-        let free = dispatch.limits.room().free;
+        let free = dispatch.limits.permit_usage().free;
         match self.claim(free).await? {
             ClaimOutcome::Claimed(attempts) => {
                 dispatch.start_all(attempts, SendTiming::InTime);

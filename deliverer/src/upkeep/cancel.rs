@@ -1,8 +1,8 @@
-//! Cancel: takes back what is left of a removed subscription, and what waits for a firm that stays
-//! suspended (rulings 27 and 28).
+//! The cancel worker: cancels the rows of removed subscriptions, and of firms that stay suspended
+//! (ruling 27, cancelled; ruling 28, suspended firm).
 //!
-//! A removal closes the lane and makes its work due here: what waits is cancelled at once. An attempt in
-//! flight ends with its answer, or when its lease ends.
+//! A removal closes the lane and makes it due here. Rows that wait are cancelled at once. An
+//! attempt in flight ends with its answer, or with its lease.
 
 use std::time::Duration;
 
@@ -21,17 +21,17 @@ use crate::outbox::row::{OutboxRow, outbox_columns};
 use crate::outbox::{lanes, wakes};
 use crate::settings::DelivererContext;
 
-/// Lanes taken at a time.
+/// Lanes of one step.
 const LANES_PER_STEP: i64 = 50;
 
-/// From one look for what is late by hours to the next, by a clock that never goes back: a removal is
-/// looked for at every nudge.
+/// The wait between two looks for wakes and long suspensions, by a clock that never goes back.
+/// Closed lanes are looked for at every step.
 const LATE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Deliveries cancelled at a time: a transaction stays well under 100 ms.
+/// Deliveries of one step, so that its transaction stays well under 100 ms.
 const DELIVERIES_PER_STEP: i64 = 1_000;
 
-/// From one look to the next: nothing of a closed lane is claimed meanwhile.
+/// The wait between two steps. Nothing of a closed lane is claimed meanwhile.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// The worker.
@@ -41,7 +41,7 @@ pub struct CancelWorker {
 }
 
 impl CancelWorker {
-    /// A canceller of this outbox.
+    /// A cancel worker of this outbox.
     #[must_use]
     pub const fn new(courier: DelivererContext) -> Self {
         Self { courier, next_look: None }
@@ -54,7 +54,7 @@ impl Worker for CancelWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        // Nothing ends by a clock that cannot be trusted (case E19).
+        // A clock that cannot be trusted ends no delivery (case E19).
         if self.courier.clock.fault().is_some() {
             return Ok(NextStep::IDLE);
         }
@@ -68,7 +68,7 @@ impl Worker for CancelWorker {
                 return Ok(NextStep::IDLE);
             }
             self.next_look = Some(Instant::now() + LATE_LOOK_INTERVAL);
-            // What came into a lane as it was closed has only a wake.
+            // Rows that came into a lane while it was being closed have only a wake.
             wakes::absorb(connection, now.get()).await?;
             lane_ids = lock_closed_lanes(connection, now.get()).await?;
         }
@@ -81,7 +81,7 @@ impl Worker for CancelWorker {
             return Ok(NextStep::IDLE);
         }
         let mut left = take_left(connection, &lane_ids).await?;
-        // In the order of the log (ruling 26).
+        // In the order of the log (ruling 26, 410).
         left.sort_unstable_by_key(|row| row.row.position);
         lanes::reschedule(connection, &lane_ids, now.get()).await?;
         let events: Result<Vec<_>, _> =
@@ -113,7 +113,7 @@ async fn lock_closed_lanes(
     .await
 }
 
-/// Those of firms that have been suspended for so long, with something to cancel.
+/// Lanes with rows to cancel, of firms that have been suspended for this long.
 async fn lock_suspended_lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
@@ -132,7 +132,7 @@ async fn lock_suspended_lanes(
     .await
 }
 
-/// A delivery that waited in a closed lane, and why that was closed.
+/// A row that waited in a closed lane, with the cause of the closing.
 #[derive(FromRow)]
 struct LeftoverRow {
     #[sqlx(flatten)]
@@ -140,8 +140,8 @@ struct LeftoverRow {
     cancel_cause: String,
 }
 
-/// Takes out what waits in these locked lanes. Attempts in flight end by themselves: with their answer,
-/// or with their lease.
+/// Deletes the waiting rows of these locked lanes. Attempts in flight end with their answer or
+/// their lease.
 async fn take_left(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -169,7 +169,7 @@ async fn take_left(
 }
 
 impl LeftoverRow {
-    /// What its end looks like; nothing for what was to be sent once more: it had ended before.
+    /// The cancellation of the delivery. `None` for a replayed delivery, which had ended before.
     fn ended(&self, now: Timestamp) -> Result<Option<NewEvent>, AppendError> {
         let cause: CancelCause = self
             .cancel_cause

@@ -1,6 +1,9 @@
-//! Ended leases: a try whose process went away before its answer was recorded. Two minutes after its
-//! claim it is written down as interrupted, and the delivery is due again, or has failed if the try was
-//! its last, or is cancelled if its lane was closed meanwhile (rulings 23 and 29).
+//! The worker of ended leases: takes over attempts whose process went away before their answer was
+//! recorded.
+//!
+//! Two minutes after its claim such an attempt is recorded as interrupted. Its delivery is due
+//! again. After the last attempt it has failed, and in a closed lane it is cancelled (ruling 23,
+//! attempts; ruling 29, in flight at removal).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -21,7 +24,7 @@ use crate::outbox::row::{OutboxRow, drop_rows, outbox_columns};
 use crate::settings::DelivererContext;
 use crate::tally;
 
-/// Leases ended at a time: a transaction stays well under 100 ms.
+/// Leases of one step, so that its transaction stays well under 100 ms.
 const LEASES_PER_STEP: i64 = 500;
 
 /// The worker.
@@ -42,7 +45,7 @@ impl Worker for EndedLeaseWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        // No lease ends by a clock that cannot be trusted (case E19).
+        // A clock that cannot be trusted ends no lease (case E19).
         if self.courier.clock.fault().is_some() {
             return Ok(NextStep::IDLE);
         }
@@ -87,7 +90,7 @@ async fn lanes_of_ended(
     .await
 }
 
-/// Locks these lanes; says why those are closed that are.
+/// Locks these lanes. Returns the causes of the closed ones.
 async fn lock_lanes(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -117,8 +120,8 @@ struct EndedLeaseRow {
     leased_at: DateTime<Utc>,
 }
 
-/// The rows of these locked lanes whose leases have ended. An answer may still be recorded of a lane
-/// that is not locked for it: so the rows are locked, too.
+/// The rows of these locked lanes whose leases have ended. The rows are locked too, because an
+/// answer may be recorded without its lane's lock.
 async fn ended(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -139,7 +142,7 @@ async fn ended(
     .await
 }
 
-/// What ended leases lead to.
+/// The effects of ended leases.
 #[derive(Default)]
 struct EndedLeaseOutcome {
     events: Vec<NewEvent>,
@@ -147,7 +150,7 @@ struct EndedLeaseOutcome {
     over: Vec<Uuid>,
     /// Deliveries that are due again.
     again: Vec<Uuid>,
-    /// When their lanes are due.
+    /// Due times of their lanes.
     due: BTreeMap<Uuid, DateTime<Utc>>,
     replayed: Vec<(Uuid, Uuid, &'static str)>,
 }
@@ -203,9 +206,9 @@ async fn put_due_again(
     Ok(())
 }
 
-/// A lease that began in the future, by the database's own clock, is of before that went back: it
-/// begins anew, or nobody would try again for as long as the clock went back (case E19). Says whether
-/// there was one.
+/// Restarts leases that begin in the future. They are from before the database's clock went back,
+/// and would otherwise last as long as the clock went back (case E19). Returns whether there was
+/// one.
 async fn restart_overlong(
     courier: &DelivererContext,
     connection: &mut PgConnection,

@@ -1,6 +1,9 @@
-//! Erase: carries out what the log says was erased (architecture, section 2; ruling 27). First the
-//! keys go, from a database of their own, then the rows, and what is queued is cancelled. Done again,
-//! it finds nothing to do: a restored database is brought back to what the log says.
+//! The erase worker: carries out the erasures of the log (architecture, section 2; ruling 27,
+//! cancelled). It deletes the data keys first, from a database of their own, then the rows, and
+//! cancels queued deliveries.
+//!
+//! An erasure that is carried out again finds nothing to do. So a restored database is brought back
+//! to the state of the log.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,13 +25,13 @@ use crate::outbox::row::{OutboxRow, outbox_columns};
 use crate::outbox::{lanes, withdraw};
 use crate::settings::DelivererContext;
 
-/// Events read at a time.
+/// Events of one step.
 const EVENTS_PER_STEP: i64 = 1_000;
 
-/// The wait for appends that are under way.
+/// The wait for appends that have not committed.
 const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
 
-/// From one look to the next: what is erased is sent by nobody meanwhile.
+/// The wait between two steps. An erased response is not sent meanwhile.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// The worker.
@@ -39,7 +42,7 @@ pub struct EraseWorker {
 }
 
 impl EraseWorker {
-    /// An eraser by this log.
+    /// An erase worker of this log.
     #[must_use]
     pub fn new(courier: DelivererContext, fence: Fence) -> Self {
         Self { courier, fence, done: CaughtUp::default() }
@@ -63,7 +66,8 @@ impl Worker for EraseWorker {
             self.done.up_to(look.settled);
             return Ok(idle);
         };
-        // In a database of its own: no lock is held meanwhile.
+        // Before the transaction, because the keyring is a database of its own and no lock should
+        // wait for it.
         self.courier.keyring.forget(&erased).await?;
         let mut appending = self.courier.store.begin().await?;
         if tail::take_checkpoint(appending.connection(), Self::NAME).await?.is_none() {
@@ -77,7 +81,7 @@ impl Worker for EraseWorker {
 }
 
 impl EraseWorker {
-    /// What is to be erased next, and how far the log is read then.
+    /// The next erasures, and the position of the last event that was read.
     async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
         let connections = self.courier.store.connections();
         let mut connection = connections.take().await?;
@@ -95,13 +99,14 @@ impl EraseWorker {
     }
 }
 
-/// Carries out again whatever the log says was erased: after a restore, before anything is read or
-/// sent. Rows and keys may be back, and what was queued of them.
+/// Carries out all erasures of the log again. It runs after a restore, before anything is read or
+/// sent. Rows, keys and queued deliveries may be back.
 ///
 /// # Errors
 /// [`DeliveryError`].
 pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryError> {
-    let (mut after, mut erased) = (0, 0);
+    let mut after = 0;
+    let mut erased = 0;
     loop {
         let (gone, last) = read_all(courier, after).await?;
         let Some(last) = last else {
@@ -111,11 +116,12 @@ pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryEr
         let mut appending = courier.store.begin().await?;
         erase(courier, &mut appending, &gone).await?;
         appending.commit().await?;
-        (after, erased) = (last, erased + gone.len() as u64);
+        after = last;
+        erased += gone.len() as u64;
     }
 }
 
-/// The log's next erasures, settled or not: what has come to it is true.
+/// The next erasures of the log, settled or not. An erasure is true once it is in the log.
 async fn read_all(
     courier: &DelivererContext,
     after: i64,
@@ -128,8 +134,8 @@ async fn read_all(
     Ok((gone, events.last().map(|event| event.position)))
 }
 
-/// Cancels what is queued of these responses and drops what is kept of them. Claim and record lock
-/// the lanes too: what they wrote before is seen here, and goes.
+/// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the
+/// same lanes, so their earlier writes are seen here.
 async fn erase(
     courier: &DelivererContext,
     appending: &mut AppendTransaction<'_>,
@@ -151,7 +157,7 @@ async fn erase(
     Ok(())
 }
 
-/// Everything kept of these responses, and what waited for them.
+/// Deletes the data of these responses, and facts that waited for them.
 async fn drop_rows(
     connection: &mut PgConnection,
     erased: &[KeySubject],
@@ -173,7 +179,7 @@ fn subject(recorded: &RecordedEvent) -> Option<KeySubject> {
     }
 }
 
-/// The lanes of what is queued of these responses, in order.
+/// Locks the lanes of queued deliveries of these responses, in order.
 async fn lock_lanes(
     connection: &mut PgConnection,
     erased: &[KeySubject],
@@ -193,8 +199,8 @@ async fn lock_lanes(
     .await
 }
 
-/// Takes what waits out of the outbox; an attempt in flight ends with its answer: the record finds its
-/// source erased.
+/// Deletes waiting rows from the outbox. An attempt in flight ends with its answer, and its record
+/// finds the response erased.
 async fn take_queued(
     connection: &mut PgConnection,
     erased: &[KeySubject],

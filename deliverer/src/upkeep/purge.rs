@@ -1,5 +1,5 @@
-//! Purge: what was sent and what receivers answered is kept for a time, then goes, a batch at a time
-//! (ruling 21; case H2). Digests, statuses and times stay in history.
+//! The purge worker: deletes sent bodies and receivers' answers after their retention, in batches
+//! (ruling 21, body; case H2). Digests, statuses and times stay in history.
 
 use std::time::Duration;
 
@@ -13,18 +13,20 @@ use vault::{answers, bodies, step_headers};
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
-/// Rows that go at a time: a transaction stays well under 100 ms.
+/// Rows of one step, so that its transaction stays well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
 
-/// From the first try of a delivery to its end at most, suspensions of its firm included.
+/// The longest time from the first attempt of a delivery to its end, with suspensions of its firm.
 const UNSENT_FOR_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// From the end of a sweep to the next: what goes is days old, an hour more is nothing.
+/// The wait between two sweeps. The data is days old, so an hour more does not matter.
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
 
-// By `offset 0` each row is looked up: joined, a planner that takes the queue for short reads all of it.
+// `offset 0` makes the planner look up each row. A join reads the whole queue if the planner takes
+// the queue for short.
 
-/// Those of these bodies that nothing queued will send: history knows a body once a try is recorded.
+/// The bodies among these that no queued row will send. History knows a body only after an attempt
+/// was recorded, so history alone cannot tell.
 async fn not_queued(
     connection: &mut PgConnection,
     body_ids: &[Uuid],
@@ -46,7 +48,7 @@ async fn not_queued(
     .await
 }
 
-/// Those of these deliveries that nothing queued will send.
+/// The deliveries among these that are not in the outbox.
 async fn not_under_way(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
@@ -67,7 +69,7 @@ pub struct PurgeWorker {
 }
 
 impl PurgeWorker {
-    /// A purger of this vault, first as soon as it is stepped.
+    /// A purge worker of this vault. Its first step sweeps.
     #[must_use]
     pub const fn new(courier: DelivererContext) -> Self {
         Self { courier, next_sweep: None }
@@ -97,7 +99,7 @@ impl Worker for PurgeWorker {
         bodies::drop_all(&mut transaction, &unused).await?;
         let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;
         step_headers::drop_all(&mut transaction, &gone).await?;
-        // One that was frozen and never sent is in no history.
+        // A body that was frozen and never sent is not in history.
         let before = now - kept.failed.max(kept.delivered) - UNSENT_FOR_MAX;
         let old = bodies::older_than(&mut transaction, before, ROWS_PER_STEP.into()).await?;
         let old = not_queued(&mut transaction, &old).await?;

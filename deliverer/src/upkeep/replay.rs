@@ -1,5 +1,5 @@
-//! Replay: queues deliveries that have ended once more, in order and no faster than was asked for, in
-//! their own lanes and under the same locks (ruling 31).
+//! The replay worker: queues ended deliveries again, in their order and at the replay's rate. They
+//! use their own lanes and the same locks (ruling 31, replay).
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -23,36 +23,37 @@ use crate::outbox::lanes;
 use crate::outbox::row::{NewOutboxRow, OutboxRow, drop_rows, insert};
 use crate::settings::DelivererContext;
 
-/// Queued at a time: a transaction stays well under 100 ms.
+/// Deliveries of one step, so that its transaction stays well under 100 ms.
 const DELIVERIES_PER_STEP: i32 = 500;
 
-/// The most that a replay catches up with at once, when it could not be fed in time.
+/// Delay that a replay makes up for at once, at most.
 const CATCH_UP_MAX: TimeDelta = TimeDelta::seconds(1);
 
-/// Of one replay queued in a lane at a time, at most, or what it may send in a second, if that is less.
+/// Deliveries of one replay that are queued in a lane, at most. A replay with a lower rate queues
+/// one second's deliveries.
 const QUEUED_PER_LANE_MAX: i64 = 1_000;
 
-/// From a look that finds no room to the next; meanwhile other replays have their turn.
+/// The wait of a replay whose lanes are full. Other replays have their turn meanwhile.
 const HELD_UP_FOR: Duration = Duration::from_millis(250);
 
-/// From one look to the next.
+/// The wait between two steps.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// The worker.
 pub struct ReplayWorker {
     courier: DelivererContext,
-    /// Replays that had no room, and until when others have their turn.
+    /// Replays whose lanes were full, and the end of their wait.
     held_up: HashMap<Uuid, Instant>,
 }
 
 impl ReplayWorker {
-    /// A feeder of this outbox.
+    /// A replay worker of this outbox.
     #[must_use]
     pub fn new(courier: DelivererContext) -> Self {
         Self { courier, held_up: HashMap::new() }
     }
 
-    /// Those that had no room a moment ago.
+    /// The replays that wait.
     fn held_up(&mut self) -> Vec<Uuid> {
         self.held_up.retain(|_, until| *until > Instant::now());
         self.held_up.keys().copied().collect()
@@ -102,8 +103,9 @@ impl Worker for ReplayWorker {
     }
 }
 
-/// How many of a replay are queued in each lane. What a receiver does not take waits for it with the replay, where it
-/// can be held, and not in the queue, where all of it would be due at once when the receiver is back.
+/// Queued deliveries of a replay, by lane. Deliveries to a slow receiver wait in the replay, where
+/// an operator can hold them. In the queue all of them would be due at once when the receiver is
+/// back.
 async fn queued_of(
     connection: &mut PgConnection,
     replay_id: Uuid,
@@ -114,7 +116,8 @@ async fn queued_of(
         .await
 }
 
-/// How many of a replay may be queued now, and until when its rate is used up then.
+/// Number of deliveries that the replay may queue now, and the time until which they use up its
+/// rate.
 fn allowance(turn: &ReplayTurn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
     let from = turn.fed_until.unwrap_or(now - CATCH_UP_MAX).max(now - CATCH_UP_MAX);
     let micros = (now - from).num_microseconds().unwrap_or_default().max(0);
@@ -142,8 +145,8 @@ async fn finish(
     Ok(())
 }
 
-/// Queues what can be sent again, and says why of the rest. What is asked is asked under the locks of
-/// the lanes: nothing of it can change before the commit.
+/// Queues the deliveries that can be sent again, and records the reason for each of the others. The
+/// lanes are locked first, so nothing of that can change before the commit.
 async fn queue(
     appending: &mut AppendTransaction<'_>,
     turn: &ReplayTurn,
@@ -182,7 +185,8 @@ async fn queue(
     batch.write(appending, turn, now).await
 }
 
-/// Those that are in the outbox, but for what a replay queued that was stopped since: that is taken out.
+/// The deliveries among these that are in the outbox. Rows of a replay that was stopped are deleted
+/// instead.
 async fn under_way(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
@@ -231,7 +235,7 @@ struct ReplayBatch {
 struct QueuedReplay {
     row: ReplayableRow,
     body: SentBody,
-    /// The place of its `DeliveryReplayed` in its stream.
+    /// The sequence of its `DeliveryReplayed`.
     sequence: i64,
     /// Attempts so far.
     tries: u32,

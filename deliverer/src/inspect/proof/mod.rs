@@ -1,9 +1,13 @@
-//! The proof: each occurrence lists the subscriptions that its match saw live, and each delivery went
-//! as the rules allow. It reads the log, the outbox and the replays at one moment (case I1; the
-//! rules are in [`domain::once`]).
+//! The proof: each occurrence lists the subscriptions that its match saw live, and each delivery
+//! went as the rules allow. It reads the log, the outbox and the replays at one moment (case I1;
+//! the rules are in [`domain::once`]).
 //!
-//! The log is walked once, in windows. Memory holds one window, all subscriptions there ever were,
-//! and the missing deliveries. Nothing is written, and no lock is taken.
+//! - `walk` reads the log once, in windows, and judges each occurrence and each delivery.
+//! - `queued` reads the outbox and unspread occurrences.
+//! - `report` has the scope and the findings.
+//!
+//! Memory holds one window, all subscriptions there ever were, and the missing deliveries. Nothing
+//! is written, and no lock is taken.
 
 mod queued;
 mod report;
@@ -25,7 +29,8 @@ pub use eventstore::proof::LogFilter;
 /// Positions of one window.
 const POSITIONS_PER_WINDOW: i64 = 4_096;
 
-/// Looks at a database as it is at one moment. Progress is told as (positions done, of how many).
+/// Proves a database as it is at one moment. `progress` gets the positions that are done, and their
+/// total.
 ///
 /// # Errors
 /// If the database does not answer, or an event cannot be read.
@@ -54,7 +59,7 @@ pub async fn verify(
     Ok(walk.report)
 }
 
-/// All subscriptions, as their events tell.
+/// The lives of all subscriptions, read from their events.
 async fn lives(
     connection: &mut PgConnection,
     firm_id: Option<Uuid>,

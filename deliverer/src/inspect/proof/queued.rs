@@ -1,4 +1,4 @@
-//! What is queued, as the proof reads it.
+//! The queue, as the proof reads it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::report::ProofExample;
 /// Rows read at a time.
 pub(super) const ROWS_PER_READ: i64 = 10_000;
 
-/// How these are queued; those that are not, are left out.
+/// The kind of queueing of each delivery. Deliveries that are not queued are left out.
 pub(super) async fn queued(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
@@ -25,7 +25,7 @@ pub(super) async fn queued(
     Ok(rows.into_iter().map(|(id, replay)| (id, how(replay))).collect())
 }
 
-/// Those of these occurrences that are not spread into the outbox yet.
+/// The unspread occurrences among these.
 pub(super) async fn unspread(
     connection: &mut PgConnection,
     occurrence_ids: &[Uuid],

@@ -1,4 +1,4 @@
-//! What a proof looks at, and what it finds.
+//! The scope of a proof, and its findings.
 
 use std::collections::BTreeMap;
 
@@ -7,61 +7,61 @@ use domain::once::{DeliveryFault, DeliveryFaultKind};
 use eventstore::proof::LogFilter;
 use uuid::Uuid;
 
-/// What is looked at: a stretch of the log, or a part of it.
+/// The scope: a range of the log, or a part of its events.
 #[derive(Debug, Clone, Copy)]
 pub struct ProofScope {
     /// The first position.
     pub from: i64,
-    /// The last one.
+    /// The last position.
     pub to: i64,
-    /// Which events of the stretch.
+    /// The events of the range.
     pub part: LogFilter,
-    /// How many examples of each kind are kept.
+    /// Examples that are kept of each kind, at most.
     pub examples: usize,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default)]
 pub struct ProofReport {
-    /// The last position that was looked at.
+    /// The last position that was read.
     pub through: i64,
-    /// Occurrences.
+    /// Occurrences in the scope.
     pub occurrences: u64,
-    /// Subscriptions there ever were.
+    /// Subscriptions of the whole log.
     pub subscriptions: u64,
     /// Deliveries that occurrences list.
     pub listed: u64,
-    /// Deliveries of occurrences that are not spread into the outbox yet.
+    /// Deliveries of unspread occurrences.
     pub unspread: u64,
-    /// Occurrences whose match missed a change of the firm's subscriptions that overlapped.
+    /// Occurrences whose match missed an overlapping change of the firm's subscriptions.
     pub overlaps: u64,
-    /// Deliveries whose course was looked at, those of workflow steps too.
+    /// Deliveries that were judged, workflow steps included.
     pub deliveries: u64,
-    /// How much is wrong, by kind.
+    /// Faults by kind.
     pub wrong: BTreeMap<DeliveryFaultKind, u64>,
-    /// The first of each kind.
+    /// The first faults of each kind.
     pub examples: Vec<ProofExample>,
-    /// What a repair puts back, in order.
+    /// Deliveries that a repair can queue, in order.
     pub missing: Vec<DeliveryOf>,
 }
 
-/// Something that is wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProofExample {
-    /// What.
+    /// The kind of the fault.
     pub wrong: DeliveryFault,
-    /// Where in the log; none for what is not in it.
+    /// Its position in the log, if it has one.
     pub position: Option<i64>,
     /// The delivery.
     pub delivery_id: Uuid,
-    /// Its occurrence; none for a workflow step's.
+    /// The occurrence. `None` for a workflow step.
     pub occurrence_id: Option<Uuid>,
-    /// Its subscription.
+    /// The subscription.
     pub hook_id: Option<Uuid>,
 }
 
 impl ProofReport {
-    /// Whether nothing is wrong.
+    /// Whether there is no fault.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.wrong.is_empty()

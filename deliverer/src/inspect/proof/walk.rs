@@ -37,7 +37,8 @@ impl ProofWalk {
         self.courses(connection, &begun).await
     }
 
-    /// Do these list everybody who gets them, and nobody else; and is each listed delivery somewhere?
+    /// Judges the lists of these occurrences: each lists its receivers and no others, and each
+    /// listed delivery exists.
     async fn listed(
         &mut self,
         connection: &mut PgConnection,
@@ -66,8 +67,8 @@ impl ProofWalk {
         self.somewhere(connection, &expected).await
     }
 
-    /// Is each of these deliveries in the log, in the outbox, or about to be spread? What is not is lost,
-    /// or missing.
+    /// Judges whether these deliveries are in the log, in the outbox, or unspread. All others are
+    /// lost or missing.
     async fn somewhere(
         &mut self,
         connection: &mut PgConnection,
@@ -102,7 +103,8 @@ impl ProofWalk {
         Ok(())
     }
 
-    /// Does each of these belong to something that happened, and to somebody who should hear of it?
+    /// Judges whether each of these deliveries belongs to an occurrence and a subscription of its
+    /// list.
     async fn begun(
         &mut self,
         connection: &mut PgConnection,
@@ -131,7 +133,7 @@ impl ProofWalk {
         Ok(())
     }
 
-    /// Was each tried as often as it may be, and is it queued as long as it waits?
+    /// Judges the attempts of these deliveries, and whether a pending delivery is queued.
     async fn courses(
         &mut self,
         connection: &mut PgConnection,
@@ -164,8 +166,8 @@ impl ProofWalk {
         Ok(())
     }
 
-    /// What is queued and in no list and no stream of the log; the whole outbox, whatever part of the log
-    /// is looked at.
+    /// Finds rows of the outbox that are in no list and no stream of the log. It reads the whole
+    /// outbox, for any scope.
     pub(super) async fn unknown(
         &mut self,
         connection: &mut PgConnection,
@@ -199,8 +201,8 @@ impl ProofWalk {
         }
     }
 
-    /// What replays have queued and nobody will send; of all replays, whatever part of the log is looked
-    /// at: what they drop is in no event.
+    /// Finds deliveries that a replay has queued and no process will send. It reads all replays,
+    /// for any scope, because no event names the deliveries that a replay drops.
     pub(super) async fn replays(
         &mut self,
         connection: &mut PgConnection,
