@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
-use deliverer::checkup as queue;
+use deliverer::inspect::checkup as queue;
 use domain::checkup::{CheckVerdict, CheckpointFolder, Finding};
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};

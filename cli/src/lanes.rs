@@ -1,7 +1,7 @@
 //! `lanes list`: what waits where, and why.
 
 use clap::{Args, Subcommand};
-use deliverer::lane_list::{self, LaneFilter, LaneRow};
+use deliverer::inspect::lane_list::{self, LaneFilter, LaneRow};
 use domain::pause::{DeliveryRoute, PauseScope};
 use domain::time::Timestamp;
 use projector::pauses::{self, PauseRow};

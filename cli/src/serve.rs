@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::SendingMode;
 use auditor::Checkpointer;
-use deliverer::cancel::CancelWorker;
-use deliverer::ended_leases::EndedLeaseWorker;
-use deliverer::engine::deliver;
-use deliverer::erase::{self, EraseWorker};
-use deliverer::outbox::spread::SpreadWorker;
-use deliverer::purge::PurgeWorker;
-use deliverer::replay::ReplayWorker;
+use deliverer::send::SpreadWorker;
+use deliverer::send::deliver;
+use deliverer::upkeep::CancelWorker;
+use deliverer::upkeep::EndedLeaseWorker;
+use deliverer::upkeep::PurgeWorker;
+use deliverer::upkeep::ReplayWorker;
+use deliverer::upkeep::{self, EraseWorker};
 use deliverer::{Dispatcher, SenderMembership};
 use door::TlsCertificate;
 use eventstore::worker::run_on;
@@ -88,7 +88,7 @@ async fn start(
     databases.wait().await?;
     let system = System::start(databases, wrapping, setup).await?;
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
-        erase::redo_erasures(&system.courier).await.context("what was erased")?;
+        upkeep::redo_erasures(&system.courier).await.context("what was erased")?;
     }
     Ok(system)
 }

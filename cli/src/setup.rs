@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::{CallBatchers, SendingMode};
-use deliverer::purge::Retention;
+use deliverer::Retention;
 use deliverer::{DelivererSettings, TimeScale};
 use domain::address::AllowedTargets;
 use domain::pressure::HostCaps;

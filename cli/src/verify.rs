@@ -4,8 +4,8 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use deliverer::proof::{self, LogFilter, ProofExample, ProofReport, ProofScope};
-use deliverer::repair::{RepairOrder, repair};
+use deliverer::inspect::proof::{self, LogFilter, ProofExample, ProofReport, ProofScope};
+use deliverer::inspect::repair::{RepairOrder, repair};
 use domain::once::DeliveryFaultKind;
 use domain::replay::REASON_MAX_CHARS;
 use domain::time::Timestamp;

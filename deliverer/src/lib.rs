@@ -1,58 +1,44 @@
-//! From an occurrence to a recorded answer: the outbox, lanes, claim, signed POST, history.
+//! Deliveries, from the occurrence to the recorded answer. This crate is the only writer of the
+//! outbox and its lanes, and no other crate of the workspace opens outgoing HTTP.
 //!
-//! The cast, in the order a delivery meets them:
+//! The cast, in the order a delivery meets it:
 //!
-//! - [`AppendQueuer`] puts a row for each subscription that an occurrence lists into the outbox, in the
-//!   transaction that records the occurrence. [`outbox::spread`] puts in later what was too much for it.
-//! - [`AppendLeaser`] leases rows as they are put there, where this process can send them at once.
-//! - [`claim`] leases rows that wait, lane by lane, and freezes the bodies of first tries.
-//! - [`SendLimits`] say how much of that is sent at once: to a host, for a firm, in all.
-//! - [`Dispatcher`] sends each try in a task, by [`outgoing`], and [`record`] writes down what came of it.
-//! - [`ended_leases`] takes back the tries of a process that is gone.
-//! - [`LaneWriter`] follow the life of subscriptions and firms, and [`cancel`] takes back what waits in a
-//!   closed one. A claim and a removal lock the same lane, so the order of their commits decides.
+//! - [`outbox`] is the work queue. [`AppendQueuer`] inserts a row for each subscription that an
+//!   occurrence lists, in the transaction that records the occurrence. [`LaneWriter`] keeps lanes
+//!   in step with subscriptions and firms.
+//! - [`SendLimits`] count attempts in flight, and reserve capacity per process, firm and host.
+//! - [`claim`] leases rows, numbers the attempts and freezes the bodies. It takes rows that wait in
+//!   the outbox, or rows that are just being inserted.
+//! - [`attempt`] has the types of an attempt from its claim to its answer.
+//! - [`send`] posts each attempt in a task of its own, through [`outgoing`].
+//! - [`record`] writes the answers to the log, in batches.
+//! - [`upkeep`] has the workers that a delivery does not pass through: ended leases, cancellations,
+//!   replays, erasures and the purge.
+//! - [`inspect`] answers operators' questions, and proves and repairs deliveries.
 //!
-//! [`engine`] runs the claim and the recorder. This crate is the only writer of the outbox and its lanes,
-//! and nothing else in the workspace opens outgoing HTTP.
+//! A claim and a removal lock the same lane, so the order of their commits decides. An attempt is
+//! sent after the commit of its claim, and never before.
 
-pub mod backlog;
-pub mod cancel;
-pub mod checkup;
+pub mod attempt;
 pub mod claim;
-mod claim_in_append;
-mod compose;
-mod dispatch;
-mod due;
-pub mod ended_leases;
-pub mod engine;
-pub mod erase;
-pub mod give_back;
-mod lane_life;
-pub mod lane_list;
-mod lanes;
-mod leasing;
+mod error;
+pub mod inspect;
 mod limits;
 pub mod outbox;
 pub mod outgoing;
-pub mod proof;
-pub mod purge;
 pub mod record;
-mod recorder;
-mod reissue;
-pub mod repair;
-pub mod replay;
-mod send;
+pub mod send;
 mod settings;
-mod steps;
 mod tally;
 mod targets;
-mod withdrawn;
+pub mod upkeep;
 
-pub use claim_in_append::{AppendLeaser, LeasedInAppend};
-pub use dispatch::{AnswerInbox, Dispatcher};
-pub use lane_life::LaneWriter;
-pub use leasing::SubmissionParts;
+pub use claim::leasing::SubmissionParts;
+pub use error::DeliveryError;
 pub use limits::{SendLimits, SenderCount, SenderMembership};
+pub use outbox::lane_events::LaneWriter;
 pub use outbox::queue::AppendQueuer;
-pub use settings::{DelivererContext, DelivererSettings, DeliveryError, TimeScale};
+pub use record::AnswerInbox;
+pub use send::{AppendLeaser, Dispatcher, LeasedInAppend};
+pub use settings::{DelivererContext, DelivererSettings, Retention, TimeScale};
 pub use targets::KnownTargets;

@@ -1,57 +1,56 @@
-//! What the deliverer works with, and the few things that can be set.
+//! The context of the deliverer's workers, and their settings.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::LEASE_TIME;
 use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
-use eventstore::{AppendError, Clock, Failure, Store};
-use vault::responses::VaultError;
+use eventstore::{Clock, Store};
 use vault::{Entropy, Keyring};
 
 use crate::outgoing::OutgoingClient;
-use crate::purge::Retention;
 use crate::targets::KnownTargets;
 
-/// Everything a step of the deliverer needs. Clones share it.
+/// The context of every step. Clones share it.
 #[derive(Clone)]
 pub struct DelivererContext {
-    /// The log, and the pool of the main database.
+    /// The log, with the pool of the main database.
     pub store: Store,
     /// The data keys.
     pub keyring: Keyring,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
-    /// Where random bytes come from.
+    /// The source of random bytes.
     pub entropy: Arc<dyn Entropy>,
     /// The outgoing client.
     pub outgoing: OutgoingClient,
-    /// What can be set.
+    /// The settings.
     pub settings: DelivererSettings,
-    /// Where subscriptions' deliveries go.
+    /// The targets of subscriptions.
     pub targets: Arc<KnownTargets>,
 }
 
-/// What can be set.
+/// The settings of a process that delivers.
 #[derive(Debug, Clone, Copy)]
 pub struct DelivererSettings {
     /// Deliveries in flight per process.
     pub permits: usize,
-    /// Bytes of answers that one claim holds (case F9).
+    /// Bytes of bodies that one claim holds in memory (case F9).
     pub claim_bytes: usize,
-    /// Deliveries in flight over all processes (ruling 34).
+    /// Deliveries in flight over all processes (ruling 34, limits in flight).
     pub caps: HostCaps,
-    /// How long what is claimed ahead may have to wait for its place.
+    /// Time that an attempt claimed ahead should wait for its slot, at most.
     pub ahead: Duration,
-    /// How long what was claimed ahead waits for its place: it is given back then, since its host is not quick any
-    /// more, and since what is withdrawn meanwhile is sent all the same (ruling 29).
+    /// Time after which an attempt claimed ahead is released. Its host has become slow by then. The
+    /// limit is short, because a claimed attempt is sent even if its subscription is removed
+    /// meanwhile (ruling 29, in flight at removal).
     pub slot_wait_max: Duration,
-    /// How long a process that joins others waits before it sends: until what they have in flight has
-    /// come down to their shares. A send ends within 11 s.
+    /// The wait of a process that joins others, until they have come down to their shares. A send
+    /// ends within 11 s.
     pub join_wait: Duration,
-    /// How much faster waits pass than they should; 1 outside tests and drills.
+    /// Speed of waits. It is 1 outside tests and drills.
     pub scale: TimeScale,
-    /// How long what is personal is kept after a delivery has ended.
+    /// Retention of personal data.
     pub retention: Retention,
 }
 
@@ -70,111 +69,57 @@ impl Default for DelivererSettings {
     }
 }
 
-/// How much faster waits pass than they should: 60 makes a minute a second.
+/// Time that personal data of a delivery is kept after its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Bodies of delivered deliveries.
+    pub delivered: Duration,
+    /// Bodies of failed and cancelled deliveries.
+    pub failed: Duration,
+    /// Answers of receivers.
+    pub answers: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        Self { delivered: days(7), failed: days(30), answers: days(30) }
+    }
+}
+
+/// The speed of waits. A speed of 60 makes a minute pass in a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeScale(f64);
 
 impl TimeScale {
-    /// Waits are what the contract says.
+    /// The waits of the contract.
     pub const REAL: Self = Self(1.0);
 
-    /// A lease is never shorter than this: it must outlast a send.
+    /// The shortest lease. A lease must outlast a send.
     const LEASE_MIN: Duration = Duration::from_secs(25);
 
-    /// A scale from 1 to 10,000.
+    /// A speed from 1 to 10,000.
     #[must_use]
     pub fn new(factor: f64) -> Option<Self> {
         (1.0..=10_000.0).contains(&factor).then_some(Self(factor))
     }
 
-    /// Whether waits are what the contract says.
+    /// Whether waits pass at the contract's speed.
     #[must_use]
     pub fn is_real(self) -> bool {
         self == Self::REAL
     }
 
-    /// A wait, as it passes.
+    /// The scaled wait.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Duration {
         wait.div_f64(self.0)
     }
 
-    /// The lease of a try, as it passes.
+    /// The scaled lease of an attempt.
     #[must_use]
     pub fn lease(self) -> Duration {
         self.wait(LEASE_TIME).max(Self::LEASE_MIN)
-    }
-}
-
-/// What a step met. It has done nothing then, and is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum DeliveryError {
-    /// The log did not take it.
-    #[error(transparent)]
-    Append(#[from] AppendError),
-    /// The vault could not be read or written.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
-    /// The log could not be read.
-    #[error(transparent)]
-    Tail(#[from] eventstore::tail::TailError),
-}
-
-impl DeliveryError {
-    /// The failure of the database, if the error is one.
-    fn failure(&self) -> Option<Failure> {
-        match self {
-            Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => Some(Failure::of(error)),
-            Self::Append(
-                AppendError::Conflict
-                | AppendError::ActorInactive
-                | AppendError::QuotaFull(_)
-                | AppendError::Unreadable(_),
-            )
-            | Self::Vault(VaultError::Broken(_) | VaultError::Unreadable(_))
-            | Self::Tail(_) => None,
-        }
-    }
-
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Append(AppendError::Conflict))
-    }
-
-    /// Returns whether the database is unreachable, so that it answers no statement.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        self.failure() == Some(Failure::Unreachable)
-    }
-
-    /// Returns whether the error says nothing about the work: another append came first, or the
-    /// database is unreachable or says "not now".
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        self.is_conflict() || self.failure().is_some_and(Failure::may_pass)
-    }
-
-    /// Returns whether the work may succeed later. The database refuses a refused statement again.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        self.is_conflict() || self.failure().is_some_and(|failure| failure != Failure::Refused)
-    }
-}
-
-impl From<DeliveryError> for AppendError {
-    fn from(error: DeliveryError) -> Self {
-        match error {
-            DeliveryError::Append(error) => error,
-            DeliveryError::Vault(VaultError::Database(error)) => error.into(),
-            DeliveryError::Vault(error) => Self::Unreadable(error.to_string()),
-            DeliveryError::Tail(error) => error.into(),
-        }
-    }
-}
-
-impl From<sqlx::Error> for DeliveryError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Append(error.into())
     }
 }
 

@@ -1,13 +1,13 @@
-//! What tries came to, counted once that is committed: a batch that is recorded again counts once.
+//! Metrics of attempts, counted after their commit. A batch that is recorded again counts once.
 
 use std::time::Duration;
 
 use domain::delivery::Outcome;
 use telemetry::metrics::{ATTEMPT_SECONDS, ATTEMPTS};
 
-use crate::record::FinishedAttempt;
+use crate::attempt::FinishedAttempt;
 
-/// What a batch came to.
+/// The attempts of a batch.
 #[derive(Default)]
 pub(crate) struct AttemptTally(Vec<TalliedAttempt>);
 
@@ -18,14 +18,14 @@ struct TalliedAttempt {
 }
 
 impl AttemptTally {
-    /// Notes a try.
+    /// Notes an attempt.
     pub(crate) fn note(&mut self, finished: &FinishedAttempt, outcome: Outcome) {
         let took = finished.finished_at.get() - finished.claimed.started_at.get();
         let class = finished.exchange.answer.class();
         self.0.push(TalliedAttempt { outcome, class, took: took.to_std().unwrap_or_default() });
     }
 
-    /// Counts what was noted.
+    /// Counts the noted attempts.
     pub(crate) fn count(self) {
         for TalliedAttempt { outcome, class, took } in self.0 {
             ATTEMPTS.count(&[("outcome", outcome.name()), ("class", class)]);
@@ -34,7 +34,7 @@ impl AttemptTally {
     }
 }
 
-/// Counts tries that nobody recorded.
+/// Counts attempts whose answers were never recorded.
 pub(crate) fn interrupted(tries: usize) {
     let labels = [("outcome", Outcome::Interrupted.name()), ("class", "none")];
     ATTEMPTS.add(&labels, u64::try_from(tries).unwrap_or(u64::MAX));

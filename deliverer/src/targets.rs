@@ -1,4 +1,4 @@
-//! Where subscriptions' deliveries go. A subscription's target never changes: it is read once.
+//! Target URLs of subscriptions. A subscription's target never changes, so it is read once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use projector::hooks;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// As many are remembered: with long URLs, some megabytes.
+/// Targets that are remembered, at most. With long URLs they take some megabytes.
 const TARGETS_MAX: usize = 10_000;
 
 /// By subscription.
@@ -42,7 +42,7 @@ impl KnownTargets {
         hook_ids.iter().filter_map(|hook| Some((*hook, Arc::clone(known.get(hook)?)))).collect()
     }
 
-    /// What is too much makes room for what is new.
+    /// Remembers new targets, and forgets all others if there are too many.
     fn remember(&self, read: &TargetsByHook) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() + read.len() > TARGETS_MAX {

@@ -18,7 +18,7 @@ use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, Utc};
 use deliverer::claim::claim;
-use deliverer::engine::deliver_once;
+use deliverer::send::deliver_once;
 use deliverer::{DelivererContext, Dispatcher, SenderCount, SenderMembership};
 use domain::delivery::LEASE_TIME;
 use domain::pressure::HostCaps;

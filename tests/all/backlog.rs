@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use deliverer::DelivererContext;
-use deliverer::claim::{ClaimedAttempt, claim, next_due};
-use deliverer::engine::{deliver, deliver_once};
-use deliverer::give_back::give_back;
+use deliverer::attempt::ClaimedAttempt;
+use deliverer::claim::{claim, next_due};
+use deliverer::outbox::release::release;
+use deliverer::send::{deliver, deliver_once};
 use deliverer::{Dispatcher, SendLimits, SenderCount};
 use domain::pressure::HostCaps;
 use serde_json::json;
@@ -259,7 +260,7 @@ async fn f9_a_claim_holds_no_more_answers_than_it_may() {
     let mut courier = courier(&world, 512, HostCaps { per_firm_and_host: 1_000, per_host: 1_000 });
     courier.settings.claim_bytes = 16 * 10_500;
     let first = claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap();
-    give_back(&courier, &first).await.unwrap();
+    release(&courier, &first).await.unwrap();
     world.pass(Duration::from_millis(1));
     let mut claims = vec![first.len()];
     while claims.iter().skip(1).sum::<usize>() < 40 {

@@ -7,7 +7,7 @@ use api::commands::keys;
 use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, TimeDelta, Utc};
-use deliverer::engine::deliver;
+use deliverer::send::deliver;
 use deliverer::{Dispatcher, SenderCount};
 use domain::clock::ClockFault;
 use eventstore::{Clock, WallClock, connect};

@@ -6,10 +6,12 @@ use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::DelivererContext;
-use deliverer::claim::{ClaimedAttempt, claim};
-use deliverer::give_back::give_back;
+use deliverer::attempt::ClaimedAttempt;
+use deliverer::attempt::FinishedAttempt;
+use deliverer::claim::claim;
+use deliverer::outbox::release::release;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::{FinishedAttempt, record};
+use deliverer::record::record;
 use domain::answer::AttemptAnswer;
 use serde_json::{Value, json};
 use sqlx::postgres::PgPoolOptions;
@@ -208,7 +210,7 @@ async fn e25_a_claim_that_is_given_back_uses_up_no_try() {
     for _ in 0..10 {
         let claimed = one_claim(&world).await;
         assert_eq!(claimed.number, 1);
-        give_back(world.courier(), &[claimed]).await.unwrap();
+        release(world.courier(), &[claimed]).await.unwrap();
     }
     assert_eq!(world.deliver().await, 1);
     let (state, all) = tries(&world).await;

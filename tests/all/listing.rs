@@ -168,13 +168,13 @@ async fn what_is_in_flight_and_what_is_cancelled_shows_in_its_lane() {
     scene.world.pass(Duration::from_secs(3_600));
     let claimed =
         deliverer::claim::claim(scene.world.courier(), &scene.world.limits(1)).await.unwrap();
-    let wanted = deliverer::lane_list::LaneFilter { firm_id: None, host: None, limit: 10 };
-    let lanes = deliverer::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
+    let wanted = deliverer::inspect::lane_list::LaneFilter { firm_id: None, host: None, limit: 10 };
+    let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();
     assert_eq!((lane.in_flight, lane.waiting, lanes.len()), (1, 0, 2));
     let path = format!("/hooks/{}", scene.hooks[0]);
     scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
-    let lanes = deliverer::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
+    let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == scene.hooks[0]).unwrap();
     assert_eq!(lane.cancel_cause.as_deref(), Some("subscription_deleted"));
 }

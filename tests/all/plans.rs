@@ -9,7 +9,7 @@ use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::claim::claim;
-use deliverer::give_back::give_back;
+use deliverer::outbox::release::release;
 use domain::trigger::Trigger;
 use eventstore::{Clock, connect};
 use firmforms::roles::make_roles;
@@ -105,7 +105,7 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     for _ in 0..3 {
         world.submit(firm).await;
     }
-    give_back(world.courier(), &claim(world.courier(), &world.limits(16)).await.unwrap())
+    release(world.courier(), &claim(world.courier(), &world.limits(16)).await.unwrap())
         .await
         .unwrap();
     drop(claim(world.courier(), &world.limits(16)).await.unwrap());
@@ -262,7 +262,7 @@ async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
     world.deliver().await;
     world.pass(Duration::from_secs(60));
     let claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
-    give_back(world.courier(), &claimed).await.unwrap();
+    release(world.courier(), &claimed).await.unwrap();
     world.deliver().await;
     let process = Sending::with(world.courier().clone());
     process.claims_in_appends(world);

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use deliverer::claim::{ClaimedAttempt, claim, next_due};
+use deliverer::attempt::ClaimedAttempt;
+use deliverer::claim::{claim, next_due};
 use deliverer::{DelivererContext, SendLimits};
 use domain::pressure::HostCaps;
 use futures::future::join_all;

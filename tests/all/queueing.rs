@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use deliverer::engine::deliver_once;
-use deliverer::outbox::spread::SpreadWorker;
-use deliverer::proof::{LogFilter, ProofReport, ProofScope, verify};
+use deliverer::inspect::proof::{LogFilter, ProofReport, ProofScope, verify};
+use deliverer::send::SpreadWorker;
+use deliverer::send::deliver_once;
 use eventstore::worker::{NextStep, Worker};
 use serde_json::{Value, json};
 use sqlx::Executor;

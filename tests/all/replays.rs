@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::proof::{LogFilter, ProofScope, verify};
+use deliverer::inspect::proof::{LogFilter, ProofScope, verify};
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;

@@ -8,7 +8,7 @@ use api::Error;
 use api::commands::secrets::{self, RevealedSecret};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::engine::deliver_once;
+use deliverer::send::deliver_once;
 use domain::context::Actor;
 use domain::signature::{SignedRequest, verify};
 use futures::future::join_all;

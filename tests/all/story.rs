@@ -464,10 +464,10 @@ async fn answers_recorded_together_leave_the_lane_awake() {
 
 fn finished(
     world: &World,
-    claimed: &deliverer::claim::ClaimedAttempt,
+    claimed: &deliverer::attempt::ClaimedAttempt,
     status: u16,
-) -> deliverer::record::FinishedAttempt {
-    deliverer::record::FinishedAttempt {
+) -> deliverer::attempt::FinishedAttempt {
+    deliverer::attempt::FinishedAttempt {
         claimed: claimed.clone(),
         exchange: deliverer::outgoing::OutgoingExchange {
             answer: domain::answer::AttemptAnswer::Status(status),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use deliverer::proof::{LogFilter, ProofReport, ProofScope, verify};
+use deliverer::inspect::proof::{LogFilter, ProofReport, ProofScope, verify};
 use domain::once::{DeliveryFault, DeliveryFaultKind};
 use serde_json::{Value, json};
 use sqlx::Executor;

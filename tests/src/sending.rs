@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deliverer::engine::deliver;
+use deliverer::send::deliver;
 use deliverer::{AnswerInbox, DelivererContext, Dispatcher, SenderCount};
 use firmforms::wiring::claim_in_appends;
 use tokio::task::JoinHandle;

@@ -21,7 +21,7 @@ use anyhow::Context;
 use api::commands::tokens::{self, HolderRole as TokenRole};
 use clap::Args;
 use cluster::Cluster;
-use deliverer::outbox::spread::SpreadWorker;
+use deliverer::send::SpreadWorker;
 use eventstore::worker::run as run_worker;
 use firmforms::serve::start_workers;
 use firmforms::wiring::{ProcessRole, System};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use deliverer::backlog::{self, DeliveryCounts, LaneCounts};
+use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::{invites, pauses, replays};

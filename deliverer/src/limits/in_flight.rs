@@ -1,4 +1,4 @@
-//! Attempts that a process has claimed and that are not answered yet, by lane.
+//! Attempts in flight: claimed by this process and not answered, counted by lane.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use domain::pressure::{FlightCounts, HostCaps};
 use uuid::Uuid;
 
-use super::FirmAndHost;
+use super::host_slots::FirmAndHost;
 
 /// The attempts in flight of a process.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +14,7 @@ pub(super) struct InFlight(Arc<Mutex<FlightByLane>>);
 
 type FlightByLane = HashMap<Uuid, (FirmAndHost, usize)>;
 
-/// One of them, until it is dropped.
+/// One attempt in flight, until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightGuard {
     of: InFlight,
@@ -22,13 +22,13 @@ pub(super) struct InFlightGuard {
 }
 
 impl InFlight {
-    /// One more is in flight.
+    /// Counts one attempt more.
     pub(super) fn note(&self, lane_id: Uuid, pair: FirmAndHost) -> InFlightGuard {
         self.lanes().entry(lane_id).or_insert((pair, 0)).1 += 1;
         InFlightGuard { of: self.clone(), lane_id }
     }
 
-    /// All of them, by lane, by firm and host, and by host.
+    /// The counts by lane, by firm and host, and by host.
     pub(super) fn flight(&self, caps: HostCaps) -> FlightCounts {
         let mut flight = FlightCounts::default();
         for (lane_id, ((firm_id, host), count)) in self.lanes().iter() {

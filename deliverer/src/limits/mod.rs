@@ -1,16 +1,19 @@
-//! Limits: how much one process sends at once, to whom, and for which firm (ruling 34).
+//! Limits: the number of attempts that one process sends at once, to each host and for each firm
+//! (ruling 34, limits in flight).
 //!
-//! [`Permits`] count what a process sends in all, and which firm's it is. [`InFlight`] counts what is
-//! claimed and not answered, by lane, host and firm. [`HostSlots`] count what is being sent to a host for a
-//! firm: more may be claimed of a host that answers quickly, and waits there for its place. [`SenderCount`]
-//! says how many processes send: each keeps its share of the limits per host, in memory.
+//! - [`Permits`] count the attempts of the process, in all and by firm.
+//! - [`InFlight`] counts attempts that are claimed and not answered, by lane, host and firm.
+//! - [`HostSlots`] count attempts that are being sent, by firm and host. For a host that answers
+//!   quickly more attempts may be claimed, and they wait for their slots.
+//! - [`SenderCount`] knows the number of sending processes. Each keeps its share of the limits per
+//!   host, in memory.
 //!
-//! A reservation is made before its rows are leased, and lasts until the answer is handed over. Nothing
-//! of a process that is gone counts (ruling 42).
+//! A reservation is made before its rows are leased, and lasts until the answer is handed over.
+//! Attempts of a process that is gone do not count (ruling 42, living processes).
 
+mod host_slots;
 mod in_flight;
-mod permits;
-mod places;
+mod process_permits;
 mod senders;
 
 use std::collections::{HashMap, HashSet};
@@ -19,9 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use domain::pressure::{ClaimCandidate, FlightCounts, HostCaps, PermitUsage, choose};
 use uuid::Uuid;
 
+pub(crate) use self::host_slots::{FirmAndHost, HostSlot, HostSlots};
 use self::in_flight::{InFlight, InFlightGuard};
-use self::permits::{Permit, Permits};
-pub(crate) use self::places::{FirmAndHost, HostSlot, HostSlots};
+use self::process_permits::{Permit, Permits};
 pub use self::senders::{SenderCount, SenderMembership};
 use crate::settings::DelivererSettings;
 
@@ -35,33 +38,33 @@ pub struct SendLimits {
     reserving: Mutex<()>,
 }
 
-/// Room for one attempt, until it is dropped.
+/// Capacity for one attempt, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct SendReservation {
     _permit: Permit,
     _flying: InFlightGuard,
 }
 
-/// Where there is no room: a claim leaves it out.
+/// The limits that are reached. A claim leaves out their lanes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FullLimits {
-    /// Firms that have their share of the permits.
+    /// Firms that use their share of the permits.
     pub(crate) firms: Vec<Uuid>,
-    /// Hosts.
+    /// Hosts at their limit.
     pub(crate) hosts: Vec<String>,
-    /// Firms and hosts.
+    /// Pairs of firm and host at their limit.
     pub(crate) pairs: Vec<FirmAndHost>,
 }
 
 impl FullLimits {
-    /// Whether there is room everywhere.
+    /// Whether no limit is reached.
     pub(crate) const fn is_empty(&self) -> bool {
         self.firms.is_empty() && self.hosts.is_empty() && self.pairs.is_empty()
     }
 }
 
 impl SendLimits {
-    /// The limits of a process that sends by these settings, beside these others.
+    /// The limits of a process with these settings, beside these other senders.
     #[must_use]
     pub fn new(settings: DelivererSettings, senders: SenderCount) -> Self {
         let each = settings.caps.share_of(senders.count()).per_firm_and_host;
@@ -81,19 +84,19 @@ impl SendLimits {
         Self::new(settings, SenderCount::alone())
     }
 
-    /// The share of the limits per host, for as many senders as there are.
+    /// The process's share of the limits per host.
     fn caps(&self) -> HostCaps {
         let caps = self.settings.caps.share_of(self.senders.count());
         self.host_slots.resize(caps.per_firm_and_host);
         caps
     }
 
-    /// How much of a firm may be in flight to a host.
+    /// Attempts that may be in flight from one firm to one host.
     pub(crate) fn per_firm_and_host(&self) -> usize {
         self.caps().per_firm_and_host
     }
 
-    /// Whether this process may send by now: one that has just joined others waits until they have
+    /// Whether this process may send. A process that has just joined others waits until they have
     /// come down to their shares.
     pub(crate) fn may_send(&self) -> bool {
         self.senders.may_send()
@@ -104,20 +107,21 @@ impl SendLimits {
         self.permits.any().await;
     }
 
-    /// The free permits, and whose the others are.
-    pub(crate) fn room(&self) -> PermitUsage {
-        self.permits.room()
+    /// The free permits, and the permits that each firm uses.
+    pub(crate) fn permit_usage(&self) -> PermitUsage {
+        self.permits.permit_usage()
     }
 
-    /// Where there is no room now.
+    /// The limits that are reached now.
     pub(crate) fn full(&self) -> FullLimits {
-        let (caps, room) = (self.caps(), self.room());
+        let caps = self.caps();
+        let usage = self.permit_usage();
         let FlightCounts { pairs, hosts, .. } = self.in_flight.flight(caps);
         let is_full = |pair: &FirmAndHost, count: usize| {
             count >= caps.per_firm_and_host.saturating_add(self.ahead(pair, caps).unwrap_or(0))
         };
         FullLimits {
-            firms: room.firms_at_share(),
+            firms: usage.firms_at_share(),
             hosts: hosts.into_iter().filter(|(_, n)| *n >= caps.per_host).map(|(h, _)| h).collect(),
             pairs: pairs
                 .into_iter()
@@ -127,13 +131,13 @@ impl SendLimits {
         }
     }
 
-    /// How much may be claimed ahead of its places, for a host that answers quickly.
+    /// Attempts that may be claimed beyond the limit of a pair whose host answers quickly.
     fn ahead(&self, pair: &FirmAndHost, caps: HostCaps) -> Option<usize> {
         Some(caps.ahead(self.settings.ahead, self.host_slots.answers_in(pair)?))
     }
 
-    /// Makes room for as many of these as the limits allow, in turn from lane to lane and from firm to
-    /// firm; says which.
+    /// Reserves capacity for as many candidates as the limits allow. Lanes take turns, and firms
+    /// take turns. Returns the deliveries that got capacity.
     pub(crate) fn reserve(&self, due: Vec<ClaimCandidate>) -> Vec<(Uuid, Arc<SendReservation>)> {
         if due.is_empty() {
             return Vec::new();
@@ -151,7 +155,7 @@ impl SendLimits {
             .iter()
             .map(|one| (one.delivery_id, (one.lane_id, (one.firm_id, one.host.clone()))))
             .collect();
-        let chosen = choose(due, &self.room(), flight, caps);
+        let chosen = choose(due, &self.permit_usage(), flight, caps);
         chosen
             .into_iter()
             .filter_map(|delivery_id| {

@@ -1,6 +1,6 @@
-//! Senders: the processes that send from one database. Each holds a lock of its session as long as it
-//! lives, so that the server itself says how many there are: a process that is killed counts no more as
-//! soon as its connection is gone.
+//! Senders: the processes that send from one database. Each holds a session lock as long as it
+//! lives, so the server knows their number. A killed process stops counting as soon as its
+//! connection is gone.
 //!
 //! A process that joins others waits before it sends, until they have come down to their shares.
 
@@ -12,16 +12,17 @@ use eventstore::presence::{self, ProcessGroup};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
-/// At most so many processes send: the limits per firm and host have so many shares.
+/// Sending processes, at most. The limit of 32 per firm and host has no more shares.
 pub(super) const SENDERS_MAX: usize = 32;
 
-/// From one look at the other senders to the next.
+/// The wait between two looks at the other senders.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a look may take. A process whose connection is lost does not send until it has another.
+/// Time limit of a look. A process that has lost its connection does not send until it has a new
+/// one.
 const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
-/// How many processes send, as this one saw it last. Clones share it.
+/// The number of sending processes at the last look. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SenderCount {
     count: Arc<AtomicUsize>,
@@ -29,25 +30,25 @@ pub struct SenderCount {
 }
 
 impl SenderCount {
-    /// This process alone.
+    /// A process that sends alone.
     #[must_use]
     pub fn alone() -> Self {
         Self { count: Arc::new(AtomicUsize::new(1)), may_send: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// Others may be there: this process does not send until it has joined them.
+    /// A process that may have others beside it. It does not send until it has joined them.
     fn unknown() -> Self {
         let senders = Self::alone();
         senders.may_send.store(false, Ordering::Relaxed);
         senders
     }
 
-    /// How many there are, this one included.
+    /// The number of senders, this process included.
     pub(super) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether this one may send by now.
+    /// Whether this process may send.
     pub(super) fn may_send(&self) -> bool {
         self.may_send.load(Ordering::Relaxed)
     }
@@ -58,25 +59,25 @@ impl SenderCount {
 pub struct SenderMembership {
     senders: SenderCount,
     pool: PgPool,
-    /// How long a process that joins others waits before it sends.
+    /// The wait of a process that joins others.
     join_wait: Duration,
 }
 
 impl SenderMembership {
-    /// The membership of a process that may send once [`Self::keep`] has joined.
+    /// The membership of a process that may send after [`Self::keep`] has joined.
     #[must_use]
     pub fn new(pool: PgPool, join_wait: Duration) -> Self {
         Self { senders: SenderCount::unknown(), pool, join_wait }
     }
 
-    /// What it sees.
+    /// The count that this membership keeps up to date.
     #[must_use]
     pub fn senders(&self) -> SenderCount {
         self.senders.clone()
     }
 
-    /// Joins the senders, and looks how many there are, until dropped. `changed` is told each time that
-    /// the number changes or the process may begin to send.
+    /// Joins the senders and counts them, until dropped. Calls `changed` when the count changes,
+    /// and when the process may begin to send.
     pub async fn keep(self, changed: impl Fn()) {
         loop {
             if let Err(error) = self.join_and_look(&changed).await {
@@ -90,8 +91,8 @@ impl SenderMembership {
     async fn join_and_look(&self, changed: &impl Fn()) -> Result<(), sqlx::Error> {
         let options = self.pool.connect_options();
         let mut connection = in_time(PgConnection::connect_with(&options)).await?;
-        let place = presence::join_limited(&mut connection, ProcessGroup::Sending, SENDERS_MAX);
-        if in_time(place).await?.is_none() {
+        let joined = presence::join_limited(&mut connection, ProcessGroup::Sending, SENDERS_MAX);
+        if in_time(joined).await?.is_none() {
             tracing::warn!(
                 most = SENDERS_MAX,
                 "this process does not send: there are enough senders"

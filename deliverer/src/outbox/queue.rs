@@ -1,9 +1,11 @@
-//! Queueing: the rows of what occurrences list, in the transaction that records them. A transaction
-//! inserts so many rows at most: beyond that budget it leaves an occurrence unspread, and [`super::spread`]
-//! puts its rows in later. So one firm's burst costs neither the product's other calls nor other firms'
-//! deliveries.
+//! Queueing at an append: inserts the rows that occurrences list, in the transaction that records
+//! them.
+//!
+//! One transaction inserts a limited number of rows. Beyond that budget it leaves an occurrence
+//! unspread, and a worker inserts its rows later. So a firm's burst delays neither the product's
+//! other calls nor the deliveries of other firms.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use domain::occurrence::Happening;
 use eventstore::{AppendError, Outbox, RecordedEvent};
@@ -11,15 +13,16 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{NewOutboxRow, OutboxRow, insert};
+use super::row::{NewOutboxRow, OutboxRow, insert};
+use super::unspread::{UnspreadOccurrence, leave_unspread};
 
-/// Rows of one call's occurrences that its own transaction inserts, at most.
+/// Rows that one call's transaction inserts for its occurrences, at most.
 const ROWS_PER_CALL_MAX: usize = 100;
 
-/// Rows that one transaction inserts, at most, whoever's calls it takes in.
+/// Rows that one transaction inserts for all its calls, at most.
 const ROWS_PER_TRANSACTION_MAX: usize = 512;
 
-/// What a transaction's occurrences come to.
+/// The rows and occurrences of one transaction.
 #[derive(Default)]
 pub(crate) struct ListedRows {
     /// Rows to insert now.
@@ -28,15 +31,7 @@ pub(crate) struct ListedRows {
     pub(crate) unspread: Vec<UnspreadOccurrence>,
 }
 
-/// An occurrence whose rows are not in the outbox yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnspreadOccurrence {
-    pub(crate) firm_id: Uuid,
-    pub(crate) position: i64,
-    pub(crate) occurrence_id: Uuid,
-}
-
-/// The outbox of a log. It queues what it is told; whether the process sends is nothing to it.
+/// The outbox of a log. It queues the same rows whether this process sends or not.
 pub struct AppendQueuer;
 
 impl Outbox for AppendQueuer {
@@ -55,12 +50,13 @@ impl Outbox for AppendQueuer {
     }
 }
 
-/// Deliveries are due when their transaction began.
+/// Deliveries are due at the start of their transaction.
 pub(crate) fn due_at(occurrences: &[RecordedEvent]) -> chrono::DateTime<chrono::Utc> {
     occurrences.iter().map(|one| one.context.recorded_at.get()).max().unwrap_or_default()
 }
 
-/// What these occurrences list, within the budget. A call is told apart by its correlation id.
+/// The rows that these occurrences list, within the budget. Calls are told apart by their
+/// correlation ids.
 pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
     let mut listed = ListedRows::default();
     let mut of_calls: HashMap<Uuid, usize> = HashMap::new();
@@ -74,53 +70,28 @@ pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
             *of_call += count;
             listed.rows.extend(rows(recorded));
         } else {
-            // Of one call the order stays: what comes after waits too.
+            // The call's later occurrences wait too, so that its order stays.
             *of_call = ROWS_PER_CALL_MAX;
-            let (firm_id, position) = (recorded.context.firm_id, recorded.position);
-            listed.unspread.push(UnspreadOccurrence { firm_id, position, occurrence_id });
+            listed.unspread.push(UnspreadOccurrence {
+                firm_id: recorded.context.firm_id,
+                position: recorded.position,
+                occurrence_id,
+            });
         }
     }
     listed
 }
 
-/// The occurrences of these rows, each once.
-pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = UnspreadOccurrence> {
-    let of = |row: &OutboxRow| {
-        let OutboxRow { firm_id, position, occurrence_id, .. } = *row;
-        (position, UnspreadOccurrence { firm_id, position, occurrence_id })
-    };
-    rows.iter().map(of).collect::<BTreeMap<_, _>>().into_values()
-}
-
 /// The rows of one occurrence.
 pub(crate) fn rows(recorded: &RecordedEvent) -> Vec<OutboxRow> {
     let Some((id, happening)) = happening(recorded) else { return Vec::new() };
-    let row = |delivery| OutboxRow::listed(delivery, id, recorded, happening);
+    let row =
+        |(delivery_id, hook_id)| OutboxRow::listed(delivery_id, hook_id, id, recorded, happening);
     happening.deliveries(id).map(row).collect()
 }
 
 fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
     Some((recorded.aggregate_id.parse().ok()?, recorded.event.happening()?))
-}
-
-/// Leaves occurrences to be spread.
-pub(crate) async fn leave_unspread(
-    connection: &mut PgConnection,
-    unspread: &[UnspreadOccurrence],
-) -> Result<(), sqlx::Error> {
-    if unspread.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into unspread (firm_id, position, occurrence_id)
-         select * from unnest($1::uuid[], $2::bigint[], $3::uuid[])",
-    )
-    .bind(unspread.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.position).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.occurrence_id).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Wakes: which lanes have new work. Whoever queues work adds a wake and touches no lane: no two
-//! transactions wait for each other at a hot one. The claim takes wakes and lanes together.
+//! Wakes name lanes with new rows. A transaction that inserts rows adds a wake and locks no lane.
+//! So no two transactions wait for each other at a busy lane. The claim absorbs wakes.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,10 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::NewOutboxRow;
-
 /// Wakes taken at a time.
 const WAKES_PER_STEP: i64 = 1_000;
 
-/// The lanes of those of these rows that nobody has leased, each once.
-pub(super) fn of(rows: &[NewOutboxRow]) -> Vec<Uuid> {
-    let waiting = rows.iter().filter(|new| new.lease.is_none());
-    waiting.map(|new| new.row.lane_id).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// Wakes lanes.
+/// Adds a wake for each of these lanes.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -37,9 +29,9 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// Has woken lanes due now, closed and paused ones too: the cancel worker takes back what lies there.
-/// A lane that somebody else has locked keeps its wakes, and holds up no other lane's. Says whether
-/// wakes are left.
+/// Makes woken lanes due now, and deletes their wakes. Closed and paused lanes are woken too,
+/// because the cancel worker takes back their rows. A lane that another transaction has locked
+/// keeps its wakes, and delays no other lane. Returns whether wakes are left.
 ///
 /// # Errors
 /// If the database does not answer.

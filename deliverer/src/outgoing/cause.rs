@@ -1,11 +1,11 @@
-//! What broke, told from the client's error.
+//! The cause of a failed request.
 
 use std::error::Error;
 use std::io;
 
 use domain::answer::NetworkError;
 
-/// The name of what broke.
+/// The cause of a client's error.
 pub(super) fn network_error(error: &reqwest::Error) -> NetworkError {
     if causes(error).any(|cause| cause.is::<rustls::Error>()) {
         NetworkError::Tls
@@ -24,7 +24,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
     std::iter::successors(Some(error as &(dyn Error + 'static)), |cause| next(*cause))
 }
 
-/// An I/O error keeps the error it wraps out of `source`.
+/// `source` of an I/O error skips the error that it wraps.
 fn next<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(wrapped) => Some(wrapped),

@@ -1,5 +1,5 @@
-//! One client per origin and vetted address, so that the address that was checked is the one that
-//! is dialled, and a kept connection is met again only through the address it leads to (ruling 18).
+//! One client per origin and vetted address, so that the checked address is the dialled one. A kept
+//! connection is reused only for the address it leads to (ruling 18, at delivery).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,20 +13,21 @@ use reqwest::{Client, retry};
 use rustls::ClientConfig;
 use tokio::time::Instant;
 
-/// Clients kept at most; the one idle for longest makes room.
+/// Clients that are kept, at most. The client that was idle longest is dropped first.
 const MAX_CLIENTS: usize = 1_024;
 
-/// A client unused for this long is dropped when another one is made.
+/// Idle time of a client. A client that was idle longer is dropped when another client is made.
 const CLIENT_IDLE: Duration = Duration::from_secs(90);
 
-/// Kept connections end before the five seconds after which common receivers close theirs:
-/// a close that crosses a request costs a try.
+/// Idle time of a connection. Common receivers close theirs after five seconds, and a close that
+/// crosses a request costs an attempt.
 const CONNECTION_IDLE: Duration = Duration::from_secs(4);
 
-/// Kept connections per origin: as many as may be in flight to one host (ruling 34).
+/// Idle connections per origin: as many as may be in flight to one host (ruling 34, limits in
+/// flight).
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
-/// The clients in use, and how one is made.
+/// The clients that are kept.
 pub(super) struct ClientCache {
     tls: ClientConfig,
     connect: Duration,
@@ -36,7 +37,7 @@ pub(super) struct ClientCache {
 #[derive(PartialEq, Eq, Hash)]
 struct ClientKey {
     https: bool,
-    /// `None` for an address written out: it is its own host.
+    /// `None` if the target has an address instead of a name.
     name: Option<String>,
     at: SocketAddr,
 }
@@ -51,7 +52,7 @@ impl ClientCache {
         Self { tls, connect, kept: Mutex::default() }
     }
 
-    /// The client that dials this address, and nothing else, for this target.
+    /// The client that dials this address for this target, and no other address.
     ///
     /// # Errors
     /// None in practice: every client is made from the same parts.
@@ -107,7 +108,7 @@ fn make_room(kept: &mut HashMap<ClientKey, CachedClient>, now: Instant) {
     }
 }
 
-/// Answers every name with the one vetted address: whatever the client asks, it dials that.
+/// Answers every name with the one vetted address, so that the client can dial no other.
 struct PinnedAddress(SocketAddr);
 
 impl Resolve for PinnedAddress {

@@ -1,4 +1,4 @@
-//! What the outgoing client is told at birth.
+//! The configuration of the outgoing client.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,23 +7,24 @@ use domain::address::AllowedTargets;
 use reqwest::header::HeaderValue;
 use rustls::pki_types::CertificateDer;
 
-/// Everything the client can be told. There is no switch that skips a check.
+/// The configuration. There is no switch that skips a check.
 #[derive(Clone, Debug)]
 pub struct OutgoingConfig {
-    /// What development and tests open beside public https targets (ruling 20).
+    /// Targets that development and tests allow beside public https targets (ruling 20, loopback
+    /// and private targets).
     pub allowed: AllowedTargets,
-    /// Roots beside the platform's.
+    /// Root certificates beside the platform's.
     pub extra_roots: Vec<CertificateDer<'static>>,
-    /// Who answers for names.
+    /// The name servers.
     pub names: DnsServers,
-    /// How long each part of a try may take.
+    /// The time limits of an attempt.
     pub budget: AttemptBudget,
-    /// How the client introduces itself (ruling 14c).
+    /// The client's `User-Agent` (ruling 14c, small print).
     pub user_agent: HeaderValue,
 }
 
 impl OutgoingConfig {
-    /// As `serve` runs it, opening what the setting opens.
+    /// The configuration of `serve`, with these additional targets.
     #[must_use]
     pub fn new(allowed: AllowedTargets) -> Self {
         Self {
@@ -36,7 +37,7 @@ impl OutgoingConfig {
     }
 }
 
-/// Who answers for names.
+/// The name servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsServers {
     /// The name servers this machine is configured with.
@@ -45,18 +46,18 @@ pub enum DnsServers {
     Nameserver(SocketAddr),
 }
 
-/// How long each part of a try may take.
+/// The time limits of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptBudget {
-    /// From the start of DNS to the headers of the last answer, redirects included
-    /// (contract, section Limits; ruling 25).
+    /// From the start of DNS to the headers of the last answer, with redirects (contract, section
+    /// Limits; ruling 25, delivered).
     pub headers: Duration,
-    /// For one look-up (case C13).
+    /// For one name (case C13).
     pub dns: Duration,
-    /// For one connection, TLS included: a claim is connected within 5 s or dropped (ruling 29), so
-    /// that there is time for a second address.
+    /// For one connection, with TLS. An attempt has 5 s to connect (ruling 29, in flight at
+    /// removal), so that there is time for a second address.
     pub connect: Duration,
-    /// For the body after the headers (ruling 25).
+    /// For the body after the headers (ruling 25, delivered).
     pub body: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What goes in and what comes out of one try.
+//! The request and the result of one attempt.
 
 use std::time::Duration;
 
@@ -10,34 +10,37 @@ use reqwest::{Method, Response};
 use tokio::time::Instant;
 
 use super::snippet;
+use super::wire::SendLatch;
 
-/// One try, ordered. Not to be printed: its body is somebody's answers.
+/// The request of an attempt. The type is not `Debug`, because the body holds answers of people.
 #[derive(Clone)]
 pub struct OutgoingRequest {
-    /// Where to, as it is stored: checked again here, at every try.
+    /// The stored target. It is checked again at every attempt.
     pub target: String,
-    /// POST; a workflow step also PUT or PATCH.
+    /// POST, or PUT or PATCH for a workflow step.
     pub method: Method,
-    /// Everything but `Accept`, `Accept-Encoding`, `User-Agent`, `Host` and the length.
+    /// All headers but `Accept`, `Accept-Encoding`, `User-Agent`, `Host` and the length.
     pub headers: HeaderMap,
-    /// The frozen bytes (ruling 21).
+    /// The frozen bytes (ruling 21, body).
     pub body: Bytes,
-    /// Dropped unsent unless a connection stands by then (ruling 29).
+    /// The attempt is dropped unsent if no connection stands by then (ruling 29, in flight at
+    /// removal).
     pub connect_by: Option<Instant>,
 }
 
-/// One try, made.
+/// The result of an attempt.
 #[derive(Clone, Debug)]
 pub struct OutgoingExchange {
-    /// The last answer, or why there is none.
+    /// The last answer, or the reason why there is none.
     pub answer: AttemptAnswer,
-    /// The only `Retry-After` of an answer that is retried, as it was written.
+    /// The `Retry-After` of an answer that is retried, as it was written. `None` if there are
+    /// several.
     pub retry_after: Option<String>,
-    /// Every request of the try in order, the target's first.
+    /// The requests of the attempt in order, the target's first.
     pub hops: Vec<Hop>,
-    /// The start of the last answer's body: foreign bytes, not yet cleaned (ruling 25).
+    /// The start of the last answer's body: foreign bytes, not yet cleaned (ruling 25, delivered).
     pub snippet: Vec<u8>,
-    /// Whether a receiver may have seen anything of it.
+    /// Whether a receiver may have seen the request.
     pub connected: bool,
 }
 
@@ -52,7 +55,8 @@ impl OutgoingExchange {
         Self { answer, retry_after, hops, snippet, connected: true }
     }
 
-    pub(super) fn failed(answer: AttemptAnswer, hops: Vec<Hop>, connected: bool) -> Self {
+    pub(super) fn failed(answer: AttemptAnswer, hops: Vec<Hop>, wire: &SendLatch) -> Self {
+        let connected = wire.taken();
         Self { answer, retry_after: None, hops, snippet: Vec::new(), connected }
     }
 }

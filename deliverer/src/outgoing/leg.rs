@@ -1,7 +1,7 @@
-//! One request of a chain, and how a redirect makes the next one of it (ruling 19).
+//! One request of a chain, and the next request after a redirect (ruling 19, redirects).
 //!
-//! Followed here and not by the client: a foreign client drops too few headers, changes methods
-//! of its own accord, and does not check where it is led.
+//! The client follows no redirects itself. It would drop too few headers, change methods of its own
+//! accord, and not check the new target.
 
 use bytes::Bytes;
 use domain::address::AllowedTargets;
@@ -15,10 +15,10 @@ use reqwest::{Method, StatusCode};
 use super::exchange::OutgoingRequest;
 use super::wire::SendLatch;
 
-/// Redirects followed in one try (ruling 19).
+/// Redirects of one attempt, at most (ruling 19, redirects).
 const MAX_REDIRECTS: usize = 5;
 
-/// All that another host is told (contract, section Request sent to the target).
+/// The headers that another host gets (contract, section Request sent to the target).
 const FOR_ANOTHER_HOST: [HeaderName; 3] = [CONTENT_TYPE, ACCEPT, USER_AGENT];
 
 /// One request.
@@ -31,7 +31,7 @@ pub(super) struct RequestLeg {
 }
 
 impl RequestLeg {
-    /// The request as it was ordered, its target checked.
+    /// The first request of an attempt, with its target checked.
     ///
     /// # Errors
     /// The target's text is refused.
@@ -48,7 +48,7 @@ impl RequestLeg {
         Ok(Self { target, method, headers, body })
     }
 
-    /// The request in the client's words.
+    /// The request as the client sends it.
     pub(super) fn to_send(&self, wire: &SendLatch) -> reqwest::Request {
         let mut request = reqwest::Request::new(self.method.clone(), self.target.url().clone());
         request.headers_mut().clone_from(&self.headers);
@@ -56,7 +56,7 @@ impl RequestLeg {
         request
     }
 
-    /// Where the answer leads.
+    /// The request that the redirect leads to.
     fn redirected(
         &self,
         status: StatusCode,
@@ -80,7 +80,7 @@ impl RequestLeg {
         self.body = Bytes::new();
     }
 
-    /// What is dropped here stays dropped: later hops are made from this one.
+    /// Later requests are made from this one, so they do not get the dropped headers back.
     fn forget_headers(&mut self) {
         let mut kept = HeaderMap::with_capacity(FOR_ANOTHER_HOST.len());
         for name in FOR_ANOTHER_HOST {
@@ -96,7 +96,7 @@ impl RequestLeg {
     }
 }
 
-/// The requests of one try so far.
+/// The requests of an attempt so far.
 pub(super) struct RedirectChain {
     passed: Vec<RequestLeg>,
     pub(super) now: RequestLeg,
@@ -107,10 +107,11 @@ impl RedirectChain {
         Self { passed: Vec::new(), now: first }
     }
 
-    /// Moves on to where the answer leads.
+    /// Moves on to the request that the redirect leads to.
     ///
     /// # Errors
-    /// It leads nowhere, to a forbidden place, in a circle, or too far.
+    /// The redirect has no target, a forbidden target or a target of before, or there were too
+    /// many.
     pub(super) fn follow(
         &mut self,
         status: StatusCode,
@@ -127,7 +128,7 @@ impl RedirectChain {
     }
 }
 
-/// The redirects that are followed; the other 3xx are answers (case C20).
+/// The redirects that are followed. The other 3xx are answers (case C20).
 pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }

@@ -1,19 +1,21 @@
-//! The only place in the workspace that opens outgoing HTTP
+//! Outgoing HTTP. No other code of the workspace opens it, but the exporter of traces
 //! (docs/explanation/sending-and-limits.md).
 //!
-//! [`OutgoingClient::send`] is one try: the target is checked as text, its host looked up, the answers
-//! vetted, one vetted address dialled, redirects followed by hand, the answer read, all against
-//! one budget. What comes of it is an [`OutgoingExchange`], whatever the receiver does.
+//! [`OutgoingClient::send`] makes one attempt, against one time budget. It checks the target as
+//! text, looks up its host, vets the addresses, dials a vetted one, follows redirects and reads the
+//! answer. The result is an [`OutgoingExchange`], however the receiver behaves.
 //!
-//! The cast: `resolver` says which addresses may be dialled, `clients` keeps one client per origin
-//! and vetted address, `leg` is one request of the chain and knows how a redirect changes it,
-//! `wire` tells whether anything can have been sent, `cause` gives what broke its name,
-//! `snippet` reads the little of an answer that is kept.
+//! - `resolver` finds the addresses that may be dialled.
+//! - `clients` keeps one client per origin and vetted address.
+//! - `leg` is one request of the chain, and makes the next one after a redirect.
+//! - `wire` knows whether a receiver can have seen anything of the attempt.
+//! - `cause` names the cause of a failure.
+//! - `snippet` reads the start of an answer.
 //!
-//! A hop tells the origin of the place a receiver led to, and nothing of the target: hops go
-//! into the log, and a path is text of the receiver's.
+//! A hop names the origin that a redirect led to, without path and query. Hops go into the log, and
+//! a path is text of the receiver's.
 //!
-//! It must not sign, retry, log a try, or know what a delivery is.
+//! This module does not sign, retry or log an attempt, and does not know deliveries.
 
 mod cause;
 mod clients;
@@ -47,7 +49,7 @@ use resolver::VettingResolver;
 pub use snippet::SNIPPET_MAX_BYTES;
 use wire::{AttemptDeadlines, SendLatch};
 
-/// The outgoing client. Cheap to clone; clones share their connections.
+/// The outgoing client. Clones share its connections.
 #[derive(Clone)]
 pub struct OutgoingClient(Arc<ClientParts>);
 
@@ -69,7 +71,7 @@ impl OutgoingClient {
         Ok(Self(Arc::new(ClientParts { config, resolver, clients })))
     }
 
-    /// Makes one try. Ends within the budget, however the receiver behaves.
+    /// Makes one attempt. It ends within the budget, however the receiver behaves.
     pub async fn send(&self, request: OutgoingRequest) -> OutgoingExchange {
         let parts = &*self.0;
         let clock = AttemptDeadlines {
@@ -86,12 +88,12 @@ impl OutgoingClient {
             Ok(response) => {
                 OutgoingExchange::answered(response, hops, parts.config.budget.body).await
             }
-            Err(answer) => OutgoingExchange::failed(answer, hops, wire.taken()),
+            Err(answer) => OutgoingExchange::failed(answer, hops, &wire),
         }
     }
 
-    /// Whether DNS proves that the target cannot be delivered to: it answered, and every address
-    /// is private. Silence and failure prove nothing (ruling 17).
+    /// Whether DNS proves that the target cannot be delivered to: it answered, and every address is
+    /// private. Silence and failure prove nothing (ruling 17, at creation).
     pub async fn is_proven_private(&self, target: &Target) -> bool {
         matches!(self.0.addresses(target).await, Err(NetworkError::TargetRefusedByDns))
     }
@@ -122,7 +124,7 @@ impl ClientParts {
         }
     }
 
-    /// One request: over the first connection that stands; before that nothing is sent.
+    /// Sends one request over the first connection that stands. Nothing is sent before.
     async fn ask(
         &self,
         leg: &RequestLeg,
@@ -155,11 +157,13 @@ impl ClientParts {
         client.execute(leg.to_send(wire)).await
     }
 
-    /// What may be dialled for the target, in order. A resolver never sees an address written out.
+    /// The addresses that may be dialled for the target, in order. An address in the target needs
+    /// no resolver.
     async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, NetworkError> {
         match target.host() {
             TargetHost::Ip(ip) => Ok(vec![ip]),
-            // In a box: a look-up is short, and what is sent would keep its room until the answer.
+            // Boxed, because a look-up is short, and the attempt's future would keep its space
+            // until the answer.
             TargetHost::Name(name) => Box::pin(self.resolver.vetted(&name, self.allowed())).await,
         }
     }

@@ -1,7 +1,7 @@
-//! Which addresses a name leads to, and which of them may be dialled (rulings 16 and 18).
+//! The addresses of a name that may be dialled (ruling 16, public address; ruling 18, at delivery).
 //!
-//! Fails closed: no answer is no address. The machine's hosts file is asked first, as the system
-//! itself does it; a name found there never reaches DNS.
+//! The resolver fails closed: without an answer there is no address. The machine's hosts file comes
+//! first, as in the system's own resolver. A name in that file never reaches DNS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,21 +19,21 @@ use hickory_resolver::{Hosts, TokioResolver};
 
 use super::config::DnsServers;
 
-/// Addresses of one host that are tried at most (case C13).
+/// Addresses of one host that are dialled, at most (case C13).
 const MAX_ADDRESSES: usize = 8;
 
-/// A lookup is asked again this often while the time for DNS lasts.
+/// Repeats of a look-up while its time lasts.
 const LOOKUP_REPEATS_MAX: u32 = 2;
 
-/// The longest an answer is believed, whatever its time to live: a name that has become private,
-/// or that has come into being, is noticed within these.
+/// Time that an answer is kept, at most, whatever its time to live. A name that has become private,
+/// or that is new, is noticed within this time.
 const TTL_MAX: Duration = Duration::from_secs(300);
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
 
 /// The vetting resolver.
 pub(super) struct VettingResolver {
     hosts: Hosts,
-    /// `None` on a machine without resolver configuration: every look-up fails, nothing else does.
+    /// `None` on a machine without resolver configuration. Only look-ups fail there.
     dns: Option<TokioResolver>,
     within: Duration,
 }
@@ -43,10 +43,10 @@ impl VettingResolver {
         Self { hosts: Hosts::from_system().unwrap_or_default(), dns: dns(names, within), within }
     }
 
-    /// The addresses of a name that may be dialled, in the order to try them.
+    /// The addresses of a name that may be dialled, in their order.
     ///
     /// # Errors
-    /// No answer in time, or an answer with nothing that may be dialled.
+    /// No answer in time, or an answer without an address that may be dialled.
     pub(super) async fn vetted(
         &self,
         name: &str,
@@ -57,7 +57,7 @@ impl VettingResolver {
 
     async fn look_up(&self, name: &str) -> Option<Vec<IpAddr>> {
         let mut name = Name::from_ascii(name).ok()?;
-        // Fully qualified: the machine's search domains are not the receiver's.
+        // Fully qualified, because the machine's search domains are not the receiver's.
         name.set_fqdn(true);
         let written = self.in_hosts_file(&name);
         if !written.is_empty() {
@@ -82,7 +82,7 @@ impl VettingResolver {
     }
 }
 
-/// Private answers are dropped; only what is left may be dialled (ruling 18).
+/// Drops private addresses (ruling 18, at delivery).
 fn vet(mut answers: Vec<IpAddr>, allowed: &AllowedTargets) -> Result<Vec<IpAddr>, NetworkError> {
     if answers.is_empty() {
         return Err(NetworkError::Dns);
@@ -124,7 +124,7 @@ fn set_options(options: &mut ResolverOpts, within: Duration) {
     options.use_hosts_file = ResolveHosts::Never;
     options.positive_max_ttl = Some(TTL_MAX);
     options.negative_max_ttl = Some(NEGATIVE_TTL_MAX);
-    // At its limit hickory asks again in a loop that never yields; so there is none.
+    // At its limit hickory asks again in a loop that never yields, so there is no limit.
     options.max_active_requests = usize::from(u16::MAX);
 }
 

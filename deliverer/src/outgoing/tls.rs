@@ -1,4 +1,4 @@
-//! How a receiver proves who it is: by the platform's roots, and by those given beside them.
+//! TLS: receivers prove their identity by the platform's root certificates and by configured ones.
 //! There is no switch that skips the proof (case C22).
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The one TLS configuration; clients share its verifier and its session cache.
+/// The TLS configuration. Clients share its verifier and its session cache.
 ///
 /// # Errors
 /// None in practice: ring speaks both versions.
@@ -21,7 +21,7 @@ pub(super) fn config(extra: &[CertificateDer<'static>]) -> Result<ClientConfig, 
     Ok(config)
 }
 
-/// Without any root every handshake fails, and the process goes on.
+/// Without any root certificate every handshake fails, and the process goes on.
 fn roots(extra: &[CertificateDer<'static>]) -> RootCertStore {
     let platform = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();

@@ -1,7 +1,8 @@
-//! Whether anything can have reached a receiver, and how long the try may still take.
+//! The latch of an attempt: whether a receiver can have seen anything of it. Also the attempt's
+//! deadlines.
 //!
-//! A connection takes the request's body only once it stands (TLS included): before that, giving
-//! up leaves nothing behind. Ruling 29 depends on it.
+//! A connection takes the request's body only once it stands, with TLS. An attempt that is given up
+//! before that leaves no trace. Ruling 29 (in flight at removal) depends on this.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,11 +14,12 @@ use domain::answer::{AttemptAnswer, NetworkError};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
-/// What has become of a try's first request; decided once, by whoever comes first.
+/// The fate of an attempt's first request. It is decided once, by the connection or by the
+/// deadline.
 #[derive(Clone, Default)]
 pub(super) struct SendLatch {
     fate: Arc<OnceLock<SendFate>>,
-    /// A process that stood still does not send what it held (case E21).
+    /// The deadline of the body. A process that stood still must not send afterwards (case E21).
     until: Option<Instant>,
 }
 
@@ -28,29 +30,29 @@ enum SendFate {
 }
 
 impl SendLatch {
-    /// A wire that no connection takes after this.
+    /// A latch that no connection takes after `until`.
     pub(super) fn until(until: Option<Instant>) -> Self {
         Self { fate: Arc::default(), until }
     }
 
-    /// Whether a connection has taken a request of this try.
+    /// Whether a connection has taken a request of this attempt.
     pub(super) fn taken(&self) -> bool {
         self.fate.get() == Some(&SendFate::Taken)
     }
 
-    /// Whether a connection may take it.
+    /// Takes the request for a connection. False if the attempt was given up, or it is too late.
     pub(super) fn take(&self) -> bool {
         let too_late = || self.until.is_some_and(|until| until <= Instant::now());
         let fate = || if too_late() { SendFate::GivenUp } else { SendFate::Taken };
         *self.fate.get_or_init(fate) == SendFate::Taken
     }
 
-    /// Whether it can still be given up: then no connection takes it any more.
+    /// Gives the attempt up, so that no connection takes it. False if a connection has taken it.
     fn give_up(&self) -> bool {
         *self.fate.get_or_init(|| SendFate::GivenUp) == SendFate::GivenUp
     }
 
-    /// The body to send: taking it marks this wire.
+    /// The body to send. A connection that reads it takes the latch.
     pub(super) fn carry(&self, bytes: Bytes) -> reqwest::Body {
         if bytes.is_empty() {
             return reqwest::Body::from(bytes);
@@ -88,26 +90,27 @@ impl Body for LatchedBody {
     }
 }
 
-/// The two limits of a try.
+/// The two deadlines of an attempt.
 pub(super) struct AttemptDeadlines {
-    /// Nothing is sent on a connection that does not stand by then.
+    /// A connection must stand by then, or nothing is sent.
     pub(super) connect_by: Option<Instant>,
-    /// The headers of the last answer are here by then.
+    /// The headers of the last answer must be there by then.
     pub(super) headers_by: Instant,
 }
 
 impl AttemptDeadlines {
-    /// Drives the work until a limit is passed. It stays where it is: what is handed on is kept twice.
+    /// Drives the work until a deadline passes. The work stays pinned, because a future that is
+    /// handed on is stored twice.
     ///
     /// # Errors
-    /// What it means that the limit was passed.
+    /// The meaning of the deadline that passed.
     pub(super) async fn drive<T>(
         &self,
         wire: &SendLatch,
         mut work: Pin<&mut impl Future<Output = Result<T, AttemptAnswer>>>,
     ) -> Result<T, AttemptAnswer> {
         if let Some(connect_by) = self.connect_by.filter(|at| *at < self.headers_by) {
-            // Asked first: one look at the work could already send it on a kept connection.
+            // Checked before the first poll, which could already send over a kept connection.
             if connect_by <= Instant::now() {
                 return Err(AttemptAnswer::NeverSent);
             }

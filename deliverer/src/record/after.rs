@@ -1,4 +1,4 @@
-//! What a record looks at again once it is committed: what it could not see without a lock.
+//! Looks again after the commit, for changes that a record cannot see without a lock.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,13 +6,15 @@ use domain::delivery::Outcome;
 use uuid::Uuid;
 use vault::KeySubject;
 
-use super::lane::{LaneState, lock_lanes, read_lanes};
-use super::{FinishedAttempt, RecordEffects};
-use crate::settings::{DelivererContext, DeliveryError};
-use crate::withdrawn;
+use super::effects::RecordEffects;
+use super::lane::{LaneState, StreamEnds, lock_lanes, read_lanes};
+use crate::attempt::FinishedAttempt;
+use crate::error::DeliveryError;
+use crate::outbox::withdraw;
+use crate::settings::DelivererContext;
 
-/// An erasure that was carried out while answers were written down did not see them: they go now. A crash
-/// in between leaves them to the next start, which carries out all erasures again.
+/// Deletes kept answers of responses that were erased during the record. The erasure did not see
+/// them. After a crash in between, the next start carries out all erasures again.
 pub(super) async fn drop_what_was_erased(
     courier: &DelivererContext,
     batch: &[&FinishedAttempt],
@@ -22,12 +24,13 @@ pub(super) async fn drop_what_was_erased(
     if subjects.is_empty() {
         return Ok(());
     }
-    withdrawn::erased_meanwhile(courier, subjects.into_iter()).await?;
+    withdraw::erased_meanwhile(courier, subjects.into_iter()).await?;
     Ok(())
 }
 
-/// A success that was recorded without its lane's lock may have met a 410 that was recorded at the same
-/// time: it resets the count, if it came after it (ruling 26).
+/// Resets the count of 410s after a success that was recorded without its lane's lock. A 410 of the
+/// same lane may have been recorded at the same time. The success counts if it came after that 410
+/// (ruling 26, 410).
 pub(super) async fn answer_later_warnings(
     courier: &DelivererContext,
     batch: &[&FinishedAttempt],
@@ -49,16 +52,16 @@ pub(super) async fn answer_later_warnings(
         return Ok(());
     }
     let mut appending = courier.store.begin().await?;
-    let mut lanes = lock_lanes(appending.connection(), &warned, true).await?;
-    let mut ledger = RecordEffects::default();
+    let mut lanes = lock_lanes(appending.connection(), &warned, StreamEnds::Always).await?;
+    let mut effects = RecordEffects::default();
     for one in unlocked() {
         if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)
             && lane.gone_at.is_some_and(|gone_at| gone_at < one.finished_at)
         {
-            ledger.count_gone(one, Outcome::Delivered, lane);
+            effects.count_gone(one, Outcome::Delivered, lane);
         }
     }
-    ledger.write(courier, &mut appending).await?;
+    effects.write(courier, &mut appending).await?;
     appending.commit().await?;
     Ok(())
 }

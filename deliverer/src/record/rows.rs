@@ -1,17 +1,18 @@
-//! The outbox rows of a batch of tries: held, gone, due again, moved on.
+//! The outbox rows of a batch of answers.
 
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use domain::answer::AnswerVerdict;
+use domain::delivery::OutboxPresence;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::FinishedAttempt;
+use crate::attempt::FinishedAttempt;
 
-/// Where the streams of those end whose rows these tries hold, by delivery and lease. A lease is random
-/// and no two rows have the same, so the two lists need no join, which would compare each with each. Rows of tries that
-/// end their delivery, whatever else is known, are taken out; the lanes of the others are locked.
+/// The stream ends of rows whose lease these attempts hold, by delivery and lease. Leases are
+/// random and unique, so the two lists need no join, which would compare each with each. Rows of
+/// attempts that end their delivery are deleted here. The lanes of the other attempts are locked.
 pub(super) async fn held(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
@@ -32,7 +33,7 @@ pub(super) async fn held(
         ),
     ];
     for (tries, statement) in statements {
-        // For none of them the planner would read all that are leased.
+        // An empty list must not reach the planner, which would read all leased rows for it.
         if tries.is_empty() {
             continue;
         }
@@ -46,25 +47,24 @@ pub(super) async fn held(
     Ok(rows)
 }
 
-/// Whether the outbox has a delivery for its own tries.
-pub(super) async fn is_queued(
+/// Whether the outbox has a row for the delivery's own attempts, not for a replay.
+pub(super) async fn outbox_presence(
     connection: &mut PgConnection,
     delivery_id: Uuid,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
+) -> Result<OutboxPresence, sqlx::Error> {
+    let is_queued = sqlx::query_scalar(
         "select exists (select from outbox where delivery_id = $1 and replay_id is null)",
-    )
-    .bind(delivery_id)
-    .fetch_one(connection)
-    .await
+    );
+    let is_queued: bool = is_queued.bind(delivery_id).fetch_one(connection).await?;
+    Ok(if is_queued { OutboxPresence::Queued } else { OutboxPresence::Absent })
 }
 
-/// Whether there may be another try after this one.
+/// Whether another attempt may follow this one.
 pub(super) fn may_come_again(finished: &FinishedAttempt) -> bool {
     finished.exchange.answer.verdict() == AnswerVerdict::Retry
 }
 
-/// These are tried again then.
+/// Makes these rows due again.
 pub(super) async fn put_due_again(
     connection: &mut PgConnection,
     due_again: &[(Uuid, DateTime<Utc>, i64)],
@@ -86,7 +86,7 @@ pub(super) async fn put_due_again(
     Ok(())
 }
 
-/// The streams of these deliveries have gone on: what comes next follows.
+/// Moves the stream ends of these rows.
 pub(super) async fn move_streams(
     connection: &mut PgConnection,
     noted: &[(Uuid, i64)],

@@ -2,8 +2,8 @@
 //! same conditions.
 
 use deliverer::AnswerInbox;
-use deliverer::engine::deliver;
-use deliverer::outbox::spread::SpreadWorker;
+use deliverer::send::SpreadWorker;
+use deliverer::send::deliver;
 use eventstore::worker::Worker;
 
 use super::*;

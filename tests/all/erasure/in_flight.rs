@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use deliverer::claim::{ClaimedAttempt, claim};
-use deliverer::engine::deliver_once;
+use deliverer::attempt::ClaimedAttempt;
+use deliverer::attempt::FinishedAttempt;
+use deliverer::claim::claim;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::{FinishedAttempt, record};
+use deliverer::record::record;
+use deliverer::send::deliver_once;
 use domain::answer::AttemptAnswer;
 use eventstore::connect;
 use serde_json::json;

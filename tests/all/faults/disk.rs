@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use deliverer::claim::{ClaimedAttempt, claim};
-use deliverer::engine::deliver;
+use deliverer::attempt::ClaimedAttempt;
+use deliverer::attempt::FinishedAttempt;
+use deliverer::claim::claim;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::{FinishedAttempt, record};
+use deliverer::record::record;
+use deliverer::send::deliver;
 use deliverer::{Dispatcher, SenderCount};
 use domain::answer::AttemptAnswer;
 use serde_json::json;

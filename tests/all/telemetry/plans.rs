@@ -1,6 +1,6 @@
 //! What is asked at a scrape is asked by indexes.
 
-use deliverer::backlog;
+use deliverer::inspect::backlog;
 use eventstore::progress::progress;
 use projector::{invites, pauses, replays};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};

@@ -1,6 +1,6 @@
 //! I1 by the service's own proof: another voice, that does not know the statements of the first.
 
-use deliverer::proof::{LogFilter, ProofScope, verify};
+use deliverer::inspect::proof::{LogFilter, ProofScope, verify};
 use sqlx::PgPool;
 
 pub(super) async fn violations(pool: &PgPool) -> Vec<String> {

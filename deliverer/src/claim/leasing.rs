@@ -1,0 +1,212 @@
+//! Leasing of new rows: the append that records an occurrence leases its rows, and so does the
+//! spread worker. Each row is inserted with its lease, so it is written once.
+//!
+//! Leasing is a claim in the sense of ruling 29 (in flight at removal). It shares each lane's lock
+//! with all transactions but a removal, and the order of the commits decides. It never waits for a
+//! lane.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use domain::payload::FormPart;
+use domain::signature::WebhookSecret;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use sqlx::{FromRow, PgConnection};
+use tokio::time::Instant;
+use uuid::Uuid;
+use vault::responses::StoredResponse;
+use vault::{DataKey, DataKeys, KeySubject, secrets};
+
+use super::committed::{CommittedClaim, LeasedRow};
+use super::compose::{BuiltBodies, ComposedDeliveries, compose, freeze, payload};
+use crate::error::DeliveryError;
+use crate::limits::{SendLimits, SendReservation};
+use crate::outbox::lanes::not_held;
+use crate::outbox::row::{NewLease, NewOutboxRow, OutboxRow, new_lease};
+use crate::settings::DelivererContext;
+
+/// A new submission, with the parts that its bodies are composed from.
+pub struct SubmissionParts<'a> {
+    /// The response.
+    pub response: &'a StoredResponse,
+    /// The data key that seals the response.
+    pub key: &'a DataKey,
+    /// The response's form.
+    pub form: &'a FormPart,
+}
+
+/// Submissions by the subject of their data.
+pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a SubmissionParts<'b>>;
+
+/// The source of bodies.
+pub(crate) enum BodySource<'a, 'b> {
+    /// Submissions at hand. The vault is not read.
+    AtHand(&'a SubmissionsBySubject<'a, 'b>),
+    /// The vault, as in a claim from the outbox.
+    Vault,
+}
+
+/// The leasing of one transaction.
+pub(crate) struct RowLeasing<'a> {
+    pub(crate) courier: &'a DelivererContext,
+    pub(crate) limits: &'a SendLimits,
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// Leased rows, and rows that wait for a claim.
+pub(crate) struct PartedRows {
+    pub(crate) leased: CommittedClaim,
+    pub(crate) waiting: Vec<OutboxRow>,
+}
+
+impl RowLeasing<'_> {
+    /// Leases the rows that can be sent now.
+    pub(crate) async fn lease(
+        &self,
+        connection: &mut PgConnection,
+        rows: Vec<OutboxRow>,
+        source: BodySource<'_, '_>,
+    ) -> Result<PartedRows, DeliveryError> {
+        let lanes = open_lanes(connection, &rows, self.now, &source).await?;
+        let (leased, waiting) = self.reserve(rows, &lanes);
+        let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
+        let composed = match source {
+            BodySource::AtHand(submissions) => {
+                self.compose_at_hand(connection, &rows, submissions, &lanes).await?
+            }
+            BodySource::Vault => compose(self.courier, connection, &rows, self.now.into()).await?,
+        };
+        let leased = CommittedClaim {
+            leased,
+            composed,
+            claimed_at: self.now.into(),
+            claimed_instant: Instant::now(),
+        };
+        Ok(PartedRows { leased, waiting })
+    }
+
+    /// The leased rows as they are inserted, each with its body.
+    pub(crate) fn rows(&self, taken: &CommittedClaim) -> impl Iterator<Item = NewOutboxRow> {
+        let end = self.now + self.courier.settings.scale.lease();
+        taken.leased.iter().map(move |one| {
+            let body = taken.composed.bodies.get(&one.row.delivery_id);
+            let row = OutboxRow {
+                body_id: body.map(|body| body.body_id),
+                body_sha256: body.map(|body| body.sha256.to_vec()),
+                ..one.row.clone()
+            };
+            let lease = Some(NewLease { token: one.lease, leased_at: self.now });
+            NewOutboxRow { row, due_at: end, lease }
+        })
+    }
+
+    /// Reserves capacity for as many rows as the limits allow. The other rows wait.
+    fn reserve(
+        &self,
+        rows: Vec<OutboxRow>,
+        lanes: &HashMap<Uuid, OpenLane>,
+    ) -> (Vec<LeasedRow>, Vec<OutboxRow>) {
+        let candidates = rows
+            .iter()
+            .filter_map(|row| Some(row.candidate(lanes.get(&row.lane_id)?.host.clone())))
+            .collect();
+        let mut reservations: HashMap<Uuid, Arc<SendReservation>> =
+            self.limits.reserve(candidates).into_iter().collect();
+        let mut leased = Vec::new();
+        let mut waiting = Vec::new();
+        for mut row in rows {
+            match reservations.remove(&row.delivery_id) {
+                Some(reservation) => {
+                    row.tries = 1;
+                    let lease = new_lease(&*self.courier.entropy);
+                    leased.push(LeasedRow { row, lease, reservation });
+                }
+                None => waiting.push(row),
+            }
+        }
+        (leased, waiting)
+    }
+
+    /// Builds and freezes the bodies of submissions at hand.
+    async fn compose_at_hand(
+        &self,
+        connection: &mut PgConnection,
+        rows: &[&OutboxRow],
+        submissions: &SubmissionsBySubject<'_, '_>,
+        lanes: &HashMap<Uuid, OpenLane>,
+    ) -> Result<ComposedDeliveries, DeliveryError> {
+        let courier = self.courier;
+        let now = Timestamp::from(self.now);
+        let subjects: HashSet<KeySubject> = rows.iter().map(|row| row.subject()).collect();
+        let keys: DataKeys = subjects
+            .into_iter()
+            .filter_map(|subject| Some((subject, submissions.get(&subject)?.key.clone())))
+            .collect();
+        let build = |row: &OutboxRow| {
+            let SubmissionParts { response, form, .. } = submissions.get(&row.subject())?;
+            payload(Trigger::FormSubmitted, (*form).clone(), response, None, None)
+        };
+        let built = BuiltBodies::of(rows, build, &*courier.entropy, now);
+        let bodies = freeze(courier, connection, &keys, built).await?;
+        let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
+        let mut targets = HashMap::new();
+        for row in rows {
+            let Some(lane) = lanes.get(&row.lane_id) else { continue };
+            targets.entry(row.lane_id).or_insert_with(|| lane.target_url.as_str().into());
+            if !secrets.contains_key(&row.firm_id) {
+                let secret = lane.secret.as_deref();
+                let wrapping = courier.keyring.wrapping();
+                let opened = secret.and_then(|sealed| secrets::open(wrapping, row.firm_id, sealed));
+                secrets.extend(opened.map(|secret| (row.firm_id, secret)));
+            }
+        }
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers: HashMap::new() })
+    }
+}
+
+/// A lane that rows may be leased from.
+#[derive(FromRow)]
+struct OpenLane {
+    lane_id: Uuid,
+    host: String,
+    target_url: String,
+    /// The signing secret of the firm, sealed.
+    secret: Option<Vec<u8>>,
+}
+
+/// The open lanes of these rows that have no due row. The lanes are locked against their removal,
+/// and lanes that a removal has locked are left out. For an append, unspread occurrences of the
+/// firm come first, so its lanes are left out too.
+async fn open_lanes(
+    connection: &mut PgConnection,
+    rows: &[OutboxRow],
+    now: DateTime<Utc>,
+    source: &BodySource<'_, '_>,
+) -> Result<HashMap<Uuid, OpenLane>, sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let lanes: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
+    let open: Vec<OpenLane> = sqlx::query_as(concat!(
+        "with open as materialized (
+             select lane_id, firm_id, host from lanes
+              where lane_id = any($1) and cancel_cause is null and paused_at is null
+                and (due_at is null or due_at > $2)
+                and ",
+        not_held!(),
+        "       and not ($3 and exists (select from unspread u where u.firm_id = lanes.firm_id))
+                for key share skip locked)
+         select open.lane_id, open.host, h.target_url, s.secret
+           from open
+           join hooks h on h.hook_id = open.lane_id
+           left join webhook_secrets s on s.firm_id = open.firm_id"
+    ))
+    .bind(lanes.into_iter().collect::<Vec<_>>())
+    .bind(now)
+    .bind(matches!(source, BodySource::AtHand(_)))
+    .fetch_all(connection)
+    .await?;
+    Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())
+}

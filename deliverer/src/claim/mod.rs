@@ -1,0 +1,26 @@
+//! Claim: leases rows, numbers the attempts, and freezes the bodies of first attempts. All of it is
+//! in one commit, before anything is sent (ruling 21, body; ruling 23, attempts).
+//!
+//! Rows come from two sources and pass the same steps.
+//!
+//! - `from_outbox` takes rows that wait, lane by lane. `candidates` locks due lanes and chooses
+//!   rows within the limits and within memory. `screening` cancels rows without a subject.
+//! - `in_append` leases rows in the transaction that records their occurrence. `leasing` reserves
+//!   capacity for new rows and locks their lanes. The row is inserted with its lease, so it is
+//!   written once. This source saves a claim, and nothing but cost depends on it. The spread
+//!   worker leases the same way.
+//! - `compose` builds or thaws the bodies for both sources.
+//! - `committed` holds the leased rows until the commit, and makes attempts of them.
+//!
+//! A claim guarantees: the lane was open at the commit, the attempt has its number and its
+//! fencing token, and its capacity is reserved. A claim does not send.
+
+pub(crate) mod candidates;
+pub(crate) mod committed;
+mod compose;
+pub(crate) mod from_outbox;
+pub(crate) mod in_append;
+pub(crate) mod leasing;
+mod screening;
+
+pub use self::from_outbox::{claim, next_due};

@@ -1,0 +1,89 @@
+//! The proof: each occurrence lists the subscriptions that its match saw live, and each delivery
+//! went as the rules allow. It reads the log, the outbox and the replays at one moment (case I1;
+//! the rules are in [`domain::once`]).
+//!
+//! - `walk` reads the log once, in windows, and judges each occurrence and each delivery.
+//! - `queued` reads the outbox and unspread occurrences.
+//! - `report` has the scope and the findings.
+//!
+//! Memory holds one window, all subscriptions there ever were, and the missing deliveries. Nothing
+//! is written, and no lock is taken.
+
+mod queued;
+mod report;
+mod walk;
+
+use domain::event::Event;
+use domain::once::{RecordedChange, SubscriptionLives};
+use eventstore::proof;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use self::queued::ROWS_PER_READ;
+pub use self::report::{ProofExample, ProofReport, ProofScope};
+use self::walk::ProofWalk;
+use crate::error::DeliveryError;
+
+pub use eventstore::proof::LogFilter;
+
+/// Positions of one window.
+const POSITIONS_PER_WINDOW: i64 = 4_096;
+
+/// Proves a database as it is at one moment. `progress` gets the positions that are done, and their
+/// total.
+///
+/// # Errors
+/// If the database does not answer, or an event cannot be read.
+pub async fn verify(
+    pool: &PgPool,
+    scope: ProofScope,
+    progress: impl Fn(i64, i64) + Send,
+) -> Result<ProofReport, DeliveryError> {
+    let mut transaction = proof::snapshot(pool).await?;
+    let connection = &mut *transaction;
+    let through = proof::height(connection).await?.min(scope.to);
+    let lives = lives(connection, scope.part.firm_id).await?;
+    let subscriptions = lives.count() as u64;
+    let report = ProofReport { through, subscriptions, ..ProofReport::default() };
+    let mut walk = ProofWalk { scope, lives, report };
+    let before = scope.from.saturating_sub(1).max(0);
+    let mut after = before;
+    while after < through {
+        let until = (after + POSITIONS_PER_WINDOW).min(through);
+        walk.window(connection, after, until).await?;
+        progress(until - before, through - before);
+        after = until;
+    }
+    walk.unknown(connection).await?;
+    walk.replays(connection).await?;
+    Ok(walk.report)
+}
+
+/// The lives of all subscriptions, read from their events.
+async fn lives(
+    connection: &mut PgConnection,
+    firm_id: Option<Uuid>,
+) -> Result<SubscriptionLives, DeliveryError> {
+    let mut lives = SubscriptionLives::default();
+    let mut after = (String::new(), 0);
+    loop {
+        let events = proof::lives(connection, &after.0, after.1, firm_id, ROWS_PER_READ).await?;
+        for recorded in &events {
+            if let (Event::Subscription(event), Ok(hook_id)) =
+                (&recorded.event, recorded.aggregate_id.parse::<Uuid>())
+            {
+                lives.take(RecordedChange {
+                    hook_id,
+                    firm_id: recorded.context.firm_id,
+                    position: recorded.position,
+                    recorded_at: recorded.context.recorded_at,
+                    event,
+                });
+            }
+        }
+        match events.into_iter().next_back() {
+            Some(last) => after = (last.aggregate_id, last.sequence),
+            None => return Ok(lives),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Host slots: a process has a number of slots for each pair of a firm and a host (ruling 34,
+//! limits in flight). An attempt holds a slot while it is sent. An attempt that was claimed ahead
+//! waits for its slot here.
+//!
+//! The slots also measure how quickly hosts answer.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::answer::AnswerVerdict;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Pairs that are remembered, at most.
+const PAIRS_MAX: usize = 10_000;
+
+/// Approximate number of answers in the mean.
+const MEAN_WEIGHT: u32 = 8;
+
+/// A firm, and a host that it sends to.
+pub(crate) type FirmAndHost = (Uuid, String);
+
+/// The slots of a process. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct HostSlots {
+    /// Slots of each pair.
+    each: Arc<AtomicUsize>,
+    pairs: Arc<Mutex<HashMap<FirmAndHost, PairState>>>,
+}
+
+#[derive(Debug, Default)]
+struct PairState {
+    taken: usize,
+    waiting: VecDeque<oneshot::Sender<HostSlot>>,
+    answers_in: Option<Duration>,
+}
+
+/// A slot, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct HostSlot {
+    slots: HostSlots,
+    pair: FirmAndHost,
+    since: Instant,
+}
+
+impl HostSlots {
+    /// This many slots for each pair.
+    pub(super) fn new(each: usize) -> Self {
+        Self { each: Arc::new(AtomicUsize::new(each)), pairs: Arc::default() }
+    }
+
+    /// Changes the number of slots of each pair. If it falls, slots in use stay in use.
+    pub(super) fn resize(&self, each: usize) {
+        if self.each.swap(each, Ordering::Relaxed) < each {
+            let pairs: Vec<FirmAndHost> = self.pairs().keys().cloned().collect();
+            pairs.iter().for_each(|pair| self.hand_on(pair));
+        }
+    }
+
+    /// Waits for a free slot. Callers are served in their order.
+    pub(crate) async fn take(&self, pair: &FirmAndHost) -> HostSlot {
+        let waits = {
+            let mut pairs = self.pairs();
+            if pairs.len() >= PAIRS_MAX && !pairs.contains_key(pair) {
+                pairs.retain(|_, known| known.taken > 0);
+            }
+            let known = pairs.entry(pair.clone()).or_default();
+            let (give, waits) = oneshot::channel();
+            known.waiting.push_back(give);
+            waits
+        };
+        self.hand_on(pair);
+        match waits.await {
+            Ok(slot) => slot,
+            // `hand_on` sends each waiting caller a slot, or keeps the sender.
+            Err(_) => unreachable!("a waiting sender was dropped"),
+        }
+    }
+
+    /// The mean time to an answer, if the host answers quickly.
+    pub(crate) fn answers_in(&self, pair: &FirmAndHost) -> Option<Duration> {
+        self.pairs().get(pair)?.answers_in
+    }
+
+    /// Forgets the mean: an attempt waited here too long for its slot.
+    pub(crate) fn mark_slow(&self, pair: &FirmAndHost) {
+        if let Some(known) = self.pairs().get_mut(pair) {
+            known.answers_in = None;
+        }
+    }
+
+    /// Gives free slots to waiting callers.
+    fn hand_on(&self, pair: &FirmAndHost) {
+        loop {
+            let mut pairs = self.pairs();
+            let Some(known) = pairs.get_mut(pair) else { return };
+            if known.taken >= self.each.load(Ordering::Relaxed) {
+                return;
+            }
+            let Some(next) = known.waiting.pop_front() else { return };
+            known.taken += 1;
+            drop(pairs);
+            // A caller that no longer waits drops the slot, and the slot goes to the next caller.
+            let slot = HostSlot { slots: self.clone(), pair: pair.clone(), since: Instant::now() };
+            drop(next.send(slot));
+        }
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, HashMap<FirmAndHost, PairState>> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HostSlot {
+    /// Notes the time to an answer. A host that did not accept the delivery does not count as
+    /// quick.
+    pub(crate) fn note_answer(self, verdict: AnswerVerdict) {
+        let took = self.since.elapsed();
+        if let Some(known) = self.slots.pairs().get_mut(&self.pair) {
+            let before = known.answers_in.unwrap_or(took);
+            let mean = (before * (MEAN_WEIGHT - 1) + took) / MEAN_WEIGHT;
+            known.answers_in = (verdict == AnswerVerdict::Delivered).then_some(mean);
+        }
+    }
+}
+
+impl Drop for HostSlot {
+    fn drop(&mut self) {
+        if let Some(known) = self.slots.pairs().get_mut(&self.pair) {
+            known.taken -= 1;
+        }
+        self.slots.hand_on(&self.pair);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn pair(firm: u128) -> FirmAndHost {
+        (Uuid::from_u128(firm), "a.example".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_place_free_gets_the_next_one_in_turn() {
+        let places = HostSlots::new(2);
+        let busy = pair(1);
+        let (first, _second) = (places.take(&busy).await, places.take(&busy).await);
+        let (mut third, mut fourth) = (pin!(places.take(&busy)), pin!(places.take(&busy)));
+        assert!(poll!(&mut third).is_pending() && poll!(&mut fourth).is_pending());
+        assert!(poll!(pin!(places.take(&pair(2)))).is_ready(), "another firm has its own");
+        drop(first);
+        assert!(poll!(&mut fourth).is_pending());
+        assert!(poll!(&mut third).is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_no_more_leaves_the_place_to_the_next() {
+        let places = HostSlots::new(1);
+        let busy = pair(1);
+        let first = places.take(&busy).await;
+        let mut third = pin!(places.take(&busy));
+        {
+            let mut second = pin!(places.take(&busy));
+            assert!(poll!(&mut second).is_pending());
+            assert!(poll!(&mut third).is_pending());
+            drop(first);
+            // It was given the place, and goes without having looked.
+        }
+        assert!(poll!(&mut third).is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_share_that_grows_lets_those_go_on_who_wait() {
+        let places = HostSlots::new(1);
+        let busy = pair(1);
+        let _first = places.take(&busy).await;
+        let mut second = pin!(places.take(&busy));
+        assert!(poll!(&mut second).is_pending());
+        places.resize(2);
+        assert!(poll!(&mut second).is_ready());
+        places.resize(1);
+        assert!(poll!(pin!(places.take(&busy))).is_pending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_quickly_a_host_answers_is_told_by_its_last_answers() {
+        let places = HostSlots::new(1);
+        assert_eq!(places.answers_in(&pair(1)), None);
+        let answered_in = async |millis, verdict| {
+            let place = places.take(&pair(1)).await;
+            advance(Duration::from_millis(millis)).await;
+            place.note_answer(verdict);
+            places.answers_in(&pair(1))
+        };
+        let mean = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(answered_in(8, AnswerVerdict::Delivered).await, mean(8));
+        assert_eq!(answered_in(88, AnswerVerdict::Delivered).await, mean(18));
+        assert_eq!(answered_in(10, AnswerVerdict::Delivered).await, mean(17));
+        assert_eq!(answered_in(1, AnswerVerdict::Failed).await, None, "it refuses quickly");
+        assert_eq!(answered_in(20, AnswerVerdict::Delivered).await, mean(20));
+        places.mark_slow(&pair(1));
+        assert_eq!(places.answers_in(&pair(1)), None);
+    }
+
+    #[tokio::test]
+    async fn of_too_many_those_are_forgotten_where_nothing_is_sent() {
+        let places = HostSlots::new(1);
+        let _sending = places.take(&pair(0)).await;
+        for firm in 1..=PAIRS_MAX as u128 {
+            places.take(&pair(firm)).await.note_answer(AnswerVerdict::Delivered);
+        }
+        assert!(places.answers_in(&pair(PAIRS_MAX as u128)).is_some());
+        assert!(places.answers_in(&pair(1)).is_none());
+        assert!(poll!(pin!(places.take(&pair(0)))).is_pending(), "its place is still taken");
+    }
+}

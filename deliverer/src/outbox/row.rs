@@ -1,0 +1,224 @@
+//! A row of the outbox: a delivery that has not ended, due at a time or leased.
+//!
+//! The list of the table's columns is written here, once for statements that read rows and once
+//! for [`insert`].
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use domain::context::EventContext;
+use domain::delivery::{DeliveryEvent, DeliveryOf};
+use domain::occurrence::Happening;
+use domain::pressure::ClaimCandidate;
+use domain::retry::RetrySchedule;
+use domain::time::Timestamp;
+use domain::trace::Traceparent;
+use domain::trigger::Trigger;
+use domain::workflow::StepOrder;
+use eventstore::{NewEvent, RecordedEvent};
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+use vault::{Entropy, KeySubject};
+
+use crate::attempt::system_context;
+
+/// A row of the outbox.
+#[derive(Debug, Clone, FromRow)]
+pub(crate) struct OutboxRow {
+    pub(crate) delivery_id: Uuid,
+    pub(crate) lane_id: Uuid,
+    pub(crate) firm_id: Uuid,
+    pub(crate) occurrence_id: Uuid,
+    pub(crate) trigger: String,
+    pub(crate) form_id: Uuid,
+    pub(crate) response_id: Uuid,
+    pub(crate) report_id: Option<Uuid>,
+    pub(crate) booking_id: Option<Uuid>,
+    pub(crate) position: i64,
+    pub(crate) sequence: i64,
+    /// Attempts so far. A claim counts its own attempt.
+    pub(crate) tries: i32,
+    pub(crate) tries_max: i32,
+    pub(crate) step: Option<Json<StepOrder>>,
+    pub(crate) replay_id: Option<Uuid>,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) body_id: Option<Uuid>,
+    pub(crate) body_sha256: Option<Vec<u8>>,
+}
+
+/// The columns of an [`OutboxRow`], each with this prefix: `""`, or an alias with its dot.
+macro_rules! outbox_columns {
+    ($prefix:literal) => {
+        outbox_columns!(
+            $prefix,
+            "delivery_id" "lane_id" "firm_id" "occurrence_id" "trigger" "form_id" "response_id"
+            "report_id" "booking_id" "position" "sequence" "tries" "tries_max" "step" "replay_id"
+            "traceparent" "body_id" "body_sha256"
+        )
+    };
+    ($prefix:literal, $first:literal $($column:literal)*) => {
+        concat!($prefix, $first $(, ", ", $prefix, $column)*)
+    };
+}
+pub(crate) use outbox_columns;
+
+impl OutboxRow {
+    /// The row of an occurrence's delivery to a subscription, before its first attempt.
+    pub(crate) fn listed(
+        delivery_id: Uuid,
+        hook_id: Uuid,
+        occurrence_id: Uuid,
+        recorded: &RecordedEvent,
+        happening: &Happening,
+    ) -> Self {
+        Self {
+            delivery_id,
+            lane_id: hook_id,
+            firm_id: recorded.context.firm_id,
+            occurrence_id,
+            trigger: happening.trigger.key().to_owned(),
+            form_id: happening.form_id,
+            response_id: happening.response_id,
+            report_id: happening.report_id,
+            booking_id: happening.booking_id,
+            position: recorded.position,
+            sequence: 0,
+            tries: 0,
+            tries_max: RetrySchedule::RestHook.tries().cast_signed(),
+            step: None,
+            replay_id: None,
+            traceparent: recorded.context.traceparent.map(|trace| trace.to_string()),
+            body_id: None,
+            body_sha256: None,
+        }
+    }
+
+    /// The position of the delivery in a trace.
+    pub(crate) fn traceparent(&self) -> Option<Traceparent> {
+        self.traceparent.as_ref()?.parse().ok()
+    }
+
+    pub(crate) const fn subject(&self) -> KeySubject {
+        KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
+    }
+
+    /// The candidate that the limits choose from, for a lane with this host.
+    pub(crate) const fn candidate(&self, host: String) -> ClaimCandidate {
+        let Self { delivery_id, lane_id, firm_id, .. } = *self;
+        ClaimCandidate { delivery_id, lane_id, firm_id, host }
+    }
+
+    /// The occurrence and the subscription, if the next event is the first of its stream.
+    pub(crate) fn delivery_of(&self) -> Option<DeliveryOf> {
+        let of = DeliveryOf { hook_id: self.lane_id, occurrence_id: self.occurrence_id };
+        (self.sequence == 0 && self.step.is_none()).then_some(of)
+    }
+
+    /// Whether the delivery reports an unfinished response and was never attempted.
+    pub(crate) fn is_first_of_partial(&self) -> bool {
+        self.trigger == Trigger::PartialSubmission.key() && self.tries == 0 && self.step.is_none()
+    }
+
+    /// The next event of the delivery's stream.
+    pub(crate) fn next(&self, event: DeliveryEvent, now: Timestamp) -> NewEvent {
+        let context = system_context(self.firm_id, self.delivery_id, now);
+        NewEvent {
+            aggregate_id: self.delivery_id.to_string(),
+            sequence: self.sequence + 1,
+            event: event.into(),
+            context: EventContext { traceparent: self.traceparent(), ..context },
+        }
+    }
+}
+
+/// A new fencing token. Its 63 random bits make it unique.
+pub(crate) fn new_lease(entropy: &dyn Entropy) -> i64 {
+    let mut bytes = [0; 8];
+    entropy.fill(&mut bytes);
+    i64::from_be_bytes(bytes) & i64::MAX
+}
+
+/// A row to insert, due or with its lease.
+pub(crate) struct NewOutboxRow {
+    pub(crate) row: OutboxRow,
+    pub(crate) due_at: DateTime<Utc>,
+    pub(crate) lease: Option<NewLease>,
+}
+
+/// The lease of a row that is inserted with one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewLease {
+    pub(crate) token: i64,
+    pub(crate) leased_at: DateTime<Utc>,
+}
+
+/// Inserts rows, and wakes the lanes of rows without a lease. A step's row is inserted by
+/// [`super::steps`], so the statement has no column for steps.
+pub(crate) async fn insert(
+    connection: &mut PgConnection,
+    rows: &[NewOutboxRow],
+) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let each = || rows.iter().map(|new| &new.row);
+    let leases = || rows.iter().map(|new| new.lease);
+    sqlx::query(
+        "with woken as (insert into lane_wakes (lane_id) select unnest($21::uuid[]))
+         insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                             response_id, report_id, booking_id, position, sequence, tries,
+                             tries_max, replay_id, traceparent, body_id, body_sha256, due_at,
+                             lease, leased_at)
+         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
+                              $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[], $10::bigint[],
+                              $11::bigint[], $12::int[], $13::int[], $14::uuid[], $15::text[],
+                              $16::uuid[], $17::bytea[], $18::timestamptz[], $19::bigint[],
+                              $20::timestamptz[])",
+    )
+    .bind(each().map(|row| row.delivery_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.lane_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.firm_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.occurrence_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.trigger.as_str()).collect::<Vec<_>>())
+    .bind(each().map(|row| row.form_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.response_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.report_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.booking_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.position).collect::<Vec<_>>())
+    .bind(each().map(|row| row.sequence).collect::<Vec<_>>())
+    .bind(each().map(|row| row.tries).collect::<Vec<_>>())
+    .bind(each().map(|row| row.tries_max).collect::<Vec<_>>())
+    .bind(each().map(|row| row.replay_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.traceparent.as_deref()).collect::<Vec<_>>())
+    .bind(each().map(|row| row.body_id).collect::<Vec<_>>())
+    .bind(each().map(|row| row.body_sha256.as_deref()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|new| new.due_at).collect::<Vec<_>>())
+    .bind(leases().map(|lease| lease.map(|lease| lease.token)).collect::<Vec<_>>())
+    .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
+    .bind(lanes_to_wake(rows))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The lanes of rows without a lease, each once.
+fn lanes_to_wake(rows: &[NewOutboxRow]) -> Vec<Uuid> {
+    let waiting = rows.iter().filter(|new| new.lease.is_none());
+    waiting.map(|new| new.row.lane_id).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Deletes rows. An empty list must not reach the planner, which would read all leased rows for it.
+pub(crate) async fn drop_rows(
+    connection: &mut PgConnection,
+    delivery_ids: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    if delivery_ids.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("delete from outbox where delivery_id = any($1)")
+        .bind(delivery_ids)
+        .execute(connection)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Deliveries without a subject: their response was erased (ruling 27, cancelled).
+
+use std::collections::HashSet;
+
+use domain::delivery::{CancelCause, DeliveryEvent};
+use domain::time::Timestamp;
+use eventstore::NewEvent;
+use projector::subjects;
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{KeySubject, erasure};
+
+use super::row::OutboxRow;
+use crate::error::DeliveryError;
+use crate::settings::DelivererContext;
+
+/// The erased responses among these. The look takes no lock, so a claim and a record look again
+/// after their commit.
+pub(crate) async fn erased_of(
+    connection: &mut PgConnection,
+    responses: impl Iterator<Item = KeySubject>,
+) -> Result<HashSet<KeySubject>, sqlx::Error> {
+    let responses: HashSet<(Uuid, Uuid)> =
+        responses.map(|subject| (subject.firm_id, subject.subject_id)).collect();
+    let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
+    let erased = subjects::erased(connection, &responses).await?;
+    let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
+    Ok(erased.into_iter().map(subject).collect())
+}
+
+/// The erased responses among these, looked up after the commit of a transaction about them. The
+/// eraser may not have seen the data that this transaction wrote, so the data is deleted here.
+pub(crate) async fn erased_meanwhile(
+    courier: &DelivererContext,
+    responses: impl Iterator<Item = KeySubject>,
+) -> Result<HashSet<KeySubject>, DeliveryError> {
+    let connections = courier.store.connections();
+    let mut connection = connections.take().await?;
+    let erased = erased_of(&mut connection, responses).await?;
+    if !erased.is_empty() {
+        erasure::erase(&mut connection, &erased.iter().copied().collect::<Vec<_>>()).await?;
+    }
+    connections.give_back(connection);
+    Ok(erased)
+}
+
+/// The cancellations of these rows.
+pub(crate) fn cancelled(rows: &[OutboxRow], cause: CancelCause, now: Timestamp) -> Vec<NewEvent> {
+    rows.iter()
+        // A replayed delivery had ended before, so its stream gets no cancellation.
+        .filter(|row| row.replay_id.is_none())
+        .map(|row| {
+            let of = row.delivery_of();
+            row.next(DeliveryEvent::DeliveryCancelled { cause, of }, now)
+        })
+        .collect()
+}

@@ -1,0 +1,192 @@
+//! The effects of a batch of answers: events, outbox rows and lanes. They are collected first, and
+//! written in one transaction.
+
+use std::collections::{BTreeMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use domain::answer::AnswerVerdict;
+use domain::context::{Actor, EventContext};
+use domain::delivery::{CancelCause, DeliveryEvent, Outcome, record as after_attempt};
+use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
+use eventstore::{AppendTransaction, NewEvent};
+use projector::replays;
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::KeySubject;
+use vault::answers::{self, ReceiverAnswer};
+
+use super::event::{attempt, context, kept_answer};
+use super::lane::{GONE_STATUS, LaneState};
+use super::rows::{self, may_come_again};
+use crate::attempt::FinishedAttempt;
+use crate::error::DeliveryError;
+use crate::outbox::row::drop_rows;
+use crate::outbox::{lanes, withdraw};
+use crate::outgoing::OutgoingExchange;
+use crate::settings::DelivererContext;
+use crate::tally::AttemptTally;
+
+/// The effects of a batch.
+#[derive(Default)]
+pub(super) struct RecordEffects<'a> {
+    /// Responses of the batch that were erased while their attempts were in flight. Their answers
+    /// are not kept, and their deliveries are not retried.
+    pub(super) erased: HashSet<KeySubject>,
+    events: Vec<NewEvent>,
+    /// Ended deliveries whose rows are still in the outbox.
+    pub(super) ended: Vec<Uuid>,
+    due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
+    /// Due times of the lanes of these retries.
+    due: BTreeMap<Uuid, DateTime<Utc>>,
+    /// Deliveries whose stream goes on, and nothing else changes.
+    pub(super) noted: Vec<(Uuid, i64)>,
+    pub(super) tally: AttemptTally,
+    /// Outcomes of replayed deliveries.
+    replayed: Vec<(Uuid, Uuid, &'static str)>,
+    answers: Vec<ReceiverAnswer<'a>>,
+}
+
+impl<'a> RecordEffects<'a> {
+    /// No effects yet, for a batch with these erased responses.
+    pub(super) fn without(erased: HashSet<KeySubject>) -> Self {
+        Self { erased, ..Self::default() }
+    }
+
+    pub(super) fn enter(
+        &mut self,
+        courier: &DelivererContext,
+        finished: &'a FinishedAttempt,
+        sequence: i64,
+        lane: &mut LaneState,
+    ) {
+        let claimed = &finished.claimed;
+        let erased = self.erased.contains(&claimed.subject);
+        let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
+        // A replayed delivery had ended before, so it cannot be cancelled.
+        let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
+        let answer = kept_answer(finished).filter(|_| !erased);
+        let mut attempt = attempt(courier, finished, answer.as_deref());
+        attempt.of = claimed.delivery_of().filter(|_| sequence == 0);
+        let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
+        match next_try_at {
+            Some(at) => {
+                self.due_again.push((claimed.delivery_id, at.get(), sequence + 1));
+                let due = self.due.entry(claimed.lane_id).or_insert(at.get());
+                *due = at.get().min(*due);
+            }
+            None if may_come_again(finished) => self.ended.push(claimed.delivery_id),
+            // Its row was deleted when the lease was checked.
+            None => {}
+        }
+        let outcome = attempt.outcome;
+        self.tally.note(finished, outcome);
+        if let Some(replay_id) = claimed.replay_id {
+            self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
+        }
+        self.put(finished, sequence + 1, after_attempt(attempt, withdrawn), answer);
+        self.count_gone(finished, outcome, lane);
+    }
+
+    pub(super) fn put(
+        &mut self,
+        finished: &'a FinishedAttempt,
+        sequence: i64,
+        event: DeliveryEvent,
+        answer: Option<String>,
+    ) {
+        let claimed = &finished.claimed;
+        if let (Some(text), Some(key)) = (answer, &claimed.key) {
+            let number = i32::try_from(claimed.number).unwrap_or(i32::MAX);
+            self.answers.push(ReceiverAnswer {
+                delivery_id: claimed.delivery_id,
+                number,
+                subject: claimed.subject,
+                key,
+                text,
+            });
+        }
+        self.events.push(NewEvent {
+            aggregate_id: claimed.delivery_id.to_string(),
+            sequence,
+            event: event.into(),
+            context: context(finished),
+        });
+    }
+
+    /// Counts 410s. Two deliveries in a row that end with 410 remove the subscription. A success in
+    /// between resets the count (contract, section Retries; ruling 26, 410).
+    pub(super) fn count_gone(
+        &mut self,
+        finished: &FinishedAttempt,
+        outcome: Outcome,
+        lane: &mut LaneState,
+    ) {
+        let claimed = &finished.claimed;
+        let command = match (outcome, finished.exchange.answer.status()) {
+            (Outcome::Delivered, _) => {
+                SubscriptionCommand::RecordAnswered { delivery_id: claimed.delivery_id }
+            }
+            (Outcome::Failed, Some(GONE_STATUS)) if claimed.replay_id.is_none() => {
+                SubscriptionCommand::RecordGone(GoneAnswer {
+                    delivery_id: claimed.delivery_id,
+                    status: GONE_STATUS,
+                    finished_at: finished.finished_at,
+                })
+            }
+            (Outcome::Failed | Outcome::Retry | Outcome::Interrupted, _) => return,
+        };
+        let Some(subscription) = &mut lane.subscription else {
+            return;
+        };
+        for event in subscription.decide(&command).unwrap_or_default() {
+            lane.sequence += 1;
+            if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = &event {
+                lane.withdrawn = Some((*reason).into());
+            }
+            cqrs_es::Aggregate::apply(subscription, event.clone());
+            self.events.push(NewEvent {
+                aggregate_id: claimed.lane_id.to_string(),
+                sequence: lane.sequence,
+                event: event.into(),
+                context: EventContext {
+                    actor: Actor::Receiver(claimed.lane_id),
+                    ..context(finished)
+                },
+            });
+        }
+        if lane.withdrawn.is_some() {
+            lane.subscription = None;
+        }
+    }
+
+    pub(super) async fn write(
+        self,
+        courier: &DelivererContext,
+        appending: &mut AppendTransaction<'_>,
+    ) -> Result<(), DeliveryError> {
+        appending.append(self.events).await?;
+        let connection = appending.connection();
+        drop_rows(connection, &self.ended).await?;
+        rows::put_due_again(connection, &self.due_again).await?;
+        rows::move_streams(connection, &self.noted).await?;
+        replays::conclude(connection, &self.replayed).await?;
+        let now = courier.clock.now().get();
+        answers::put(connection, &self.answers, now, &*courier.entropy).await?;
+        lanes::due_by(connection, &self.due).await?;
+        Ok(())
+    }
+}
+
+/// The erased responses of the batch whose erasure matters. It does not matter for a delivered
+/// attempt with an empty answer, because nothing is kept of it.
+pub(super) async fn erased(
+    connection: &mut PgConnection,
+    batch: &[&FinishedAttempt],
+) -> Result<HashSet<KeySubject>, sqlx::Error> {
+    let matters = |one: &&&FinishedAttempt| {
+        let OutgoingExchange { answer, snippet, .. } = &one.exchange;
+        answer.verdict() != AnswerVerdict::Delivered || !snippet.is_empty()
+    };
+    let subjects = batch.iter().filter(matters).map(|one| one.claimed.subject);
+    withdraw::erased_of(connection, subjects).await
+}

@@ -1,0 +1,84 @@
+//! Late answers: the lease was taken over, or the delivery has ended.
+
+use domain::delivery::{Delivery, LateEffect, OutboxPresence, Outcome};
+use eventstore::load;
+
+use super::effects::{RecordEffects, erased};
+use super::event::{attempt, kept_answer};
+use super::lane::{LaneState, StreamEnds, lock_lanes};
+use super::rows;
+use crate::attempt::FinishedAttempt;
+use crate::error::DeliveryError;
+use crate::settings::DelivererContext;
+
+/// Records a late answer. A success may still count, and any other answer is kept in history (case
+/// E21). Left out: an answer that was recorded already (case E14), and an answer whose delivery is
+/// neither queued nor in the log. The database has lost that delivery.
+pub(super) async fn record_late(
+    courier: &DelivererContext,
+    finished: &FinishedAttempt,
+) -> Result<(), DeliveryError> {
+    let claimed = &finished.claimed;
+    let mut appending = courier.store.begin().await?;
+    let connection = appending.connection();
+    let mut lanes = lock_lanes(connection, &[claimed.lane_id], StreamEnds::Always).await?;
+    let stream = claimed.delivery_id.to_string();
+    let (delivery, last) =
+        load::<Delivery>(connection, &courier.store.upcasters(), &stream).await?;
+    let outbox = rows::outbox_presence(connection, claimed.delivery_id).await?;
+    if last == 0 && outbox == OutboxPresence::Absent {
+        appending.rollback().await?;
+        let delivery_id = claimed.delivery_id;
+        tracing::error!(%delivery_id, "an answer was dropped: its delivery is not in the database");
+        return Ok(());
+    }
+    let erased = erased(connection, &[finished]).await?;
+    let mut effects = RecordEffects::without(erased);
+    if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
+        let late = LateDelivery { delivery: &delivery, last, outbox };
+        late.enter(courier, finished, &mut effects, lane);
+    }
+    let tally = std::mem::take(&mut effects.tally);
+    effects.write(courier, &mut appending).await?;
+    appending.commit().await?;
+    tally.count();
+    Ok(())
+}
+
+/// The state of a delivery whose answer is late.
+struct LateDelivery<'a> {
+    delivery: &'a Delivery,
+    /// The last event of its stream.
+    last: i64,
+    /// Whether the outbox has a row for its own attempts, not for a replay.
+    outbox: OutboxPresence,
+}
+
+impl LateDelivery<'_> {
+    fn enter<'b>(
+        &self,
+        courier: &DelivererContext,
+        finished: &'b FinishedAttempt,
+        effects: &mut RecordEffects<'b>,
+        lane: &mut LaneState,
+    ) {
+        let delivery_id = finished.claimed.delivery_id;
+        let erased = effects.erased.contains(&finished.claimed.subject);
+        let answer = kept_answer(finished).filter(|_| !erased);
+        let mut attempt = attempt(courier, finished, answer.as_deref());
+        attempt.of = finished.claimed.delivery_of().filter(|_| self.last == 0);
+        let outcome = attempt.outcome;
+        let Some((late, event)) = self.delivery.record_late(attempt, self.outbox) else {
+            return;
+        };
+        effects.tally.note(finished, outcome);
+        match late {
+            LateEffect::Arrived => {
+                effects.ended.push(delivery_id);
+                effects.count_gone(finished, Outcome::Delivered, lane);
+            }
+            LateEffect::Noted => effects.noted.push((delivery_id, self.last + 1)),
+        }
+        effects.put(finished, self.last + 1, event, answer);
+    }
+}

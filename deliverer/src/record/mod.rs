@@ -1,0 +1,26 @@
+//! Record: writes the answers of attempts to the log, in batches. One transaction holds the attempt
+//! event, the outbox row (deleted or due again), the count of 410s, the kept answer and the lane's
+//! due time.
+//!
+//! - `batcher` takes answers from the dispatcher as they come, and records them in batches.
+//! - `in_time` records attempts that hold their leases. `late` records all others: an answer counts
+//!   once.
+//! - `effects` collects the changes of a batch. `event` makes the attempt event.
+//! - `lane` reads and locks lanes, `rows` reads and writes outbox rows.
+//! - `after` looks again after the commit, for changes it could not see without a lock.
+//!
+//! A batch can be recorded twice: the second time finds the first. A record does not decide about
+//! retries or removals, [`domain`] does.
+
+mod after;
+mod batcher;
+mod effects;
+mod event;
+mod in_time;
+mod lane;
+mod late;
+mod rows;
+
+pub use self::batcher::AnswerInbox;
+pub(crate) use self::batcher::recorders;
+pub use self::in_time::record;

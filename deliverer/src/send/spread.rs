@@ -1,0 +1,174 @@
+//! The spread worker: inserts the rows of unspread occurrences, as their lists say.
+//!
+//! Firms take turns, and any number of processes work side by side. A process that sends leases
+//! the rows it can send at once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{crash, load_first};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::dispatcher::{Dispatcher, SendTiming};
+use crate::claim::committed::CommittedClaim;
+use crate::claim::leasing::{BodySource, PartedRows, RowLeasing};
+use crate::error::DeliveryError;
+use crate::outbox::queue::rows;
+use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
+use crate::outbox::unspread::take_unspread;
+use crate::outbox::withdraw;
+use crate::settings::DelivererContext;
+
+/// The wait between steps while occurrences are recorded all the time.
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// A rest shorter than this is skipped. A timer is no more precise.
+const REST_MIN: Duration = Duration::from_millis(1);
+
+/// The worker.
+pub struct SpreadWorker {
+    courier: DelivererContext,
+    /// The dispatcher, if this process sends.
+    dispatch: Option<Arc<Dispatcher>>,
+    /// The firm of the last occurrence that was taken.
+    last_firm_id: Uuid,
+    mode: SpreadMode,
+}
+
+/// The next step of the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SpreadMode {
+    /// Leases rows that can be sent now, and inserts the rest. Entered at the start, and after all
+    /// steps but the two below.
+    Leasing,
+    /// Inserts without leases. Entered when the database refused a step, for one step.
+    InsertingOnly,
+    /// Leaves the machine to others. Entered after a step that leased nothing, for as long as that
+    /// step took, so that rows that only wait take half of the time.
+    Resting { until: Instant },
+}
+
+impl SpreadWorker {
+    /// A worker that inserts rows and leases none.
+    #[must_use]
+    pub const fn new(courier: DelivererContext) -> Self {
+        Self { courier, dispatch: None, last_firm_id: Uuid::nil(), mode: SpreadMode::Leasing }
+    }
+
+    /// A worker in a process that sends.
+    #[must_use]
+    pub fn that_leases(self, dispatch: Arc<Dispatcher>) -> Self {
+        Self { dispatch: Some(dispatch), ..self }
+    }
+
+    /// Takes the next occurrences and inserts their rows. `None` if there is no occurrence.
+    async fn spread(
+        &self,
+        sender: Option<&Dispatcher>,
+    ) -> Result<Option<SpreadBatch>, DeliveryError> {
+        let store = &self.courier.store;
+        let now = self.courier.clock.now().get();
+        let mut appending = store.begin().await?;
+        let connection = appending.connection();
+        let taken = take_unspread(connection, self.last_firm_id).await?;
+        let Some((last_firm_id, _)) = taken.last().copied() else {
+            appending.rollback().await?;
+            return Ok(None);
+        };
+        let ids: Vec<String> = taken.iter().map(|(_, id)| id.to_string()).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let mut occurrences =
+            load_first(connection, &store.upcasters(), "Occurrence", &ids).await?;
+        occurrences.sort_unstable_by_key(|event| event.position);
+        let rows = occurrences.iter().flat_map(rows).collect();
+        let leased = match sender {
+            Some(Dispatcher { courier, limits, .. }) => {
+                let leasing = RowLeasing { courier, limits, now };
+                Some(lease_and_insert(connection, rows, &leasing).await?)
+            }
+            None => {
+                insert_due(connection, rows, now).await?;
+                None
+            }
+        };
+        appending.deliveries_wait();
+        crash::point("spreading");
+        appending.commit().await?;
+        Ok(Some(SpreadBatch { last_firm_id, leased: leased.filter(|leased| !leased.is_empty()) }))
+    }
+}
+
+/// The committed rows of one step.
+struct SpreadBatch {
+    last_firm_id: Uuid,
+    leased: Option<CommittedClaim>,
+}
+
+async fn insert_due(
+    connection: &mut PgConnection,
+    rows: Vec<OutboxRow>,
+    due_at: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    let due = |row| NewOutboxRow { row, due_at, lease: None };
+    insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await
+}
+
+/// Inserts the rows, with leases where they can be sent now.
+async fn lease_and_insert(
+    connection: &mut PgConnection,
+    rows: Vec<OutboxRow>,
+    leasing: &RowLeasing<'_>,
+) -> Result<CommittedClaim, DeliveryError> {
+    // Left to a claim, which cancels them if their response was erased, or finished meanwhile.
+    let erased = withdraw::erased_of(connection, rows.iter().map(OutboxRow::subject)).await?;
+    let (for_claims, rows): (Vec<_>, Vec<_>) = rows
+        .into_iter()
+        .partition(|row| row.is_first_of_partial() || erased.contains(&row.subject()));
+    let PartedRows { leased, waiting } = leasing.lease(connection, rows, BodySource::Vault).await?;
+    let mut new: Vec<NewOutboxRow> = leasing.rows(&leased).collect();
+    let due = |row| NewOutboxRow { row, due_at: leasing.now, lease: None };
+    new.extend(waiting.into_iter().chain(for_claims).map(due));
+    insert(connection, &new).await?;
+    Ok(leased)
+}
+
+impl Worker for SpreadWorker {
+    const NAME: &'static str = "spread";
+    const WAKES: WakeOn = WakeOn::Deliveries;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
+        if let SpreadMode::Resting { until } = self.mode {
+            let left = until.saturating_duration_since(Instant::now());
+            if left > REST_MIN {
+                return Ok(NextStep::IdleFor(left));
+            }
+        }
+        let mode = std::mem::replace(&mut self.mode, SpreadMode::Leasing);
+        let began = Instant::now();
+        let sender = self.dispatch.clone().filter(|sender| sender.may_send());
+        let sender = sender.filter(|_| mode != SpreadMode::InsertingOnly);
+        let batch = self.spread(sender.as_deref()).await.inspect_err(|error| {
+            if !error.is_transient() {
+                self.mode = SpreadMode::InsertingOnly;
+            }
+        })?;
+        let Some(SpreadBatch { last_firm_id, leased }) = batch else {
+            // Firms before the last one may have new occurrences.
+            let last_firm_id = std::mem::replace(&mut self.last_firm_id, Uuid::nil());
+            return Ok(if last_firm_id.is_nil() { NextStep::IDLE } else { NextStep::Busy });
+        };
+        self.last_firm_id = last_firm_id;
+        if let Some((sender, leased)) = sender.zip(leased) {
+            sender.start_all(leased.hand_over(&self.courier).await?, SendTiming::InTime);
+            return Ok(NextStep::Busy);
+        }
+        let took = began.elapsed();
+        self.mode = SpreadMode::Resting { until: Instant::now() + took };
+        Ok(NextStep::IdleFor(took))
+    }
+}

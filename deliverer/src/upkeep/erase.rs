@@ -1,0 +1,226 @@
+//! The erase worker: carries out the erasures of the log (docs/explanation/personal-data.md;
+//! ruling 27, cancelled). It deletes the data keys first, from a database of their own, then the rows, and
+//! cancels queued deliveries.
+//!
+//! An erasure that is carried out again finds nothing to do. So a restored database is brought back
+//! to the state of the log.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use domain::delivery::CancelCause;
+use domain::event::Event;
+use domain::response::ResponseEvent;
+use eventstore::checkpoint;
+use eventstore::tail::{self, LogRange};
+use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent};
+use projector::replays;
+use projector::{partials, subjects};
+use sqlx::PgConnection;
+use uuid::Uuid;
+use vault::{KeySubject, erasure};
+
+use crate::error::DeliveryError;
+use crate::outbox::row::{OutboxRow, outbox_columns};
+use crate::outbox::{lanes, withdraw};
+use crate::settings::DelivererContext;
+
+/// Events of one step.
+const EVENTS_PER_STEP: i64 = 1_000;
+
+/// The wait for appends that have not committed.
+const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
+
+/// The wait between two steps. An erased response is not sent meanwhile.
+const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// The worker.
+pub struct EraseWorker {
+    courier: DelivererContext,
+    fence: Fence,
+    done: CaughtUp,
+}
+
+impl EraseWorker {
+    /// An erase worker of this log.
+    #[must_use]
+    pub fn new(courier: DelivererContext, fence: Fence) -> Self {
+        Self { courier, fence, done: CaughtUp::default() }
+    }
+}
+
+impl Worker for EraseWorker {
+    const NAME: &'static str = "erase";
+    const WAKES: WakeOn = WakeOn::OtherEvents;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
+    type Error = DeliveryError;
+
+    async fn step(&mut self) -> Result<NextStep, DeliveryError> {
+        let look = self.fence.look().await?;
+        let idle =
+            if look.more { NextStep::IdleFor(UNSETTLED_RETRY_AFTER) } else { NextStep::IDLE };
+        if self.done.covers(look) {
+            return Ok(idle);
+        }
+        let (erased, last) = self.read(look.settled).await?;
+        let Some(last) = last else {
+            self.done.up_to(look.settled);
+            return Ok(idle);
+        };
+        // Before the transaction, because the keyring is a database of its own and no lock should
+        // wait for it.
+        self.courier.keyring.forget(&erased).await?;
+        let mut appending = self.courier.store.begin().await?;
+        if checkpoint::take(appending.connection(), Self::NAME).await?.is_none() {
+            return Ok(NextStep::IDLE);
+        }
+        erase(&self.courier, &mut appending, &erased).await?;
+        checkpoint::move_to(appending.connection(), Self::NAME, last).await?;
+        appending.commit().await?;
+        Ok(NextStep::Busy)
+    }
+}
+
+impl EraseWorker {
+    /// The next erasures, and the position of the last event that was read.
+    async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
+        let connections = self.courier.store.connections();
+        let mut connection = connections.take().await?;
+        let after = checkpoint::position(&mut connection, Self::NAME).await?;
+        if after.is_none() {
+            checkpoint::make(&mut connection, Self::NAME).await?;
+        }
+        let upcasters = self.courier.store.upcasters();
+        let stretch =
+            LogRange { after: after.unwrap_or_default(), settled, limit: EVENTS_PER_STEP };
+        let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+        connections.give_back(connection);
+        let erased: HashSet<KeySubject> = events.iter().filter_map(subject).collect();
+        Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))
+    }
+}
+
+/// Carries out all erasures of the log again. It runs after a restore, before anything is read or
+/// sent. Rows, keys and queued deliveries may be back.
+///
+/// # Errors
+/// [`DeliveryError`].
+pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryError> {
+    let mut after = 0;
+    let mut erased = 0;
+    loop {
+        let (gone, last) = read_all(courier, after).await?;
+        let Some(last) = last else {
+            return Ok(erased);
+        };
+        courier.keyring.forget(&gone).await?;
+        let mut appending = courier.store.begin().await?;
+        erase(courier, &mut appending, &gone).await?;
+        appending.commit().await?;
+        after = last;
+        erased += gone.len() as u64;
+    }
+}
+
+/// The next erasures of the log, settled or not. An erasure is true once it is in the log.
+async fn read_all(
+    courier: &DelivererContext,
+    after: i64,
+) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
+    let mut connection = courier.store.pool().acquire().await?;
+    let upcasters = courier.store.upcasters();
+    let stretch = LogRange { after, settled: i64::MAX, limit: EVENTS_PER_STEP };
+    let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+    let gone = events.iter().filter_map(subject).collect();
+    Ok((gone, events.last().map(|event| event.position)))
+}
+
+/// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the
+/// same lanes, so their earlier writes are seen here.
+async fn erase(
+    courier: &DelivererContext,
+    appending: &mut AppendTransaction<'_>,
+    erased: &[KeySubject],
+) -> Result<(), DeliveryError> {
+    let now = courier.clock.now();
+    let connection = appending.connection();
+    let lane_ids = lock_lanes(connection, erased).await?;
+    let queued = take_queued(connection, erased).await?;
+    lanes::reschedule(connection, &lane_ids, now.get()).await?;
+    drop_rows(connection, erased).await?;
+    let cancelled = withdraw::cancelled(&queued, CancelCause::SourceErased, now);
+    appending.append(cancelled).await?;
+    let dropped: Vec<_> = queued
+        .iter()
+        .filter_map(|row| Some((row.replay_id?, row.delivery_id, "dropped")))
+        .collect();
+    replays::conclude(appending.connection(), &dropped).await?;
+    Ok(())
+}
+
+/// Deletes the data of these responses, and facts that waited for them.
+async fn drop_rows(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<(), sqlx::Error> {
+    let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let parts = subjects::parts_of(connection, &responses).await?;
+    subjects::drop_waiting(connection, &[responses.as_slice(), &parts].concat()).await?;
+    erasure::erase(connection, erased).await?;
+    erasure::erase_parts(connection, &parts).await?;
+    partials::drop_of(connection, &responses).await
+}
+
+fn subject(recorded: &RecordedEvent) -> Option<KeySubject> {
+    match recorded.event {
+        Event::Response(ResponseEvent::ResponseErased { response_id }) => {
+            Some(KeySubject { firm_id: recorded.context.firm_id, subject_id: response_id })
+        }
+        _ => None,
+    }
+}
+
+/// Locks the lanes of queued deliveries of these responses, in order.
+async fn lock_lanes(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let (firm_ids, response_ids) = columns(erased);
+    sqlx::query_scalar(
+        "select lane_id from lanes
+          where lane_id in (
+                select lane_id from outbox
+                 where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+                   and leased_at is null)
+          order by lane_id for no key update",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// Deletes waiting rows from the outbox. An attempt in flight ends with its answer, and its record
+/// finds the response erased.
+async fn take_queued(
+    connection: &mut PgConnection,
+    erased: &[KeySubject],
+) -> Result<Vec<OutboxRow>, sqlx::Error> {
+    let (firm_ids, response_ids) = columns(erased);
+    sqlx::query_as(concat!(
+        "delete from outbox
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and leased_at is null
+         returning ",
+        outbox_columns!("")
+    ))
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
+fn columns(erased: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
+    erased.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
+}

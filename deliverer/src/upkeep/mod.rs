@@ -1,0 +1,19 @@
+//! Upkeep: workers that a delivery does not pass through.
+//!
+//! - [`EndedLeaseWorker`] takes over attempts of processes that are gone.
+//! - [`CancelWorker`] cancels the rows of closed lanes, and of firms that stay suspended.
+//! - [`ReplayWorker`] queues deliveries again that replays name, at the replay's rate.
+//! - [`EraseWorker`] carries out erasures.
+//! - [`PurgeWorker`] deletes bodies and answers after their retention.
+
+mod cancel;
+mod ended_leases;
+mod erase;
+mod purge;
+mod replay;
+
+pub use self::cancel::CancelWorker;
+pub use self::ended_leases::EndedLeaseWorker;
+pub use self::erase::{EraseWorker, redo_erasures};
+pub use self::purge::PurgeWorker;
+pub use self::replay::ReplayWorker;
