@@ -8,6 +8,7 @@ pub mod intake;
 pub mod internal;
 pub mod openapi;
 pub mod public;
+pub mod queries;
 
 mod body;
 mod desk;

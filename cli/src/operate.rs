@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use api::Service;
-use api::commands::{self, as_of, keys, readings, secrets, tokens};
+use api::commands::{self, keys, readings, secrets, tokens};
+use api::queries::as_of;
 use domain::as_of::AsOf;
 use domain::context::Actor;
 use domain::delivery::Attempt;

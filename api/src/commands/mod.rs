@@ -1,11 +1,8 @@
 //! Commands: what a call changes, by appending to the log. Handlers of both doors come here.
 
-pub mod as_of;
-pub mod history;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
-pub mod listing;
 pub mod pauses;
 pub mod readings;
 pub mod reissue;

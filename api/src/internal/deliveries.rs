@@ -21,9 +21,10 @@ use vault::{KeySubject, answers};
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
-use crate::commands::listing::{self, DeliveryListQuery};
-use crate::commands::{as_of, pauses, readings};
+use crate::commands::{pauses, readings};
 use crate::error::Error;
+use crate::queries::as_of;
+use crate::queries::listing::{self, DeliveryListQuery};
 use crate::service::Service;
 
 /// Up to when one is asked for.

@@ -15,11 +15,11 @@ use uuid::Uuid;
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
-use crate::commands::as_of::{self, HookFilter};
-use crate::commands::history::{self, HookHistory};
-use crate::commands::listing::{self, HookListQuery};
 use crate::commands::readings;
 use crate::error::Error;
+use crate::queries::as_of::{self, HookFilter};
+use crate::queries::history::{self, HookHistory};
+use crate::queries::listing::{self, HookListQuery};
 use crate::service::Service;
 
 /// What of the list is asked for.

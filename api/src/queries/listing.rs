@@ -13,8 +13,8 @@ use projector::hooks::{self, HookLife};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::commands::as_of::{self, HookFilter};
 use crate::error::Error;
+use crate::queries::as_of::{self, HookFilter};
 use crate::service::Service;
 
 /// How many are listed when nothing is said.
