@@ -1,5 +1,8 @@
 //! The languages of links and mails (contract, section POST /forms/{id}/links).
 
+/// Longest `lang` of a link or an invite, in characters (contract, section Limits).
+pub const LANG_MAX: usize = 10;
+
 /// A language that a form can be asked for in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lang {

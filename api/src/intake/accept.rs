@@ -6,11 +6,9 @@ use std::time::Duration;
 use domain::activity::BATCH_MAX_EVENTS;
 use domain::context::Actor;
 use eventstore::{AppendError, AsConflict, retry_conflicts};
-use serde::Serialize;
-use telemetry::figures::INTAKE;
 use uuid::Uuid;
 
-use super::calls::{IntakeBatch, IntakeCall};
+use super::calls::{IntakeBatch, IntakeCall, IntakeCounts};
 use super::cloudevents::CloudEvent;
 use super::error::IntakeError;
 use super::take_in::{TrustedSource, take_in};
@@ -39,24 +37,6 @@ pub(crate) const SMALL_CALL_BYTES_MAX: usize = 64 << 10;
 /// How often calls go on together without one that was refused. Then each is tried by itself: many bad
 /// calls do not hold up the good ones for long.
 const REFUSED_CALLS_MAX: usize = 4;
-
-/// What became of a batch: together, as many as were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct IntakeCounts {
-    /// Reports that changed something.
-    pub accepted: usize,
-    /// Reports that changed nothing, because it was known or newer was.
-    pub duplicates: usize,
-}
-
-impl IntakeCounts {
-    /// Counts them, once the product is told.
-    pub(crate) fn count(&self) {
-        for (result, reports) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
-            INTAKE.add(&[("result", result)], reports as u64);
-        }
-    }
-}
 
 /// Takes in what a call reports, in a transaction of its own: all of it or nothing.
 ///

@@ -7,7 +7,6 @@ use cqrs_es::Aggregate;
 use domain::activity::Activity;
 use domain::firm::Firm;
 use domain::form::Form;
-use domain::payload::FormPart;
 use domain::person::Person;
 use domain::trigger::{FirmPlan, Trigger};
 use eventstore::StreamName;
@@ -92,13 +91,6 @@ impl BatchReferences {
         }
         named
     }
-}
-
-/// Those of them that are there, forms with what a payload says of them.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FoundReferences {
-    pub(super) firms: BTreeSet<Uuid>,
-    pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
 }
 
 /// The firms whose state a batch reports: what is read of them may not be what they come to.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::context::EventContext;
+use serde::Serialize;
+use telemetry::figures::INTAKE;
 
-use super::accept::IntakeCounts;
 use super::cloudevents::CloudEvent;
 use crate::presented::TokenHash;
 
@@ -84,6 +85,24 @@ impl IntakeBatch {
         };
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| of(start..*end)).collect()
+    }
+}
+
+/// Counts of one call's reports. Their sum is the number of reports in the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct IntakeCounts {
+    /// Reports that changed something.
+    pub accepted: usize,
+    /// Reports that changed nothing, because their fact or a newer one is known.
+    pub duplicates: usize,
+}
+
+impl IntakeCounts {
+    /// Adds the counts to the metric, when the answer goes to the product.
+    pub(crate) fn count(&self) {
+        for (result, reports) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
+            INTAKE.add(&[("result", result)], reports as u64);
+        }
     }
 }
 

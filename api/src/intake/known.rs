@@ -19,8 +19,6 @@ use projector::subjects::{LockedSubject, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
 
-use super::batch::FoundReferences;
-
 /// The firms and forms a batch speaks of.
 #[derive(Default)]
 pub(super) struct KnownState {
@@ -285,6 +283,13 @@ impl KnownState {
             Err(FormRejection::Unknown)
         }
     }
+}
+
+/// Firms and forms that a batch names and that exist. A form carries its part of a payload.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FoundReferences {
+    pub(super) firms: BTreeSet<Uuid>,
+    pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
 }
 
 impl<A: Aggregate> StreamState<A> {

@@ -10,8 +10,9 @@ use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
 
-use super::batch::{BatchReferences, ChangedFirms, FoundReferences};
+use super::batch::{BatchReferences, ChangedFirms};
 use super::consequences::EndedAccess;
+use super::known::FoundReferences;
 use super::plan::BatchPlan;
 
 /// Locks what is reported of and the responses that it belongs to, all in one order. Whatever the

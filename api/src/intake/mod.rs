@@ -20,7 +20,8 @@ mod plan;
 mod reported;
 mod take_in;
 
+pub use accept::accept;
 pub(crate) use accept::{IntakeBatcher, SMALL_CALL_BYTES_MAX, accept_with_others, intake_batcher};
-pub use accept::{IntakeCounts, accept};
+pub use calls::IntakeCounts;
 pub use cloudevents::{CloudEvent, EventFormat, parse};
 pub use error::{BadEvent, IntakeError};

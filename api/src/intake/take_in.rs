@@ -13,12 +13,11 @@ use uuid::Uuid;
 use vault::responses::{PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};
 
-use super::accept::IntakeCounts;
 use super::batch::{
     BatchReferences, ChangedFirms, erased_people, firms_of_leads, firms_of_state, hot_leads,
     report_ids, reported_of, streams, subjects_of,
 };
-use super::calls::IntakeBatch;
+use super::calls::{IntakeBatch, IntakeCounts};
 use super::consequences::with_consequences;
 use super::error::IntakeError;
 use super::facts::PlacedFacts;

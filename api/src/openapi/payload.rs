@@ -5,7 +5,7 @@ use domain::trigger::Trigger;
 use serde_json::{Map, Value, json};
 
 use super::operation::{array_of, reference};
-use super::schemas::{as_here, named, object, open_text, text, uri};
+use super::schemas::build::{as_here, named, object, open_text, text, uri};
 
 pub(super) fn all() -> Map<String, Value> {
     named([

@@ -1,8 +1,9 @@
 //! Who is calling.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use domain::context::{Actor, EventContext};
 use domain::rate::retry_after_seconds;
@@ -45,9 +46,36 @@ impl FromRequestParts<Arc<Service>> for Caller {
     }
 }
 
+/// The head of a request whose key nobody has looked up yet. For a handler whose statement looks the
+/// key up itself.
+pub(super) struct PresentedKey(Parts);
+
+impl FromRequest<Arc<Service>> for PresentedKey {
+    type Rejection = Infallible;
+
+    /// Takes the head without a copy; a request with this extractor has no use for its body.
+    async fn from_request(request: Request, _: &Arc<Service>) -> Result<Self, Infallible> {
+        Ok(Self(request.into_parts().0))
+    }
+}
+
+impl PresentedKey {
+    /// Looks the key up by the statement of this batcher.
+    ///
+    /// # Errors
+    /// `unauthorized` for a key that is missing or unknown; or if the database does not answer.
+    pub(super) async fn look_up<Q: KeyQuery>(
+        &self,
+        service: &Service,
+        batcher: &KeyBatcher<Q>,
+    ) -> Result<Q::Answer, Error> {
+        look_up_key(&self.0, service, batcher).await
+    }
+}
+
 /// What a turnstile says of the key that a request shows. No positive answer is kept: a revoked key is
 /// refused at once (Authentication 6).
-pub(super) async fn look_up_key<Q: KeyQuery>(
+async fn look_up_key<Q: KeyQuery>(
     parts: &Parts,
     service: &Service,
     turnstile: &KeyBatcher<Q>,

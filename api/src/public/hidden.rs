@@ -3,15 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use domain::lang::Lang;
+use domain::lang::{LANG_MAX, Lang};
 use domain::link::HIDDEN_KEY_MAX;
 
 use crate::body::fields::at_most;
 use crate::body::{BodyFields, JsonValue};
 use crate::error::Error;
-
-/// The longest `lang`, in characters (contract, section Limits).
-pub(crate) const LANG_MAX: usize = 10;
 
 /// The values of `hidden` as text, without those that are null.
 pub(super) fn hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, Error> {

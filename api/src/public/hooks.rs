@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use domain::time::Timestamp;
 use projector::hooks::HookRow;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::Caller;
-use super::caller::{admit, look_up_key};
+use super::caller::{PresentedKey, admit};
 use super::path::PathId;
 use crate::Service;
 use crate::body::{BodyFields, JsonBody};
@@ -35,23 +34,14 @@ pub(super) struct HookRemovedAnswer {
     ok: bool,
 }
 
-/// The subscriptions of a caller who is let in.
-pub(super) struct CallerHooks(Vec<HookRow>);
-
-impl FromRequestParts<Arc<Service>> for CallerHooks {
-    type Rejection = Error;
-
-    /// In the statement that says who calls.
-    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        let listed = look_up_key(parts, service, &service.key_batchers.hooks).await?;
-        admit(listed.admission, service.clock.now())?;
-        Ok(Self(listed.hooks))
-    }
-}
-
-/// Lists the subscriptions made with this key.
-pub(super) async fn list(CallerHooks(hooks): CallerHooks) -> Json<Vec<HookBody>> {
-    Json(hooks.into_iter().map(HookBody::from).collect())
+/// Lists the subscriptions made with this key. One statement looks the key up and reads its rows.
+pub(super) async fn list(
+    State(service): State<Arc<Service>>,
+    presented: PresentedKey,
+) -> Result<Json<Vec<HookBody>>, Error> {
+    let listed = presented.look_up(&service, &service.key_batchers.hooks).await?;
+    admit(listed.admission, service.clock.now())?;
+    Ok(Json(listed.hooks.into_iter().map(HookBody::from).collect()))
 }
 
 /// Subscribes a URL to a trigger.

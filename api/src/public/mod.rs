@@ -27,8 +27,6 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 pub(crate) use caller::{Caller, ReadingCaller};
 pub use client::PeerAddress;
-pub(crate) use hidden::LANG_MAX;
-pub(crate) use send::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
 pub use turnstile::KeyBatchers;
 pub use wrong_keys::WrongKeys;
 

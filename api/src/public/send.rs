@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use domain::email::EmailAddress;
 use domain::form::FormStatus;
+use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
 use domain::lang::Lang;
 use domain::link::PrefilledLink;
 use inviter::{InviteOutcome, NewInvite};
@@ -24,11 +25,6 @@ use crate::body::fields::at_most;
 use crate::body::{BodyFields, JsonBody};
 use crate::commands::invites;
 use crate::error::Error;
-
-/// Greatest lengths, in characters (contract, section Limits).
-pub(crate) const NAME_MAX: usize = 200;
-pub(crate) const FIRST_NAME_MAX: usize = 100;
-pub(crate) const MESSAGE_MAX: usize = 1_000;
 
 /// The contract's FormInvite.
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@ use inviter::InviteSkip;
 use serde_json::{Map, Value, json};
 
 use super::super::operation::{array_of, reference};
-use super::{as_here, named, object, open_text, text, uri};
+use super::build::{as_here, named, object, open_text, text, uri};
 
 pub(super) fn all() -> Map<String, Value> {
     named([

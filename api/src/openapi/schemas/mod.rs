@@ -4,12 +4,14 @@
 //! strict as the door is.
 
 mod answers;
+pub(super) mod build;
 pub(super) mod examples;
 mod requests;
 
 use domain::trigger::Trigger;
 use serde_json::{Map, Value, json};
 
+use self::build::named;
 use super::operation::Operation;
 use super::{errors, payload};
 
@@ -57,35 +59,4 @@ fn shared() -> Map<String, Value> {
             }),
         ),
     ])
-}
-
-pub(super) fn named<const N: usize>(schemas: [(&str, Value); N]) -> Map<String, Value> {
-    schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
-}
-
-/// An object of answers: everything in it is always there, but for what is named `optional`.
-pub(super) fn object(description: &str, optional: &[&str], properties: Value) -> Value {
-    let names = properties.as_object().into_iter().flat_map(Map::keys);
-    let required: Vec<_> = names.filter(|name| !optional.contains(&name.as_str())).collect();
-    let mut object = json!({"type": "object", "description": description, "required": required});
-    object["properties"] = properties;
-    object
-}
-
-pub(super) fn text(description: &str) -> Value {
-    json!({"type": "string", "description": description})
-}
-
-pub(super) fn uri(description: &str) -> Value {
-    json!({"type": "string", "format": "uri", "description": description})
-}
-
-/// A text of which some values are known and others may come.
-pub(super) fn open_text(description: &str, examples: &[&str]) -> Value {
-    json!({"type": "string", "description": description, "examples": examples})
-}
-
-/// A named schema, and what it stands for here.
-pub(super) fn as_here(schema: &str, description: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{schema}"), "description": description})
 }

@@ -2,14 +2,14 @@
 //! are those that the door checks.
 
 use domain::email::EMAIL_MAX;
-use domain::lang::Lang;
+use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
+use domain::lang::{LANG_MAX, Lang};
 use domain::link::HIDDEN_KEY_MAX;
 use domain::target::TARGET_MAX_CHARS;
 use serde_json::{Map, Value, json};
 
 use super::super::operation::reference;
-use super::{as_here, named};
-use crate::public::{FIRST_NAME_MAX, LANG_MAX, MESSAGE_MAX, NAME_MAX};
+use super::build::{as_here, named};
 
 /// What of a target can be told from its text (ruling 15).
 const TARGET_PATTERN: &str = r"^https://[^\s\\/?#@]+([/?#][^\s\\]*)?$";
