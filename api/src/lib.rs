@@ -10,11 +10,10 @@ pub mod openapi;
 pub mod public;
 pub mod queries;
 
+mod batching;
 mod body;
-mod desk;
 mod error;
 mod opening;
-mod presented;
 mod service;
 
 pub use error::Error;

@@ -18,8 +18,8 @@ use uuid::Uuid;
 use vault::responses::StoredResponse;
 use vault::{DataKey, Entropy, Keyring};
 
+use crate::batching::token_cache::TokenCache;
 use crate::intake::{self, IntakeBatcher};
-use crate::presented::TokenCache;
 use crate::public::{KeyBatchers, WrongKeys};
 
 /// The service behind both doors. Clones share everything.

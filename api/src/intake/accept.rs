@@ -12,8 +12,8 @@ use super::calls::{IntakeBatch, IntakeCall, IntakeCounts};
 use super::cloudevents::CloudEvent;
 use super::error::IntakeError;
 use super::take_in::{TrustedSource, take_in};
-use crate::desk::{BatchFn, BatchPolicy, Batcher, NoAnswer};
-use crate::presented::Bearer;
+use crate::batching::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
+use crate::batching::token_cache::Bearer;
 use crate::service::Service;
 
 /// Two transactions at a time, of few calls: one is decided while another waits for its commit. While four or more are

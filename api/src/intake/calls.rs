@@ -10,7 +10,7 @@ use serde::Serialize;
 use telemetry::figures::INTAKE;
 
 use super::cloudevents::CloudEvent;
-use crate::presented::TokenHash;
+use crate::batching::token_cache::TokenHash;
 
 /// What one call reports.
 #[derive(Debug)]

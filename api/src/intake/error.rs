@@ -8,7 +8,7 @@ use eventstore::tail::TailError;
 use eventstore::{AppendError, AsConflict, may_pass};
 use vault::responses::VaultError;
 
-use crate::presented::TokenHash;
+use crate::batching::token_cache::TokenHash;
 
 /// Why a batch was not taken in.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,7 @@ use super::facts::PlacedFacts;
 use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan};
-use crate::presented;
+use crate::batching::token_cache;
 use crate::service::{ClaimedInAppend, NewSubmission, Service};
 
 /// What is believed of the log.
@@ -191,7 +191,7 @@ impl<'a> BatchIntake<'a> {
     async fn begin(&self) -> Result<AppendTransaction<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
         let tokens = self.batch.unconfirmed();
-        let revoked = presented::revoked(appending.connection(), tokens).await?;
+        let revoked = token_cache::revoked(appending.connection(), tokens).await?;
         if revoked.is_empty() {
             return Ok(appending);
         }

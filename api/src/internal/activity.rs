@@ -8,10 +8,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::caller::Reporter;
+use crate::batching::token_cache;
 use crate::body::{self, BodyLimit};
 use crate::error::Error;
 use crate::intake::{self, CloudEvent, EventFormat, IntakeCounts};
-use crate::presented;
 use crate::service::Service;
 
 /// Takes in a batch.
@@ -24,7 +24,7 @@ pub(super) async fn report(
     let is_taken_in = read.as_ref().is_ok_and(|(events, _)| !events.is_empty());
     if !is_taken_in {
         // What is wrong with a report is told to nobody whose token was revoked.
-        presented::confirm(&service, caller).await?;
+        token_cache::confirm(&service, caller).await?;
     }
     let accepted = intake::accept_with_others(&service, read?, caller).await?;
     accepted.count();

@@ -9,11 +9,11 @@ use axum::http::request::Parts;
 use domain::context::Actor;
 use uuid::Uuid;
 
+use crate::batching::token_cache::{self, Bearer};
 use crate::body;
 use crate::commands::tokens::{HolderRole, TokenHolder};
 use crate::error::Error;
 use crate::intake;
-use crate::presented::{self, Bearer};
 use crate::service::Service;
 
 /// The product, or an operator in its place.
@@ -87,15 +87,15 @@ impl FromRequestParts<Arc<Service>> for Reporter {
         let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
         let is_small = |bytes| bytes <= intake::SMALL_CALL_BYTES_MAX as u64;
         let caller = if body::content_length(&parts.headers).is_some_and(is_small) {
-            presented::authenticate_cached(service, token).await?
+            token_cache::authenticate_cached(service, token).await?
         } else {
-            presented::authenticate(service, token).await?.map(Bearer::confirmed)
+            token_cache::authenticate(service, token).await?.map(Bearer::confirmed)
         };
         let caller = caller.ok_or(Error::NoToken)?;
         if Product::ROLES.contains(&caller.holder.role) {
             return Ok(Self(caller));
         }
-        presented::confirm(service, caller).await?;
+        token_cache::confirm(service, caller).await?;
         Err(Error::Forbidden)
     }
 }
@@ -122,7 +122,7 @@ async fn admit(
     roles: &[HolderRole],
 ) -> Result<TokenHolder, Error> {
     let token = bearer(headers).ok_or(Error::NoToken)?;
-    let holder = presented::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+    let holder = token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)?;
     if roles.contains(&holder.role) { Ok(holder) } else { Err(Error::Forbidden) }
 }
 

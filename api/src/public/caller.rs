@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::client::client;
 use super::credentials::{KeyHeader, key_header};
-use super::turnstile::{KeyBatcher, KeyQuery};
 use crate::Service;
+use crate::batching::key_batcher::{KeyBatcher, KeyQuery};
 use crate::error::Error;
 
 /// The holder of a valid key of an active firm. There is no other way to get one than to call.

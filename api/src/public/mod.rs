@@ -16,7 +16,6 @@ mod path;
 mod sample;
 mod send;
 mod triggers;
-mod turnstile;
 mod unsubscribe;
 mod wrong_keys;
 
@@ -25,9 +24,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post};
 
+pub use crate::batching::key_batcher::KeyBatchers;
 pub(crate) use caller::{Caller, ReadingCaller};
 pub use client::PeerAddress;
-pub use turnstile::KeyBatchers;
 pub use wrong_keys::WrongKeys;
 
 use crate::Service;

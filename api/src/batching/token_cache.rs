@@ -9,8 +9,8 @@ use eventstore::ConnectionCache;
 use projector::tokens::{self, ActiveToken};
 use sqlx::PgConnection;
 
+use super::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::commands::tokens::{TokenHolder, hash, is_token};
-use crate::desk::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::error::Error;
 use crate::service::Service;
 

@@ -5,7 +5,7 @@
 //! keep coming, and leaves when none does. A statement has one call of a key: the key's next call goes in
 //! the next, behind the others who wait by then, so that a key which calls without end holds up itself.
 
-mod question;
+mod query;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use sqlx::{PgPool, Postgres};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub(crate) use question::{CallerByKey, HooksByKey, KeyQuery};
+pub(crate) use query::{CallerByKey, HooksByKey, KeyQuery};
 
 use crate::Service;
 use crate::error::Error;
@@ -43,12 +43,12 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The turnstiles of a door. Clones share them.
 #[derive(Clone, Default)]
 pub struct KeyBatchers {
-    pub(super) callers: KeyBatcher<CallerByKey>,
-    pub(super) hooks: KeyBatcher<HooksByKey>,
+    pub(crate) callers: KeyBatcher<CallerByKey>,
+    pub(crate) hooks: KeyBatcher<HooksByKey>,
 }
 
 /// A turnstile; clones share it.
-pub(super) struct KeyBatcher<Q: KeyQuery>(Arc<KeyQueue<Q::Answer>>);
+pub(crate) struct KeyBatcher<Q: KeyQuery>(Arc<KeyQueue<Q::Answer>>);
 
 struct KeyQueue<A> {
     waiting: Mutex<VecDeque<WaitingCall<A>>>,
@@ -73,7 +73,7 @@ impl<Q: KeyQuery> KeyBatcher<Q> {
     ///
     /// # Errors
     /// If the database does not answer in time.
-    pub(super) async fn look_up(&self, service: &Service, key: KeyHash) -> KeyAnswer<Q::Answer> {
+    pub(crate) async fn look_up(&self, service: &Service, key: KeyHash) -> KeyAnswer<Q::Answer> {
         let (told, hears) = oneshot::channel();
         self.wait(service, WaitingCall { key, since: Instant::now(), told });
         hears.await.unwrap_or_else(|_| Err(Error::Internal("an attendant is gone".to_owned())))
