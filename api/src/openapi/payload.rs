@@ -1,5 +1,5 @@
-//! The schema of an EventPayload, the body of every delivery (contract, section EventPayload). The
-//! values are made by `domain::payload`, which knows nothing of HTTP; tests hold the two together.
+//! The schema of an EventPayload, the body of every delivery (contract, section EventPayload).
+//! `domain::payload` makes the values without knowledge of HTTP; tests compare both.
 
 use domain::trigger::Trigger;
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ pub(super) fn all() -> Map<String, Value> {
     ])
 }
 
-/// An object whose keys are not fixed, with this schema of its values.
+/// An object with any keys, whose values have this schema.
 fn by_key(description: &str, values: Value) -> Value {
     let mut object = json!({"type": "object", "description": description});
     object["additionalProperties"] = values;

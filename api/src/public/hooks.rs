@@ -28,7 +28,7 @@ pub(super) struct HookBody {
     created_at: Timestamp,
 }
 
-/// That it was done.
+/// Answer to a removal.
 #[derive(Debug, Serialize)]
 pub(super) struct HookRemovedAnswer {
     ok: bool,
@@ -65,7 +65,7 @@ pub(super) async fn delete(
     Ok(Json(HookRemovedAnswer { ok: true }))
 }
 
-/// The shape of a request; what its words mean is asked later (ruling 10). Other properties are
+/// Reads the shape of a request. The command checks its meaning (ruling 10). Other properties are
 /// ignored (ruling 7).
 fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
     let target_url = body.string("target_url")?;
@@ -75,7 +75,7 @@ fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
     Ok(NewHook { target_url, trigger: one_of(trigger, event)?, form_id })
 }
 
-/// `event` stands in for `trigger`; both must then say the same (ruling 9).
+/// `event` may stand for `trigger`. If both are there, they must be equal (ruling 9).
 fn one_of(trigger: Option<String>, event: Option<String>) -> Result<String, Error> {
     match (trigger, event) {
         (Some(trigger), Some(event)) if trigger != event => {

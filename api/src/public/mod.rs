@@ -1,7 +1,7 @@
-//! The public door: the contract under `/api/v1`, and beside it the pages for people.
+//! The public API: the contract under `/api/v1`, its description, and the unsubscribe pages.
 //!
-//! Who calls is asked before anything is told: every handler, also of routes that do not exist,
-//! takes a `Caller`, and one that does not cannot see the firm it would answer about (ruling 1).
+//! A handler takes a `Caller`, also on unknown routes, so every call is admitted before it is
+//! answered. Without a `Caller` a handler does not know a firm to answer about (ruling 1).
 
 mod caller;
 mod client;
@@ -33,7 +33,7 @@ use crate::Service;
 use crate::error::Error;
 use crate::openapi::ServedDescription;
 
-/// The routes of the public door.
+/// The routes of the public API.
 pub fn router(service: Service) -> Router {
     let contract = contract()
         .into_iter()
@@ -48,7 +48,7 @@ pub fn router(service: Service) -> Router {
     layers::around(door, "public")
 }
 
-/// The contract's routes that need a key; a test holds the description against them.
+/// The contract's routes that need a key. A test compares them with the description.
 pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
     [
         ("/me", get(me::show)),

@@ -39,7 +39,7 @@ pub(super) struct FormInvite {
     ignored: Vec<String>,
 }
 
-/// What an invite is asked for with.
+/// A requested invite.
 #[derive(Debug, PartialEq, Eq)]
 struct InviteRequest {
     to: EmailAddress,
@@ -84,7 +84,7 @@ fn parse(mut body: BodyFields) -> Result<InviteRequest, Error> {
 }
 
 impl InviteRequest {
-    /// The invite to this form, and what the form does not take.
+    /// The invite to this form, with the hidden keys that the form ignores.
     fn to(self, form: FormRow) -> (NewInvite, Vec<String>) {
         let link = PrefilledLink::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
         let new = NewInvite {

@@ -1,7 +1,7 @@
-//! The schemas of what is sent and answered (contract, section Resources and their fields).
+//! Schemas of requests and answers (contract, section Resources and their fields).
 //!
-//! Schemas of answers are open: a client ignores fields it does not know. Those of requests are as
-//! strict as the door is.
+//! Schemas of answers are open, because a client ignores unknown fields. Schemas of requests are as
+//! strict as the service.
 
 mod answers;
 pub(super) mod build;
@@ -15,10 +15,10 @@ use self::build::named;
 use super::operation::Operation;
 use super::{errors, payload};
 
-/// How a point in time is written (ruling 13).
+/// Format of a timestamp (ruling 13).
 const TIMESTAMP_PATTERN: &str = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$";
 
-/// All of them, by name.
+/// All schemas, by name.
 pub(super) fn all(operations: &[Operation]) -> Value {
     let mut schemas = Map::new();
     for part in [shared(), answers::all(), requests::all(), payload::all()] {
