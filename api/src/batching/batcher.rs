@@ -176,7 +176,7 @@ enum AfterTurn<Q, A> {
 
 /// A turn of `of` calls. Its end frees the turn for the next batch, even after a panic.
 struct BatchTurn<Q: Send + 'static, A: Send + 'static> {
-    desk: Arc<Batcher<Q, A>>,
+    batcher: Arc<Batcher<Q, A>>,
     serve: BatchFn<Q, A>,
     of: usize,
     /// Number of calls that had their answer when the turn ended.
@@ -185,23 +185,23 @@ struct BatchTurn<Q: Send + 'static, A: Send + 'static> {
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for BatchTurn<Q, A> {
     fn drop(&mut self) {
-        let next = self.desk.end(self.of, self.answered);
+        let next = self.batcher.end(self.of, self.answered);
         // Without a runtime the process ends, and no caller waits any more.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let desk = Arc::clone(&self.desk);
+        let batcher = Arc::clone(&self.batcher);
         let serve = Arc::clone(&self.serve);
         match next {
             AfterTurn::Turn(next) if next.is_empty() => {}
             AfterTurn::Turn(next) => {
-                runtime.spawn(Self::new(desk, serve, next.len()).serve(next));
+                runtime.spawn(Self::new(batcher, serve, next.len()).serve(next));
             }
             AfterTurn::Wait(awaited) => {
                 runtime.spawn(async move {
-                    let next = desk.next_together(awaited).await;
+                    let next = batcher.next_together(awaited).await;
                     if !next.is_empty() {
-                        Self::new(desk, serve, next.len()).serve(next).await;
+                        Self::new(batcher, serve, next.len()).serve(next).await;
                     }
                 });
             }
@@ -210,14 +210,14 @@ impl<Q: Send + 'static, A: Send + 'static> Drop for BatchTurn<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> BatchTurn<Q, A> {
-    fn new(desk: Arc<Batcher<Q, A>>, serve: BatchFn<Q, A>, of: usize) -> Self {
-        Self { desk, serve, of, answered: 0 }
+    fn new(batcher: Arc<Batcher<Q, A>>, serve: BatchFn<Q, A>, of: usize) -> Self {
+        Self { batcher, serve, of, answered: 0 }
     }
 
     /// Serves a batch. The next batch begins when this one ends or its turn is over.
     async fn end(mut self, questions: Vec<Q>) -> Vec<A> {
         let mut served = (self.serve)(questions);
-        let in_time = timeout(self.desk.policy.turn_max, &mut served).await;
+        let in_time = timeout(self.batcher.policy.turn_max, &mut served).await;
         if in_time.is_ok() {
             self.answered = self.of;
         }

@@ -73,9 +73,9 @@ fn check(text: &str) -> Result<(), BodyError> {
     let mut open: Vec<Option<BTreeSet<Cow<'_, str>>>> = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| b"{}[]\"".contains(&byte)) {
-        let (mark, after) = (rest.as_bytes()[at], &rest[at + 1..]);
         let mark = rest.as_bytes()[at];
         let after = &rest[at + 1..];
+        rest = after;
         match mark {
             b'{' => open.push(Some(BTreeSet::new())),
             b'[' => open.push(None),

@@ -115,8 +115,8 @@ impl PlacedFacts {
     }
 }
 
-/// Whether the fact decides that its report is news. A booked call has an id of its own, so the
-/// vault decides: the call is news even if it is not the first of its response.
+/// Whether the fact decides that its report is news. For a booked call the vault decides by the
+/// call's own id. A call is news even if it is not the first of its response.
 fn is_told_by(fact: &Fact) -> bool {
     fact.trigger != Trigger::BookingMade
 }

@@ -134,8 +134,9 @@ impl KnownState {
         self.plans.get(&firm_id).copied().unwrap_or_default()
     }
 
-    fn subject(&mut self, (firm_id, subject_id): SubjectId) -> &mut SubjectRow {
-        self.subjects.entry((firm_id, subject_id)).or_insert(SubjectRow {
+    fn subject(&mut self, id: SubjectId) -> &mut SubjectRow {
+        let (firm_id, subject_id) = id;
+        self.subjects.entry(id).or_insert(SubjectRow {
             firm_id,
             subject_id,
             response_id: None,
@@ -145,12 +146,7 @@ impl KnownState {
     }
 
     /// Learns the form of a response, and answers it. The first report counts.
-    pub(super) fn learn_form(
-        &mut self,
-        response: SubjectId,
-        form_id: Uuid,
-        place: usize,
-    ) -> Uuid {
+    pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid, place: usize) -> Uuid {
         let known = self.subject(response).form_id;
         if known.is_none() {
             self.subject(response).form_id = Some(form_id);
@@ -177,10 +173,10 @@ impl KnownState {
     }
 
     /// The response that a subject is or belongs to, if it is known.
-    pub(super) fn response_of(&self, (firm_id, subject_id): SubjectId) -> Option<SubjectRow> {
-        let subject = self.subjects.get(&(firm_id, subject_id))?;
+    pub(super) fn response_of(&self, id: SubjectId) -> Option<SubjectRow> {
+        let subject = self.subjects.get(&id)?;
         match subject.response_id {
-            Some(response_id) => self.subjects.get(&(firm_id, response_id)).copied(),
+            Some(response_id) => self.subjects.get(&(id.0, response_id)).copied(),
             None => Some(*subject),
         }
     }
@@ -225,9 +221,10 @@ impl KnownState {
     }
 
     /// Place of the report that released a waiting fact: the last link that the fact waited for.
-    pub(super) fn told_by(&self, (firm_id, response_id): SubjectId, fact: &Fact) -> usize {
-        let place = |id| self.learned.get(&(firm_id, id)).copied();
-        place(response_id).max(place(fact.subject_id)).unwrap_or_default()
+    pub(super) fn told_by(&self, response: SubjectId, fact: &Fact) -> usize {
+        let (firm_id, _) = response;
+        let place = |id| self.learned.get(&id).copied();
+        place(response).max(place((firm_id, fact.subject_id))).unwrap_or_default()
     }
 
     /// A form that the batch names and does not report.

@@ -256,8 +256,7 @@ impl Planner<'_> {
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
         let form_id =
             self.known.learn_form((firm_id, report.response_id), report.form_id, self.index);
-        let reported =
-            ReportedResponse::new(firm_id, form_id, report, submitted_at, self.index);
+        let reported = ReportedResponse::new(firm_id, form_id, report, submitted_at, self.index);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),

@@ -21,6 +21,7 @@ use super::calls::{IntakeBatch, IntakeCounts};
 use super::consequences::with_consequences;
 use super::error::IntakeError;
 use super::facts::PlacedFacts;
+use super::keep::VaultSealing;
 use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan};

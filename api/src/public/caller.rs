@@ -78,7 +78,7 @@ impl PresentedKey {
 async fn look_up_key<Q: KeyQuery>(
     parts: &Parts,
     service: &Service,
-    turnstile: &KeyBatcher<Q>,
+    batcher: &KeyBatcher<Q>,
 ) -> Result<Q::Answer, Error> {
     let wrong_keys = &service.wrong_keys;
     let from = || (client(parts, &service.trusted_proxies), service.clock.now());
@@ -90,7 +90,7 @@ async fn look_up_key<Q: KeyQuery>(
             return Err(wrong_keys.malformed(address, now));
         }
     };
-    if let Some(answer) = turnstile.look_up(service, key.hash()).await? {
+    if let Some(answer) = batcher.look_up(service, key.hash()).await? {
         return Ok(answer);
     }
     let (address, now) = from();

@@ -43,10 +43,9 @@ fn new_hook() -> Value {
         "format": "uuid",
         "description": "Only this form's events; left out or null for every form.",
     });
-    let (trigger, event) = (
     let trigger = as_here("TriggerKey", "What to listen to; needed unless `event` is there.");
-    let event =
-        as_here("TriggerKey", "In place of `trigger`; if both are there they are equal.");
+    let event = as_here("TriggerKey", "In place of `trigger`; if both are there they are equal.");
+    json!({
         "type": "object",
         "description": "What to subscribe to. Other properties are ignored.",
         "required": ["target_url"],
