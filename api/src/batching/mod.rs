@@ -20,8 +20,8 @@
 //!   keeps one connection for many statements, outside the pool's queue.
 //! - A `Batcher` may put two calls of one key into a batch. The rate limit counts a key's calls one
 //!   by one, so a `KeyBatcher` must not.
-//! - A `Batcher` never refuses a waiting call, because a report must not be lost to a queue. A
-//!   `KeyBatcher` refuses a call after three seconds, as the pool does.
+//! - A `Batcher` has no limit on a call's wait. A `KeyBatcher` refuses a call after three seconds,
+//!   as the pool does.
 //! - A `Batcher` can linger for callers that call again at once. A `KeyBatcher` never lingers, and
 //!   so never delays a lone read.
 
