@@ -1,7 +1,8 @@
-//! Every answer that is not a success, and the single place that makes it
-//! (contract, section Errors; rulings 12 and "Internal codes").
+//! Every answer that is not a success, and the single place that makes the response (contract,
+//! section Errors; rulings 12 and "Internal codes").
 //!
-//! The sentences are for a person and quote nothing a caller sent but the field's name.
+//! The sentences are for a person. They quote only the name of a field, never a value of the
+//! caller.
 
 use std::borrow::Cow;
 
@@ -23,25 +24,25 @@ use vault::responses::VaultError;
 use crate::body::{BodyError, FieldError};
 use crate::intake::{BadEvent, IntakeError};
 
-/// Why a call was not answered as asked.
+/// The reason of an answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The body is not the JSON the endpoint expects.
     #[error("{0}")]
     InvalidRequest(Cow<'static, str>),
-    /// An event of a reported batch is refused, and so is all of the batch.
+    /// An event of a batch is refused, and with it the whole batch.
     #[error(transparent)]
     BadEvent(BadEvent),
-    /// The body is longer than the door takes.
+    /// The body is longer than the limit.
     #[error("the body is too large")]
     BodyTooLarge,
-    /// A batch of more events than the door takes.
+    /// A batch has more events than the limit.
     #[error("a request has at most {BATCH_MAX_EVENTS} events")]
     TooManyEvents,
-    /// Too many headers, or too long ones.
+    /// The headers are too many or too long.
     #[error("the request's headers are too large")]
     HeadTooLarge,
-    /// The route exists, for other methods; the router adds `Allow`.
+    /// The route exists for other methods. The router adds `Allow`.
     #[error("this method is not allowed here")]
     MethodNotAllowed,
     /// `POST /hooks` with a trigger that does not exist or that the firm's plan does not have.
@@ -53,25 +54,25 @@ pub enum Error {
     /// A sample of a trigger that does not exist or that the firm's plan does not have.
     #[error("this trigger does not exist or is not available")]
     NoSuchTrigger,
-    /// DNS proves that nothing could ever be delivered to `target_url` (ruling 17).
+    /// DNS proves that `target_url` can never be reached (ruling 17).
     #[error("the target must be public: its name has private addresses only")]
     PrivateTarget,
     /// No key, a wrong key, or a revoked one.
     #[error("a valid API key is needed")]
     Unauthorized,
-    /// The internal door: no token, a wrong token, or a revoked one.
+    /// On the internal API: no token, a wrong token, or a revoked one.
     #[error("a valid bearer token is needed")]
     NoToken,
     /// The firm is suspended or closed.
     #[error("the firm's account is suspended or closed")]
     FirmInactive,
-    /// The token's role does not allow it.
+    /// The token's role does not allow the call.
     #[error("this token may not do this")]
     Forbidden,
     /// The member may not make keys.
     #[error("only an active owner or admin of the firm may do this")]
     NotAManager,
-    /// Nothing there that the caller may see.
+    /// The caller sees no such object.
     #[error("there is no such thing here")]
     NotFound,
     /// No form with that id in this firm.
@@ -83,57 +84,58 @@ pub enum Error {
     /// No delivery with that id.
     #[error("there is no delivery with this id")]
     DeliveryNotFound,
-    /// No response with that id in this firm, or none any more.
+    /// No response with that id in this firm, or it is erased.
     #[error("there is no response with this id")]
     ResponseNotFound,
-    /// A workflow step's webhook that is under way, delivered or cancelled.
+    /// The webhook of a workflow step is pending, delivered or cancelled.
     #[error("only a failed step can be tried anew")]
     NotFailed,
-    /// What was sent was kept long enough, and is gone.
+    /// The retention time of the step's body is over.
     #[error("what this step sent is not kept any more")]
     BodyPurged,
-    /// A delivery that is not made anew.
+    /// The delivery cannot be reissued.
     #[error("{0}")]
     NotReissued(NotReissued),
     /// No replay with that id.
     #[error("there is no replay with this id")]
     ReplayNotFound,
-    /// A replay that was stopped, or is done.
+    /// The replay was stopped or is done.
     #[error("this replay has ended")]
     ReplayEnded,
-    /// Nothing is held by a pause with that id.
+    /// No pause with that id is in force.
     #[error("nothing is paused by this")]
     PauseNotFound,
-    /// The firm has 100 subscriptions.
+    /// The firm has the most subscriptions it may have: 100.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
-    /// An invite to a form that is not published.
+    /// The form of an invite is not published.
     #[error("the form is not published")]
     FormNotPublished,
-    /// More calls than a minute has room for.
+    /// The key has used its calls of the minute.
     #[error("too many calls; try again in {0} seconds")]
     RateLimited(u64),
-    /// The firm's invites of the day are used up; the day ends in so many seconds.
+    /// The firm has used its invites of the day. The field is the number of seconds until the day
+    /// ends.
     #[error("the firm has sent 300 invites today; the next day begins in {0} seconds")]
     InviteLimitReached(u64),
-    /// The invite's mail could not be sent.
+    /// The mail of an invite could not be sent.
     #[error("the invite could not be sent; try again in a few minutes")]
     SendFailed,
-    /// The firm has 25 active keys.
+    /// The firm has the most active keys it may have: 25.
     #[error("the firm already has 25 active keys")]
     TooManyKeys,
-    /// A defect of the service; the detail is for its log.
+    /// A defect of the service. The detail is for the log.
     #[error("something went wrong on our side")]
     Internal(String),
-    /// Not ready: nothing is sent while the time cannot be trusted. The clock itself has logged it.
+    /// The clock cannot be trusted, so no call is answered. The clock itself has logged the fault.
     #[error(transparent)]
     ClockOff(#[from] ClockFault),
-    /// The database cannot answer now; the detail is for its log.
+    /// The database cannot answer now. The detail is for the log.
     #[error("the service cannot answer right now; try again in a moment")]
     Unavailable(String),
 }
 
-/// What every error answer holds.
+/// Body of every error answer.
 #[derive(Serialize)]
 struct ErrorBody {
     error: String,
@@ -209,18 +211,18 @@ impl Error {
         }
     }
 
-    /// Where in a batch it went wrong: the event's index, and its line if it has one.
+    /// Place of the refused event in its batch: its index, and its line if there is one.
     const fn index_and_line(&self) -> (Option<usize>, Option<usize>) {
         if let Self::BadEvent(bad) = self { (Some(bad.index), bad.line) } else { (None, None) }
     }
 
-    /// The header that goes with it.
+    /// The header that belongs to the answer.
     fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Unauthorized | Self::NoToken => {
                 Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
             }
-            // The rest of the body is not read: the connection cannot be used again (case A7).
+            // The rest of the body is not read, so the connection cannot be used again (case A7).
             Self::BodyTooLarge | Self::TooManyEvents => {
                 Some((CONNECTION, HeaderValue::from_static("close")))
             }
@@ -234,7 +236,7 @@ impl Error {
         }
     }
 
-    /// What is ours to look into is logged, here and nowhere else.
+    /// Logs the errors that an operator must look into. No other place logs them.
     fn log(&self) {
         if let Self::Internal(detail) = self {
             tracing::error!(detail, "a call failed");
@@ -275,7 +277,8 @@ impl From<AppendError> for Error {
             AppendError::ActorInactive => Self::Unauthorized,
             AppendError::QuotaFull(Quota::Hooks) => Self::TooManyHooks,
             AppendError::QuotaFull(Quota::Keys) => Self::TooManyKeys,
-            // The one command that counts invites answers it, with the time until midnight.
+            // Only the invite command counts invites, and it answers the full quota itself with the
+            // time left.
             AppendError::QuotaFull(Quota::Invites) => Self::Internal(error.to_string()),
             AppendError::Database(error) => error.into(),
             AppendError::Unreadable(_) => Self::Internal(error.to_string()),

@@ -1,19 +1,28 @@
-//! Two doors: the public API of the contract, and the internal one for the product and operators.
+//! Both HTTP APIs: the public API of the contract, and the internal API for the product and
+//! operators.
 //!
-//! A handler extracts, parses, acts and answers. What it does lives in [`commands`] (append to the
-//! log) and in the projector's questions (read models); product activity comes in by [`intake`].
+//! A handler extracts, parses, acts and answers. It contains no rule, no SQL and no logging.
+//!
+//! - [`public`] and [`internal`] are the routes and their handlers. Each admits its callers by
+//!   extractors.
+//! - [`commands`] append to the log. [`queries`] and the `projector` crate answer from it.
+//! - [`intake`] takes in the product's activity, a batch at a time.
+//! - `batching` runs statements for many concurrent callers.
+//! - [`Error`] is every answer that is not a success, made in one place.
+//! - [`openapi`] describes the public API for machines and people.
+//! - [`OpeningDoor`] answers before the databases are there.
 
 pub mod commands;
 pub mod intake;
 pub mod internal;
 pub mod openapi;
 pub mod public;
+pub mod queries;
 
+mod batching;
 mod body;
-mod desk;
 mod error;
 mod opening;
-mod presented;
 mod service;
 
 pub use error::Error;

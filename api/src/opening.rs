@@ -1,6 +1,5 @@
-//! The doors before the service behind them has its databases (case E11): the process lives, is not
-//! ready, and answers 503. Once it is open, a door answers as [`crate::public`] and
-//! [`crate::internal`] say.
+//! The APIs before the service has its databases (case E11). The process lives, is not ready, and
+//! answers 503. Once opened, each API answers as [`crate::public`] and [`crate::internal`] say.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +13,7 @@ use crate::error::Error;
 use crate::internal::health;
 use crate::public::layers;
 
-/// A door that is opened once.
+/// An API that is opened once.
 #[derive(Clone)]
 pub struct OpeningDoor(Arc<DoorRouters>);
 
@@ -24,13 +23,13 @@ struct DoorRouters {
 }
 
 impl OpeningDoor {
-    /// The public door: nothing is answered yet.
+    /// The public API, which answers 503 to every call until it is opened.
     #[must_use]
     pub fn public() -> Self {
         Self::until_opened(closed(Router::new(), "public"))
     }
 
-    /// The internal door: nothing but that the process lives, and what it counts.
+    /// The internal API, which answers `/livez` and metrics until it is opened.
     #[must_use]
     pub fn internal(metrics: Router) -> Self {
         let lives = Router::new().route("/livez", get(health::live));
@@ -41,12 +40,12 @@ impl OpeningDoor {
         Self(Arc::new(DoorRouters { closed, open: OnceLock::new() }))
     }
 
-    /// What to serve from the start.
+    /// The router to serve from the start.
     pub fn router(&self) -> Router {
         Router::new().fallback(answer).with_state(self.clone())
     }
 
-    /// From here on this is what answers. A door that is open stays as it is.
+    /// Opens the API with this router. A second call changes nothing.
     pub fn open(&self, router: Router) {
         let _ = self.0.open.set(router);
     }

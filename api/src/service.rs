@@ -1,4 +1,4 @@
-//! What every handler works with.
+//! The service: the state that every handler works with.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,67 +18,69 @@ use uuid::Uuid;
 use vault::responses::StoredResponse;
 use vault::{DataKey, Entropy, Keyring};
 
+use crate::batching::token_cache::TokenCache;
 use crate::intake::{self, IntakeBatcher};
-use crate::presented::TokenCache;
 use crate::public::{KeyBatchers, WrongKeys};
 
-/// The service behind both doors. Clones share everything.
+/// The service behind both APIs. Clones share everything.
 #[derive(Clone)]
 pub struct Service {
     /// The log, and the pool of the main database.
     pub store: Store,
-    /// The same, for what the product reports: its statements are planned once.
+    /// The log for the product's reports. Its connections prepare each statement once.
     pub intake: Store,
-    /// Connections for who calls with a key: each sees nobody's rows, or one firm's for which it reads.
+    /// Connections for callers with a key. A connection sees no firm's rows, or the rows of one
+    /// caller's firm.
     pub readers: PgPool,
-    /// Where callers show their keys.
+    /// Batchers of key look-ups.
     pub key_batchers: KeyBatchers,
-    /// Connections for health alone: callers who wait for theirs do not make the service look dead
-    /// (case E16).
+    /// Connections for health alone. Callers who wait for a connection do not make the service look
+    /// dead (case E16).
     pub health: PgPool,
     /// The data keys.
     pub keyring: Keyring,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
-    /// Where random bytes come from.
+    /// Source of random bytes.
     pub entropy: Arc<dyn Entropy>,
     /// Private targets opened for development; none otherwise.
     pub allowed: Arc<AllowedTargets>,
-    /// What sends invites.
+    /// Sender of invites.
     pub inviter: Inviter,
-    /// What DNS says of a target.
+    /// DNS answers about targets.
     pub target_dns: Arc<dyn TargetDns>,
-    /// Proxies whose word on a client's address is taken; none otherwise (ruling 5).
+    /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
     pub trusted_proxies: Arc<[IpNet]>,
-    /// How long after its last answer an unfinished response becomes a partial submission; an hour
-    /// but for tests and drills (contract, section Triggers).
+    /// Time from the last answer until an unfinished response becomes a partial submission. It is
+    /// an hour, except in tests and drills (contract, section Triggers).
     pub partial_after: TimeDelta,
-    /// The wrong keys this server saw.
+    /// Wrong keys that this server saw.
     pub wrong_keys: Arc<WrongKeys>,
-    /// Where callers who come at the same time are served together.
+    /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
-    /// Where the public API is reached, ending in `/api/v1`.
+    /// URL of the public API, ending in `/api/v1`.
     pub base_url: Arc<str>,
-    /// Whether anything leaves this process.
+    /// Whether anything is sent from this process.
     pub sending: SendingMode,
-    /// What claims deliveries in the append, once a sender runs in this process. Clones share it.
+    /// Claims deliveries in the append, once a sender runs in this process. Clones share it.
     pub append_claims: Arc<OnceLock<Box<dyn AppendClaimer>>>,
 }
 
-/// A new submission that an append records, and what its deliveries are composed from.
+/// A new submission that an append records, with the content of its deliveries.
 pub struct NewSubmission<'a> {
-    /// What was answered.
+    /// The response.
     pub response: &'a StoredResponse,
-    /// What seals it.
+    /// The key that seals the response.
     pub key: &'a DataKey,
-    /// Its form.
+    /// The response's form.
     pub form: &'a FormPart,
 }
 
-/// Claims deliveries in the transaction that records their occurrence. It is an optimisation of a
-/// process that sends, too: without it they wait in the outbox for a claim of their own.
+/// Claims deliveries in the transaction that records their occurrence. The claim is an optimisation
+/// of a process that also sends. Without it, deliveries wait in the outbox for a claim of their
+/// own.
 pub trait AppendClaimer: Send + Sync {
-    /// Queues what these occurrences list, and claims of it what can be sent at once.
+    /// Queues the deliveries of these occurrences, and claims those that can be sent at once.
     fn queue<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -87,16 +89,16 @@ pub trait AppendClaimer: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>>;
 }
 
-/// Deliveries that an append has claimed. Dropped before its commit, nothing of them is there.
+/// Deliveries that an append has claimed. If it is dropped before the commit, no claim remains.
 pub trait ClaimedInAppend: Send {
-    /// Whether some of what was queued waits for a worker.
+    /// Whether a queued delivery waits for a worker.
     fn waits(&self) -> bool;
 
-    /// Sends them: the append is committed.
+    /// Sends the deliveries, after the commit of the append.
     fn send(self: Box<Self>);
 }
 
-/// Where callers who come at the same time are served together. Clones share them.
+/// Batchers of intake calls and token look-ups. Clones share them.
 #[derive(Clone)]
 pub struct CallBatchers {
     pub(crate) intake: Arc<IntakeBatcher>,
@@ -104,14 +106,13 @@ pub struct CallBatchers {
 }
 
 impl CallBatchers {
-    /// Those where calls that are taken in together hold up the next as long as they take, up to so
-    /// long: for tests, which decide who goes with whom.
+    /// Batchers with turns of up to `last`, for tests that decide which calls share a batch.
     #[must_use]
     pub fn with_turn_max(last: Duration) -> Self {
         Self { intake: intake::intake_batcher(Some(last)), tokens: Arc::default() }
     }
 
-    /// How many calls wait to be taken in together.
+    /// Number of calls that wait for a batch.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
         self.intake.waiting()
@@ -127,22 +128,22 @@ impl Default for CallBatchers {
 /// Whether deliveries, replays and mails leave a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendingMode {
-    /// They do.
+    /// The process sends.
     On,
-    /// It takes in, queues and shows, and sends nothing as long as it runs: for the time after a
-    /// restore (case G14). Other processes are not bound by it.
+    /// The process takes in, queues and shows, and sends nothing as long as it runs. An operator
+    /// uses this mode after a restore (case G14). It does not bind other processes.
     Held,
 }
 
-/// What DNS says of a target when a subscription is made (ruling 17).
+/// DNS, as asked about a target when a subscription is made (ruling 17).
 pub trait TargetDns: Send + Sync {
-    /// Whether it proves that the target cannot be delivered to: it answered, and every address is
-    /// private. Silence and failure prove nothing: the target is checked again at every delivery.
+    /// Whether DNS proves that the target cannot be reached: it answered, and every address is
+    /// private. Silence and failure prove nothing, because every delivery checks the target again.
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool>;
 }
 
 impl Service {
-    /// The context of a command that somebody gives now.
+    /// The context of a command given now.
     #[must_use]
     pub fn context(&self, firm_id: Uuid, actor: Actor) -> EventContext {
         EventContext {

@@ -1,8 +1,8 @@
 //! `deliveries list` and `workflows list`: what was sent, page by page.
 
 use api::Service;
-use api::commands::listing::{self, DeliveryListQuery};
 use api::commands::readings;
+use api::queries::listing::{self, DeliveryListQuery};
 use clap::{Args, Subcommand};
 use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use api::Service;
-use api::commands::{self, as_of, keys, readings, secrets, tokens};
+use api::commands::{self, keys, readings, secrets, tokens};
+use api::queries::as_of;
 use domain::as_of::AsOf;
 use domain::context::Actor;
 use domain::delivery::Attempt;
@@ -49,8 +50,8 @@ pub(crate) async fn keys(place: &StorageArgs, command: KeysCommand) -> anyhow::R
 async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()> {
     match command {
         KeysCommand::Create { firm, member, name, json } => {
-            let by = (member, OPERATOR);
-            let made = keys::create_by(service, firm, by, &name).await.map_err(terminal_error)?;
+            let made = keys::create_by(service, firm, member, OPERATOR, &name).await;
+            let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
             print(json, vec![shown], &["id", "key"]);
         }
@@ -161,7 +162,7 @@ async fn show(
         Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
         None => AsOf::NOW,
     };
-    let found = as_of::delivery(service, (firm_id, delivery_id), until).await;
+    let found = as_of::delivery(service, firm_id, delivery_id, until).await;
     let (DeliveryThen { row, attempts }, erased) = found.map_err(terminal_error)?;
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),

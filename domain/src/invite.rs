@@ -14,6 +14,15 @@ use crate::occurrence::id_of_rule;
 /// Largest number of invites per firm and UTC day (contract, section Limits).
 pub const INVITES_PER_DAY: i32 = 300;
 
+/// Longest `name` of an invite, in characters (contract, section Limits).
+pub const NAME_MAX: usize = 200;
+
+/// Longest `first_name` of an invite, in characters (contract, section Limits).
+pub const FIRST_NAME_MAX: usize = 100;
+
+/// Longest `message` of an invite, in characters (contract, section Limits).
+pub const MESSAGE_MAX: usize = 1_000;
+
 /// Aggregate of one invite. A stream belongs to one firm, form, person and UTC day.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {

@@ -1,5 +1,8 @@
 //! The languages of links and mails (contract, section POST /forms/{id}/links).
 
+/// Longest `lang` of a link or an invite, in characters (contract, section Limits).
+pub const LANG_MAX: usize = 10;
+
 /// A language of a form's link or mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lang {

@@ -1,4 +1,4 @@
-//! An object's fields, taken by name and type. An error names the field and never its value.
+//! Fields of an object, taken by name and type. An error names the field and never its value.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::JsonValue;
 
-/// What is left of an object.
+/// Fields of an object that are not taken yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BodyFields(pub(crate) BTreeMap<String, JsonValue>);
 
-/// A field that is missing, of another type or too long, by name.
+/// A field that is missing, has another type, or is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FieldError {
     /// It must be there.
@@ -35,7 +35,7 @@ pub(crate) enum FieldError {
     /// It must be `true` or `false`.
     #[error("`{0}` must be true or false")]
     NotABoolean(&'static str),
-    /// It has a greatest length, in characters.
+    /// The string has a greatest length, in characters.
     #[error("`{0}` must have at most {1} characters")]
     TooLong(&'static str, usize),
     /// A property the endpoint does not have.
@@ -49,7 +49,7 @@ impl BodyFields {
         self.optional_string(name)?.ok_or(FieldError::Missing(name))
     }
 
-    /// A string that may be left out; null is not leaving out.
+    /// A string that may be missing. Null is refused.
     pub(crate) fn optional_string(
         &mut self,
         name: &'static str,
@@ -61,7 +61,7 @@ impl BodyFields {
         }
     }
 
-    /// A string that may be left out or null.
+    /// A string that may be missing or null.
     pub(crate) fn nullable_string(
         &mut self,
         name: &'static str,
@@ -75,7 +75,7 @@ impl BodyFields {
         self.optional_id(name)?.ok_or(FieldError::Missing(name))
     }
 
-    /// An id that may be left out or null.
+    /// An id that may be missing or null.
     pub(crate) fn optional_id(&mut self, name: &'static str) -> Result<Option<Uuid>, FieldError> {
         match self.0.remove(name) {
             None | Some(JsonValue::Null) => Ok(None),
@@ -86,7 +86,7 @@ impl BodyFields {
         }
     }
 
-    /// A boolean that may be left out.
+    /// A boolean that may be missing.
     pub(crate) fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
         match self.0.remove(name) {
             None => Ok(None),
@@ -95,7 +95,7 @@ impl BodyFields {
         }
     }
 
-    /// A whole number that may be left out.
+    /// A whole number that may be missing.
     pub(crate) fn optional_number(
         &mut self,
         name: &'static str,
@@ -109,7 +109,7 @@ impl BodyFields {
         }
     }
 
-    /// Ids; none if they are left out.
+    /// A list of ids, empty if missing.
     pub(crate) fn ids(&mut self, name: &'static str) -> Result<Vec<Uuid>, FieldError> {
         let Some(value) = self.0.remove(name) else {
             return Ok(Vec::new());
@@ -124,7 +124,7 @@ impl BodyFields {
         items.into_iter().map(id).collect()
     }
 
-    /// An object; one that is left out has no properties.
+    /// An object, empty if missing.
     pub(crate) fn optional_object(
         &mut self,
         name: &'static str,
@@ -136,13 +136,13 @@ impl BodyFields {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses fields that the endpoint has not taken.
     pub(crate) fn end(self) -> Result<(), FieldError> {
         if self.0.is_empty() { Ok(()) } else { Err(FieldError::Unknown) }
     }
 }
 
-/// A text within its greatest length, in Unicode scalar values (ruling 14c).
+/// Checks a text's greatest length, in Unicode scalar values (ruling 14c).
 pub(crate) fn at_most(
     name: &'static str,
     max: usize,

@@ -1,9 +1,9 @@
-//! The one strict decoder (ruling 7): JSON as RFC 8259 has it and nothing looser. It refuses what
-//! JSON leaves open but no two programs read alike: a property twice, U+0000, half a surrogate
-//! pair. Numbers stay the text they were sent as (ruling 8).
+//! The one strict decoder of JSON (ruling 7). It accepts RFC 8259 and nothing looser. It refuses
+//! texts that programs read differently: a repeated property, U+0000, half a surrogate pair. A
+//! number stays the text that was sent (ruling 8).
 //!
-//! The JSON library checks the grammar of the whole, and then one pass of ours what is left open. What is
-//! taken is taken apart as text, level by level, because the library's values lose digits.
+//! The JSON library checks the grammar first. One pass of this module checks the rest. Values are
+//! then taken apart as text, level by level, because the library's numbers lose digits.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{BodyError, BodyFields};
 
-/// How deep a body may be nested (case A9).
+/// Most levels of a body (case A9).
 pub(crate) const LEVELS_MAX: usize = 127;
 
 /// A JSON value as it was written.
@@ -58,7 +58,7 @@ pub(crate) fn value(bytes: &[u8]) -> Result<JsonValue, BodyError> {
     level(checked(bytes)?.get()).map_err(malformed)
 }
 
-/// A body as text, if nothing in it is refused.
+/// The body as text, if the decoder accepts it.
 fn checked(bytes: &[u8]) -> Result<&RawValue, BodyError> {
     let text = std::str::from_utf8(bytes).map_err(|_| BodyError::NotUtf8)?;
     let whole: &RawValue = serde_json::from_str(text).map_err(malformed)?;
@@ -66,14 +66,15 @@ fn checked(bytes: &[u8]) -> Result<&RawValue, BodyError> {
     Ok(whole)
 }
 
-/// Refuses what JSON leaves open, in a text whose grammar is right: only what is opened, closed and said is
-/// looked at.
+/// Refuses ambiguous JSON in a text whose grammar is right. The pass looks only at brackets and
+/// strings.
 fn check(text: &str) -> Result<(), BodyError> {
-    // The names of each object that is open, so far; an array has none.
+    // Names seen so far in each open object. An array has no names.
     let mut open: Vec<Option<BTreeSet<Cow<'_, str>>>> = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| b"{}[]\"".contains(&byte)) {
-        let (mark, after) = (rest.as_bytes()[at], &rest[at + 1..]);
+        let mark = rest.as_bytes()[at];
+        let after = &rest[at + 1..];
         rest = after;
         match mark {
             b'{' => open.push(Some(BTreeSet::new())),
@@ -98,7 +99,7 @@ fn check(text: &str) -> Result<(), BodyError> {
     Ok(())
 }
 
-/// What a string says, of which this is all after its first quote, and what comes after it.
+/// Decodes a string that begins after its first quote, and answers the rest of the text.
 fn string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -115,7 +116,7 @@ fn string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
     Ok((without_nul(said)?.into(), rest))
 }
 
-/// A value of a text that was checked.
+/// Decodes a value of a checked text.
 fn level(text: &str) -> serde_json::Result<JsonValue> {
     Ok(match text.as_bytes().first() {
         Some(b'{') => {
@@ -136,18 +137,19 @@ fn level(text: &str) -> serde_json::Result<JsonValue> {
     })
 }
 
-/// PostgreSQL's text cannot hold it, and C strings end there. JSON has it as an escape only.
+/// Refuses U+0000, which PostgreSQL's text cannot hold and C strings end at. JSON has it as an
+/// escape only.
 fn without_nul(text: String) -> Result<String, BodyError> {
     if text.contains('\0') { Err(BodyError::Ambiguous("a text holds U+0000")) } else { Ok(text) }
 }
 
-/// The parser's words name a place, never a value.
+/// Turns the parser's error into one that names a position. The parser's words quote no value.
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
 fn malformed(error: serde_json::Error) -> BodyError {
     BodyError::Malformed(error.to_string())
 }
 
-/// The grammar was right before: what is left is half a surrogate pair.
+/// The grammar was right before, so only half a surrogate pair can be wrong.
 fn ambiguous(_: serde_json::Error) -> BodyError {
     BodyError::Ambiguous("a text is not whole Unicode")
 }

@@ -1,7 +1,7 @@
-//! Request bodies (rulings 7 and 12; cases A1–A11 and A22): read whole within a limit, decoded by
-//! [`json`], taken apart by [`fields`].
+//! Request bodies (rulings 7 and 12; cases A1–A11 and A22). A body is read whole within a limit,
+//! decoded by [`json`], and taken apart by [`fields`].
 //!
-//! Nothing of a body is quoted in an error: where it went wrong, and a field's name, must do.
+//! An error names a position or a field, and never quotes the body.
 
 pub(crate) mod fields;
 pub(crate) mod json;
@@ -18,32 +18,32 @@ use crate::error::Error;
 pub(crate) use fields::{BodyFields, FieldError};
 pub(crate) use json::JsonValue;
 
-/// How much of a body is read, and for how long.
+/// Limits on the size of a body and on its time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit {
-    /// Bytes.
+    /// Most bytes.
     pub(crate) bytes: usize,
-    /// From the first read to the last.
+    /// Longest time from the first read to the last.
     pub(crate) time: Duration,
 }
 
 impl BodyLimit {
-    /// The public door: 64 KiB (ruling 7), closed within 15 s (case A22).
+    /// The public API: 64 KiB (ruling 7), closed within 15 s (case A22).
     pub(crate) const PUBLIC: Self = Self { bytes: 64 << 10, time: Duration::from_secs(12) };
-    /// The internal door: a batch of 8 MiB (ruling "Internal codes").
+    /// The internal API: a batch of 8 MiB (ruling "Internal codes").
     pub(crate) const INTERNAL: Self = Self { bytes: 8 << 20, time: Duration::from_secs(60) };
 }
 
-/// Why a body was not taken, in a sentence for a person.
+/// Reason why a body was refused, as a sentence for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Longer than the door's limit.
+    /// Longer than the limit.
     #[error("the body is too large")]
     TooLarge,
     /// The connection ended first, or its framing is broken.
     #[error("the body was cut short")]
     CutShort,
-    /// Not there within the door's time.
+    /// Not complete within the limit.
     #[error("the body took too long to arrive")]
     TooSlow,
     /// A content type other than JSON.
@@ -52,19 +52,19 @@ pub(crate) enum BodyError {
     /// A charset other than UTF-8.
     #[error("the charset must be utf-8")]
     Charset,
-    /// Compressed, or otherwise not as it is.
+    /// Compressed or encoded in another way.
     #[error("the body must be sent without a content encoding")]
     Encoded,
     /// Bytes that are not UTF-8.
     #[error("the body is not UTF-8")]
     NotUtf8,
-    /// Not JSON; where it goes wrong.
+    /// Not JSON, with the position of the fault.
     #[error("the body is not valid JSON: {0}")]
     Malformed(String),
     /// JSON that can be read in two ways.
     #[error("the body is not valid JSON: {0}")]
     Ambiguous(&'static str),
-    /// JSON, but nested deeper than anything here is.
+    /// JSON with more levels than a request needs.
     #[error("the body has more than {} levels", json::LEVELS_MAX)]
     TooDeep,
     /// JSON, but an array or a scalar.
@@ -72,7 +72,7 @@ pub(crate) enum BodyError {
     NotAnObject,
 }
 
-/// A body of the public door: a JSON object.
+/// A body of the public API: a JSON object.
 pub(crate) struct JsonBody(pub(crate) BodyFields);
 
 impl<S: Sync> FromRequest<S> for JsonBody {
@@ -85,7 +85,7 @@ impl<S: Sync> FromRequest<S> for JsonBody {
     }
 }
 
-/// A body that may be left out: then it is an object without properties.
+/// A body that may be missing. A missing body is an object without properties.
 pub(crate) struct OptionalJsonBody(pub(crate) BodyFields);
 
 impl<S: Sync> FromRequest<S> for OptionalJsonBody {
@@ -112,7 +112,7 @@ pub(crate) async fn read(
     read_of_any_type(headers, body, limit).await
 }
 
-/// Reads a body whose type the caller has looked at itself.
+/// Reads a body whose content type the caller has checked.
 pub(crate) async fn read_of_any_type(
     headers: &HeaderMap,
     body: Body,
@@ -161,14 +161,14 @@ fn check_type(content_type: &str) -> Result<(), BodyError> {
     Ok(())
 }
 
-/// `application/json`, or another type that says it is JSON (RFC 6839, section 3.1).
+/// Whether a type is `application/json` or declares JSON by its suffix (RFC 6839, section 3.1).
 fn is_json(essence: &str) -> bool {
     let essence = essence.to_ascii_lowercase();
     essence == "application/json"
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// How many bytes the caller says the body has.
+/// Number of bytes that the caller announces.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -17,18 +17,18 @@ use crate::Service;
 use crate::error::Error;
 use crate::public::Caller;
 
-/// A subscription as it is asked for: the right shape, in the caller's words.
+/// A requested subscription. Its shape is right; its words are the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewHook {
     /// Where deliveries go.
     pub(crate) target_url: String,
     /// The key of a trigger.
     pub(crate) trigger: String,
-    /// Only this form's events, or every form's.
+    /// The form whose events are sent, or all forms.
     pub(crate) form_id: Option<Uuid>,
 }
 
-/// Makes a subscription, and answers what `GET /hooks` will show of it.
+/// Makes a subscription, and answers its row as `GET /hooks` shows it.
 pub(crate) async fn create(
     service: &Service,
     caller: &Caller,
@@ -86,7 +86,7 @@ fn offered(key: &str, plan: FirmPlan) -> Result<Trigger, Error> {
         .ok_or(Error::UnknownTrigger)
 }
 
-/// As text, then by name: DNS refuses only on proof (ruling 17).
+/// Checks a target as text, then by name. DNS refuses only on proof (ruling 17).
 pub(super) async fn check_target(service: &Service, target_url: &str) -> Result<(), Error> {
     let target = parse_target(target_url, &service.allowed)?;
     if service.target_dns.prove_private(&target).await {
@@ -115,7 +115,7 @@ async fn check_form(
 
 fn not_done(error: CommandError<SubscriptionRejection>) -> Error {
     match error {
-        // Somebody else removed it between the look and the command.
+        // Another call removed the subscription between the look-up and the command.
         CommandError::Rejected(SubscriptionRejection::NotLive) => Error::NotFound,
         // Two random ids are never the same.
         CommandError::Rejected(SubscriptionRejection::Exists) => Error::Internal(error.to_string()),

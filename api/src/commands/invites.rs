@@ -1,4 +1,5 @@
-//! Sending invites (contract, section POST /forms/{id}/send), and no more of them.
+//! Sends invites (contract, section POST /forms/{id}/send), and records people who want no more
+//! mail.
 
 use domain::context::Actor;
 use domain::person::{Person, PersonCommand};
@@ -26,7 +27,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Records that a person wants no more mail of a firm; asked twice, it is recorded once.
+/// Records that a person wants no more mail of a firm. A repeated request is recorded once.
 pub(crate) async fn unsubscribe(service: &Service, recipient: MailRecipient) -> Result<(), Error> {
     let MailRecipient { firm_id, person_id } = recipient;
     let context = service.context(firm_id, Actor::Person(person_id));

@@ -1,4 +1,4 @@
-//! Making, listing and revoking API keys (contract, section Authentication 2–6).
+//! Makes, lists and revokes API keys (contract, section Authentication 2–6).
 
 use domain::api_key::ApiKey;
 use domain::context::{Actor, EventContext};
@@ -14,29 +14,28 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::service::Service;
 
-/// The longest label of a key, in characters.
+/// Longest label of a key, in characters.
 const LABEL_MAX: usize = 100;
 
-/// The place of a key's revocation in its stream: right after its making, which is all an active
-/// key has.
+/// Sequence of a key's revocation in its stream. An active key has one event, its making.
 const REVOCATION_SEQUENCE: i64 = 2;
 
-/// A key that was just made, with its text: nothing else ever shows it.
+/// A new key with its text. No later answer shows the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedKey {
-    /// Its id.
+    /// The key's id.
     pub id: Uuid,
-    /// Its text.
+    /// The key's text.
     pub key: ApiKey,
-    /// Its label.
+    /// The key's label.
     pub name: String,
-    /// The member it acts for.
+    /// The member that the key acts for.
     pub member_id: Uuid,
-    /// When it was made.
+    /// Time of its making.
     pub created_at: Timestamp,
 }
 
-/// Makes a key of a member who manages the firm and asks for it.
+/// Makes a key of a member who manages the firm and asks for the key.
 ///
 /// # Errors
 /// `invalid_request`, `firm_not_found`, `firm_inactive`, `not_a_manager`, `too_many_keys`.
@@ -46,24 +45,26 @@ pub async fn create(
     member_id: Uuid,
     name: &str,
 ) -> Result<CreatedKey, Error> {
-    create_by(service, firm_id, (member_id, Actor::Member(member_id)), name).await
+    create_by(service, firm_id, member_id, Actor::Member(member_id), name).await
 }
 
-/// Makes a key of a member who manages the firm, whoever asks for it.
+/// Makes a key of a member who manages the firm, on behalf of any actor.
 ///
 /// # Errors
 /// As [`create`].
 pub async fn create_by(
     service: &Service,
     firm_id: Uuid,
-    (member_id, actor): (Uuid, Actor),
+    member_id: Uuid,
+    actor: Actor,
     name: &str,
 ) -> Result<CreatedKey, Error> {
     let name = label(name)?;
     require_active(service, firm_id).await?;
     let context = service.context(firm_id, actor);
     let key = ApiKey::from_bytes(service.entropy.secret());
-    let (id, created_at) = (service.entropy.id(), context.recorded_at);
+    let id = service.entropy.id();
+    let created_at = context.recorded_at;
     let made = CreatedKey { id, key, name, member_id, created_at };
     let command = made.command();
     match service.store.execute::<Key>(&id.to_string(), command, &context).await {
@@ -73,7 +74,7 @@ pub async fn create_by(
 }
 
 impl CreatedKey {
-    /// What the log is told: never the text.
+    /// The command for the log, without the text.
     fn command(&self) -> KeyCommand {
         KeyCommand::Create {
             member_id: self.member_id,
@@ -110,7 +111,7 @@ pub async fn revoke(
     if revoked { Ok(()) } else { Err(Error::NotFound) }
 }
 
-/// The key is locked before its subscriptions are listed: none is made with it after that.
+/// Locks the key before its subscriptions are listed, so that no subscription is added in between.
 async fn try_revoke(
     service: &Service,
     key_id: Uuid,
@@ -128,7 +129,7 @@ async fn try_revoke(
     Ok(true)
 }
 
-/// A locked key's revocation, and the removal of its live subscriptions that it causes.
+/// Events of a locked key's revocation and of the removals that it causes.
 pub(crate) fn revocation(
     context: &EventContext,
     key_id: Uuid,
@@ -173,7 +174,8 @@ async fn require_active(service: &Service, firm_id: Uuid) -> Result<(), Error> {
     }
 }
 
-/// A firm that was suspended in between and a member who does not manage look alike to the store.
+/// Finds the reason of a refused append. The store answers alike for a suspended firm and for a
+/// member who does not manage.
 async fn not_created(service: &Service, firm_id: Uuid, error: CommandError<KeyRejection>) -> Error {
     match error {
         CommandError::Append(AppendError::ActorInactive) => {

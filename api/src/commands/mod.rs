@@ -1,11 +1,14 @@
-//! Commands: what a call changes, by appending to the log. Handlers of both doors come here.
+//! Commands: changes that append to the log. Handlers of both APIs and the terminal call them.
+//!
+//! - [`keys`], [`secrets`] and [`tokens`] make and revoke credentials.
+//! - `hooks` and `invites` serve the public API.
+//! - `steps` queues webhooks of the workflow engine.
+//! - [`pauses`], [`replays`] and [`reissue`] are the operators' commands about deliveries.
+//! - [`readings`] records that somebody reads a firm's data.
 
-pub mod as_of;
-pub mod history;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
-pub mod listing;
 pub mod pauses;
 pub mod readings;
 pub mod reissue;
@@ -21,8 +24,8 @@ use uuid::Uuid;
 use crate::Service;
 use crate::error::Error;
 
-/// Why a caller who was let in may not act any more: the firm was suspended or closed in between,
-/// or the key was revoked.
+/// The reason why an admitted caller may not act any more. The firm was suspended or closed in
+/// between, or the key was revoked.
 async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
     match firms::is_active(service.store.pool(), firm_id).await {
         Ok(Some(false)) => Error::FirmInactive,
@@ -31,7 +34,7 @@ async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
     }
 }
 
-/// Why an operator does something, as the log keeps it.
+/// An operator's reason, trimmed as the log keeps it.
 fn reason(text: &str) -> Result<String, Error> {
     let reason = text.trim();
     if (1..=REASON_MAX_CHARS).contains(&reason.chars().count()) {

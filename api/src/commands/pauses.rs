@@ -1,4 +1,5 @@
-//! Pauses: what operators hold, see and let go (docs/explanation/decisions/operations.md).
+//! Pauses: operators hold deliveries, list the pauses and end them
+//! (docs/explanation/decisions/operations.md).
 
 use std::collections::HashMap;
 
@@ -14,20 +15,20 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::service::Service;
 
-/// What is to be held, as it is asked for.
+/// Scope of a pause, as an operator asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestedScope {
-    /// Everything.
+    /// All deliveries.
     All,
-    /// A firm's.
+    /// Deliveries of a firm.
     Firm(Uuid),
-    /// A subscription's.
+    /// Deliveries of a subscription.
     Hook(Uuid),
-    /// What goes to a host.
+    /// Deliveries to a host.
     Host(String),
 }
 
-/// Holds deliveries, from the next claim of any process on; what is held already stays as it is.
+/// Holds deliveries, from the next claim of any process on. A repeated pause changes nothing.
 ///
 /// # Errors
 /// `invalid_request`; `firm_not_found`; `not_found` for a subscription that is not live.
@@ -44,7 +45,7 @@ pub async fn pause(
     pauses::find(service.store.pool(), pause_id).await?.ok_or(Error::PauseNotFound)
 }
 
-/// Lets go of what is held; it goes on where it was.
+/// Ends a pause. The held deliveries continue from their state before the pause.
 ///
 /// # Errors
 /// `pause_not_found`; `invalid_request`.
@@ -60,7 +61,7 @@ pub async fn resume(
     Ok(row)
 }
 
-/// The pause of what is asked for, on or not. A subscription needs no look-up: only its id counts.
+/// Id of the pause of a scope, on or not. A subscription needs no look-up: only its id counts.
 #[must_use]
 pub fn id_of(which: &RequestedScope) -> Option<Uuid> {
     let scope = match which {
@@ -74,7 +75,7 @@ pub fn id_of(which: &RequestedScope) -> Option<Uuid> {
     Some(scope.pause_id())
 }
 
-/// What is held now, longest first.
+/// Pauses in force, longest first.
 ///
 /// # Errors
 /// None but the database's.
@@ -82,7 +83,7 @@ pub async fn list(service: &Service) -> Result<Vec<PauseRow>, Error> {
     Ok(pauses::list(service.store.pool()).await?)
 }
 
-/// By which pause those of these deliveries are held that are.
+/// Pause that holds each of these deliveries, for the deliveries that a pause holds.
 ///
 /// # Errors
 /// None but the database's.

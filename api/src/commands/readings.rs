@@ -1,4 +1,4 @@
-//! Recording that somebody reads what a firm has to answer for: before anything is shown.
+//! Records that somebody reads a firm's data, before the data is shown.
 
 use domain::context::Actor;
 use domain::pause::INSTALLATION_FIRM_ID;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::service::Service;
 
-/// Records it.
+/// Records a reading.
 ///
 /// # Errors
 /// `firm_not_found`.
@@ -20,7 +20,7 @@ pub async fn record(
     actor: Actor,
     look: ReadingDetails,
 ) -> Result<(), Error> {
-    // What concerns all firms is in a chain of its own.
+    // Readings about all firms have a chain of their own.
     if firm_id != INSTALLATION_FIRM_ID {
         firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
     }

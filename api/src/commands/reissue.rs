@@ -1,5 +1,5 @@
-//! Reissuing: a delivery that has ended is made anew, under an id of its own and with a body that is
-//! read anew (ruling 31).
+//! Reissues a delivery that has ended. The new delivery has an id of its own and a body that is
+//! composed anew (ruling 31).
 
 use domain::context::Actor;
 use domain::delivery::{
@@ -17,23 +17,23 @@ use super::reason;
 use crate::error::Error;
 use crate::service::Service;
 
-/// What is asked for.
+/// A requested reissue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewReissue {
     /// The firm.
     pub firm_id: Uuid,
     /// The delivery that has ended.
     pub delivery_id: Uuid,
-    /// Chosen by whoever asks: the same again makes nothing again.
+    /// Id chosen by the caller. A repeated request makes no second delivery.
     pub request_id: Uuid,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
 }
 
-/// Makes it anew; answers with the new delivery's id, the same for the same request.
+/// Reissues a delivery, and answers the new delivery's id. A repeated request gets the same id.
 ///
 /// # Errors
-/// `invalid_request`, `delivery_not_found`, `not_reissued`; `firm_inactive` (it is closed).
+/// `invalid_request`, `delivery_not_found`, `not_reissued`; `firm_inactive` for a closed firm.
 pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Result<Uuid, Error> {
     let reason = reason(&new.reason)?;
     let delivery_id = reissue_id(new.delivery_id, new.request_id);
@@ -71,7 +71,7 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
     let context = service.context(new.firm_id, actor);
     let stream = delivery_id.to_string();
     let queued = NewEvent::after(0, &stream, &context, queued.unwrap_or_default());
-    // Of two at once with one request the later finds its place taken.
+    // Of two concurrent requests with one id, the later finds the position taken.
     appending.append_new(queued).await?;
     appending.commit().await?;
     Ok(delivery_id)
@@ -97,8 +97,8 @@ async fn ended(
     delivery.reissue().map_err(Error::NotReissued)
 }
 
-/// Whether there is somebody to send it to, and something to send. Both may end a moment later: then
-/// it is cancelled, like any other.
+/// Checks that the subscription lives and the response is not erased. Either may end a moment
+/// later; the new delivery is then cancelled like any other.
 async fn check(
     appending: &mut AppendTransaction<'_>,
     firm_id: Uuid,
@@ -115,7 +115,7 @@ async fn check(
     Ok(())
 }
 
-/// What happened, as the log has it: the outbox, which knew, has forgotten it.
+/// The occurrence, from the log. The outbox forgets an occurrence when its delivery ends.
 async fn happening(
     service: &Service,
     appending: &mut AppendTransaction<'_>,

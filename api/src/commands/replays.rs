@@ -1,4 +1,4 @@
-//! Replays: asked for, looked at, held, ended (ruling 31).
+//! Replays: operators begin, show, pause, resume and stop them (ruling 31).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,46 +16,46 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::service::Service;
 
-/// Deliveries of one replay at most.
+/// Most deliveries of one replay.
 const SELECTED_MAX: i64 = 1_000_000;
 
 /// Items written in one transaction.
 const ITEMS_PER_TRANSACTION: usize = 10_000;
 
-/// A replay as it is asked for.
+/// A requested replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewReplay {
     /// The firm.
     pub firm_id: Uuid,
-    /// Which of its deliveries; those that failed, unless it is said.
+    /// Selection among the firm's deliveries. By default it selects failed ones.
     pub selection: ReplaySelection,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
-    /// Those that were delivered too.
+    /// Whether delivered ones are sent again, too.
     pub force: bool,
-    /// How many a second.
+    /// Deliveries per second.
     pub rate_per_second: u32,
 }
 
-/// What a replay sends again, and what not.
+/// Deliveries that a replay sends again, and deliveries that it skips.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SelectedDeliveries {
-    /// What is sent again, oldest first.
+    /// Deliveries to send again, oldest first.
     pub delivery_ids: Vec<Uuid>,
-    /// What is not, and why.
+    /// Skipped deliveries, with the reason.
     pub skipped: Vec<(Uuid, ReplaySkip)>,
 }
 
-/// A replay, and what came of its deliveries so far.
+/// A replay with the outcomes of its deliveries so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayView {
-    /// It.
+    /// The replay.
     pub row: ReplayRow,
-    /// How many came to what.
+    /// Number of deliveries by outcome.
     pub outcomes: BTreeMap<String, i64>,
 }
 
-/// Says what a replay would send again.
+/// Selects the deliveries that a replay would send again.
 ///
 /// # Errors
 /// `invalid_request`, `firm_not_found`.
@@ -84,8 +84,8 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
     Ok(selected)
 }
 
-/// Begins a replay of what was selected. Its list is written first: what is in no replay is never
-/// sent.
+/// Begins a replay of the selected deliveries. The list of items is written first, because a
+/// delivery outside the list is never sent.
 ///
 /// # Errors
 /// None but the database's.
@@ -108,11 +108,11 @@ pub async fn start(
         rate_per_second: new.rate_per_second,
         selected: selected.delivery_ids.len() as u64,
     };
-    execute(service, replay_id, (new.firm_id, actor), ReplayCommand::Request(order)).await?;
+    execute(service, replay_id, new.firm_id, actor, ReplayCommand::Request(order)).await?;
     Ok(replay_id)
 }
 
-/// Holds, goes on with or ends a replay.
+/// Pauses, resumes or stops a replay.
 ///
 /// # Errors
 /// `replay_not_found`; `replay_ended`.
@@ -123,7 +123,7 @@ pub async fn change(
     actor: Actor,
 ) -> Result<ReplayView, Error> {
     let row = replays::find(service.store.pool(), replay_id).await?.ok_or(Error::ReplayNotFound)?;
-    execute(service, replay_id, (row.firm_id, actor), command).await?;
+    execute(service, replay_id, row.firm_id, actor, command).await?;
     show(service, replay_id).await
 }
 
@@ -141,7 +141,8 @@ pub async fn show(service: &Service, replay_id: Uuid) -> Result<ReplayView, Erro
 async fn execute(
     service: &Service,
     replay_id: Uuid,
-    (firm_id, actor): (Uuid, Actor),
+    firm_id: Uuid,
+    actor: Actor,
     command: ReplayCommand,
 ) -> Result<(), Error> {
     let context = service.context(firm_id, actor);
@@ -160,7 +161,7 @@ fn refused(error: CommandError<ReplayRejection>) -> Error {
     }
 }
 
-/// Those that failed, unless it is said which.
+/// The selection with its default: failed deliveries.
 fn wanted(new: &NewReplay) -> ReplaySelection {
     let mut selection = new.selection.clone();
     if selection.state.is_none() && selection.delivery_ids.is_empty() && !new.force {

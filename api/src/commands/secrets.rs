@@ -1,5 +1,5 @@
-//! Showing and rotating a firm's webhook signing secret (contract, Authentication 9). That it was
-//! shown is in the log before it is; the secret itself never is.
+//! Shows and rotates a firm's webhook signing secret (contract, Authentication 9). The log records
+//! a showing before it happens. The log never holds the secret itself.
 
 use domain::context::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand, FirmRejection};
@@ -13,19 +13,19 @@ use vault::secrets::{self, FirmSecret};
 use crate::error::Error;
 use crate::service::Service;
 
-/// The longest reason of a rotation, in characters.
+/// Longest reason of a rotation, in characters.
 const REASON_MAX: usize = 200;
 
-/// A firm's secret, and since when it signs.
+/// A firm's secret, with the time from which it signs.
 #[derive(Debug, Clone)]
 pub struct RevealedSecret {
     /// The secret.
     pub secret: WebhookSecret,
-    /// Since when.
+    /// Time of the last rotation.
     pub rotated_at: Timestamp,
 }
 
-/// Shows a firm's secret to somebody.
+/// Shows a firm's secret to an actor.
 ///
 /// # Errors
 /// `firm_not_found`; `not_a_manager` for a member who may not see it.
@@ -48,12 +48,12 @@ pub async fn reveal(
     Ok(RevealedSecret { secret: secret.secret, rotated_at: secret.rotated_at.into() })
 }
 
-/// Gives a firm a new secret, which signs whatever is claimed from then on (ruling 32). Of two that
-/// race both happen, and the later in the log stands.
+/// Gives a firm a new secret, which signs deliveries claimed from then on (ruling 32). Two
+/// concurrent rotations both happen, and the later one in the log stands.
 ///
 /// # Errors
 /// `invalid_request` for a reason that is too long; `firm_not_found`; `firm_inactive` for a closed
-/// firm; `not_a_manager` for a member who may not.
+/// firm; `not_a_manager` for a member who may not rotate.
 pub async fn rotate(
     service: &Service,
     firm_id: Uuid,
@@ -69,8 +69,8 @@ pub async fn rotate(
     Ok(RevealedSecret { secret: new.secret, rotated_at: context.recorded_at })
 }
 
-/// The event and the secret are one commit. Whoever took the event's place in the stream first has
-/// committed its secret, too.
+/// Commits the event and the secret together. Another rotation that took the event's position has
+/// committed its own secret, too.
 async fn try_rotate(
     service: &Service,
     context: &EventContext,
@@ -83,7 +83,8 @@ async fn try_rotate(
     let (firm, last) = load::<Firm>(appending.connection(), &upcasters, &stream).await?;
     let decided = firm.decide(command).map_err(CommandError::Rejected)?;
     appending.append(NewEvent::after(last, &stream, context, decided)).await?;
-    let (wrapping, entropy) = (service.keyring.wrapping(), &*service.entropy);
+    let wrapping = service.keyring.wrapping();
+    let entropy = &*service.entropy;
     secrets::replace(appending.connection(), wrapping, context.firm_id, new, entropy)
         .await
         .map_err(not_kept)?;

@@ -1,4 +1,4 @@
-//! Webhooks of workflow steps: queued, shown, tried anew (ruling 33).
+//! Webhooks of workflow steps: queued, shown, sent again after a failure (ruling 33).
 
 use domain::context::Actor;
 use domain::delivery::{Delivery, DeliveryCommand, DeliveryRejection, DeliveryState};
@@ -16,32 +16,32 @@ use super::hooks::check_target;
 use crate::error::Error;
 use crate::service::Service;
 
-/// A step's webhook as it is asked for: the right shape, in the workflow engine's words.
+/// A requested webhook of a step. Its shape is right; its words are the workflow engine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewStep {
     /// The firm.
     pub(crate) firm_id: Uuid,
-    /// Which step of which run.
+    /// The run and its step.
     pub(crate) name: StepName,
-    /// How.
+    /// HTTP method.
     pub(crate) method: StepMethod,
-    /// Where to.
+    /// Target URL.
     pub(crate) url: String,
     /// Extra headers.
     pub(crate) headers: Headers,
     /// The key of a trigger.
     pub(crate) trigger: String,
-    /// The response it is about.
+    /// The response that the step is about.
     pub(crate) response_id: Uuid,
     /// Whether the run is a test.
     pub(crate) test: bool,
 }
 
-/// Queues a step's webhook; the same step again changes nothing.
+/// Queues a step's webhook. A repeated request for the step changes nothing.
 ///
 /// # Errors
 /// `unknown_trigger`, `invalid_target`, `invalid_request` (the headers), `firm_not_found`,
-/// `firm_inactive` (it is closed), `response_not_found`.
+/// `firm_inactive` (a closed firm), `response_not_found`.
 pub(crate) async fn queue(
     service: &Service,
     new: NewStep,
@@ -59,14 +59,15 @@ pub(crate) async fn queue(
     let subject = KeySubject { firm_id: new.firm_id, subject_id: new.response_id };
     let mut keys = service.keyring.find(&[subject]).await?;
     let name = new.name;
-    append(service, new, (subject, keys.remove(&subject)), actor).await?;
+    append(service, new, subject, keys.remove(&subject), actor).await?;
     show(service, name).await
 }
 
 async fn append(
     service: &Service,
     new: NewStep,
-    (subject, key): (KeySubject, Option<DataKey>),
+    subject: KeySubject,
+    key: Option<DataKey>,
     actor: Actor,
 ) -> Result<(), Error> {
     let mut appending = service.store.begin().await?;
@@ -91,12 +92,14 @@ async fn append(
         extra_headers: new.headers.len(),
         test: new.test,
     };
-    let (delivery_id, context) = (new.name.delivery_id(), service.context(new.firm_id, actor));
+    let delivery_id = new.name.delivery_id();
+    let context = service.context(new.firm_id, actor);
     let queued = Delivery::default().decide(&DeliveryCommand::QueueStep(order)).unwrap_or_default();
     let queued = NewEvent::after(0, &delivery_id.to_string(), &context, queued);
     let recorded = appending.append_new(queued).await?;
     if !recorded.is_empty() && !new.headers.is_empty() {
-        let (connection, entropy) = (appending.connection(), &*service.entropy);
+        let connection = appending.connection();
+        let entropy = &*service.entropy;
         let kept = StepHeadersKey { delivery_id, subject, key: &key };
         step_headers::put(connection, &kept, &new.headers, entropy).await?;
     }
@@ -116,7 +119,7 @@ fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
     told.ok_or(Error::DeliveryNotFound)
 }
 
-/// From the log itself: the caller sees what it has just done.
+/// Reads the step's stream from the log, so that the caller sees its own change.
 async fn stream(service: &Service, name: StepName) -> Result<Vec<RecordedEvent>, Error> {
     let stream = StreamName {
         aggregate_type: <Delivery as cqrs_es::Aggregate>::TYPE,
@@ -127,16 +130,17 @@ async fn stream(service: &Service, name: StepName) -> Result<Vec<RecordedEvent>,
     Ok(events.map_err(AppendError::from)?)
 }
 
-/// Tries a failed step's webhook anew.
+/// Queues a failed step's webhook for another attempt.
 ///
 /// # Errors
-/// `delivery_not_found`; `not_failed`; `firm_inactive` (it is closed); `body_purged`.
+/// `delivery_not_found`; `not_failed`; `firm_inactive` (a closed firm); `body_purged`.
 pub(crate) async fn retry(
     service: &Service,
     name: StepName,
     actor: Actor,
 ) -> Result<DeliveryThen, Error> {
-    let (delivery_id, pool) = (name.delivery_id(), service.store.pool());
+    let delivery_id = name.delivery_id();
+    let pool = service.store.pool();
     let events = stream(service, name).await?;
     let firm_id = events.first().ok_or(Error::DeliveryNotFound)?.context.firm_id;
     if firms::is_closed(pool, firm_id).await? {

@@ -1,7 +1,7 @@
-//! Bearer tokens of the internal door: for the product, for operators, for auditors.
+//! Bearer tokens of the internal API: for the product, for operators, for auditors.
 //!
-//! Like keys, a token's text is shown once and only its SHA-256 is kept. Tokens belong to no firm,
-//! so they have no events.
+//! A token's text is shown once, like a key's, and only its SHA-256 is kept. A token belongs to no
+//! firm, so it has no events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,41 +18,41 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::service::Service;
 
-/// What every token's text begins with.
+/// Prefix of every token's text.
 pub const TOKEN_PREFIX: &str = "fft_";
 
 /// Characters after the prefix: 32 bytes in base64url without padding.
 const SECRET_CHARS: usize = 43;
 
-/// What a token's holder may do.
+/// Role of a token's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HolderRole {
-    /// Report activity, manage keys, show secrets: the product's own screens and back end.
+    /// May report activity, manage keys and show secrets: the product's screens and back end.
     Product,
-    /// All of it: the people who run the service.
+    /// May do everything: the people who run the service.
     Operator,
-    /// Read deliveries and the audit log.
+    /// May read deliveries and the audit log.
     Auditor,
 }
 
-/// No role has this name.
+/// A text that names no role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a role is product, operator or auditor")]
 pub struct NotARole;
 
-/// A token that was just made, with its text: nothing else ever shows it.
+/// A new token with its text. No later answer shows the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CreatedToken {
-    /// Its id.
+    /// The token's id.
     pub id: Uuid,
-    /// Its text.
+    /// The token's text.
     pub token: String,
-    /// Its label.
+    /// The token's label.
     pub name: String,
-    /// What it allows.
+    /// The role of its holder.
     pub role: HolderRole,
-    /// When it was made.
+    /// Time of its making.
     pub created_at: Timestamp,
 }
 
@@ -61,7 +61,7 @@ pub struct CreatedToken {
 pub struct TokenHolder {
     /// The token.
     pub token_id: Uuid,
-    /// What it allows.
+    /// The holder's role.
     pub role: HolderRole,
 }
 
@@ -72,7 +72,7 @@ impl TokenHolder {
         Ok(Self { token_id: token.token_id, role })
     }
 
-    /// Who this is in the log.
+    /// The holder as an actor in the log.
     #[must_use]
     pub const fn actor(self) -> Actor {
         match self.role {
@@ -93,7 +93,8 @@ pub async fn create(
     role: HolderRole,
 ) -> Result<CreatedToken, Error> {
     let name = super::keys::label(name)?;
-    let (id, created_at) = (service.entropy.id(), service.clock.now());
+    let id = service.entropy.id();
+    let created_at = service.clock.now();
     let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(service.entropy.secret()));
     let new = NewToken {
         token_id: id,

@@ -1,4 +1,5 @@
-//! Who takes in what a call reports: the call by itself, or one for several that come at the same time.
+//! Takes in the reports of a call: in the call's own transaction, or in one that small concurrent
+//! calls share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,22 +7,22 @@ use std::time::Duration;
 use domain::activity::BATCH_MAX_EVENTS;
 use domain::context::Actor;
 use eventstore::{AppendError, AsConflict, retry_conflicts};
-use serde::Serialize;
-use telemetry::metrics::INTAKE;
 use uuid::Uuid;
 
-use super::calls::{IntakeBatch, IntakeCall};
+use super::calls::{IntakeBatch, IntakeCall, IntakeCounts};
 use super::cloudevents::CloudEvent;
 use super::error::IntakeError;
 use super::take_in::{TrustedSource, take_in};
-use crate::desk::{BatchFn, BatchPolicy, Batcher, NoAnswer};
-use crate::presented::Bearer;
+use crate::batching::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
+use crate::batching::token_cache::Bearer;
 use crate::service::Service;
 
-/// Two transactions at a time, of few calls: one is decided while another waits for its commit. While four or more are
-/// taken in there is one, and who comes goes with all who come until its end, and with those it answers, if they
-/// call again at once. Calls that are taken in together have no more events and bytes, by the limits on each of them,
-/// than one call may have: 1,000 and 8 MiB. One whose rows somebody else has locked waits for them without a turn.
+/// Two transactions run at a time: one decides while the other waits for its commit. With four
+/// calls under way only one transaction runs, and arriving calls join the next batch.
+///
+/// The next batch lingers 2 ms for callers who were just answered and call again at once. A batch
+/// of 100 small calls stays within the limits of one call: 1,000 events and 8 MiB. A batch that
+/// waits longer than 250 ms for locked rows gives its turn away.
 const INTAKE_POLICY: BatchPolicy = BatchPolicy {
     parallel: 2,
     busy_at: 4,
@@ -30,38 +31,20 @@ const INTAKE_POLICY: BatchPolicy = BatchPolicy {
     turn_max: Duration::from_millis(250),
 };
 
-/// The most events of a call that is taken in with others.
+/// Most events of a call that shares a batch.
 const SMALL_CALL_EVENTS_MAX: usize = 10;
 
-/// The most bytes of a call that is taken in with others.
+/// Most bytes of a call that shares a batch.
 pub(crate) const SMALL_CALL_BYTES_MAX: usize = 64 << 10;
 
-/// How often calls go on together without one that was refused. Then each is tried by itself: many bad
-/// calls do not hold up the good ones for long.
+/// Number of refused calls after which a batch is given up. Each remaining call then runs alone, so
+/// that many bad calls delay the good ones only briefly.
 const REFUSED_CALLS_MAX: usize = 4;
 
-/// What became of a batch: together, as many as were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct IntakeCounts {
-    /// Reports that changed something.
-    pub accepted: usize,
-    /// Reports that changed nothing, because it was known or newer was.
-    pub duplicates: usize,
-}
-
-impl IntakeCounts {
-    /// Counts them, once the product is told.
-    pub(crate) fn count(&self) {
-        for (result, reports) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
-            INTAKE.add(&[("result", result)], reports as u64);
-        }
-    }
-}
-
-/// Takes in what a call reports, in a transaction of its own: all of it or nothing.
+/// Takes in a call in a transaction of its own: all of its reports or none.
 ///
 /// # Errors
-/// [`IntakeError`] says why nothing was taken in.
+/// [`IntakeError`] says why no report was taken in.
 pub async fn accept(
     service: &Service,
     events: Vec<CloudEvent>,
@@ -71,14 +54,15 @@ pub async fn accept(
     alone(service, Arc::new(call)).await
 }
 
-/// Takes in what a call of so many bytes reports: a small one together with others that come at the
-/// same time. All of the call or nothing, whatever becomes of them.
+/// Takes in a call whose body has `bytes` bytes. A small call shares a batch with other small
+/// calls. All of a call's reports are taken in or none, even if other calls of the batch fail.
 ///
 /// # Errors
-/// [`IntakeError`] says why nothing was taken in.
+/// [`IntakeError`] says why no report was taken in.
 pub(crate) async fn accept_with_others(
     service: &Arc<Service>,
-    (events, bytes): (Vec<CloudEvent>, usize),
+    events: Vec<CloudEvent>,
+    bytes: usize,
     caller: Bearer,
 ) -> Result<IntakeCounts, IntakeError> {
     let call = call(service, events, caller.holder.actor())?;
@@ -96,27 +80,28 @@ pub(crate) async fn accept_with_others(
     match service.batchers.intake.ask(Arc::clone(&call), serve).await {
         Ok(CallOutcome::Taken(accepted)) => Ok(accepted),
         Ok(CallOutcome::Failed(error)) => Err(error),
-        // Whether it was taken in is not known then; taken in again, it is known.
+        // The outcome is unknown here. A second attempt finds a recorded report and counts it as a
+        // duplicate.
         Ok(CallOutcome::ByItself) | Err(NoAnswer) => retry_alone(service, call).await,
     }
 }
 
-/// Where small calls are taken in together.
+/// Batches small calls.
 pub(crate) type IntakeBatcher = Batcher<Arc<IntakeCall>, CallOutcome>;
 
-/// A new one; if turns are to last that long.
+/// A new batcher. `last` replaces the longest duration of a turn.
 pub(crate) fn intake_batcher(last: Option<Duration>) -> Arc<IntakeBatcher> {
     Batcher::new(BatchPolicy { turn_max: last.unwrap_or(INTAKE_POLICY.turn_max), ..INTAKE_POLICY })
 }
 
-/// What a call is told that was to be taken in together with others.
+/// Outcome of one call in a shared batch.
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
-    /// It was.
+    /// The call was taken in.
     Taken(IntakeCounts),
-    /// It cannot be.
+    /// The call was refused.
     Failed(IntakeError),
-    /// It was not, and it is not known whose fault that is: it must be tried by itself.
+    /// The batch was given up, and no single call is known to be at fault. The call must run alone.
     ByItself,
 }
 
@@ -131,10 +116,10 @@ fn call(
     Ok(IntakeCall { events, context: service.context(Uuid::nil(), actor), unconfirmed: None })
 }
 
-/// Begun again when another came first.
+/// Runs one call, and decides again after a conflict with another append.
 async fn alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts, IntakeError> {
     if call.events.is_empty() {
-        // Without a transaction: the door has asked about whoever reports nothing (`internal/activity.rs`).
+        // No transaction begins: the handler has confirmed the token (`internal/activity.rs`).
         return Ok(IntakeCounts { accepted: 0, duplicates: 0 });
     }
     let seed = call.context.correlation_id;
@@ -142,7 +127,8 @@ async fn alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts,
     retry_conflicts(seed, || take_in_once(service, &batch)).await
 }
 
-/// The same, after a first try with others. Whoever they are come again at other times.
+/// Runs one call after a shared batch failed. The first attempt counts as a conflict, so the retry
+/// waits and meets the other calls of that batch less often.
 async fn retry_alone(
     service: &Service,
     call: Arc<IntakeCall>,
@@ -167,7 +153,7 @@ async fn take_in_once(service: &Service, batch: &IntakeBatch) -> Result<IntakeCo
     taken.into_iter().next().ok_or(AppendError::Conflict.into())
 }
 
-/// Takes calls in together; without those that are refused, a few times.
+/// Takes calls in together. A refused call leaves the batch, and the rest is decided again.
 async fn together(service: &Service, calls: Vec<Arc<IntakeCall>>) -> Vec<CallOutcome> {
     let mut answers: Vec<CallOutcome> = calls.iter().map(|_| CallOutcome::ByItself).collect();
     let mut going: Vec<usize> = (0..calls.len()).collect();
@@ -200,8 +186,9 @@ async fn together(service: &Service, calls: Vec<Arc<IntakeCall>>) -> Vec<CallOut
     answers
 }
 
-/// One call has its own error, unless deciding again may help. Of several, each is tried by itself; but
-/// not when no database was met: then each would wait for one again.
+/// Turns a batch's error into answers. A lone call gets the error, unless a new decision may help.
+/// Each of several calls runs alone, except after a lost database: each would wait for a connection
+/// again.
 fn answer_all(answers: &mut [CallOutcome], going: &[usize], error: IntakeError) {
     if let [call] = going {
         if !error.is_conflict() {

@@ -1,5 +1,5 @@
-//! What of a batch must be known before it is decided: whose data it holds, which reports it may
-//! repeat, which rows it changes, which streams it decides about and what it only names.
+//! Reads from a batch the ids that must be loaded or locked before the decision. They are subjects,
+//! reports of state, changed rows, decided streams and mere references.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,6 @@ use cqrs_es::Aggregate;
 use domain::activity::Activity;
 use domain::firm::Firm;
 use domain::form::Form;
-use domain::payload::FormPart;
 use domain::person::Person;
 use domain::trigger::{FirmPlan, Trigger};
 use eventstore::StreamName;
@@ -20,7 +19,7 @@ use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
 use super::facts::fact_of;
 
-/// The firms, and the members of firms, whose rows a batch changes.
+/// Firms and members whose rows a batch changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangedFirms {
     pub(super) firms: BTreeSet<Uuid>,
@@ -28,7 +27,7 @@ pub(super) struct ChangedFirms {
 }
 
 impl ChangedFirms {
-    /// A member is in its firm's stream: the firm changes too.
+    /// A member belongs to the stream of its firm, so the firm changes too.
     pub(super) fn by(batch: &IntakeBatch) -> Self {
         let mut changing = Self::default();
         for event in batch.events() {
@@ -47,8 +46,8 @@ impl ChangedFirms {
     }
 }
 
-/// The streams whose next events a batch decides: those of what it reports the state of. A response
-/// needs none, so that it costs the same however long its firm's stream is.
+/// Streams whose next events the batch decides. A response has no such stream, so its cost does not
+/// grow with the stream of its firm.
 pub(super) fn streams(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<StreamName> {
     let streams: BTreeSet<_> = batch
         .events()
@@ -68,7 +67,7 @@ pub(super) fn streams(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<Stream
     streams.into_iter().collect()
 }
 
-/// Firms, and forms of firms, that a batch names without deciding about them: they must be there.
+/// Firms and forms that a batch names without a decision about them. They must exist.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchReferences {
     pub(super) firms: BTreeSet<Uuid>,
@@ -94,14 +93,8 @@ impl BatchReferences {
     }
 }
 
-/// Those of them that are there, forms with what a payload says of them.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FoundReferences {
-    pub(super) firms: BTreeSet<Uuid>,
-    pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
-}
-
-/// The firms whose state a batch reports: what is read of them may not be what they come to.
+/// Firms whose state a batch reports. Their rows, as read before the decision, may differ from
+/// their rows after it.
 pub(super) fn firms_of_state(batch: &IntakeBatch) -> BTreeSet<Uuid> {
     let of_state = |event: &&CloudEvent| {
         matches!(
@@ -116,7 +109,7 @@ fn stream<A: Aggregate>(id: Uuid) -> StreamName {
     StreamName { aggregate_type: A::TYPE, aggregate_id: id.to_string() }
 }
 
-/// Whose data the batch holds.
+/// Subjects whose personal data the batch holds.
 pub(super) fn subjects_of(batch: &IntakeBatch) -> Vec<KeySubject> {
     batch
         .events()
@@ -133,8 +126,8 @@ pub(super) fn subjects_of(batch: &IntakeBatch) -> Vec<KeySubject> {
         .collect()
 }
 
-/// What the batch reports things of: responses, reports and calls; each with where it belongs, by the
-/// first report that says so.
+/// Responses, reports and calls in the batch, each with its form or response. The first report of a
+/// subject decides.
 pub(super) fn reported_of(batch: &IntakeBatch) -> BTreeMap<SubjectId, SubjectLinks> {
     let mut reported: BTreeMap<SubjectId, SubjectLinks> = BTreeMap::new();
     for CloudEvent { firm_id, activity, .. } in batch.events() {
@@ -151,13 +144,13 @@ pub(super) fn reported_of(batch: &IntakeBatch) -> BTreeMap<SubjectId, SubjectLin
     reported
 }
 
-/// The firms whose plan decides about a lead.
+/// Firms whose plan decides about a lead.
 pub(super) fn firms_of_leads(batch: &IntakeBatch) -> Vec<Uuid> {
     let of_leads = batch.events().filter(|e| matches!(e.activity, Activity::LeadScored(_)));
     of_leads.map(|event| event.firm_id).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What the hot leads of a batch become.
+/// Ids of the occurrences that the batch's hot leads become.
 pub(super) fn hot_leads(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<Uuid> {
     batch
         .events()
@@ -167,7 +160,7 @@ pub(super) fn hot_leads(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<Uuid
         .collect()
 }
 
-/// The people whose data is to be erased.
+/// People whose data the batch erases.
 pub(super) fn erased_people(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<(Uuid, Uuid)> {
     batch
         .events()
@@ -180,12 +173,13 @@ pub(super) fn erased_people(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<
         .collect()
 }
 
-/// How the batch's reports of state are told apart.
+/// Ids of the batch's reports of state.
 pub(super) fn report_ids(batch: &IntakeBatch) -> Vec<ReportId> {
     batch.events().filter_map(report_id).collect()
 }
 
-/// Reports of state are told apart by their ids; reports of what happened, by what happened.
+/// The id of a report of state. A report of a fact has none: the fact itself tells duplicates
+/// apart.
 pub(super) fn report_id(event: &CloudEvent) -> Option<ReportId> {
     event.activity.is_told_by_id().then(|| ReportId {
         firm_id: event.firm_id,

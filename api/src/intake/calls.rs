@@ -1,4 +1,4 @@
-//! What is taken in together: the reports of one call, or of several that came at the same time.
+//! A batch of intake: the reports of one call, or of several concurrent calls.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -6,34 +6,35 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::context::EventContext;
+use serde::Serialize;
+use telemetry::metrics::INTAKE;
 
-use super::accept::IntakeCounts;
 use super::cloudevents::CloudEvent;
-use crate::presented::TokenHash;
+use crate::batching::token_cache::TokenHash;
 
-/// What one call reports.
+/// One call and its reports.
 #[derive(Debug)]
 pub(crate) struct IntakeCall {
-    /// Its reports, in order.
+    /// Reports, in the order of the request.
     pub(super) events: Vec<CloudEvent>,
-    /// Who called and when, of no firm: each event gets its own.
+    /// Actor and time of the call. The firm is nil: each event gets the firm of its report.
     pub(super) context: EventContext,
-    /// Its token, if that is still to be asked about.
+    /// The call's token, if no look-up has confirmed the token since the call began.
     pub(super) unconfirmed: Option<TokenHash>,
 }
 
 impl IntakeCall {
-    /// Whether its token is one of these.
+    /// Whether the call's token is in `tokens`.
     pub(super) fn has_one_of(&self, tokens: &BTreeSet<TokenHash>) -> bool {
         self.unconfirmed.is_some_and(|token| tokens.contains(&token))
     }
 }
 
-/// Calls that are taken in together, in the order in which they came; never none.
+/// Calls that one transaction takes in, in the order of arrival. A batch has at least one call.
 #[derive(Debug)]
 pub(super) struct IntakeBatch {
     calls: Vec<Arc<IntakeCall>>,
-    /// Where each call's reports end, among all of them.
+    /// End of each call's reports, as an index into all reports of the batch.
     ends: Vec<usize>,
 }
 
@@ -46,37 +47,37 @@ impl IntakeBatch {
         Self { ends: ends.collect(), calls }
     }
 
-    /// All reports, in order. The place of one is its number among them; 0 for the first.
+    /// All reports, in order. A report's place is its index in this order.
     pub(super) fn events(&self) -> impl Iterator<Item = &CloudEvent> {
         self.calls.iter().flat_map(|call| &call.events)
     }
 
-    /// The tokens that are still to be asked about.
+    /// Tokens that the transaction must still confirm.
     pub(super) fn unconfirmed(&self) -> BTreeSet<TokenHash> {
         self.calls.iter().filter_map(|call| call.unconfirmed).collect()
     }
 
-    /// All reports, each in the context of its call.
+    /// All reports, each with the context of its call.
     pub(super) fn in_context(&self) -> impl Iterator<Item = (&CloudEvent, &EventContext)> {
         self.calls.iter().flat_map(|call| call.events.iter().map(|event| (event, &call.context)))
     }
 
-    /// The context of the report at this place.
+    /// The context of the report at a place.
     pub(super) fn context_of(&self, place: usize) -> &EventContext {
         &self.calls[self.call_of(place)].context
     }
 
-    /// The call whose report is at this place.
+    /// Index of the call whose report is at a place.
     pub(super) fn call_of(&self, place: usize) -> usize {
         self.ends.partition_point(|end| *end <= place)
     }
 
-    /// When its last call came.
+    /// Time of the last call.
     pub(super) fn at(&self) -> DateTime<Utc> {
         self.calls.iter().map(|call| call.context.recorded_at.get()).max().unwrap_or_default()
     }
 
-    /// What became of each call, when the reports at these places were duplicates.
+    /// Counts for each call, if the reports at these places are duplicates.
     pub(super) fn accepted(&self, duplicates: &[usize]) -> Vec<IntakeCounts> {
         let of = |range: Range<usize>| {
             let duplicates = duplicates.iter().filter(|place| range.contains(place)).count();
@@ -84,6 +85,24 @@ impl IntakeBatch {
         };
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| of(start..*end)).collect()
+    }
+}
+
+/// Counts of one call's reports. Their sum is the number of reports in the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct IntakeCounts {
+    /// Reports that changed something.
+    pub accepted: usize,
+    /// Reports that changed nothing, because their fact or a newer one is known.
+    pub duplicates: usize,
+}
+
+impl IntakeCounts {
+    /// Adds the counts to the metric, when the answer goes to the product.
+    pub(crate) fn count(&self) {
+        for (result, reports) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
+            INTAKE.add(&[("result", result)], reports as u64);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! CloudEvents 1.0 in its JSON format: one event, a batch of them, or one per line. Read strictly:
-//! errors name the event and the field, and never quote a value.
+//! Reads CloudEvents 1.0 in JSON: one event, an array of events, or one event per line. Reading is
+//! strict. An error names the event and the field, and never quotes a value.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use uuid::Uuid;
 use super::error::{BadEvent, IntakeError};
 use crate::body::{BodyError, json};
 
-/// An event's attributes that were not looked at yet, as text: numbers keep their digits.
+/// Attributes of an event that are not read yet, as text. Numbers keep their digits.
 type Attributes<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The longest `id` or `source`, in bytes: both are in one key of an index.
+/// Longest `id` or `source`, in bytes. Both are part of one index key.
 const ID_BYTES_MAX: usize = 1_024;
 
-/// A report of the product, and who sent it under which id.
+/// A report of the product, with the reporter's source and id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CloudEvent {
-    /// The firm it is about.
+    /// The firm of the report.
     pub firm_id: Uuid,
-    /// Who reported it.
+    /// The reporting system.
     pub source: String,
     /// The reporter's id for it.
     pub id: String,
-    /// When it was so, by the reporter's clock.
+    /// Time of the report, by the reporter's clock.
     pub time: Timestamp,
-    /// What was reported.
+    /// The reported activity.
     pub activity: Activity,
-    /// The line it was read from, if it was; 1 for the first.
+    /// Line of the event, counted from 1, if the batch has lines.
     pub line: Option<usize>,
 }
 
-/// How events are written into a request.
+/// How events are written in a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFormat {
     /// `application/cloudevents+json`: one event.
@@ -67,10 +67,10 @@ impl EventFormat {
     }
 }
 
-/// Reads a request's events.
+/// Reads the events of a request.
 ///
 /// # Errors
-/// [`IntakeError`] says what is wrong with the request, or names the first event that is.
+/// [`IntakeError`] names the fault of the request, or the first faulty event.
 pub fn parse(format: EventFormat, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError> {
     if body.len() > BATCH_MAX_BYTES {
         return Err(IntakeError::TooLarge);
@@ -88,7 +88,7 @@ pub fn parse(format: EventFormat, body: &[u8]) -> Result<Vec<CloudEvent>, Intake
     items.into_iter().enumerate().map(|(index, item)| item.read(index)).collect()
 }
 
-/// One event, not yet read.
+/// One event that is not read yet.
 struct RawEvent<'a> {
     line: Option<usize>,
     text: &'a str,
@@ -102,7 +102,7 @@ impl RawEvent<'_> {
     }
 }
 
-/// Taken apart as text first, so that what is wrong within an item is said of that item.
+/// Splits the array as text first, so that an error within an item names that item.
 fn array(text: &str) -> Result<Vec<RawEvent<'_>>, IntakeError> {
     let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
         IntakeError::NotABatch(format!(
@@ -155,7 +155,7 @@ fn name(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, Stri
     }
 }
 
-/// In CloudEvents, null is as good as missing.
+/// CloudEvents treats null as a missing attribute.
 fn required(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
     match attributes.remove(attribute).map(RawValue::get) {
         None | Some("null") => Err(format!("{attribute}: missing")),
@@ -163,7 +163,7 @@ fn required(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, 
     }
 }
 
-/// No data is an empty object: some kinds have none.
+/// Missing data is read as an empty object, because some types have no data.
 fn data(attributes: &mut Attributes<'_>) -> Result<Properties, String> {
     if attributes.contains_key("data_base64") {
         return Err("data_base64: not read, send `data`".to_owned());

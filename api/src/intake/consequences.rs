@@ -1,6 +1,6 @@
-//! What follows at once from reports: who may not make keys any more loses them, a key that is
-//! revoked takes its subscriptions along, and so does a firm that closes (contract, Authentication
-//! 5 and 6; ruling 28). Each event names the one that led to it.
+//! Consequences of reports. A member who may not make keys any more loses them. A revoked key takes
+//! its subscriptions along, and so does a closed firm (contract, Authentication 5 and 6; ruling
+//! 28). Each consequence names its cause.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,19 +15,19 @@ use uuid::Uuid;
 use super::plan::BatchPlan;
 use crate::commands::keys::{removal, revocation};
 
-/// What is locked and must go.
+/// Locked keys and subscriptions that must go.
 #[derive(Debug, Default)]
 pub(super) struct EndedAccess {
     /// Keys of members who do not manage.
     pub(super) keys: Vec<ActiveKey>,
-    /// The live subscriptions of those keys.
+    /// Live subscriptions of the keys in `keys`.
     pub(super) hooks_of_keys: Vec<LiveHook>,
     /// The live subscriptions of closed firms.
     pub(super) hooks_of_firms: Vec<LiveHook>,
 }
 
-/// The plan's events, each followed by its consequences. A subscription goes once, with the first
-/// event that takes it along: as if they had been reported one by one.
+/// The plan's events, each followed by its consequences. A subscription is removed once, by the
+/// first event that removes it. The result is as if each report had come alone.
 pub(super) fn with_consequences(plan: &mut BatchPlan, condemned: &EndedAccess) -> Vec<NewEvent> {
     let events = std::mem::take(&mut plan.events);
     let mut consequences = ConsequenceBuilder { condemned, gone: HashSet::new() };
@@ -54,7 +54,7 @@ pub(super) fn with_consequences(plan: &mut BatchPlan, condemned: &EndedAccess) -
 
 struct ConsequenceBuilder<'a> {
     condemned: &'a EndedAccess,
-    /// Subscriptions that have gone.
+    /// Subscriptions that are removed already.
     gone: HashSet<Uuid>,
 }
 
@@ -76,7 +76,7 @@ impl ConsequenceBuilder<'_> {
         events.extend(hooks.iter().map(removal));
     }
 
-    /// Those of these subscriptions that have not gone yet; they go now.
+    /// Subscriptions that match `which` and are not removed yet. They count as removed afterwards.
     fn going(&mut self, hooks: &[LiveHook], which: impl Fn(&LiveHook) -> bool) -> Vec<LiveHook> {
         let gone = &mut self.gone;
         hooks.iter().filter(|hook| which(hook) && gone.insert(hook.hook_id)).copied().collect()

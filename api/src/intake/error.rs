@@ -1,4 +1,4 @@
-//! Why a batch was not taken in. Nothing of it was, then.
+//! Reasons why a batch was refused. A refused batch changes nothing.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +8,7 @@ use eventstore::tail::TailError;
 use eventstore::{AppendError, AsConflict, Failure};
 use vault::responses::VaultError;
 
-use crate::presented::TokenHash;
+use crate::batching::token_cache::TokenHash;
 
 /// Why a batch was not taken in.
 #[derive(Debug, thiserror::Error)]
@@ -22,34 +22,34 @@ pub enum IntakeError {
     /// The request as a whole is not a batch.
     #[error("{0}")]
     NotABatch(String),
-    /// One of its events is refused.
+    /// One of the events is refused.
     #[error(transparent)]
     BadEvent(#[from] BadEvent),
-    /// These tokens of its calls were revoked since they were asked about last.
+    /// These tokens were revoked after their last look-up.
     #[error("the token is not active any more")]
     Revoked(BTreeSet<TokenHash>),
-    /// The log did not take it.
+    /// The append failed.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The database refused the claim in the append. Without that claim the batch may be taken in.
+    /// The database refused the claim in the append. The batch may be taken in without the claim.
     #[error(transparent)]
     ClaimRefused(AppendError),
-    /// No database was met, by the transaction that this call shared with others.
+    /// The shared transaction of this call reached no database.
     #[error("{0}")]
     Away(String),
-    /// The vault could not seal it; its database's errors are [`Self::Append`], like the log's.
+    /// The vault could not seal the content. An error of its database is [`Self::Append`].
     #[error("the vault: {0}")]
     Vault(String),
 }
 
-/// An event that is refused, and where it stands.
+/// A refused event and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadEvent {
-    /// Its place in the batch; 0 for the first.
+    /// Place in the batch, counted from 0.
     pub index: usize,
-    /// Its line, if the batch has lines; 1 for the first.
+    /// Line in the body, counted from 1, if the batch has lines.
     pub line: Option<usize>,
-    /// What is wrong with it. Names fields, never quotes their values.
+    /// The fault. It names fields and never quotes their values.
     pub why: String,
 }
 
@@ -81,8 +81,8 @@ impl AsConflict for IntakeError {
 }
 
 impl IntakeError {
-    /// Why a claim in an append failed. A lost race and a database that is away would have failed the
-    /// append too.
+    /// Classifies the failure of a claim in an append. A conflict or a lost database would have
+    /// failed the append as well.
     pub(super) fn of_claim(error: AppendError) -> Self {
         let is_of_append = match &error {
             AppendError::Conflict => true,
@@ -94,7 +94,8 @@ impl IntakeError {
         if is_of_append { Self::Append(error) } else { Self::ClaimRefused(error) }
     }
 
-    /// Whether no database was met: then it is no call's own. What a database says may be.
+    /// Whether the batch reached no database. Such a failure is no single call's fault; an error
+    /// that the database reports may be.
     pub(super) fn is_everybodys(&self) -> bool {
         let Self::Append(AppendError::Database(error)) = self else {
             return false;
@@ -123,7 +124,7 @@ impl From<TailError> for IntakeError {
 impl From<VaultError> for IntakeError {
     fn from(error: VaultError) -> Self {
         match error {
-            // Tables did not know of it: decided again by itself, it is looked for.
+            // The tables did not know the content. The retry runs alone and looks it up.
             error if error.is_taken() => Self::Append(AppendError::Conflict),
             VaultError::Database(error) => error.into(),
             VaultError::Broken(_) | VaultError::Unreadable(_) => Self::Vault(error.to_string()),

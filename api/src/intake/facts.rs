@@ -1,4 +1,5 @@
-//! Facts of a batch: placed as occurrences where their response is known, waiting where it is not.
+//! Facts of a batch. A fact becomes an occurrence if its response is known; otherwise the fact
+//! waits.
 
 use std::collections::HashSet;
 
@@ -16,7 +17,7 @@ use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
 use super::known::KnownState;
 
-/// The fact that an event reports, if it reports one, to a firm with this plan.
+/// The fact that an event reports to a firm with this plan, if the event reports a fact.
 pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan) -> Option<Fact> {
     let person_id = match &event.activity {
         Activity::LeadScored(lead) => identity.person_named(event.firm_id, &lead.person),
@@ -25,30 +26,30 @@ pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan
     Fact::of(&event.activity, event.time, plan, person_id)
 }
 
-/// The facts a batch reports, in order, each once, with the place of its report.
+/// Facts that a batch reports, in order. Each fact is there once, with the place of its report.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct BatchFacts {
     reported: Vec<(WaitingFact, usize)>,
-    /// By occurrence, and by what it happened to.
+    /// Facts by occurrence and subject.
     known: HashSet<(Uuid, Uuid)>,
 }
 
-/// What becomes of facts.
+/// Outcome for the facts of a batch.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PlacedFacts {
-    /// To append.
+    /// Occurrences to append.
     pub(super) events: Vec<NewEvent>,
-    /// The places of the batch's facts that count and are placed, each with its event, if it did not
-    /// wait before.
+    /// Places of the batch's placed facts, if the fact makes its report news. A fact that waited
+    /// before has no event here.
     reported: Vec<(usize, Option<Uuid>)>,
-    /// To wait.
+    /// Facts that must wait.
     pub(super) waiting: Vec<WaitingFact>,
-    /// The places of those.
+    /// Places of the waiting facts.
     waiting_from: Vec<usize>,
 }
 
 impl BatchFacts {
-    /// Takes a fact in; whether the batch reports it for the first time.
+    /// Takes a fact in, and answers whether the batch reports the fact for the first time.
     pub(super) fn take(&mut self, firm_id: Uuid, fact: Fact, place: usize) -> bool {
         let occurrence_id = fact.occurrence_id(firm_id);
         let news = self.known.insert((occurrence_id, fact.subject_id));
@@ -58,7 +59,7 @@ impl BatchFacts {
         news
     }
 
-    /// Places those that waited until now, and these.
+    /// Places the facts that waited until now, then the facts of this batch.
     pub(super) fn into_occurrences(
         self,
         known: &KnownState,
@@ -67,7 +68,7 @@ impl BatchFacts {
     ) -> PlacedFacts {
         let mut placed = PlacedFacts::default();
         let mut once = HashSet::new();
-        // What waited for a part of an erased response is dropped.
+        // Facts that waited for a part of an erased response are dropped.
         for (response, fact) in waited.iter().filter(|(response, _)| !known.is_erased(*response)) {
             let context = batch.context_of(known.told_by(*response, fact));
             if let Some(event) = event(known, *response, fact, context)
@@ -98,7 +99,7 @@ impl BatchFacts {
 }
 
 impl PlacedFacts {
-    /// The places of the batch's facts that were known: recorded, or waiting.
+    /// Places of the batch's facts that were recorded or waiting before.
     pub(super) fn duplicates(
         &self,
         recorded: &HashSet<Uuid>,
@@ -114,8 +115,8 @@ impl PlacedFacts {
     }
 }
 
-/// Whether the fact says that its report is news. A call is kept under an id of its own, and is news
-/// to the vault also where it is not the first on its response.
+/// Whether the fact decides that its report is news. For a booked call the vault decides by the
+/// call's own id. A call is news even if it is not the first of its response.
 fn is_told_by(fact: &Fact) -> bool {
     fact.trigger != Trigger::BookingMade
 }

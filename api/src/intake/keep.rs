@@ -1,5 +1,5 @@
-//! What a batch puts away: answers, reports and calls in the vault, secrets and reply addresses of
-//! firms, and when unfinished responses are due.
+//! Puts a batch away. The vault gets answers, reports, calls, secrets and reply addresses. The
+//! timer gets the due times of unfinished responses.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -18,12 +18,23 @@ use super::plan::BatchPlan;
 use super::reported::ReportedResponse;
 use super::take_in::BatchIntake;
 
-/// What putting away came to.
+/// Result of the writes to the vault.
 pub(super) struct VaultOutcome {
-    /// The places of reports that turned out to be duplicates.
+    /// Places of reports that the vault found to be duplicates.
     pub(super) duplicates: Vec<usize>,
-    /// Responses that were submitted just now, and nothing more is known of.
+    /// New submissions of which the batch stores nothing else.
     pub(super) submitted: Vec<StoredResponse>,
+}
+
+/// Everything beside the content that a write to the vault needs.
+#[derive(Clone, Copy)]
+pub(super) struct VaultSealing<'a> {
+    /// Keys that seal the content.
+    pub(super) keys: &'a DataKeys,
+    /// Prior content that the vault may have.
+    pub(super) before: PriorContent,
+    /// Occurrences that this append recorded for the first time.
+    pub(super) recorded: &'a HashSet<Uuid>,
 }
 
 impl BatchIntake<'_> {
@@ -33,20 +44,22 @@ impl BatchIntake<'_> {
         plan: &BatchPlan,
     ) -> Result<(), IntakeError> {
         let service = self.service;
-        let (wrapping, entropy) = (service.keyring.wrapping(), &*service.entropy);
+        let wrapping = service.keyring.wrapping();
+        let entropy = &*service.entropy;
         secrets::make(connection, wrapping, &plan.opened, self.batch.at(), entropy).await?;
         secrets::put_contacts(connection, wrapping, &plan.contacts, entropy).await?;
         Ok(())
     }
 
-    /// Puts what was reported into the vault.
+    /// Puts the content of the batch into the vault.
     pub(super) async fn keep(
         &self,
         connection: &mut PgConnection,
-        ((plan, before), keys): ((BatchPlan, PriorContent), &DataKeys),
-        recorded: &HashSet<Uuid>,
+        plan: BatchPlan,
+        sealing: VaultSealing<'_>,
     ) -> Result<VaultOutcome, IntakeError> {
         let entropy = &*self.service.entropy;
+        let keys = sealing.keys;
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let news = reports::put(connection, keys, &reports, entropy).await?;
         let mut duplicates = old(reports.iter().map(StoredReport::id).zip(places), &news);
@@ -56,8 +69,8 @@ impl BatchIntake<'_> {
         reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
-        let reported = (plan.responses, &plan.named);
-        let mut kept = self.keep_responses(connection, reported, (keys, before), recorded).await?;
+        let mut kept =
+            self.keep_responses(connection, plan.responses, &plan.named, sealing).await?;
         kept.duplicates.extend(duplicates);
         let of_reports =
             reports.iter().map(|report| (report.subject.firm_id, report.subject.subject_id));
@@ -68,13 +81,13 @@ impl BatchIntake<'_> {
         Ok(kept)
     }
 
-    /// A submission that the log knew already is not put again.
+    /// Skips a submission that the log already knew.
     async fn keep_responses(
         &self,
         connection: &mut PgConnection,
-        (reported, named): (BTreeMap<KeySubject, ReportedResponse>, &BTreeSet<NamedOn>),
-        (keys, before): (&DataKeys, PriorContent),
-        recorded: &HashSet<Uuid>,
+        reported: BTreeMap<KeySubject, ReportedResponse>,
+        named: &BTreeSet<NamedOn>,
+        VaultSealing { keys, before, recorded }: VaultSealing<'_>,
     ) -> Result<VaultOutcome, IntakeError> {
         let is_new = |reported: &ReportedResponse| {
             reported.submission.is_none_or(|event| recorded.contains(&event))
@@ -100,8 +113,8 @@ impl BatchIntake<'_> {
         Ok(VaultOutcome { duplicates, submitted })
     }
 
-    /// Whoever answered something has an hour to go on, by database time (contract, section
-    /// Triggers).
+    /// Starts the hour in which an unfinished response waits for further answers. The hour runs by
+    /// database time (contract, section Triggers).
     async fn begin_hour<'b>(
         &self,
         connection: &mut PgConnection,
@@ -127,7 +140,7 @@ impl BatchIntake<'_> {
     }
 }
 
-/// The places of reports that led to parts of responses that were no news to the vault.
+/// Places of the reports whose part was no news to the vault.
 fn old(parts: impl Iterator<Item = (SubjectId, Vec<usize>)>, news: &[SubjectId]) -> Vec<usize> {
     let news: HashSet<&SubjectId> = news.iter().collect();
     parts.filter(|(id, _)| !news.contains(id)).flat_map(|(_, places)| places).collect()

@@ -1,6 +1,6 @@
-//! What is known of the firms and forms a batch speaks of. The streams it decides about are
-//! aggregates in memory: loaded once, then carried forward by each decision, so that a report can
-//! build on one before it in the same batch. Of what it only names, the tables told what is there.
+//! State of the firms and forms that a batch names. The streams under decision are aggregates in
+//! memory. Each is loaded once and carried forward by each decision, so a report can build on an
+//! earlier one. The tables answer for firms and forms that the batch only names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,9 +19,7 @@ use projector::subjects::{LockedSubject, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
 
-use super::batch::FoundReferences;
-
-/// The firms and forms a batch speaks of.
+/// Firms, forms, people and subjects that a batch names.
 #[derive(Default)]
 pub(super) struct KnownState {
     references: FoundReferences,
@@ -29,17 +27,18 @@ pub(super) struct KnownState {
     forms: HashMap<Uuid, StreamState<Form>>,
     people: HashMap<Uuid, StreamState<Person>>,
     subjects: HashMap<SubjectId, SubjectRow>,
-    /// What firms have paid for.
+    /// Plans of firms.
     plans: HashMap<Uuid, FirmPlan>,
-    /// Whether facts that wait, by what they will become, are used up without telling anybody.
+    /// Whether a waiting fact is silent, by the occurrence it will become. A silent fact is used up
+    /// without a delivery.
     silent: HashMap<Uuid, bool>,
-    /// Where people who are to be erased are named.
+    /// Responses that name people whom the batch erases.
     pub(super) named: Vec<NamedOn>,
-    /// What the table says of them.
+    /// Rows of the table, as they were locked.
     in_table: HashMap<SubjectId, SubjectRow>,
-    /// Subjects nobody had heard of.
+    /// Subjects that no batch had reported before.
     new: HashSet<SubjectId>,
-    /// Subjects of which more was told than was known, by the place of the report that told.
+    /// Subjects with new links, by the place of the report that gave the link.
     learned: BTreeMap<SubjectId, usize>,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct StreamState<A> {
 }
 
 impl KnownState {
-    /// What these events, each stream's in order, come to, and what else is there.
+    /// The state after these events, each stream's in order, with the rows of the tables.
     pub(super) fn of(
         events: Vec<RecordedEvent>,
         there: FoundReferences,
@@ -70,7 +69,8 @@ impl KnownState {
             }
         }
         for recorded in events {
-            let (sequence, firm_id) = (recorded.sequence, recorded.context.firm_id);
+            let sequence = recorded.sequence;
+            let firm_id = recorded.context.firm_id;
             let Ok(id) = recorded.aggregate_id.parse() else {
                 continue;
             };
@@ -105,36 +105,38 @@ impl KnownState {
         self.people.entry(person_id).or_default()
     }
 
-    /// What else the tables told.
+    /// Adds plans, silent facts and named people from the tables.
     pub(super) fn with(
         self,
         plans: Vec<(Uuid, FirmPlan)>,
         silent: Vec<(Uuid, bool)>,
         named: Vec<NamedOn>,
     ) -> Self {
-        let (plans, silent) = (plans.into_iter().collect(), silent.into_iter().collect());
+        let plans = plans.into_iter().collect();
+        let silent = silent.into_iter().collect();
         Self { plans, silent, named, ..self }
     }
 
-    /// A fact, told or used up as its first report was, which may wait still: what the firm paid for
-    /// then decides, not when its response came.
+    /// A fact with the silence of its first report. A waiting fact keeps the plan of the time of
+    /// its report; the plan at the time of its response does not count.
     pub(super) fn as_first_reported(&mut self, firm_id: Uuid, fact: Fact) -> Fact {
         let first = self.silent.entry(fact.occurrence_id(firm_id)).or_insert(fact.silent);
         Fact { silent: *first, ..fact }
     }
 
-    /// Learns what a firm has paid for.
+    /// Learns the plan of a firm.
     pub(super) fn learn_plan(&mut self, firm_id: Uuid, plan: FirmPlan) {
         self.plans.insert(firm_id, plan);
     }
 
-    /// What a firm has paid for.
+    /// The plan of a firm.
     pub(super) fn plan_of(&self, firm_id: Uuid) -> FirmPlan {
         self.plans.get(&firm_id).copied().unwrap_or_default()
     }
 
-    fn subject(&mut self, (firm_id, subject_id): SubjectId) -> &mut SubjectRow {
-        self.subjects.entry((firm_id, subject_id)).or_insert(SubjectRow {
+    fn subject(&mut self, id: SubjectId) -> &mut SubjectRow {
+        let (firm_id, subject_id) = id;
+        self.subjects.entry(id).or_insert(SubjectRow {
             firm_id,
             subject_id,
             response_id: None,
@@ -143,12 +145,8 @@ impl KnownState {
         })
     }
 
-    /// Learns which form a response answers, and tells: the first report counts.
-    pub(super) fn learn_form(
-        &mut self,
-        response: SubjectId,
-        (form_id, place): (Uuid, usize),
-    ) -> Uuid {
+    /// Learns the form of a response, and answers it. The first report counts.
+    pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid, place: usize) -> Uuid {
         let known = self.subject(response).form_id;
         if known.is_none() {
             self.subject(response).form_id = Some(form_id);
@@ -157,15 +155,15 @@ impl KnownState {
         known.unwrap_or(form_id)
     }
 
-    /// Learns which response a report or call belongs to; the first report counts.
-    pub(super) fn learn_response(&mut self, part: SubjectId, (response_id, place): (Uuid, usize)) {
+    /// Learns the response of a report or call. The first report counts.
+    pub(super) fn learn_response(&mut self, part: SubjectId, response_id: Uuid, place: usize) {
         if self.subject(part).response_id.is_none() {
             self.subject(part).response_id = Some(response_id);
             self.learned.insert(part, place);
         }
     }
 
-    /// Learns that a response was erased; whether that is news.
+    /// Learns that a response is erased, and answers whether this is news.
     pub(super) fn learn_erased(&mut self, response: SubjectId, place: usize) -> bool {
         let news = !std::mem::replace(&mut self.subject(response).erased, true);
         if news {
@@ -174,40 +172,40 @@ impl KnownState {
         news
     }
 
-    /// The response that a subject is, or belongs to; none while it is not known.
-    pub(super) fn response_of(&self, (firm_id, subject_id): SubjectId) -> Option<SubjectRow> {
-        let subject = self.subjects.get(&(firm_id, subject_id))?;
+    /// The response that a subject is or belongs to, if it is known.
+    pub(super) fn response_of(&self, id: SubjectId) -> Option<SubjectRow> {
+        let subject = self.subjects.get(&id)?;
         match subject.response_id {
-            Some(response_id) => self.subjects.get(&(firm_id, response_id)).copied(),
+            Some(response_id) => self.subjects.get(&(id.0, response_id)).copied(),
             None => Some(*subject),
         }
     }
 
-    /// Whether a subject is, or belongs to, a response that was erased.
+    /// Whether a subject is an erased response or belongs to one.
     pub(super) fn is_erased(&self, subject: SubjectId) -> bool {
         self.response_of(subject).is_some_and(|response| response.erased)
     }
 
-    /// The reports and calls that turned out to be an erased response's.
+    /// Reports and calls that turned out to belong to an erased response.
     pub(super) fn parts_of_erased(&self) -> Vec<SubjectId> {
         let is_part =
             |id: &&SubjectId| self.subjects.get(id).is_some_and(|row| row.response_id.is_some());
         self.learned.keys().filter(is_part).filter(|id| self.is_erased(**id)).copied().collect()
     }
 
-    /// Those of these subjects that were heard of before.
+    /// Subjects among these that an earlier batch reported.
     pub(super) fn heard_of(&self, mut subjects: Vec<SubjectId>) -> Vec<SubjectId> {
         subjects.retain(|id| !self.new.contains(id));
         subjects
     }
 
-    /// Whether nobody had heard of it.
+    /// Whether no earlier batch reported the subject.
     pub(super) fn is_new(&self, subject: SubjectId) -> bool {
         self.new.contains(&subject)
     }
 
-    /// What the table does not say, and the responses that facts may have waited for: for what nobody
-    /// had heard of, nothing did.
+    /// Rows that differ from the table, and responses for which facts may have waited. No fact
+    /// waits for a new subject.
     pub(super) fn learned(&self) -> (Vec<SubjectRow>, Vec<SubjectId>) {
         let is_news = |(id, row): &(&SubjectId, &SubjectRow)| self.in_table.get(id) != Some(*row);
         let rows = self.subjects.iter().filter(is_news).map(|(_, row)| *row).collect();
@@ -222,18 +220,19 @@ impl KnownState {
         (rows, responses.into_iter().collect())
     }
 
-    /// The place of the report that told where a fact belongs that waited: the last it waited for.
-    pub(super) fn told_by(&self, (firm_id, response_id): SubjectId, fact: &Fact) -> usize {
-        let place = |id| self.learned.get(&(firm_id, id)).copied();
-        place(response_id).max(place(fact.subject_id)).unwrap_or_default()
+    /// Place of the report that released a waiting fact: the last link that the fact waited for.
+    pub(super) fn told_by(&self, response: SubjectId, fact: &Fact) -> usize {
+        let (firm_id, _) = response;
+        let place = |id| self.learned.get(&id).copied();
+        place(response).max(place((firm_id, fact.subject_id))).unwrap_or_default()
     }
 
-    /// A form that the batch names and does not report of.
+    /// A form that the batch names and does not report.
     pub(super) fn form_part(&self, firm_id: Uuid, form_id: Uuid) -> Option<&FormPart> {
         self.references.forms.get(&(firm_id, form_id))
     }
 
-    /// Refuses what is reported of a firm that is not known.
+    /// Refuses a report of an unknown firm.
     pub(super) fn require_firm(&self, firm_id: Uuid) -> Result<(), FirmRejection> {
         let opened = self.firms.get(&firm_id).is_some_and(|firm| firm.firm_id.is_some());
         if opened || self.references.firms.contains(&firm_id) {
@@ -243,7 +242,7 @@ impl KnownState {
         }
     }
 
-    /// Refuses a report or call of another response than the one it was named for first.
+    /// Refuses a report or call under another response than the first one.
     pub(super) fn require_response(
         &self,
         part: SubjectId,
@@ -254,11 +253,13 @@ impl KnownState {
         if known.is_none_or(|known| known == response_id) { Ok(()) } else { Err(elsewhere) }
     }
 
-    /// Refuses a part's id as a response's, and a response's as that of a part of another.
+    /// Refuses a part's id as a response's id, and a response's id as the id of another response's
+    /// part.
     pub(super) fn require_one_kind(
         &self,
         firm_id: Uuid,
-        (part_id, response_id): (Option<Uuid>, Option<Uuid>),
+        part_id: Option<Uuid>,
+        response_id: Option<Uuid>,
     ) -> Result<(), PartRejection> {
         let Some(response_id) = response_id else {
             return Ok(());
@@ -275,7 +276,7 @@ impl KnownState {
         Ok(())
     }
 
-    /// Refuses what is reported of a form that is not this firm's. A deleted form still takes
+    /// Refuses a report of a form that is unknown or another firm's. A deleted form still takes
     /// responses.
     pub(super) fn require_form(&self, firm_id: Uuid, form_id: Uuid) -> Result<(), FormRejection> {
         let created = self.forms.get(&form_id).is_some_and(|form| form.firm_id == Some(firm_id));
@@ -287,6 +288,13 @@ impl KnownState {
     }
 }
 
+/// Firms and forms that a batch names and that exist. A form carries its part of a payload.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FoundReferences {
+    pub(super) firms: BTreeSet<Uuid>,
+    pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
+}
+
 impl<A: Aggregate> StreamState<A> {
     fn take(&mut self, sequence: i64, firm_id: Uuid, event: A::Event) {
         self.aggregate.apply(event);
@@ -294,7 +302,7 @@ impl<A: Aggregate> StreamState<A> {
         self.firm_id.get_or_insert(firm_id);
     }
 
-    /// Goes on by what was decided; answers the events to append.
+    /// Applies the decided events, and answers them for the append.
     pub(super) fn extend(
         &mut self,
         id: Uuid,
@@ -335,7 +343,7 @@ mod tests {
     fn a_new_subject_is_written_again_only_if_more_was_decided_than_was_reported() {
         let reported = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         let mut same = known([(reported, true)]);
-        assert_eq!(same.learn_form(RESPONSE, (FORM, 0)), FORM);
+        assert_eq!(same.learn_form(RESPONSE, FORM, 0), FORM);
         assert_eq!(same.learned(), (Vec::new(), Vec::new()), "nothing waited for it");
         same.learn_erased(RESPONSE, 1);
         assert_eq!(same.learned().0, [SubjectRow { erased: true, ..reported }]);
@@ -346,15 +354,15 @@ mod tests {
     #[test]
     fn what_waited_is_looked_for_where_something_was_heard_of_it() {
         let mut heard = known([(row(RESPONSE), false)]);
-        heard.learn_form(RESPONSE, (FORM, 0));
+        heard.learn_form(RESPONSE, FORM, 0);
         let written = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         assert_eq!(heard.learned(), (vec![written], vec![RESPONSE]));
         assert_eq!(heard.heard_of(vec![RESPONSE, PART]), [RESPONSE, PART]);
 
         let of_part = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         let mut part = known([(of_part, true), (row(PART), false)]);
-        part.learn_form(RESPONSE, (FORM, 0));
-        part.learn_response(PART, (RESPONSE.1, 1));
+        part.learn_form(RESPONSE, FORM, 0);
+        part.learn_response(PART, RESPONSE.1, 1);
         assert_eq!(part.learned().1, [RESPONSE], "for the part, before its response came");
         assert_eq!(part.heard_of(vec![RESPONSE, PART]), [PART]);
     }
@@ -371,9 +379,9 @@ mod tests {
             silent: false,
         };
         let mut known = known([(row(RESPONSE), false), (row(PART), false)]);
-        known.learn_response(PART, (RESPONSE.1, 3));
+        known.learn_response(PART, RESPONSE.1, 3);
         assert_eq!(known.told_by(RESPONSE, &fact(PART.1)), 3);
-        known.learn_form(RESPONSE, (FORM, 7));
+        known.learn_form(RESPONSE, FORM, 7);
         assert_eq!(known.told_by(RESPONSE, &fact(PART.1)), 7);
     }
 }

@@ -1,4 +1,4 @@
-//! What a batch locks before it is decided, each kind in the order of its ids.
+//! Locks and look-ups before the decision. Each kind of row is locked in the order of its ids.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,12 +10,13 @@ use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
 
-use super::batch::{BatchReferences, ChangedFirms, FoundReferences};
+use super::batch::{BatchReferences, ChangedFirms};
 use super::consequences::EndedAccess;
+use super::known::FoundReferences;
 use super::plan::BatchPlan;
 
-/// Locks what is reported of and the responses that it belongs to, all in one order. Whatever the
-/// report takes an id for: the table may know it as a part's.
+/// Locks the subjects of a batch and the responses that they belong to, in one order. A subject is
+/// locked by its id alone, because the table may know the id as a part's.
 pub(super) async fn lock_subjects(
     connection: &mut PgConnection,
     reported_of: &BTreeMap<SubjectId, SubjectLinks>,
@@ -27,11 +28,11 @@ pub(super) async fn lock_subjects(
         !reported_of.contains_key(&(row.firm_id, row.subject_id))
             || row.response_id.is_none_or(|response_id| ids.contains(&(row.firm_id, response_id)))
     };
-    // Another batch told whose it is between the statement's look and its lock.
+    // Another batch linked the part to a response between the statement's snapshot and its lock.
     if locked.iter().all(is_whole) { Ok(locked) } else { Err(AppendError::Conflict) }
 }
 
-/// Those of them that are there, be they closed or deleted by now.
+/// Finds the named firms and forms that exist, closed and deleted ones included.
 pub(super) async fn find_references(
     connection: &mut PgConnection,
     named: BatchReferences,
@@ -39,7 +40,7 @@ pub(super) async fn find_references(
     let BatchReferences { firms, forms } = named;
     let forms: Vec<_> = forms.into_iter().collect();
     let forms = if forms.is_empty() { vec![] } else { forms::find_all(connection, &forms).await? };
-    // A form that is there is a firm's that is.
+    // An existing form proves that its firm exists.
     let mut there: BTreeSet<_> = forms.iter().map(|form| form.firm_id).collect();
     let others: Vec<_> = firms.difference(&there).copied().collect();
     there.extend(firms::known(connection, &others).await?);
@@ -50,7 +51,7 @@ pub(super) async fn find_references(
     Ok(FoundReferences { firms: there, forms: forms.into_iter().map(part).collect() })
 }
 
-/// In the order of locks: firms, then members.
+/// Locks firms, then members.
 pub(super) async fn lock(
     connection: &mut PgConnection,
     changing: ChangedFirms,
@@ -64,7 +65,8 @@ pub(super) async fn lock(
     Ok(())
 }
 
-/// Locks the keys that must go, then lists what goes with them: nothing can be added in between.
+/// Locks the keys that must go, then lists their subscriptions. No subscription can be added in
+/// between.
 pub(super) async fn lock_ended_access(
     connection: &mut PgConnection,
     plan: &BatchPlan,
@@ -85,8 +87,9 @@ pub(super) async fn lock_ended_access(
     Ok(condemned)
 }
 
-/// A person becomes hot on any response, so no subject's lock keeps two batches apart: each waits
-/// for the places the other took. In one order they never wait in a circle.
+/// Puts hot leads last, in one order. A person becomes hot on any response, so no lock of a subject
+/// keeps two batches apart. Each waits for positions that the other took, and one order prevents a
+/// deadlock.
 pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
     let is_lead = |new: &NewEvent| {
         new.event.happening().is_some_and(|happening| happening.trigger == Trigger::LeadHot)

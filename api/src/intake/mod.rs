@@ -1,9 +1,14 @@
-//! Intake: what the product reports comes in here, a batch at a time, all of it or nothing.
+//! Intake: takes in the product's reports, one batch at a time. A call's reports are all taken in,
+//! or none.
 //!
-//! The cast: [`parse`] reads a request into [`CloudEvent`]s; small calls that come at the same time
-//! are put together; the plan decides, without I/O, what they lead to; `take_in` loads what the plan
-//! needs and carries it out in one transaction. Once [`accept()`] has answered, every report is in the
-//! log, in the vault, or known to be a duplicate.
+//! [`parse`] reads a request into [`CloudEvent`]s. `calls` holds one call or several concurrent
+//! small ones as a batch; `accept` decides which. `batch` reads ids from the batch, `locks` locks
+//! rows, and `known` is the loaded state.
+//!
+//! `plan` decides without I/O; `parts`, `facts`, `reported` and `consequences` are its subjects.
+//! `take_in` carries the plan out in one transaction, and `keep` writes to the vault.
+//!
+//! When [`accept()`] has answered, every report is in the log, in the vault, or a known duplicate.
 
 mod accept;
 mod batch;
@@ -20,7 +25,8 @@ mod plan;
 mod reported;
 mod take_in;
 
+pub use accept::accept;
 pub(crate) use accept::{IntakeBatcher, SMALL_CALL_BYTES_MAX, accept_with_others, intake_batcher};
-pub use accept::{IntakeCounts, accept};
+pub use calls::IntakeCounts;
 pub use cloudevents::{CloudEvent, EventFormat, parse};
 pub use error::{BadEvent, IntakeError};

@@ -1,5 +1,5 @@
-//! What a batch says of reports, calls, payments, leads and erasure: kept with the response it belongs
-//! to, and turned into facts.
+//! Plans reports, calls, payments, leads and erasure. Each belongs to a response: the plan keeps it
+//! with the response and turns it into a fact.
 
 use std::collections::BTreeMap;
 
@@ -20,34 +20,38 @@ use super::facts::fact_of;
 use super::plan::{Planner, ReportVerdict};
 
 impl Planner<'_> {
-    /// Whose part it is, is learned even of what is not taken in: what belongs to an erased response
-    /// must be known to.
+    /// Learns the response that a part belongs to, even if the report is not taken in. Otherwise a
+    /// part of an erased response would pass as unknown.
     pub(super) fn learn_part(&mut self, event: &CloudEvent) {
-        let ids = (event.activity.part_id(), event.activity.response_id());
-        if let (Some(part_id), Some(response_id)) = ids {
-            self.known.learn_response((event.firm_id, part_id), (response_id, self.index));
+        let part_id = event.activity.part_id();
+        let response_id = event.activity.response_id();
+        if let (Some(part_id), Some(response_id)) = (part_id, response_id) {
+            self.known.learn_response((event.firm_id, part_id), response_id, self.index);
         }
     }
 
-    /// An erasure may name anything: nothing but a response has anything to erase.
+    /// Refuses an id that already names another kind of thing. An erasure may name any id, because
+    /// only a response has data to erase.
     pub(super) fn require_one_kind(&self, event: &CloudEvent) -> Result<(), String> {
         if matches!(event.activity, Activity::ResponseErased { .. }) {
             return Ok(());
         }
-        let ids = (event.activity.part_id(), event.activity.response_id());
-        self.known.require_one_kind(event.firm_id, ids).map_err(|why| why.to_string())
+        let part_id = event.activity.part_id();
+        let response_id = event.activity.response_id();
+        let required = self.known.require_one_kind(event.firm_id, part_id, response_id);
+        required.map_err(|why| why.to_string())
     }
 
-    /// What the batch said of a response before it erased it.
+    /// Drops approvals, moves and cancellations of responses that the batch itself erases.
     pub(super) fn drop_of_erased(&mut self) {
-        let (plan, known) = (&mut self.plan, &self.known);
+        let plan = &mut self.plan;
+        let known = &self.known;
         plan.approved.retain(|(firm_id, report_id, _)| !known.is_erased((*firm_id, *report_id)));
         plan.moves.retain(|(firm_id, moved)| !known.is_erased((*firm_id, moved.booking_id)));
         plan.cancelled.retain(|booking| !known.is_erased(*booking));
     }
 
-    /// What is reported of an erased response is accepted and ignored (rulings, section
-    /// Occurrences).
+    /// Reports of an erased response are accepted and ignored (rulings, section Occurrences).
     pub(super) fn is_of_erased(&self, event: &CloudEvent) -> bool {
         if matches!(event.activity, Activity::ResponseErased { .. }) {
             return false;
@@ -56,7 +60,7 @@ impl Planner<'_> {
         ids.into_iter().flatten().any(|id| self.known.is_erased((event.firm_id, id)))
     }
 
-    /// Who is named on a response, is learned even of what is no news: the person was named.
+    /// Learns the person that a report names, even if the report is a duplicate.
     pub(super) fn learn_person(&mut self, event: &CloudEvent) {
         if let (Some(email), Some(response_id)) =
             (event.activity.named(), event.activity.response_id())
@@ -102,7 +106,7 @@ impl Planner<'_> {
     fn fact(&mut self, event: &CloudEvent) -> ReportVerdict {
         let firm_id = event.firm_id;
         let Some(fact) = fact_of(event, self.identity, self.known.plan_of(firm_id)) else {
-            // A lead that is not hot is nothing to tell, and no duplicate either.
+            // A lead that is not hot has no fact, and is no duplicate either.
             return ReportVerdict::News;
         };
         let fact = self.known.as_first_reported(firm_id, fact);
@@ -127,10 +131,11 @@ impl Planner<'_> {
         let is_newer = |new: &StoredReport, old: &StoredReport| {
             new.reported_at >= old.reported_at && new != old
         };
-        Ok(keep_newest(&mut self.plan.reports, (id, self.index), (new, is_newer)))
+        Ok(keep_newest(&mut self.plan.reports, id, self.index, new, is_newer))
     }
 
-    /// Any call of a response is kept; that only the first is told of is the fact's matter.
+    /// Keeps every call of a response. Only the first call becomes an occurrence, which the fact
+    /// decides.
     fn booking(
         &mut self,
         event: &CloudEvent,
@@ -143,10 +148,10 @@ impl Planner<'_> {
         let subject = KeySubject { firm_id: event.firm_id, subject_id: response_id };
         let new = StoredBooking { subject, made_at: event.time.get(), document: booking.clone() };
         let is_newer = |new: &StoredBooking, old: &StoredBooking| new.made_at > old.made_at;
-        Ok(keep_newest(&mut self.plan.bookings, (id, self.index), (new, is_newer)))
+        Ok(keep_newest(&mut self.plan.bookings, id, self.index, new, is_newer))
     }
 
-    /// Each response once; what the batch itself said of it goes too.
+    /// Erases each response once, and drops everything that the batch itself reported of it.
     fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> ReportVerdict {
         let firm_id = event.firm_id;
         let place = self.index;
@@ -176,8 +181,8 @@ impl Planner<'_> {
         self.plan.named.retain(|named| kept(&named.subject()));
     }
 
-    /// All responses that name a person, by this batch too. Erased before or not: what is open by now,
-    /// an invite say, ends by the newest erasure.
+    /// Erases all responses that name a person, including those of this batch. A person who was
+    /// erased before is erased again: an open invite ends by the newest erasure.
     fn erase_person(&mut self, event: &CloudEvent, email: &str) -> ReportVerdict {
         let firm_id = event.firm_id;
         let person_id = self.identity.person_named(firm_id, email);
@@ -196,11 +201,13 @@ impl Planner<'_> {
     }
 }
 
-/// The newest of a batch goes into the vault, which knows whether it is newer than what it has.
+/// Keeps the newest state of a part within the batch. The vault compares it with its own state.
 fn keep_newest<P>(
     parts: &mut BTreeMap<SubjectId, (P, Vec<usize>)>,
-    (id, place): (SubjectId, usize),
-    (new, is_newer): (P, impl Fn(&P, &P) -> bool),
+    id: SubjectId,
+    place: usize,
+    new: P,
+    is_newer: impl Fn(&P, &P) -> bool,
 ) -> ReportVerdict {
     match parts.get_mut(&id) {
         Some((known, _)) if !is_newer(&new, known) => return ReportVerdict::Duplicate,

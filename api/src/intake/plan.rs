@@ -1,4 +1,4 @@
-//! What a batch of reports leads to. Pure: decided in order, on streams in memory.
+//! The plan of a batch. Planning is pure: it decides report by report, on streams in memory.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -27,43 +27,43 @@ use super::facts::BatchFacts;
 use super::known::KnownState;
 use super::reported::{ReportedResponse, submission};
 
-/// What is to be done about a batch.
+/// Effects of a batch, decided and not yet carried out.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct BatchPlan {
-    /// To append, in the order of the reports.
+    /// Events to append, in the order of the reports.
     pub(super) events: Vec<NewEvent>,
-    /// To put into the vault: each response once.
+    /// Responses for the vault, each once.
     pub(super) responses: BTreeMap<KeySubject, ReportedResponse>,
-    /// To put into the vault: each report as it was reported last, and the places of the reports that
-    /// led there.
+    /// Reports for the vault. Each is in its last state, with the places of the reports that led
+    /// there.
     pub(super) reports: BTreeMap<SubjectId, (StoredReport, Vec<usize>)>,
-    /// To write down: who is named on which response.
+    /// People named on responses.
     pub(super) named: BTreeSet<NamedOn>,
-    /// When reports were approved.
+    /// Approved reports: firm, report and time of approval.
     pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
-    /// To put into the vault: each call as it was booked last, and the places of the reports that led
+    /// Calls for the vault. Each is as it was booked last, with the places of the reports that led
     /// there.
     pub(super) bookings: BTreeMap<SubjectId, (StoredBooking, Vec<usize>)>,
     /// New times of calls.
     pub(super) moves: Vec<(Uuid, BookingMove)>,
     /// Calls that were cancelled.
     pub(super) cancelled: Vec<SubjectId>,
-    /// What happened.
+    /// Facts that the batch reports.
     pub(super) facts: BatchFacts,
     /// Firms that need a webhook secret.
     pub(super) opened: Vec<Uuid>,
     /// The newest reply address of firms whose brand was reported.
     pub(super) contacts: BTreeMap<Uuid, Option<String>>,
-    /// Members (of a firm) who may not make keys, by the event that says so.
+    /// Members who may not make keys, with the event that took the right away.
     pub(super) unmanaging: BTreeMap<(Uuid, Uuid), Uuid>,
-    /// Closed firms, by the event that says so.
+    /// Closed firms, with the event that closed them.
     pub(super) closed: BTreeMap<Uuid, Uuid>,
-    /// The places of reports that are already known to change nothing.
+    /// Places of reports that are known duplicates.
     pub(super) duplicates: Vec<usize>,
 }
 
 impl BatchPlan {
-    /// The responses (of firms) that the batch says were submitted.
+    /// Responses whose submission the batch reports.
     pub(super) fn submitted(&self) -> Vec<SubjectId> {
         let submitted = self.responses.iter().filter(|(_, reported)| reported.submission.is_some());
         submitted.map(|(subject, _)| (subject.firm_id, subject.subject_id)).collect()
@@ -77,11 +77,11 @@ pub(super) enum ReportVerdict {
     Duplicate,
 }
 
-/// Decides what the batch leads to. `fresh` are the ids of those reports of state that never came
-/// before; the firm of each call's context is replaced by each report's.
+/// Decides the plan of a batch. `fresh` holds the ids of the reports of state that no batch had
+/// before. The firm in a call's context is replaced by the firm of each report.
 ///
 /// # Errors
-/// The first report that is refused, by its place.
+/// The first refused report, with its place.
 pub(super) fn plan(
     batch: &IntakeBatch,
     fresh: Vec<ReportId>,
@@ -89,10 +89,12 @@ pub(super) fn plan(
     identity: &IdentityKey,
 ) -> Result<(BatchPlan, KnownState), BadEvent> {
     let fresh = fresh.into_iter().collect();
-    let (context, plan) = (batch.context_of(0), BatchPlan::default());
+    let context = batch.context_of(0);
+    let plan = BatchPlan::default();
     let mut planner = Planner { fresh, known, identity, context, index: 0, plan };
     for (place, (event, context)) in batch.in_context().enumerate() {
-        (planner.index, planner.context) = (place, context);
+        planner.index = place;
+        planner.context = context;
         match planner.take(event) {
             Ok(ReportVerdict::News) => {}
             Ok(ReportVerdict::Duplicate) => planner.plan.duplicates.push(place),
@@ -105,14 +107,14 @@ pub(super) fn plan(
     Ok((planner.plan, planner.known))
 }
 
-/// Decides report by report; reports, calls and erasure in [`super::parts`].
+/// Decides one report after another. The module `parts` adds reports, calls and erasure.
 pub(super) struct Planner<'a> {
     fresh: HashSet<ReportId>,
     pub(super) known: KnownState,
     pub(super) identity: &'a IdentityKey,
-    /// Of the call whose turn it is.
+    /// Context of the current call.
     pub(super) context: &'a EventContext,
-    /// Of the report whose turn it is.
+    /// Place of the current report.
     pub(super) index: usize,
     pub(super) plan: BatchPlan,
 }
@@ -153,7 +155,8 @@ impl Planner<'_> {
         let command = FirmCommand::ReportFirm { time: event.time, change: change.clone() };
         let new = self.decide_firm(event.firm_id, &command)?;
         let Some(first) = new.first() else {
-            // Where answers go is in the vault, and in no event that could say that it is new.
+            // The vault holds the reply address, and no event carries it. A repeated report must
+            // therefore write the address again.
             let again = self.known.firm(event.firm_id).aggregate.was_changed_at(event.time);
             if let Some(reply_to) = reply_to.filter(|_| again) {
                 self.plan.contacts.insert(event.firm_id, reply_to.clone());
@@ -178,8 +181,8 @@ impl Planner<'_> {
         Ok(self.append(new))
     }
 
-    /// Whoever does not manage after any report of the batch loses the keys, even if a later one
-    /// gives the right back (rulings, section Occurrences).
+    /// A member who does not manage after any report of the batch loses the keys. A later report
+    /// that gives the right back does not undo the loss (rulings, section Occurrences).
     fn member(
         &mut self,
         event: &CloudEvent,
@@ -215,7 +218,8 @@ impl Planner<'_> {
         form_id: Uuid,
         change: &FormChange,
     ) -> Result<ReportVerdict, String> {
-        let (firm_id, time) = (event.firm_id, event.time);
+        let firm_id = event.firm_id;
+        let time = event.time;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         let command = FormCommand::Report { firm_id, time, change: change.clone() };
         let context = self.context_of(firm_id);
@@ -251,9 +255,8 @@ impl Planner<'_> {
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
         let form_id =
-            self.known.learn_form((firm_id, report.response_id), (report.form_id, self.index));
-        let reported =
-            ReportedResponse::new((firm_id, form_id), report, (submitted_at, self.index));
+            self.known.learn_form((firm_id, report.response_id), report.form_id, self.index);
+        let reported = ReportedResponse::new(firm_id, form_id, report, submitted_at, self.index);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),

@@ -1,5 +1,5 @@
-//! Responses as a batch reports them: what is put into the vault, and what is recorded of a
-//! submission. A batch may speak of a response several times; the vault takes it once.
+//! Responses as a batch reports them. A batch may report a response several times; the vault gets
+//! the response once, and the log gets one submission.
 
 use domain::activity::ResponseReport;
 use domain::context::EventContext;
@@ -10,22 +10,24 @@ use eventstore::NewEvent;
 use uuid::Uuid;
 use vault::responses::StoredResponse;
 
-/// A response as the batch leaves it.
+/// A response in its last state within the batch.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReportedResponse {
-    /// Its last state.
+    /// Last state.
     pub(super) response: StoredResponse,
-    /// The places of the reports that led there: duplicates, if it turns out to be no news.
+    /// Places of the reports that led there. All are duplicates if the vault finds no news.
     pub(super) reports: Vec<usize>,
-    /// The event that records its submission.
+    /// Event that records the submission.
     pub(super) submission: Option<Uuid>,
 }
 
 impl ReportedResponse {
     pub(super) fn new(
-        (firm_id, form_id): (Uuid, Uuid),
+        firm_id: Uuid,
+        form_id: Uuid,
         report: &ResponseReport,
-        (submitted_at, place): (Option<Timestamp>, usize),
+        submitted_at: Option<Timestamp>,
+        place: usize,
     ) -> Self {
         let response = StoredResponse {
             firm_id,
@@ -38,11 +40,13 @@ impl ReportedResponse {
         Self { response, reports: vec![place], submission: None }
     }
 
-    /// Takes in the next report of the same response; nothing, if that is no news.
+    /// Takes in the next report of this response. Answers `None` if the report is no news.
     ///
-    /// The vault's own rule, within a batch: a submission is final, a save gives way to a later one.
+    /// The vault has the rule for batches: a submission is final, and a later save replaces an
+    /// earlier one.
     pub(super) fn followed_by(&mut self, next: Self) -> Option<&mut Self> {
-        let (old, new) = (&self.response, &next.response);
+        let old = &self.response;
+        let new = &next.response;
         let news = old.submitted_at.is_none()
             && (new.submitted_at.is_some() || new.saved_at > old.saved_at);
         if !news {
@@ -54,7 +58,7 @@ impl ReportedResponse {
     }
 }
 
-/// Records the one submission of a response; whether it is the first, the log will tell.
+/// Makes the event of a response's submission. The log decides whether the submission is the first.
 pub(super) fn submission(
     context: &EventContext,
     response: &StoredResponse,

@@ -1,4 +1,4 @@
-//! Taking a batch in, in one transaction: all of it or nothing.
+//! Takes a batch in, in one transaction: all of it or nothing.
 
 use std::collections::HashSet;
 
@@ -13,35 +13,36 @@ use uuid::Uuid;
 use vault::responses::{PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};
 
-use super::accept::IntakeCounts;
 use super::batch::{
     BatchReferences, ChangedFirms, erased_people, firms_of_leads, firms_of_state, hot_leads,
     report_ids, reported_of, streams, subjects_of,
 };
-use super::calls::IntakeBatch;
+use super::calls::{IntakeBatch, IntakeCounts};
 use super::consequences::with_consequences;
 use super::error::IntakeError;
 use super::facts::PlacedFacts;
+use super::keep::VaultSealing;
 use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan};
-use crate::presented;
+use crate::batching::token_cache;
 use crate::service::{ClaimedInAppend, NewSubmission, Service};
 
-/// What is believed of the log.
+/// How a batch finds out whether an occurrence was recorded before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrustedSource {
-    /// What tables say: of a response that nobody had heard of no submission was recorded, and nothing was put away.
-    /// If that is not so, it is a conflict.
+    /// The tables are trusted: a response without a row has no submission in the log and no content
+    /// in the vault. A contradiction is a conflict.
     Tables,
-    /// Nothing: each occurrence is looked for, which costs a third more.
+    /// Each occurrence is looked up in the log, which costs a third more.
     Nothing,
 }
 
-/// Takes calls in together; answers what became of each.
+/// Takes the calls of a batch in, and answers the counts of each.
 ///
 /// # Errors
-/// [`IntakeError`] says why nothing was taken in; a [`super::BadEvent`] is told by its place among all.
+/// [`IntakeError`] says why no report was taken in. A [`super::BadEvent`] has its place in the
+/// batch.
 pub(super) async fn take_in(
     service: &Service,
     batch: &IntakeBatch,
@@ -63,53 +64,57 @@ pub(super) async fn take_in(
 /// Whether deliveries may be claimed in the appending transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimMode {
-    /// They may: it saves a claim.
+    /// The append claims deliveries, which saves a claim.
     InAppend,
-    /// All wait for a claim of their own.
+    /// All deliveries wait for a claim of their own.
     Later,
 }
 
-/// A batch under way.
+/// A batch while it is taken in.
 pub(super) struct BatchIntake<'a> {
     pub(super) service: &'a Service,
     pub(super) batch: &'a IntakeBatch,
     trusted: TrustedSource,
-    /// Whose data it holds.
+    /// Subjects whose personal data the batch holds.
     subjects: Vec<KeySubject>,
 }
 
 /// A batch that was taken in.
 struct TakenBatch {
     accepted: Vec<IntakeCounts>,
-    /// Those whose data it held, and who were erased.
+    /// Erased subjects whose data the batch held.
     erased: Vec<KeySubject>,
 }
 
-/// A batch that is decided, and locked.
+/// A batch that is decided and holds its locks.
 struct DecidedBatch<'a> {
     appending: AppendTransaction<'a>,
     plan: BatchPlan,
     known: KnownState,
-    /// To append.
+    /// Events to append.
     events: Vec<NewEvent>,
-    /// What there may be of it, in the log and in the vault.
+    /// Prior content that the log and the vault may have of the batch.
     before: PriorContent,
     placed: PlacedFacts,
 }
 
 impl<'a> BatchIntake<'a> {
-    /// The keyring is a database of its own, and commits on its own: a key without data does no harm,
-    /// data without one would. So the keys are made while it is decided, and nothing is kept before
-    /// they are there. They are always waited for: none appears after the look for who was erased.
+    /// Makes the keys while the batch is decided. The keyring is a database of its own with its own
+    /// commit. A key without data does no harm, but data without a key would.
+    ///
+    /// The attempt always waits for the keys, so that no key appears after the look-up of erased
+    /// subjects.
     async fn attempt(
         &self,
         appending: AppendTransaction<'a>,
         mode: ClaimMode,
     ) -> Result<TakenBatch, IntakeError> {
         let (decided, keys) = tokio::join!(self.decide(appending), self.keys());
-        let (mut decided, keys) = (decided?, keys?);
+        let mut decided = decided?;
+        let keys = keys?;
         let connection = decided.appending.connection();
-        // Before the append, as the timer does it: then the order of the log is that of the commits.
+        // The timer also drops partials before it appends. The log then has the order of the
+        // commits.
         partials::drop_of(connection, &decided.known.heard_of(decided.plan.submitted())).await?;
         let recorded = append(&mut decided.appending, decided.events, decided.before).await?;
         let connection = decided.appending.connection();
@@ -118,8 +123,8 @@ impl<'a> BatchIntake<'a> {
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
         duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
-        let plan = (decided.plan, decided.before);
-        let kept = self.keep(connection, (plan, &keys), &recorded).await?;
+        let sealing = VaultSealing { keys: &keys, before: decided.before, recorded: &recorded };
+        let kept = self.keep(connection, decided.plan, sealing).await?;
         duplicates.extend(kept.duplicates);
         let claimed = match mode {
             ClaimMode::InAppend => {
@@ -138,8 +143,8 @@ impl<'a> BatchIntake<'a> {
         })
     }
 
-    /// Those of the submissions that deliveries can be composed of here: of responses nobody had heard
-    /// of, whose forms and firms the batch does not change.
+    /// Submissions whose deliveries can be composed here. Their responses are new, and the batch
+    /// changes neither their forms nor their firms.
     fn new_submissions<'b>(
         &self,
         known: &'b KnownState,
@@ -148,7 +153,8 @@ impl<'a> BatchIntake<'a> {
     ) -> Vec<NewSubmission<'b>> {
         let changing = firms_of_state(self.batch);
         let submission = |response: &'b StoredResponse| {
-            let (firm_id, subject) = (response.firm_id, response.subject());
+            let firm_id = response.firm_id;
+            let subject = response.subject();
             let is_new = known.is_new((firm_id, response.response_id));
             if !is_new || changing.contains(&firm_id) {
                 return None;
@@ -159,7 +165,8 @@ impl<'a> BatchIntake<'a> {
         submitted.iter().filter_map(submission).collect()
     }
 
-    /// Claims deliveries of these, if this process sends; otherwise the commit queues them.
+    /// Claims deliveries of the submissions, if this process sends. Otherwise the commit queues
+    /// them.
     async fn claim(
         &self,
         appending: &mut AppendTransaction<'_>,
@@ -188,11 +195,11 @@ impl<'a> BatchIntake<'a> {
         Ok(self.service.keyring.make(&self.subjects, &*self.service.entropy).await?)
     }
 
-    /// Who was let in because a token was known is asked about again, before anything is made for them.
+    /// Begins the transaction, and first confirms every token that only the cache vouches for.
     async fn begin(&self) -> Result<AppendTransaction<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
         let tokens = self.batch.unconfirmed();
-        let revoked = presented::revoked(appending.connection(), tokens).await?;
+        let revoked = token_cache::revoked(appending.connection(), tokens).await?;
         if revoked.is_empty() {
             return Ok(appending);
         }
@@ -216,7 +223,7 @@ impl<'a> BatchIntake<'a> {
         Ok(DecidedBatch { appending, plan, known, events, before, placed })
     }
 
-    /// Locks before it loads: then nothing of these firms and subjects can change before the commit.
+    /// Locks before it loads, so that no firm or subject of the batch changes before the commit.
     async fn plan(
         &self,
         connection: &mut PgConnection,
@@ -228,7 +235,7 @@ impl<'a> BatchIntake<'a> {
         Ok(plan(self.batch, fresh, known, identity)?)
     }
 
-    /// Only streams that are decided about are loaded; the rest is asked of the tables.
+    /// Loads only the streams that the batch decides about. The tables answer for the rest.
     async fn known(&self, connection: &mut PgConnection) -> Result<KnownState, IntakeError> {
         let identity = &self.service.inviter.identity;
         let streams = streams(self.batch, identity);
@@ -248,14 +255,14 @@ impl<'a> BatchIntake<'a> {
             reported_of.entry((one.firm_id, one.response_id)).or_default();
         }
         let subjects = lock_subjects(connection, &reported_of).await?;
-        // A response that named one of them in between is erased too.
+        // A response that named an erased person in between must be erased too.
         if people::naming(connection, &erased).await? != named {
             return Err(AppendError::Conflict.into());
         }
         Ok(KnownState::of(events, there, subjects).with(leads, silent, named))
     }
 
-    /// Writes down what became known of subjects, and finds out what that settles.
+    /// Writes new links of subjects, and places the facts that waited for them.
     async fn place_facts(
         &self,
         connection: &mut PgConnection,
@@ -268,8 +275,8 @@ impl<'a> BatchIntake<'a> {
         Ok(std::mem::take(&mut plan.facts).into_occurrences(known, &waited, self.batch))
     }
 
-    /// Whatever became of the batch, an erased response has no key: the one just made for it goes. An
-    /// erasure that comes after the batch had locked the response, or after this look, drops it itself.
+    /// Deletes the key of an erased response, whether or not the batch was taken in: the key may be
+    /// new. An erasure that comes after the lock or after this look-up deletes the key itself.
     async fn forget_erased(&self, taken: Option<&TakenBatch>) -> Result<(), IntakeError> {
         let erased = match taken {
             Some(taken) => taken.erased.clone(),
@@ -299,8 +306,8 @@ impl<'a> BatchIntake<'a> {
     }
 }
 
-/// Whether none of it can be in the log or in the vault: it is of responses that nobody had heard of, and what
-/// occurred are their submissions. What else occurs may have another key than its response.
+/// Whether the log and the vault can hold no part of the batch. All its occurrences must be
+/// submissions of new responses. Another occurrence may have a key that differs from its response.
 fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool {
     let is_new = |firm_id, response_id| known.is_new((firm_id, response_id));
     events.iter().all(|new| {
@@ -310,8 +317,8 @@ fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool
         && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))
 }
 
-/// What came of parts of an erased response before it was known that they are: the eraser could not
-/// tell.
+/// Drops facts and content of parts that turned out to be an erased response's. The eraser could
+/// not know of these parts.
 async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Result<(), sqlx::Error> {
     if parts.is_empty() {
         return Ok(());
@@ -320,8 +327,8 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
     erasure::erase_parts(connection, parts).await
 }
 
-/// Appends all of it in the order of the reports; answers the ids of the occurrences that are new. Only an
-/// occurrence may have been recorded before: any other place that is taken means that another append came first.
+/// Appends the events in the order of the reports, and answers the ids of new occurrences. Only an
+/// occurrence may be recorded already. Any other taken position is a conflict with another append.
 async fn append(
     appending: &mut AppendTransaction<'_>,
     events: Vec<NewEvent>,

@@ -1,4 +1,4 @@
-//! `POST /internal/v1/activity`: what the product reports.
+//! `POST /internal/v1/activity`: the product reports its activity.
 
 use std::sync::Arc;
 
@@ -8,43 +8,50 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::caller::Reporter;
+use crate::batching::token_cache;
 use crate::body::{self, BodyLimit};
 use crate::error::Error;
 use crate::intake::{self, CloudEvent, EventFormat, IntakeCounts};
-use crate::presented;
 use crate::service::Service;
 
-/// Takes in a batch.
+/// Takes in a batch of reports.
 pub(super) async fn report(
     Reporter(caller): Reporter,
     State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<IntakeCounts>), Error> {
     let read = read(request).await;
-    let is_taken_in = read.as_ref().is_ok_and(|(events, _)| !events.is_empty());
+    let is_taken_in = read.as_ref().is_ok_and(|body| !body.events.is_empty());
     if !is_taken_in {
-        // What is wrong with a report is told to nobody whose token was revoked.
-        presented::confirm(&service, caller).await?;
+        // A caller with a revoked token does not learn the fault of its report.
+        token_cache::confirm(&service, caller).await?;
     }
-    let accepted = intake::accept_with_others(&service, read?, caller).await?;
+    let ReportBody { events, bytes } = read?;
+    let accepted = intake::accept_with_others(&service, events, bytes, caller).await?;
     accepted.count();
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }
 
-/// The events, and of how many bytes they were read.
-async fn read(request: Request) -> Result<(Vec<CloudEvent>, usize), Error> {
+/// The events of a request, with the size of its body.
+struct ReportBody {
+    events: Vec<CloudEvent>,
+    bytes: usize,
+}
+
+async fn read(request: Request) -> Result<ReportBody, Error> {
     let (parts, body) = request.into_parts();
     let format = format(&parts.headers)?;
     let bytes = body::read_of_any_type(&parts.headers, body, BodyLimit::INTERNAL).await?;
-    Ok((intake::parse(format, &bytes)?, bytes.len()))
+    Ok(ReportBody { events: intake::parse(format, &bytes)?, bytes: bytes.len() })
 }
 
-/// There is no default: the type says how the events are written.
+/// Reads the content type, which names the format of the events. There is no default.
 fn format(headers: &HeaderMap) -> Result<EventFormat, Error> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let (content_type, None) = (types.next(), types.next()) else {
+    let content_type = types.next();
+    if types.next().is_some() {
         return Err(unknown_format());
-    };
+    }
     content_type
         .and_then(|value| value.to_str().ok())
         .and_then(EventFormat::of_content_type)

@@ -1,4 +1,4 @@
-//! `/internal/v1/firms/{firm}/audit`: what has to be answered for. Whoever reads it is in it.
+//! `/internal/v1/firms/{firm}/audit`: the audit log of a firm. Each reading is an entry of the log.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ use crate::commands::readings;
 use crate::error::Error;
 use crate::service::Service;
 
-/// How many are listed when nothing is said, and at most.
+/// Entries in a page: by default, and at most.
 const LIST_LIMIT_DEFAULT: i64 = 50;
 const LIST_LIMIT_MAX: i64 = 500;
 
 /// Entries read at a time for an export.
 const EXPORT_PAGE_ENTRIES: i64 = 1_000;
 
-/// What of the list is asked for.
+/// Query of the list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditListParams {
@@ -46,7 +46,7 @@ pub(super) struct AuditListParams {
     limit: Option<i64>,
 }
 
-/// What of the export is asked for.
+/// Query of the export.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditExportParams {
@@ -63,7 +63,7 @@ enum AuditExportFormat {
     Ndjson,
 }
 
-/// Lists the newest, or those before the one of `after`.
+/// Lists the newest entries, or the entries before `after`.
 pub(super) async fn list(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
@@ -72,7 +72,8 @@ pub(super) async fn list(
 ) -> Result<Json<ListBody<Value>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
     let limit = asked.limit.unwrap_or(LIST_LIMIT_DEFAULT);
-    let (since, until) = (asked.since, asked.until);
+    let since = asked.since;
+    let until = asked.until;
     let filter = asked.filter(limit).ok_or_else(invalid)?;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
@@ -83,7 +84,7 @@ pub(super) async fn list(
     Ok(Json(ListBody { items: rows.iter().map(lines::entry_json).collect(), next: last }))
 }
 
-/// Streams all of it, or of a time, first to last.
+/// Streams all entries, or the entries of a time, oldest first.
 pub(super) async fn export(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
@@ -109,12 +110,12 @@ pub(super) async fn export(
     )
     .await?;
     drop(connection);
-    let body = Body::from_stream(lines_of(pool, firm_id, (span, format)));
+    let body = Body::from_stream(lines_of(pool, firm_id, span, format));
     Ok(([(CONTENT_TYPE, format.content_type())], body))
 }
 
 impl AuditListParams {
-    /// What is looked for; none if it can be nothing.
+    /// The filter, or `None` for an unknown action or a limit out of range.
     fn filter(self, limit: i64) -> Option<AuditFilter> {
         let action: Option<Action> = self.action.map(|word| word.parse()).transpose().ok()?;
         (1..=LIST_LIMIT_MAX).contains(&limit).then_some(AuditFilter {
@@ -150,11 +151,12 @@ impl AuditExportFormat {
     }
 }
 
-/// The entries of a stretch as lines, a page at a time.
+/// The entries of a span as lines, read page by page.
 fn lines_of(
     pool: PgPool,
     firm_id: Uuid,
-    (span, format): (Option<ChainSpan>, AuditExportFormat),
+    span: Option<ChainSpan>,
+    format: AuditExportFormat,
 ) -> impl Stream<Item = Result<Bytes, sqlx::Error>> {
     let begin = match format {
         AuditExportFormat::Csv => lines::CSV_HEADER,

@@ -1,4 +1,4 @@
-//! Who is calling: the holder of a bearer token whose role the route admits.
+//! Callers of the internal API. An extractor admits the holder of a bearer token by role.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use axum::http::request::Parts;
 use domain::context::Actor;
 use uuid::Uuid;
 
+use crate::batching::token_cache::{self, Bearer};
 use crate::body;
 use crate::commands::tokens::{HolderRole, TokenHolder};
 use crate::error::Error;
 use crate::intake;
-use crate::presented::{self, Bearer};
 use crate::service::Service;
 
 /// The product, or an operator in its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product(TokenHolder);
 
-/// The product, or an operator in its place, as it reports something: by a token that was active when it was asked
-/// about last, if the report is announced as a small one. Whoever takes it in asks about the token again.
+/// The product, or an operator in its place, with a report. If the report is announced as a small
+/// one, the token may come from the cache. Intake then confirms the token in its transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reporter(pub(super) Bearer);
 
-/// Who may read what was sent: operators and auditors.
+/// An operator or an auditor, who may read deliveries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader(TokenHolder);
 
-/// Who runs the service.
+/// An operator.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operator(TokenHolder);
 
 impl Operator {
-    /// Who this is in the log.
+    /// The operator in the log.
     pub(super) const fn actor(self) -> Actor {
         self.0.actor()
     }
@@ -43,8 +43,8 @@ impl Operator {
 impl Product {
     const ROLES: &[HolderRole] = &[HolderRole::Product, HolderRole::Operator];
 
-    /// Who this is in the log where a member does something on the product's screens: that member, unless
-    /// an operator does it.
+    /// The actor in the log for a member's action on the product's screens: the member, unless an
+    /// operator acts.
     pub(super) fn for_member(self, member_id: Uuid) -> Actor {
         match self.0.role {
             HolderRole::Operator => self.actor(),
@@ -52,7 +52,7 @@ impl Product {
         }
     }
 
-    /// Who this is in the log.
+    /// The caller in the log.
     pub(super) const fn actor(self) -> Actor {
         self.0.actor()
     }
@@ -61,12 +61,13 @@ impl Product {
 impl Reader {
     const ROLES: &[HolderRole] = &[HolderRole::Operator, HolderRole::Auditor];
 
-    /// Who this is in the log.
+    /// The reader in the log.
     pub(super) const fn actor(self) -> Actor {
         self.0.actor()
     }
 
-    /// What receivers said is foreign text, shown to those who must find out what went wrong.
+    /// Whether the reader sees receivers' answers. They are foreign text, shown only to operators
+    /// who search for a fault.
     pub(super) fn sees_answers(self) -> bool {
         self.0.role == HolderRole::Operator
     }
@@ -87,15 +88,15 @@ impl FromRequestParts<Arc<Service>> for Reporter {
         let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
         let is_small = |bytes| bytes <= intake::SMALL_CALL_BYTES_MAX as u64;
         let caller = if body::content_length(&parts.headers).is_some_and(is_small) {
-            presented::authenticate_cached(service, token).await?
+            token_cache::authenticate_cached(service, token).await?
         } else {
-            presented::authenticate(service, token).await?.map(Bearer::confirmed)
+            token_cache::authenticate(service, token).await?.map(Bearer::confirmed)
         };
         let caller = caller.ok_or(Error::NoToken)?;
         if Product::ROLES.contains(&caller.holder.role) {
             return Ok(Self(caller));
         }
-        presented::confirm(service, caller).await?;
+        token_cache::confirm(service, caller).await?;
         Err(Error::Forbidden)
     }
 }
@@ -122,16 +123,17 @@ async fn admit(
     roles: &[HolderRole],
 ) -> Result<TokenHolder, Error> {
     let token = bearer(headers).ok_or(Error::NoToken)?;
-    let holder = presented::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+    let holder = token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)?;
     if roles.contains(&holder.role) { Ok(holder) } else { Err(Error::Forbidden) }
 }
 
-/// The token, in the one header it may be in, there once.
+/// The token in the `Authorization` header, which must be there once.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (value, None) = (values.next()?, values.next()) else {
+    let value = values.next()?;
+    if values.next().is_some() {
         return None;
-    };
+    }
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }

@@ -1,4 +1,4 @@
-//! `/internal/v1/firms/{firm}/deliveries`: what was sent, and what came of it.
+//! `/internal/v1/firms/{firm}/deliveries`: deliveries and their attempts.
 
 use std::collections::HashMap;
 use std::slice;
@@ -21,23 +21,24 @@ use vault::{KeySubject, answers};
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
-use crate::commands::listing::{self, DeliveryListQuery};
-use crate::commands::{as_of, pauses, readings};
+use crate::commands::{pauses, readings};
 use crate::error::Error;
+use crate::queries::as_of;
+use crate::queries::listing::{self, DeliveryListQuery};
 use crate::service::Service;
 
-/// Up to when one is asked for.
+/// Query of one delivery.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DeliveryParams {
     as_of: Option<String>,
 }
 
-/// A delivery, in this door's shape.
+/// A delivery in an answer of the internal API.
 #[derive(Debug, Serialize)]
 pub(super) struct DeliveryBody {
     id: Uuid,
     hook_id: Option<Uuid>,
-    /// Only of a workflow step's.
+    /// Only of a workflow step's delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,16 +51,16 @@ pub(super) struct DeliveryBody {
     created_at: Timestamp,
     next_try_at: Option<Timestamp>,
     body_sha256: Option<String>,
-    /// Only of one that was made anew.
+    /// Only of a reissued delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     reissue_of: Option<Uuid>,
-    /// The pause that holds it, if one does.
+    /// The pause that holds the delivery, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<Uuid>,
     /// Only where one delivery is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<Vec<AttemptBody>>,
-    /// Whether its response is erased by now; only where a time gone by is shown.
+    /// Whether the response is erased by now. Only where an earlier state is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     erased: Option<bool>,
 }
@@ -80,7 +81,7 @@ struct AttemptBody {
     late: bool,
 }
 
-/// Lists the newest, without their attempts.
+/// Lists the newest deliveries, without their attempts.
 pub(super) async fn list(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
@@ -115,7 +116,8 @@ async fn list_then(
     Ok(Json(ListBody::of(rows.into_iter().map(shown).collect::<Vec<_>>())))
 }
 
-/// Shows one with all its attempts, as it is or as it was; what receivers said only to operators.
+/// Shows a delivery with its attempts, as it is or as it was. Only an operator sees receivers'
+/// answers.
 pub(super) async fn show(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
@@ -130,7 +132,7 @@ pub(super) async fn show(
         None => AsOf::NOW,
     };
     let (DeliveryThen { row, attempts }, erased) =
-        as_of::delivery(&service, (firm_id, delivery_id), as_of).await?;
+        as_of::delivery(&service, firm_id, delivery_id, as_of).await?;
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
@@ -157,8 +159,8 @@ fn invalid() -> Error {
     )
 }
 
-/// What receivers said, as far as it can be read. To a response that is erased by now, which is asked with the keys
-/// in hand, nothing: its key is gone, or will be as soon as an eraser runs.
+/// Receivers' answers, as far as their keys exist. For an erased response there are none: its key
+/// is deleted or will be by the next erasure. The erasure is looked up after the keys are read.
 async fn answers_to(
     service: &Service,
     firm_id: Uuid,
@@ -181,7 +183,8 @@ fn with_answers(
         .into_iter()
         .map(|one| {
             let number = i32::try_from(one.number).unwrap_or(i32::MAX);
-            // A try that was cut off said nothing; its late answer did.
+            // An interrupted attempt has no answer of its own. The number belongs to the late
+            // answer.
             let cut_off = one.outcome == Outcome::Interrupted;
             let answer = if cut_off { None } else { answers.remove(&number) };
             AttemptBody {

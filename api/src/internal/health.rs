@@ -1,4 +1,4 @@
-//! `GET /livez` and `GET /readyz`: asked by whoever keeps the process running; no token.
+//! `GET /livez` and `GET /readyz`: health, for the process supervisor, without a token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use sqlx::{Connection, PgPool};
 use crate::error::Error;
 use crate::service::{SendingMode, Service};
 
-/// Whoever asks waits no longer than this for the database.
+/// Longest wait for the database.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// The answer when all is well.
+/// Answer of a healthy process.
 #[derive(Debug, Serialize)]
 pub(crate) struct HealthBody {
     ok: bool,
-    /// Only of a process that sends nothing: it serves all the same.
+    /// Whether the process sends nothing. It serves all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
 }
 
-/// Both, the same for every role of a process.
+/// Both routes, which every role of a process has.
 pub(super) fn routes() -> Router<Arc<Service>> {
     Router::new().route("/livez", get(live)).route("/readyz", get(ready))
 }
 
-/// The process answers.
+/// Answers as long as the process runs.
 pub(crate) async fn live() -> Json<HealthBody> {
     Json(HealthBody { ok: true, paused: false })
 }
 
-/// The database answers too, and its time can be trusted.
+/// Answers if the database answers and the clock can be trusted.
 async fn ready(State(service): State<Arc<Service>>) -> Result<Json<HealthBody>, Error> {
     answers(&service.health).await?;
     let paused = service.sending == SendingMode::Held;

@@ -1,4 +1,4 @@
-//! `/internal/v1/firms/{firm}/hooks`: subscriptions that are gone or about to go, and why.
+//! `/internal/v1/firms/{firm}/hooks`: subscriptions, and why they ended or are about to end.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use uuid::Uuid;
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
-use crate::commands::as_of::{self, HookFilter};
-use crate::commands::history::{self, HookHistory};
-use crate::commands::listing::{self, HookListQuery};
 use crate::commands::readings;
 use crate::error::Error;
+use crate::queries::as_of::{self, HookFilter};
+use crate::queries::history::{self, HookHistory};
+use crate::queries::listing::{self, HookListQuery};
 use crate::service::Service;
 
-/// What of the list is asked for.
+/// Query of the list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HookListParams {
@@ -34,14 +34,14 @@ pub(super) struct HookListParams {
     as_of: Option<String>,
 }
 
-/// Up to when a history is asked for.
+/// Query of a history.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HookHistoryParams {
     as_of: Option<String>,
 }
 
-/// A subscription, in this door's shape.
+/// A subscription in an answer of the internal API.
 #[derive(Debug, Serialize)]
 pub(super) struct HookLifeBody {
     id: Uuid,
@@ -54,8 +54,8 @@ pub(super) struct HookLifeBody {
     reason: Option<String>,
 }
 
-/// Lists those that live, those that were removed, or those that the next 410 removes; as they are, or
-/// as they were.
+/// Lists live subscriptions, removed ones, or those that the next 410 removes; as they are or as
+/// they were.
 pub(super) async fn list(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
@@ -63,7 +63,8 @@ pub(super) async fn list(
     asked: Result<Query<HookListParams>, QueryRejection>,
 ) -> Result<Json<ListBody<HookLifeBody>>, Error> {
     let Query(asked) = asked.map_err(|_| invalid())?;
-    let (since, which) = (asked.since, asked.which()?);
+    let since = asked.since;
+    let which = asked.which()?;
     let as_of = match &asked.as_of {
         Some(text) => Some(as_of::read(&service, text).await?),
         None => None,
@@ -87,7 +88,7 @@ impl HookListParams {
     }
 }
 
-/// Shows what became of one, and why.
+/// Shows a subscription's life and the reason of its end.
 pub(super) async fn history(
     reader: Reader,
     PathFirm(firm_id): PathFirm,

@@ -1,4 +1,4 @@
-//! `/internal/v1/firms/{firm}/keys`: the settings screen.
+//! `/internal/v1/firms/{firm}/keys`: keys on the settings screen.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::commands::keys::{self, CreatedKey};
 use crate::error::Error;
 use crate::service::Service;
 
-/// A key, in this door's shape.
+/// A key in an answer of the internal API.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyBody {
     id: Uuid,
@@ -28,18 +28,18 @@ pub(super) struct KeyBody {
     member_id: Uuid,
     created_at: Timestamp,
     revoked_at: Option<Timestamp>,
-    /// In the answer that made it, and nowhere else.
+    /// The key's text, only in the answer to its making.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
 
-/// The answer of a removal.
+/// Answer to a revocation.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyRevokedAnswer {
     ok: bool,
 }
 
-/// Makes a key; its text is in this answer only, which nobody on the way may keep.
+/// Makes a key. Only this answer has the text, and no cache may keep it.
 pub(super) async fn create(
     caller: Product,
     PathFirm(firm_id): PathFirm,
@@ -49,8 +49,9 @@ pub(super) async fn create(
     let (parts, body) = request.into_parts();
     let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let member_id = fields.id("member_id")?;
-    let (name, by) = (fields.string("name")?, (member_id, caller.for_member(member_id)));
-    let created = keys::create_by(&service, firm_id, by, &name).await?;
+    let name = fields.string("name")?;
+    let actor = caller.for_member(member_id);
+    let created = keys::create_by(&service, firm_id, member_id, actor, &name).await?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(created.into())))
 }
 

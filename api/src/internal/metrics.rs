@@ -1,5 +1,5 @@
-//! `GET /metrics`: what the process counts, as text that Prometheus reads; no token. Whoever can reach
-//! this door sees how much happens, and never whose it is.
+//! `GET /metrics`: the process's metrics as text for Prometheus, without a token. A metric shows
+//! how much happens, never for which firm.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::public::layers;
 /// Prometheus' text format.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a process counts.
+/// Metrics of a process.
 pub trait Exposition: Send + Sync {
-    /// All of it now. Answers within seconds, also when the database does not.
+    /// All metrics as text. The answer comes within seconds, even without the database.
     fn text(&self) -> BoxFuture<'_, String>;
 }
 
-/// The route, to be merged with those of a door: it answers before the databases do.
+/// The route, for a router of the process. It answers before the databases do.
 pub fn metrics(exposition: Arc<dyn Exposition>) -> Router {
     let routes = Router::new()
         .route("/metrics", get(show))

@@ -1,7 +1,8 @@
-//! The internal door: the product's own screens and back end, and those who run and audit the
-//! service. It speaks the public door's rules for ids, timestamps and errors.
+//! The internal API: for the product's screens and back end, and for operators and auditors. Ids,
+//! timestamps and errors follow the rules of the public API.
 //!
-//! Who calls is an extractor that names the roles it admits: a handler cannot forget to ask.
+//! A handler takes its caller as an extractor that names the admitted roles. A handler therefore
+//! cannot forget the check.
 
 mod activity;
 mod audit;
@@ -30,7 +31,7 @@ use crate::error::Error;
 use crate::public::layers;
 use crate::service::Service;
 
-/// The routes of the internal door.
+/// The routes of the internal API.
 pub fn router(service: Service) -> Router {
     let firm = Router::new()
         .route("/keys", get(keys::list).post(keys::create))
@@ -71,7 +72,7 @@ pub fn router(service: Service) -> Router {
     layers::around(door, "internal")
 }
 
-/// The internal door of a process that serves nobody, and is watched like the others.
+/// The internal API of a process that serves no calls: health only.
 pub fn watched(service: Service) -> Router {
     let door = health::routes()
         .fallback(unknown_route)
@@ -88,7 +89,7 @@ async fn wrong_method() -> Error {
     Error::MethodNotAllowed
 }
 
-/// A list, newest first, and where the next page begins, if there may be one.
+/// A list, newest first, with the start of the next page if there may be one.
 #[derive(Debug, Serialize)]
 struct ListBody<T> {
     items: Vec<T>,
@@ -96,7 +97,7 @@ struct ListBody<T> {
 }
 
 impl<T> ListBody<T> {
-    /// All there is, or was asked for.
+    /// A list without further pages.
     fn of(rows: Vec<impl Into<T>>) -> Self {
         Self { items: rows.into_iter().map(Into::into).collect(), next: None }
     }

@@ -1,4 +1,4 @@
-//! Ids in a path: one that is malformed is as unknown as any other (ruling 6).
+//! Ids in a path. A malformed id is answered like an unknown one (ruling 6).
 
 use std::convert::Infallible;
 
@@ -12,11 +12,11 @@ use crate::error::Error;
 /// The `{firm}` of the path.
 pub(super) struct PathFirm(pub(super) Uuid);
 
-/// The `{id}` of the path, if it is one.
+/// The `{id}` of the path, if it is well-formed.
 pub(super) struct PathParamId(Option<Uuid>);
 
 impl PathParamId {
-    /// The id, or the answer for an object that is not there.
+    /// The id, or the error for an object that does not exist.
     pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
         self.0.ok_or(missing)
     }

@@ -1,4 +1,4 @@
-//! `/internal/v1/pauses`: holding deliveries, and letting them go.
+//! `/internal/v1/pauses`: pauses of deliveries.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::commands::pauses::{self, RequestedScope};
 use crate::error::Error;
 use crate::service::Service;
 
-/// A pause, in this door's shape.
+/// A pause in an answer of the internal API.
 #[derive(Debug, Serialize)]
 pub(super) struct PauseBody {
     id: Uuid,
@@ -31,7 +31,7 @@ pub(super) struct PauseBody {
     paused_at: Timestamp,
 }
 
-/// Holds deliveries.
+/// Begins a pause.
 pub(super) async fn pause(
     caller: Operator,
     State(service): State<Arc<Service>>,
@@ -44,7 +44,7 @@ pub(super) async fn pause(
     Ok((StatusCode::CREATED, Json(row.into())))
 }
 
-/// Lists what is held.
+/// Lists the pauses in force.
 pub(super) async fn list(
     _: Reader,
     State(service): State<Arc<Service>>,
@@ -52,7 +52,7 @@ pub(super) async fn list(
     Ok(Json(ListBody::of(pauses::list(&service).await?)))
 }
 
-/// Lets go.
+/// Ends a pause.
 pub(super) async fn resume(
     caller: Operator,
     pause_id: PathParamId,
@@ -62,7 +62,7 @@ pub(super) async fn resume(
     Ok(Json(pauses::resume(&service, pause_id, None, caller.actor()).await?.into()))
 }
 
-/// One thing is named: a caller that left its id out must not hold everything.
+/// Reads the scope. It must be named, so that a caller who forgets an id does not pause everything.
 fn read(mut fields: BodyFields) -> Result<(RequestedScope, String), Error> {
     let firm = fields.optional_id("firm_id")?.map(RequestedScope::Firm);
     let hook = fields.optional_id("hook_id")?.map(RequestedScope::Hook);

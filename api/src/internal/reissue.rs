@@ -1,4 +1,4 @@
-//! `/internal/v1/firms/{firm}/deliveries/{id}/reissue`: making anew what has ended.
+//! `/internal/v1/firms/{firm}/deliveries/{id}/reissue`: reissues a delivery that has ended.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::commands::reissue::{self, NewReissue};
 use crate::error::Error;
 use crate::service::Service;
 
-/// What was made anew.
+/// Answer to a reissue.
 #[derive(Debug, Serialize)]
 pub(super) struct ReissueAnswer {
     /// The new delivery.
@@ -24,7 +24,7 @@ pub(super) struct ReissueAnswer {
     request_id: Uuid,
 }
 
-/// Makes one anew; the same request again is answered in the same way.
+/// Reissues a delivery. A repeated request gets the same answer.
 pub(super) async fn reissue(
     caller: Operator,
     PathFirm(firm_id): PathFirm,

@@ -1,4 +1,4 @@
-//! `/internal/v1/replays`: sending again what has ended.
+//! `/internal/v1/replays`: replays of deliveries that have ended.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -19,21 +19,21 @@ use crate::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use crate::error::Error;
 use crate::service::Service;
 
-/// Skipped deliveries that are named in an answer.
+/// Most skipped deliveries named in an answer.
 const SKIPPED_NAMED_MAX: usize = 1_000;
 
-/// What was, or would be, begun.
+/// A replay that began, or the selection of a dry run.
 #[derive(Debug, Serialize)]
 pub(super) struct ReplayStartAnswer {
-    /// None of a dry run.
+    /// Absent in a dry run.
     id: Option<Uuid>,
     selected: usize,
     skipped: Vec<SkippedDelivery>,
-    /// All of them, by reason.
+    /// Number of all skipped deliveries, by reason.
     skipped_counts: BTreeMap<&'static str, usize>,
-    /// The first that are sent again.
+    /// The first deliveries to be sent again.
     sample: Vec<Uuid>,
-    /// How long it takes at its rate.
+    /// Duration of the replay at its rate.
     seconds: u64,
 }
 
@@ -43,7 +43,7 @@ struct SkippedDelivery {
     why: ReplaySkip,
 }
 
-/// A replay, in this door's shape.
+/// A replay in an answer of the internal API.
 #[derive(Debug, Serialize)]
 pub(super) struct ReplayBody {
     id: Uuid,
@@ -58,7 +58,7 @@ pub(super) struct ReplayBody {
     outcomes: BTreeMap<String, i64>,
 }
 
-/// Begins one, or says what it would send.
+/// Begins a replay, or shows its selection in a dry run.
 pub(super) async fn start(
     caller: Operator,
     State(service): State<Arc<Service>>,
@@ -81,7 +81,7 @@ pub(super) async fn start(
     ))
 }
 
-/// Shows one.
+/// Shows a replay.
 pub(super) async fn show(
     _: Operator,
     replay_id: PathParamId,
@@ -91,7 +91,7 @@ pub(super) async fn show(
     Ok(Json(replays::show(&service, replay_id).await?.into()))
 }
 
-/// Holds one.
+/// Pauses a replay.
 pub(super) async fn pause(
     caller: Operator,
     replay_id: PathParamId,
@@ -100,7 +100,7 @@ pub(super) async fn pause(
     change(&service, replay_id, ReplayCommand::Pause, caller).await
 }
 
-/// Goes on with one.
+/// Resumes a replay.
 pub(super) async fn resume(
     caller: Operator,
     replay_id: PathParamId,
@@ -109,7 +109,7 @@ pub(super) async fn resume(
     change(&service, replay_id, ReplayCommand::Resume, caller).await
 }
 
-/// Ends one.
+/// Stops a replay.
 pub(super) async fn stop(
     caller: Operator,
     replay_id: PathParamId,
@@ -152,7 +152,7 @@ fn read(mut fields: BodyFields) -> Result<(NewReplay, bool), Error> {
     Ok((new, dry_run))
 }
 
-/// A word, a time: whatever is read from text.
+/// Reads a value from its text.
 fn parsed<T: FromStr>(name: &'static str, text: Option<String>) -> Result<Option<T>, Error> {
     let unknown = |_| Error::invalid(format!("`{name}` is not one that there is"));
     text.map(|text| text.parse().map_err(unknown)).transpose()

@@ -1,4 +1,4 @@
-//! `/internal/v1/firms/{firm}/webhook-secret`: the integrations screen.
+//! `/internal/v1/firms/{firm}/webhook-secret`: the secret on the integrations screen.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::commands::secrets::{self, RevealedSecret};
 use crate::error::Error;
 use crate::service::Service;
 
-/// A webhook secret, in this door's shape.
+/// A webhook secret in an answer of the internal API.
 #[derive(Serialize)]
 pub(super) struct SecretBody {
     secret: String,
     rotated_at: Timestamp,
 }
 
-/// A secret that nobody on the way may keep.
+/// A secret that no cache may keep.
 type SecretAnswer = ([(HeaderName, &'static str); 1], Json<SecretBody>);
 
 /// Shows the secret.

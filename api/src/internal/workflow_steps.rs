@@ -1,4 +1,4 @@
-//! `/internal/v1/workflow-steps`: what the workflow engine has sent, and reads of it.
+//! `/internal/v1/workflow-steps`: webhooks that the workflow engine sends, and reads of them.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use crate::commands::steps::{self, NewStep};
 use crate::error::Error;
 use crate::service::Service;
 
-/// What was taken in.
+/// Answer to a queued webhook.
 #[derive(Debug, Serialize)]
 pub(super) struct StepAcceptedAnswer {
     delivery_id: Uuid,
     state: String,
 }
 
-/// A step's webhook, in this door's shape.
+/// A step's webhook in an answer of the internal API.
 #[derive(Debug, Serialize)]
 pub(super) struct StepBody {
     delivery_id: Uuid,
@@ -51,7 +51,7 @@ struct StepAttemptBody {
     hops: Vec<Hop>,
 }
 
-/// The `{run_id}/{step_id}` of the path: one that is malformed is as unknown as any other.
+/// The `{run_id}/{step_id}` of the path. A malformed id is answered like an unknown one.
 pub(super) struct PathStepName(StepName);
 
 impl FromRequestParts<Arc<Service>> for PathStepName {
@@ -65,7 +65,7 @@ impl FromRequestParts<Arc<Service>> for PathStepName {
     }
 }
 
-/// Takes a step's webhook in.
+/// Queues a step's webhook.
 pub(super) async fn queue(
     caller: Product,
     State(service): State<Arc<Service>>,
@@ -77,7 +77,7 @@ pub(super) async fn queue(
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
 
-/// Shows it.
+/// Shows a step's webhook.
 pub(super) async fn show(
     _: Product,
     PathStepName(name): PathStepName,
@@ -86,7 +86,7 @@ pub(super) async fn show(
     Ok(Json(StepBody::of(name, steps::show(&service, name).await?)))
 }
 
-/// Tries a failed one anew.
+/// Queues a failed step's webhook for another attempt.
 pub(super) async fn retry(
     caller: Product,
     PathStepName(name): PathStepName,

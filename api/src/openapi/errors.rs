@@ -1,5 +1,5 @@
-//! What can be refused, told for the documents. Statuses, codes and sentences are those of
-//! [`Error`], which makes the real answers.
+//! Errors in the description. Statuses, codes and sentences come from [`Error`], which makes the
+//! real answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::operation::{Operation, reference};
 use crate::Error;
 
-/// When the public door answers so (contract, section Errors; rulings 7 and 12).
+/// The condition of each answer of the public API (contract, section Errors; rulings 7 and 12).
 fn when(error: &Error) -> &'static str {
     match error {
         Error::InvalidRequest(_) => "The body is not the JSON the endpoint expects.",
@@ -39,7 +39,7 @@ fn when(error: &Error) -> &'static str {
         Error::SendFailed => "The mail could not be sent. Try again in a few minutes.",
         Error::Internal(_) => "A defect of the service.",
         Error::Unavailable(_) => "The service cannot answer right now. Try again in a moment.",
-        // The internal door's.
+        // Errors of the internal API only.
         Error::BadEvent(_)
         | Error::TooManyEvents
         | Error::NoToken
@@ -59,7 +59,7 @@ fn when(error: &Error) -> &'static str {
     }
 }
 
-/// Of the errors of an operation, one answer per status, by reference.
+/// References to the answers of an operation, one per status.
 pub(super) fn references(errors: &[Error]) -> Value {
     let reference = |(status, errors): (u16, Vec<&Error>)| {
         let name = name(status, &errors);
@@ -68,7 +68,7 @@ pub(super) fn references(errors: &[Error]) -> Value {
     Value::Object(by_status(errors).into_iter().map(reference).collect())
 }
 
-/// The answers that the operations refer to.
+/// The answers that operations refer to.
 pub(super) fn responses(operations: &[Operation]) -> Value {
     let mut responses = Map::new();
     for operation in operations {
@@ -79,7 +79,7 @@ pub(super) fn responses(operations: &[Operation]) -> Value {
     Value::Object(responses)
 }
 
-/// The shape of every error, and all the codes there are.
+/// The shape of every error, with all codes.
 pub(super) fn schema(operations: &[Operation]) -> Value {
     let refusals = operations.iter().flat_map(Operation::all_refusals);
     let codes: BTreeSet<_> = refusals.map(|error| error.status_and_code().1).collect();
@@ -162,7 +162,7 @@ fn headers(status: u16) -> Value {
     }
 }
 
-/// A header that is always there; a text unless its schema says otherwise.
+/// A header that is always there. It is a text unless its schema says otherwise.
 fn header(name: &str, description: &str, schema: &Value) -> Value {
     let mut schema = schema.clone();
     if schema.get("type").is_none() {

@@ -1,11 +1,12 @@
-//! The public API, described for machines (OpenAPI 3.1), and the page that shows the description to
-//! people. Both are made from one value, once per process.
+//! The description of the public API in OpenAPI 3.1, and its page for people. Both come from one
+//! value, which a process makes once.
 //!
-//! The description is written as JSON: it says more than types can (one of two fields, an object's
-//! keys, what each answer means). What it shares with the code it takes from the code: statuses and
-//! codes from [`crate::Error`], triggers, limits and sample events from `domain`, answers' values
-//! from real ones. Tests hold the rest: every documented answer is driven over the router and
-//! checked against its schema, closed for the occasion, and every route is documented.
+//! The description is JSON, because types cannot express all of it: one of two fields, an object's
+//! keys, the meaning of each answer. Statuses and codes come from [`crate::Error`]. Triggers,
+//! limits and sample events come from `domain`. Example answers are real ones.
+//!
+//! Tests compare the rest. They drive every documented answer over the router and check it against
+//! its schema, with the schema closed. They also check that every route is documented.
 
 mod errors;
 mod operation;
@@ -23,7 +24,7 @@ use serde_json::{Map, Value, json};
 use operation::Operation;
 pub(crate) use served::ServedDescription;
 
-/// The version that the contract's section Versioning names.
+/// The version of the contract, section Versioning.
 const VERSION: &str = "1";
 
 const DESCRIPTION: &str = "\
@@ -45,7 +46,7 @@ A key has 120 calls in any 60 seconds; an address has 20 calls with a wrong key.
 what is not well-formed HTTP is answered 400, and a head that takes more than 10 seconds 408, both \
 with code `invalid_request`.";
 
-/// The tags, in the order of reading.
+/// The tags, in reading order.
 const TAGS: [(&str, &str); 5] = [
     ("Account", "Which firm and key a caller is."),
     ("Triggers", "What can be subscribed to, and what its events look like."),
@@ -54,8 +55,7 @@ const TAGS: [(&str, &str); 5] = [
     ("Description", "The API's own description."),
 ];
 
-/// The description of the public API of a service that is reached at `base_url`, which ends in
-/// `/api/v1`.
+/// The description of the public API of a service at `base_url`, which ends in `/api/v1`.
 #[must_use]
 pub fn document(base_url: &str) -> Value {
     let operations = operations::all();
@@ -84,7 +84,7 @@ pub fn document(base_url: &str) -> Value {
     })
 }
 
-/// The paths of the description and the methods of each.
+/// The paths of the description, each with its methods.
 fn paths(operations: &[Operation]) -> Value {
     let mut paths = BTreeMap::<&str, Map<String, Value>>::new();
     for operation in operations {
@@ -94,7 +94,7 @@ fn paths(operations: &[Operation]) -> Value {
     json!(paths)
 }
 
-/// One of the two is enough; both are fine if they carry the same key (ruling 2).
+/// Either header is enough. Both are fine if they carry the same key (ruling 2).
 fn either_key() -> Value {
     json!([{"bearer": []}, {"apiKey": []}])
 }

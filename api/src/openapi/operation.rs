@@ -1,20 +1,20 @@
-//! One operation: what is told of it, and how that is written in OpenAPI.
+//! One operation, and its form in OpenAPI.
 
 use serde_json::{Value, json};
 
 use super::{either_key, errors};
 use crate::Error;
 
-/// Who may call.
+/// Callers that an operation admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperationAccess {
     /// The holder of a key of an active firm.
     Keyed,
-    /// Anybody.
+    /// Any caller.
     Open,
 }
 
-/// What an operation is.
+/// An operation of the description.
 pub(super) struct Operation {
     pub(super) method: &'static str,
     /// Below `/api/v1`.
@@ -27,31 +27,31 @@ pub(super) struct Operation {
     pub(super) parameters: Vec<Value>,
     pub(super) body: Option<RequestBody>,
     pub(super) success: SuccessAnswer,
-    /// What it refuses for reasons of its own, beside what every operation can answer.
+    /// Refusals of this operation, beside those that every operation has.
     pub(super) refusals: Vec<Error>,
 }
 
-/// What is sent.
+/// The body of a request.
 pub(super) struct RequestBody {
     pub(super) required: bool,
-    /// The name of its schema.
+    /// Name of the body's schema.
     pub(super) schema: &'static str,
     pub(super) example: Value,
 }
 
-/// The answer to a call that is done as asked.
+/// The answer to a successful call.
 pub(super) struct SuccessAnswer {
     pub(super) status: u16,
     pub(super) description: &'static str,
     pub(super) schema: Value,
-    /// By name.
+    /// Examples by name.
     pub(super) examples: Value,
-    /// What its ids are good for.
+    /// Operations that take an id of the answer.
     pub(super) links: Value,
 }
 
 impl Operation {
-    /// Everything that it can refuse (ruling 1).
+    /// Every refusal of the operation (ruling 1).
     pub(super) fn all_refusals(&self) -> Vec<Error> {
         let mut refusals = self.refusals.clone();
         refusals.extend([Error::MethodNotAllowed, Error::HeadTooLarge]);
@@ -128,7 +128,7 @@ pub(super) fn array_of(schema: &str) -> Value {
     json!({"type": "array", "items": reference(schema)})
 }
 
-/// The one example there is.
+/// The only example.
 pub(super) fn example(value: &Value) -> Value {
     json!({"example": {"value": value}})
 }

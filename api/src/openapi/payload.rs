@@ -1,11 +1,11 @@
-//! The schema of an EventPayload, the body of every delivery (contract, section EventPayload). The
-//! values are made by `domain::payload`, which knows nothing of HTTP; tests hold the two together.
+//! The schema of an EventPayload, the body of every delivery (contract, section EventPayload).
+//! `domain::payload` makes the values without knowledge of HTTP; tests compare both.
 
 use domain::trigger::Trigger;
 use serde_json::{Map, Value, json};
 
 use super::operation::{array_of, reference};
-use super::schemas::{as_here, named, object, open_text, text, uri};
+use super::schemas::build::{as_here, named, object, open_text, text, uri};
 
 pub(super) fn all() -> Map<String, Value> {
     named([
@@ -21,7 +21,7 @@ pub(super) fn all() -> Map<String, Value> {
     ])
 }
 
-/// An object whose keys are not fixed, with this schema of its values.
+/// An object with any keys, whose values have this schema.
 fn by_key(description: &str, values: Value) -> Value {
     let mut object = json!({"type": "object", "description": description});
     object["additionalProperties"] = values;

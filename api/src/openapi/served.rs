@@ -1,5 +1,4 @@
-//! The description and its page as they are served: made once, handed out as bytes. They need no
-//! key and no database.
+//! The description and its page as bytes, made once. Serving needs no key and no database.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -9,7 +8,7 @@ use axum::routing::get;
 
 use super::{document, page};
 
-/// Ten minutes: a new version of the service is seen soon after it started.
+/// Ten minutes, so that a new version of the service is seen soon after its start.
 const CACHE_POLICY: &str = "public, max-age=600";
 
 /// The bytes to serve.
@@ -20,14 +19,14 @@ pub(crate) struct ServedDescription {
 }
 
 impl ServedDescription {
-    /// Makes them for a service that is reached at `base_url`.
+    /// Makes the bytes for a service at `base_url`.
     pub(crate) fn at(base_url: &str) -> Self {
         let document = document(base_url);
         let (page, page_policy) = page::of(&document);
         Self { json: document.to_string().into(), page: page.into(), page_policy }
     }
 
-    /// The routes: the description below `/api/v1`, the page beside it.
+    /// The routes: the description below `/api/v1`, the page beside the API.
     pub(crate) fn routes<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
         let Self { json, page, page_policy } = self;
         let json = move || async move {

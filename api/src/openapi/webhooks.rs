@@ -1,4 +1,4 @@
-//! The deliveries: what the service sends to a subscription, and what each answer leads to
+//! Deliveries in the description: their payloads and headers, and the effect of each answer
 //! (contract, section Events).
 
 use domain::trigger::Trigger;
@@ -25,7 +25,7 @@ the exact bytes of the body), keyed with the firm's webhook signing secret: all 
 reject a `t` more than 5 minutes from your clock. For a minute after the secret was rotated accept \
 the old one too.";
 
-/// One per trigger.
+/// One webhook per trigger.
 pub(super) fn all() -> Value {
     let webhooks = Trigger::ALL
         .map(|trigger| (trigger.key().to_owned(), json!({"post": delivery(trigger)})))
@@ -60,8 +60,8 @@ fn operation_id(trigger: Trigger) -> String {
     format!("on{}", words.collect::<String>())
 }
 
-/// The payload as this trigger sends it: `partial` is of one trigger alone, and what a trigger
-/// happens to is there.
+/// The payload of one trigger. Only one trigger has `partial`, and the part that a trigger is about
+/// is required.
 fn narrowed(trigger: Trigger) -> Value {
     let mut narrow = json!({"properties": {"event": {"const": trigger.key()}}});
     if trigger == Trigger::PartialSubmission {
@@ -86,7 +86,8 @@ fn narrowed(trigger: Trigger) -> Value {
     json!({"allOf": [reference("EventPayload"), narrow]})
 }
 
-/// OpenAPI says nothing of `Content-Type` and `Accept` here: they are the content's.
+/// The headers of a delivery. OpenAPI ignores `Content-Type` and `Accept` here, because they belong
+/// to the content.
 fn headers(trigger: Trigger) -> Value {
     let text = json!({"type": "string"});
     json!([
@@ -136,7 +137,7 @@ fn optional(name: &str, description: &str, schema: &Value) -> Value {
            "schema": schema})
 }
 
-/// What a receiver can answer, and what it leads to.
+/// Answers of a receiver, with their effect.
 fn answers() -> Value {
     let told = [
         ("2XX", "Delivered, if the headers are there within 10 seconds."),

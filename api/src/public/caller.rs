@@ -1,8 +1,9 @@
-//! Who is calling.
+//! Callers of the public API, admitted by their key.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use domain::context::{Actor, EventContext};
 use domain::rate::retry_after_seconds;
@@ -15,24 +16,24 @@ use uuid::Uuid;
 
 use super::client::client;
 use super::credentials::{KeyHeader, key_header};
-use super::turnstile::{KeyBatcher, KeyQuery};
 use crate::Service;
+use crate::batching::key_batcher::{KeyBatcher, KeyQuery};
 use crate::error::Error;
 
-/// The holder of a valid key of an active firm. There is no other way to get one than to call.
+/// The holder of a valid key of an active firm. Only a call can make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The key.
     pub(crate) key_id: Uuid,
-    /// Its label.
+    /// The key's label.
     pub(crate) key_name: String,
-    /// Its first characters.
+    /// The key's first characters.
     pub(crate) key_prefix: String,
-    /// The firm it belongs to.
+    /// The key's firm.
     pub(crate) firm_id: Uuid,
     /// The firm's name.
     pub(crate) firm_name: String,
-    /// What the firm has paid for.
+    /// The firm's plan.
     pub(crate) plan: FirmPlan,
 }
 
@@ -45,12 +46,39 @@ impl FromRequestParts<Arc<Service>> for Caller {
     }
 }
 
-/// What a turnstile says of the key that a request shows. No positive answer is kept: a revoked key is
-/// refused at once (Authentication 6).
-pub(super) async fn look_up_key<Q: KeyQuery>(
+/// The head of a request whose key is not looked up yet. It is for a handler whose own statement
+/// looks the key up.
+pub(super) struct PresentedKey(Parts);
+
+impl FromRequest<Arc<Service>> for PresentedKey {
+    type Rejection = Infallible;
+
+    /// Takes the head without a copy. The body of such a request is ignored.
+    async fn from_request(request: Request, _: &Arc<Service>) -> Result<Self, Infallible> {
+        Ok(Self(request.into_parts().0))
+    }
+}
+
+impl PresentedKey {
+    /// Looks the key up by the statement of this batcher.
+    ///
+    /// # Errors
+    /// `unauthorized` for a key that is missing or unknown; or if the database does not answer.
+    pub(super) async fn look_up<Q: KeyQuery>(
+        &self,
+        service: &Service,
+        batcher: &KeyBatcher<Q>,
+    ) -> Result<Q::Answer, Error> {
+        look_up_key(&self.0, service, batcher).await
+    }
+}
+
+/// Looks up the key of a request. A positive answer is never kept, so a revoked key is refused at
+/// once (Authentication 6).
+async fn look_up_key<Q: KeyQuery>(
     parts: &Parts,
     service: &Service,
-    turnstile: &KeyBatcher<Q>,
+    batcher: &KeyBatcher<Q>,
 ) -> Result<Q::Answer, Error> {
     let wrong_keys = &service.wrong_keys;
     let from = || (client(parts, &service.trusted_proxies), service.clock.now());
@@ -62,14 +90,14 @@ pub(super) async fn look_up_key<Q: KeyQuery>(
             return Err(wrong_keys.malformed(address, now));
         }
     };
-    if let Some(answer) = turnstile.look_up(service, key.hash()).await? {
+    if let Some(answer) = batcher.look_up(service, key.hash()).await? {
         return Ok(answer);
     }
     let (address, now) = from();
     Err(wrong_keys.unknown(service.store.pool(), address, now).await?)
 }
 
-/// Whether a call is let in. The key's own rate comes before the state of its firm (ruling 1).
+/// Admits a call or refuses it. The key's own rate comes before the state of its firm (ruling 1).
 pub(super) fn admit(admission: Admission, now: Timestamp) -> Result<(), Error> {
     if let Some(oldest) = admission.full_since {
         return Err(Error::RateLimited(retry_after_seconds(oldest.into(), now)));
@@ -80,12 +108,12 @@ pub(super) fn admit(admission: Admission, now: Timestamp) -> Result<(), Error> {
     Ok(())
 }
 
-/// A caller, and a connection for it: it sees the rows of the caller's firm and no other's (case B16).
-/// For handlers that read and take no body: it is held until they are done.
+/// A caller with a connection that sees the rows of its firm only (case B16). The handler holds the
+/// connection to its end, so it must not read a body.
 pub(crate) struct ReadingCaller {
-    /// Who calls.
+    /// The caller.
     pub(crate) caller: Caller,
-    /// By which to read.
+    /// Connection restricted to the caller's firm.
     pub(crate) connection: PoolConnection<Postgres>,
 }
 
@@ -98,8 +126,8 @@ impl FromRequestParts<Arc<Service>> for ReadingCaller {
 }
 
 impl ReadingCaller {
-    /// Waits for something else without a connection, since all callers share a few; then takes one
-    /// for the caller's firm again.
+    /// Gives the connection back while `other` runs, because all callers share a few. Then takes a
+    /// new one for the caller's firm.
     pub(super) async fn without<T>(
         self,
         service: &Service,

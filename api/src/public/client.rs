@@ -1,5 +1,5 @@
-//! Which address a call comes from (ruling 5): the socket's, or behind trusted proxies the right-most
-//! hop that is not one of them. Other headers that name addresses are not read (case B14).
+//! The address of a client (ruling 5). It is the socket's address. Behind trusted proxies it is the
+//! right-most hop that is no trusted proxy. No other header is read (case B14).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,13 +9,13 @@ use ipnet::IpNet;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address of the socket a request came by; whoever serves the door puts it there.
+/// Address of the socket of a request. The server of the router inserts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
 /// The address of the client of a request.
 pub(super) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
-    // A door without sockets, as in tests, has one client.
+    // A router without sockets, as in tests, has one client.
     let peer =
         parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |PeerAddress(peer)| *peer);
     first_untrusted(peer.to_canonical(), &parts.headers, trusted)
@@ -33,7 +33,7 @@ fn first_untrusted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAd
     address
 }
 
-/// The hops that proxies noted, the last one first; one that is no address ends the search.
+/// Hops that proxies noted, last one first. A hop that is no address ends the search.
 fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().rev().collect();
     lines.into_iter().flat_map(|line| {
@@ -42,7 +42,7 @@ fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     })
 }
 
-/// Some gateways note the port too: `192.0.2.7:4711`, `[2001:db8::7]:4711`.
+/// Some gateways note the port, too: `192.0.2.7:4711`, `[2001:db8::7]:4711`.
 fn address(hop: &str) -> Option<IpAddr> {
     let with_port = || hop.parse::<SocketAddr>().ok().map(|socket| socket.ip());
     Some(hop.parse().ok().or_else(with_port)?.to_canonical())

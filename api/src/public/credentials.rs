@@ -1,4 +1,4 @@
-//! The key as a caller sends it (contract, section Authentication; ruling 2).
+//! The key in a request's headers (contract, section Authentication; ruling 2).
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -6,14 +6,14 @@ use domain::api_key::ApiKey;
 
 const API_KEY_HEADER: &str = "x-api-key";
 
-/// What a request carries in the place of a key.
+/// A request's key headers, read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyHeader {
-    /// Nothing.
+    /// Neither header is there.
     Missing,
-    /// Something that cannot be a key, or two different ones. It needs no look-up.
+    /// A value that cannot be a key, or two different keys. It needs no look-up.
     Unusable,
-    /// A key, in either header or in both the same.
+    /// A key, in one header or equal in both.
     Key(ApiKey),
 }
 
@@ -34,7 +34,7 @@ fn key(headers: &HeaderMap) -> Option<ApiKey> {
     }
 }
 
-/// The value of a header that is there once or not at all; none if it is there twice or no text.
+/// The value of a header that is there at most once. `None` if it is there twice or is no text.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str()).transpose().ok()?;

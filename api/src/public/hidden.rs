@@ -1,19 +1,16 @@
-//! What links and invites have in common: hidden values and a language (contract, section
-//! POST /forms/{id}/links; ruling 8).
+//! Hidden values and language, which links and invites share (contract, section POST
+//! /forms/{id}/links; ruling 8).
 
 use std::collections::BTreeMap;
 
-use domain::lang::Lang;
+use domain::lang::{LANG_MAX, Lang};
 use domain::link::HIDDEN_KEY_MAX;
 
 use crate::body::fields::at_most;
 use crate::body::{BodyFields, JsonValue};
 use crate::error::Error;
 
-/// The longest `lang`, in characters (contract, section Limits).
-pub(crate) const LANG_MAX: usize = 10;
-
-/// The values of `hidden` as text, without those that are null.
+/// The values of `hidden` as text, without nulls.
 pub(super) fn hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, Error> {
     let sent = body.optional_object("hidden")?;
     if sent.keys().any(|key| key.chars().count() > HIDDEN_KEY_MAX) {
@@ -24,7 +21,7 @@ pub(super) fn hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, 
     Ok(texts.into_iter().filter_map(|(key, text)| Some((key, text?))).collect())
 }
 
-/// A number goes out as it was sent.
+/// A hidden value as text. A number keeps the text that was sent.
 fn text(value: JsonValue) -> Result<Option<String>, Error> {
     match value {
         JsonValue::Null => Ok(None),
@@ -36,7 +33,7 @@ fn text(value: JsonValue) -> Result<Option<String>, Error> {
     }
 }
 
-/// `lang`, if it names one of the languages; others are ignored.
+/// `lang`, if it names a supported language. Another language is ignored.
 pub(super) fn lang(body: &mut BodyFields) -> Result<Option<Lang>, Error> {
     let sent = at_most("lang", LANG_MAX, body.optional_string("lang")?)?;
     Ok(sent.and_then(|code| Lang::read(&code)))

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use domain::time::Timestamp;
 use projector::hooks::HookRow;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::Caller;
-use super::caller::{admit, look_up_key};
+use super::caller::{PresentedKey, admit};
 use super::path::PathId;
 use crate::Service;
 use crate::body::{BodyFields, JsonBody};
@@ -29,29 +28,20 @@ pub(super) struct HookBody {
     created_at: Timestamp,
 }
 
-/// That it was done.
+/// Answer to a removal.
 #[derive(Debug, Serialize)]
 pub(super) struct HookRemovedAnswer {
     ok: bool,
 }
 
-/// The subscriptions of a caller who is let in.
-pub(super) struct CallerHooks(Vec<HookRow>);
-
-impl FromRequestParts<Arc<Service>> for CallerHooks {
-    type Rejection = Error;
-
-    /// In the statement that says who calls.
-    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        let listed = look_up_key(parts, service, &service.key_batchers.hooks).await?;
-        admit(listed.admission, service.clock.now())?;
-        Ok(Self(listed.hooks))
-    }
-}
-
-/// Lists the subscriptions made with this key.
-pub(super) async fn list(CallerHooks(hooks): CallerHooks) -> Json<Vec<HookBody>> {
-    Json(hooks.into_iter().map(HookBody::from).collect())
+/// Lists the subscriptions made with this key. One statement looks the key up and reads its rows.
+pub(super) async fn list(
+    State(service): State<Arc<Service>>,
+    presented: PresentedKey,
+) -> Result<Json<Vec<HookBody>>, Error> {
+    let listed = presented.look_up(&service, &service.key_batchers.hooks).await?;
+    admit(listed.admission, service.clock.now())?;
+    Ok(Json(listed.hooks.into_iter().map(HookBody::from).collect()))
 }
 
 /// Subscribes a URL to a trigger.
@@ -75,7 +65,7 @@ pub(super) async fn delete(
     Ok(Json(HookRemovedAnswer { ok: true }))
 }
 
-/// The shape of a request; what its words mean is asked later (ruling 10). Other properties are
+/// Reads the shape of a request. The command checks its meaning (ruling 10). Other properties are
 /// ignored (ruling 7).
 fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
     let target_url = body.string("target_url")?;
@@ -85,7 +75,7 @@ fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
     Ok(NewHook { target_url, trigger: one_of(trigger, event)?, form_id })
 }
 
-/// `event` stands in for `trigger`; both must then say the same (ruling 9).
+/// `event` may stand for `trigger`. If both are there, they must be equal (ruling 9).
 fn one_of(trigger: Option<String>, event: Option<String>) -> Result<String, Error> {
     match (trigger, event) {
         (Some(trigger), Some(event)) if trigger != event => {

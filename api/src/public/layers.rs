@@ -1,4 +1,4 @@
-//! What is around every door: limits on the head, a task of its own, headers of every answer.
+//! Layers around each API: limits on the head, one task per call, and headers of every answer.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use tracing::Instrument;
 
 use crate::error::Error;
 
-/// The most header lines of a request, and the most bytes they may have together (case A22).
+/// Most header lines of a request, and most bytes of all lines (case A22).
 const HEADER_LINES_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The longest a call takes, its body and its statements included: what takes longer has lost the
-/// database without a word, and ends.
+/// Longest duration of a call, including its body and its statements. A call that exceeds it has
+/// lost the database without notice.
 const CALL_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Puts the layers around a door of this name. The last one named is the outermost.
+/// Puts the layers around an API. The layer named last is the outermost.
 pub(crate) fn around(door: Router, name: &'static str) -> Router {
     door.layer(middleware::from_fn(in_a_task_of_its_own))
         .layer(middleware::from_fn(limit_head))
@@ -31,7 +31,7 @@ pub(crate) fn around(door: Router, name: &'static str) -> Router {
         .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
 }
 
-/// Counts what is answered, by the template of the route: what was asked for is foreign text.
+/// Counts and traces answers by the template of the route. The path itself is foreign text.
 async fn watched(door: &'static str, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let method = method(request.method());
@@ -46,8 +46,8 @@ async fn watched(door: &'static str, request: Request, next: Next) -> Response {
     response
 }
 
-/// What the caller says it is a part of, said once and soundly. The product's word is taken; anybody can
-/// write the header of a call to the public door, so that one begins a trace of ours.
+/// The trace that the caller names, if its header is there once and well-formed. Only the internal
+/// API continues it: anybody can write the header of a public call.
 fn cause(door: &'static str, headers: &HeaderMap) -> CallerTrace {
     let mut values = headers.get_all("traceparent").iter();
     let said = match (values.next(), values.next()) {
@@ -57,7 +57,7 @@ fn cause(door: &'static str, headers: &HeaderMap) -> CallerTrace {
     if door == "internal" { CallerTrace::Ours(said) } else { CallerTrace::Theirs(said) }
 }
 
-/// Methods are foreign text too.
+/// The method as a fixed text, because a method is foreign text, too.
 fn method(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -71,7 +71,8 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// A caller that hangs up stops nothing half-way (case A23), and a panic is an answer (case A24).
+/// Runs a call in its own task. A caller that disconnects stops no call half-way (case A23), and a
+/// panic becomes an answer (case A24).
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
     let call = trace::scope(trace::current_traceparent(), next.run(request));
     let mut call = tokio::spawn(call.in_current_span());
@@ -81,7 +82,7 @@ async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
     };
     match ended {
         Ok(response) => response,
-        // The panic itself is told by the process's hook: its words stay out of the answer.
+        // The panic hook of the process logs the panic. Its text stays out of the answer.
         Err(error) if error.is_panic() => Error::Internal("a panic".into()).into_response(),
         Err(_) => Error::Unavailable("the server is stopping".into()).into_response(),
     }
@@ -101,7 +102,7 @@ fn fits(target: usize, headers: &HeaderMap) -> bool {
     headers.len() <= HEADER_LINES_MAX && target + bytes <= HEAD_BYTES_MAX
 }
 
-/// What a key is told is nobody else's: a cache on the way knows `Authorization`, and not `X-API-Key`
+/// Marks every answer as private to its caller. A cache knows `Authorization`, but not `X-API-Key`
 /// (RFC 9111, section 3.5).
 async fn mark(mut response: Response) -> Response {
     let headers = response.headers_mut();

@@ -30,14 +30,14 @@ pub(super) struct PrefilledLinkBody {
     ignored: Vec<String>,
 }
 
-/// What a link is asked for with.
+/// A requested link.
 #[derive(Debug, PartialEq, Eq)]
 struct NewLink {
     hidden: BTreeMap<String, String>,
     lang: Option<Lang>,
 }
 
-/// Builds a prefilled link; stores nothing.
+/// Builds a prefilled link, and stores nothing.
 pub(super) async fn create(
     caller: Caller,
     id: PathId,

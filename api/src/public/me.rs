@@ -1,4 +1,4 @@
-//! `GET /me`: which firm and key it is.
+//! `GET /me`: the caller's firm and key.
 
 use axum::Json;
 use serde::Serialize;
@@ -26,7 +26,7 @@ struct MeKey {
     prefix: String,
 }
 
-/// Answers from the caller alone.
+/// Answers from the caller alone, without another statement.
 pub(super) async fn show(caller: Caller) -> Json<Me> {
     Json(caller.into())
 }

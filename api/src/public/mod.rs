@@ -1,7 +1,7 @@
-//! The public door: the contract under `/api/v1`, and beside it the pages for people.
+//! The public API: the contract under `/api/v1`, its description, and the unsubscribe pages.
 //!
-//! Who calls is asked before anything is told: every handler, also of routes that do not exist,
-//! takes a `Caller`, and one that does not cannot see the firm it would answer about (ruling 1).
+//! A handler takes a `Caller`, also on unknown routes, so every call is admitted before it is
+//! answered. Without a `Caller` a handler does not know a firm to answer about (ruling 1).
 
 mod caller;
 mod client;
@@ -16,7 +16,6 @@ mod path;
 mod sample;
 mod send;
 mod triggers;
-mod turnstile;
 mod unsubscribe;
 mod wrong_keys;
 
@@ -25,18 +24,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post};
 
+pub use crate::batching::key_batcher::KeyBatchers;
 pub(crate) use caller::{Caller, ReadingCaller};
 pub use client::PeerAddress;
-pub(crate) use hidden::LANG_MAX;
-pub(crate) use send::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
-pub use turnstile::KeyBatchers;
 pub use wrong_keys::WrongKeys;
 
 use crate::Service;
 use crate::error::Error;
 use crate::openapi::ServedDescription;
 
-/// The routes of the public door.
+/// The routes of the public API.
 pub fn router(service: Service) -> Router {
     let contract = contract()
         .into_iter()
@@ -51,7 +48,7 @@ pub fn router(service: Service) -> Router {
     layers::around(door, "public")
 }
 
-/// The contract's routes that need a key; a test holds the description against them.
+/// The contract's routes that need a key. A test compares them with the description.
 pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
     [
         ("/me", get(me::show)),

@@ -1,4 +1,4 @@
-//! What a path names: an id that is malformed is as unknown as any other (ruling 6).
+//! Names in a path. A malformed id is answered like an unknown one (ruling 6).
 
 use std::convert::Infallible;
 
@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// The `{id}` of the path, if it is one.
+/// The `{id}` of the path, if it is well-formed.
 pub(super) struct PathId(Option<Uuid>);
 
 impl PathId {
-    /// The id, or the answer for an object that is not there.
+    /// The id, or the error for an object that does not exist.
     pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
         self.0.ok_or(missing)
     }
@@ -28,7 +28,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-/// What the path names by another text.
+/// The name in the path, if it is UTF-8.
 pub(super) struct PathText(pub(super) Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathText {

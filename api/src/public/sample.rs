@@ -22,13 +22,13 @@ use super::{Caller, ReadingCaller};
 use crate::Service;
 use crate::error::Error;
 
-/// How many of the newest submissions are looked at for one whose key is still there.
+/// Number of the newest submissions among which a readable one is searched.
 const CANDIDATES_MAX: i64 = 100;
 
-/// Nobody waits longer than this for the keyring.
+/// Longest wait for the keyring.
 const KEYRING_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Shows what an event of a trigger looks like.
+/// Shows a sample event of a trigger.
 pub(super) async fn show(
     mut reading: ReadingCaller,
     trigger: PathText,
@@ -65,7 +65,8 @@ fn offered(PathText(key): &PathText, caller: &Caller) -> Result<Trigger, Error> 
         .ok_or(Error::NoSuchTrigger)
 }
 
-/// The form of `form_id`, if one was sent: once, and the firm's (case A19).
+/// The form of `form_id`, if the query has one. The id must be there once and be the firm's (case
+/// A19).
 async fn asked_form(reading: &mut ReadingCaller, query: &str) -> Result<Option<FormRow>, Error> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let mut sent = pairs.filter(|(name, _)| name == "form_id").map(|(_, id)| id);
@@ -78,34 +79,36 @@ async fn asked_form(reading: &mut ReadingCaller, query: &str) -> Result<Option<F
     form.map(Some).ok_or(Error::FormNotFound)
 }
 
-/// A made-up event still names a form of the firm, if it has one.
+/// The newest form. A made-up event also names a form of the firm, if there is one.
 async fn newest_form(reading: &mut ReadingCaller) -> Result<Option<FormRow>, Error> {
     Ok(forms::list(&mut *reading.connection, reading.caller.firm_id, 1).await?.pop())
 }
 
-/// The newest submissions, of the firm or of a form.
+/// The newest submissions of the firm or of a form.
 async fn newest(
     reading: &mut ReadingCaller,
     form: Option<&FormRow>,
 ) -> Result<Vec<KeySubject>, Error> {
-    let (firm_id, form_id) = (reading.caller.firm_id, form.map(|form| form.form_id));
+    let firm_id = reading.caller.firm_id;
+    let form_id = form.map(|form| form.form_id);
     let connection = &mut *reading.connection;
     Ok(responses::latest_submissions(connection, firm_id, form_id, CANDIDATES_MAX).await?)
 }
 
-/// The keys of those that are not erased, from a keyring that answers in time.
+/// Keys of submissions that are not erased, if the keyring answers in time.
 async fn keys(service: &Service, newest: &[KeySubject]) -> Result<DataKeys, Error> {
     let keys = timeout(KEYRING_WAIT_MAX, service.keyring.find(newest)).await;
     Ok(keys.map_err(|_| Error::Unavailable("the keyring does not answer".to_owned()))??)
 }
 
-/// The latest submission that can be read: the key of an erased one is gone.
+/// The latest readable submission. An erased one has lost its key.
 async fn latest(
     reading: &mut ReadingCaller,
     newest: Vec<KeySubject>,
     mut keys: DataKeys,
 ) -> Result<Option<LatestSubmission>, Error> {
-    let (firm_id, connection) = (reading.caller.firm_id, &mut *reading.connection);
+    let firm_id = reading.caller.firm_id;
+    let connection = &mut *reading.connection;
     let erased = erased(connection, &newest).await?;
     keys.retain(|subject, _| !erased.contains(&(subject.firm_id, subject.subject_id)));
     let Some(latest) = newest.into_iter().find(|subject| keys.contains_key(subject)) else {
@@ -125,7 +128,7 @@ async fn latest(
     }))
 }
 
-/// Whose erasure is under way.
+/// Submissions whose erasure is under way.
 async fn erased(
     connection: &mut PgConnection,
     newest: &[KeySubject],

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use domain::email::EmailAddress;
 use domain::form::FormStatus;
+use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
 use domain::lang::Lang;
 use domain::link::PrefilledLink;
 use inviter::{InviteOutcome, NewInvite};
@@ -25,11 +26,6 @@ use crate::body::{BodyFields, JsonBody};
 use crate::commands::invites;
 use crate::error::Error;
 
-/// Greatest lengths, in characters (contract, section Limits).
-pub(crate) const NAME_MAX: usize = 200;
-pub(crate) const FIRST_NAME_MAX: usize = 100;
-pub(crate) const MESSAGE_MAX: usize = 1_000;
-
 /// The contract's FormInvite.
 #[derive(Debug, Serialize)]
 pub(super) struct FormInvite {
@@ -43,7 +39,7 @@ pub(super) struct FormInvite {
     ignored: Vec<String>,
 }
 
-/// What an invite is asked for with.
+/// A requested invite.
 #[derive(Debug, PartialEq, Eq)]
 struct InviteRequest {
     to: EmailAddress,
@@ -88,7 +84,7 @@ fn parse(mut body: BodyFields) -> Result<InviteRequest, Error> {
 }
 
 impl InviteRequest {
-    /// The invite to this form, and what the form does not take.
+    /// The invite to this form, with the hidden keys that the form ignores.
     fn to(self, form: FormRow) -> (NewInvite, Vec<String>) {
         let link = PrefilledLink::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
         let new = NewInvite {

@@ -1,4 +1,4 @@
-//! `GET /triggers`: what the firm can subscribe to.
+//! `GET /triggers`: triggers that the firm can subscribe to.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct OfferedTrigger {
     sample_url: String,
 }
 
-/// Lists what the firm's plan offers (ruling 14).
+/// Lists the triggers of the firm's plan (ruling 14).
 pub(super) async fn list(
     caller: Caller,
     State(service): State<Arc<Service>>,

@@ -1,6 +1,8 @@
-//! `/unsubscribe/{link}`: the page behind the link in every invite. It needs no key: the link itself
-//! says whose it is, and only we can make one. Looking changes nothing, since mail scanners look;
-//! the button acts, and so do mail programs that post to the link (RFC 8058).
+//! `/unsubscribe/{link}`: the page behind the link in every invite. It needs no key, because the
+//! link itself names the person and only this service can make one.
+//!
+//! Showing the page changes nothing, because mail scanners open links. The button acts, and so do
+//! mail programs that post to the link (RFC 8058).
 
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ use crate::Service;
 use crate::commands::invites;
 use crate::error::Error;
 
-/// The link is a person's own: it is kept by nobody on the way, and runs nothing.
+/// The link is personal, so no cache keeps the page. The page runs no script.
 const HEADERS: [(HeaderName, &str); 3] = [
     (CACHE_CONTROL, "no-store"),
     (REFERRER_POLICY, "no-referrer"),
@@ -29,7 +31,7 @@ const HEADERS: [(HeaderName, &str); 3] = [
     ),
 ];
 
-/// Shows whose mails would end, and a button.
+/// Shows the firm whose mails would end, and a button.
 pub(super) async fn show(
     link: PathText,
     RawQuery(query): RawQuery,
@@ -56,7 +58,7 @@ pub(super) async fn act(
     Ok(answer(StatusCode::OK, words, &done(words, &firm.name)))
 }
 
-/// Whose mails a link ends.
+/// The person and the firm of a link.
 struct LinkRecipient {
     recipient: MailRecipient,
     name: String,
@@ -163,7 +165,7 @@ const SPANISH: PageWords = PageWords {
     copied: "Puede que no se haya copiado entero. Use el enlace del correo.",
 };
 
-/// In the language of the mail, which its link names.
+/// The words in the mail's language, which the link names.
 fn words(query: Option<&str>) -> &'static PageWords {
     let lang = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .find_map(|(name, code)| (name == "lang").then(|| Lang::read(&code)))

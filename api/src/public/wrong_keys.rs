@@ -1,7 +1,7 @@
-//! Calls with a wrong key, by address: over 20 a minute they are refused (rulings 1, 3 and 5).
+//! Wrong keys, counted by address. Over 20 a minute they are refused (rulings 1, 3 and 5).
 //!
-//! Keys that nobody has are counted in the database, by every server together. Texts that cannot be
-//! a key cost no look-up: this server counts them by itself, with the others that it saw.
+//! All servers count unknown keys together, in the database. A text that cannot be a key needs no
+//! look-up. This server counts such texts alone, together with the unknown keys that it saw.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::error::Error;
 
 const WRONG_KEYS_MAX: usize = WRONG_KEYS_PER_ADDRESS as usize;
 
-/// The wrong keys this server saw. It holds one window per counter at most: their number is fixed.
+/// Wrong keys that this server saw. The number of counters is fixed, and each has one window.
 #[derive(Debug, Default)]
 pub struct WrongKeys(Mutex<HashMap<i32, RateWindow>>);
 
@@ -34,7 +34,7 @@ impl WrongKeys {
         })
     }
 
-    /// The answer to a key that nobody has.
+    /// The answer to an unknown key.
     ///
     /// # Errors
     /// If the database does not answer.

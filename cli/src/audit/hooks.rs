@@ -1,8 +1,9 @@
 //! `hooks`: which subscriptions went away, and why.
 
-use api::commands::as_of::{self, HookFilter};
-use api::commands::listing::{self, HookListQuery};
-use api::commands::{history, readings};
+use api::commands::readings;
+use api::queries::as_of::{self, HookFilter};
+use api::queries::history;
+use api::queries::listing::{self, HookListQuery};
 use domain::as_of::AsOf;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::target::shown_target;

@@ -1,6 +1,7 @@
 use super::*;
-use crate::intake::batch::{BatchReferences, FoundReferences, report_ids, streams};
+use crate::intake::batch::{BatchReferences, report_ids, streams};
 use crate::intake::calls::tests::calls;
+use crate::intake::known::FoundReferences;
 use domain::event::Event;
 use domain::firm::{FirmBrand, MemberRole};
 use domain::form::{FormDetails, FormStatus};

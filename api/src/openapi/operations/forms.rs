@@ -1,4 +1,4 @@
-//! Forms, links to them, and invites.
+//! Operations on forms, links and invites.
 
 use projector::forms::LISTED_FORMS_MAX;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Subscriptions.
+//! Operations on subscriptions.
 
 use domain::target::TargetRefusal;
 use serde_json::{Value, json};

@@ -12,12 +12,12 @@ use super::operation::{
 };
 use super::schemas::examples;
 
-/// All of them.
+/// All operations.
 pub(super) fn all() -> Vec<Operation> {
     [service::all(), triggers::all(), forms::all(), hooks::all()].into_iter().flatten().collect()
 }
 
-/// An id in the path. One that is malformed answers as one that is missing (ruling 6).
+/// An id in the path. A malformed id gets the same answer as an unknown one (ruling 6).
 fn path_id(description: &str, example: &str) -> Value {
     json!({
         "name": "id",
@@ -29,7 +29,7 @@ fn path_id(description: &str, example: &str) -> Value {
     })
 }
 
-/// How an answer's id is used in another operation.
+/// A link from an answer's id to another operation.
 fn link(operation: &str, parameter: &str, pointer: &str, description: &str) -> Value {
     json!({
         "operationId": operation,

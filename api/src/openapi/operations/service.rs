@@ -1,4 +1,4 @@
-//! Who the caller is, and the description itself.
+//! Operations on the caller itself and on the description.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What can be subscribed to.
+//! Operations on triggers.
 
 use domain::trigger::Trigger;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Operations: what is sent, what comes back, how to try it.
+//! Operations on the page: request, answers and a call to try.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fields;
 use super::words::{entries, items, json, line, prose, resolved, row, table, text};
 
-/// An operation at its place in the document.
+/// An operation of the document.
 pub(super) struct DocumentedCall<'a> {
     document: &'a Value,
     path: &'a str,
@@ -29,7 +29,7 @@ pub(super) fn of_tag<'a>(document: &'a Value, tag: &str) -> Vec<DocumentedCall<'
     all.filter(|call| items(&call.operation["tags"]).any(|name| name == tag)).collect()
 }
 
-/// The place of a tag on the page; an operation's place is its id.
+/// The anchor of a tag on the page. An operation's anchor is its id.
 pub(super) fn anchor(tag: &str) -> String {
     format!("about-{}", tag.to_lowercase())
 }
@@ -74,7 +74,7 @@ impl<'a> DocumentedCall<'a> {
         }
     }
 
-    /// A call to try, with the examples' values.
+    /// A `curl` call with the values of the examples.
     fn curl(&self) -> String {
         let server = text(&self.document["servers"][0]["url"]);
         let mut path = self.path.to_owned();
@@ -116,7 +116,7 @@ impl<'a> DocumentedCall<'a> {
     }
 }
 
-/// One row per code; a success has none.
+/// One row per code. A success has no rows.
 fn answer_rows(status: &str, answer: &Value) -> Markup {
     let examples = &answer["content"]["application/json"]["examples"];
     let codes = entries(examples).filter(|(_, example)| example["summary"].is_string());
@@ -129,7 +129,7 @@ fn answer_rows(status: &str, answer: &Value) -> Markup {
     }
 }
 
-/// Every answer that operations refer to, once per status and code.
+/// All answers that operations refer to, once per status and code.
 pub(super) fn errors(document: &Value) -> Markup {
     let responses = entries(&document["components"]["responses"]);
     let told = responses.flat_map(|(name, response)| {

@@ -1,5 +1,5 @@
-//! The deliveries: which there are, what they carry, what an answer leads to. What they have in
-//! common is told once, from the first of them.
+//! Deliveries on the page: their kinds, their content, the effect of an answer. Common parts are
+//! shown once, from the first delivery.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn triggers(webhooks: &Value) -> Markup {
     table("Events", ["Trigger", "When it fires"], &rows)
 }
 
-/// The first paragraph of its description.
+/// First paragraph of a delivery's description.
 fn fires(delivery: &Value) -> &str {
     let first = text(&delivery["description"]).split("\n\n").next().unwrap_or_default();
     first.trim_start_matches("Fires: ")

@@ -1,11 +1,14 @@
-//! Tables of what an object holds, and of parameters.
+//! Tables of an object's fields and of parameters.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::words::{entries, items, prose, row, table, text};
 
-/// A schema of the components at its own place.
+/// The note beside a field or parameter that must be there.
+const REQUIRED: &str = "required";
+
+/// A schema of the components, with its anchor.
 pub(super) fn schema(name: &str, schema: &Value) -> Markup {
     let place = place(name);
     html! {
@@ -21,13 +24,13 @@ pub(super) fn schema(name: &str, schema: &Value) -> Markup {
     }
 }
 
-/// What an object holds.
+/// The fields of an object.
 pub(super) fn of_object(caption: &str, schema: &Value) -> Markup {
     let rows = html! {
         @for (name, field) in entries(&schema["properties"]) {
-            (field_row(name, field, is_required(schema, name)))
+            (field_row(name, field, required_note(schema, name)))
             @for (inner, of_inner) in entries(&field["properties"]) {
-                (field_row(&format!("{name}.{inner}"), of_inner, is_required(field, inner)))
+                (field_row(&format!("{name}.{inner}"), of_inner, required_note(field, inner)))
             }
         }
     };
@@ -37,7 +40,7 @@ pub(super) fn of_object(caption: &str, schema: &Value) -> Markup {
 pub(super) fn parameters(parameters: &Value) -> Markup {
     let rows = html! {
         @for parameter in items(parameters) {
-            (row(text(&parameter["name"]), needed(parameter["required"] == true), &html! {
+            (row(text(&parameter["name"]), note_of(parameter), &html! {
                 p.note { (kind(&parameter["schema"])) ", in the " (text(&parameter["in"])) }
                 (prose(&parameter["description"]))
             }))
@@ -46,20 +49,22 @@ pub(super) fn parameters(parameters: &Value) -> Markup {
     html! { @if parameters.is_array() { (table("Parameters", ["Name", "What it is"], &rows)) } }
 }
 
-fn field_row(name: &str, field: &Value, required: bool) -> Markup {
+fn field_row(name: &str, field: &Value, note: &str) -> Markup {
     let about = html! {
         p.note { (kind(field)) }
         @if field["description"].is_string() { (prose(&field["description"])) }
     };
-    row(name, needed(required), &about)
+    row(name, note, &about)
 }
 
-fn is_required(schema: &Value, name: &str) -> bool {
-    items(&schema["required"]).any(|required| required == name)
+/// The note beside a field of an object.
+fn required_note(schema: &Value, name: &str) -> &'static str {
+    if items(&schema["required"]).any(|required| required == name) { REQUIRED } else { "" }
 }
 
-fn needed(required: bool) -> &'static str {
-    if required { "required" } else { "" }
+/// The note beside a parameter.
+fn note_of(parameter: &Value) -> &'static str {
+    if parameter["required"] == true { REQUIRED } else { "" }
 }
 
 fn place(schema: &str) -> String {

@@ -1,5 +1,5 @@
-//! `/docs`: the description for people, made from the same value. It is one document without script
-//! and without anything from elsewhere; its style is named by hash in its policy.
+//! `/docs`: the page for people, made from the same value. It is one document without script and
+//! without foreign content. Its policy names the style by hash.
 
 mod calls;
 mod deliveries;
@@ -16,7 +16,7 @@ use words::{entries, prose, row, table, text};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page, and the policy it is served with.
+/// The page with its content security policy.
 pub(super) fn of(document: &Value) -> (String, String) {
     let hash = STANDARD.encode(Sha256::digest(STYLE));
     let policy = format!(
@@ -120,7 +120,7 @@ fn tags(document: &Value) -> impl Iterator<Item = &str> {
     tags.map(|tag| text(&tag["name"]))
 }
 
-/// One of them is enough.
+/// Either scheme is enough.
 fn authentication(schemes: &Value) -> Markup {
     let plain = format!("{}: <key>", text(&schemes["apiKey"]["name"]));
     let rows = html! {

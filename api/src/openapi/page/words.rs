@@ -1,15 +1,15 @@
-//! Values as words: a description's paragraphs and code, JSON, what a reference leads to; and the
-//! one form of all tables.
+//! Values as words: paragraphs and code of a description, JSON, the target of a reference. All
+//! tables have the form that this module gives them.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// A text; nothing where there is none.
+/// A text, empty if the value is none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The entries of an object, the items of an array by number.
+/// Entries of an object. An array has no entries of this kind.
 pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
@@ -18,7 +18,7 @@ pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A value, or what it refers to.
+/// The value, or the target of its reference.
 pub(super) fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let pointer = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     pointer.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)
@@ -29,7 +29,7 @@ pub(super) fn prose(description: &Value) -> Markup {
     html! { @for paragraph in text(description).split("\n\n") { p { (line(paragraph)) } } }
 }
 
-/// One paragraph's words.
+/// The words of one paragraph.
 pub(super) fn line(paragraph: &str) -> Markup {
     html! {
         @for (place, part) in paragraph.split('`').enumerate() {
@@ -38,12 +38,12 @@ pub(super) fn line(paragraph: &str) -> Markup {
     }
 }
 
-/// A value as people read JSON.
+/// A value as formatted JSON.
 pub(super) fn json(value: &Value) -> String {
     format!("{value:#}")
 }
 
-/// A table of names and what is to be said of each: two columns, so that a phone is wide enough.
+/// A table with two columns, so that a phone is wide enough.
 pub(super) fn table(caption: &str, [name, about]: [&str; 2], rows: &Markup) -> Markup {
     html! {
         table {
@@ -54,7 +54,7 @@ pub(super) fn table(caption: &str, [name, about]: [&str; 2], rows: &Markup) -> M
     }
 }
 
-/// A row of it: a name, a note beside the name, and the rest.
+/// A row of a table: a name, a note beside the name, and the rest.
 pub(super) fn row(name: &str, note: &str, about: &Markup) -> Markup {
     html! {
         tr {

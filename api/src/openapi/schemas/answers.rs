@@ -1,4 +1,4 @@
-//! What is answered.
+//! Schemas of answers.
 
 use domain::form::FormStatus;
 use domain::trigger::Trigger;
@@ -6,7 +6,7 @@ use inviter::InviteSkip;
 use serde_json::{Map, Value, json};
 
 use super::super::operation::{array_of, reference};
-use super::{as_here, named, object, open_text, text, uri};
+use super::build::{as_here, named, object, open_text, text, uri};
 
 pub(super) fn all() -> Map<String, Value> {
     named([
@@ -35,7 +35,7 @@ fn me() -> Value {
     object("Which firm and key it is.", &[], properties)
 }
 
-/// New triggers can come: a key is any text here.
+/// The key of a trigger as any text, because new triggers can come.
 fn trigger_key(description: &str) -> Value {
     open_text(description, &Trigger::ALL.map(Trigger::key))
 }

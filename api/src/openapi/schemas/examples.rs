@@ -77,7 +77,7 @@ pub(in crate::openapi) fn skipped() -> Value {
     json!({"ok": true, "status": "skipped", "reason": reason, "url": FORM_URL, "ignored": []})
 }
 
-/// A made-up event: the code's own.
+/// A made-up event of a trigger, as the service makes it.
 pub(in crate::openapi) fn event(trigger: Trigger) -> Value {
     let payload = TIME.parse().map(|time: Timestamp| sample::made_up(trigger, None, time));
     json!(payload.ok())

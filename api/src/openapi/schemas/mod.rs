@@ -1,22 +1,24 @@
-//! The schemas of what is sent and answered (contract, section Resources and their fields).
+//! Schemas of requests and answers (contract, section Resources and their fields).
 //!
-//! Schemas of answers are open: a client ignores fields it does not know. Those of requests are as
-//! strict as the door is.
+//! Schemas of answers are open, because a client ignores unknown fields. Schemas of requests are as
+//! strict as the service.
 
 mod answers;
+pub(super) mod build;
 pub(super) mod examples;
 mod requests;
 
 use domain::trigger::Trigger;
 use serde_json::{Map, Value, json};
 
+use self::build::named;
 use super::operation::Operation;
 use super::{errors, payload};
 
-/// How a point in time is written (ruling 13).
+/// Format of a timestamp (ruling 13).
 const TIMESTAMP_PATTERN: &str = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$";
 
-/// All of them, by name.
+/// All schemas, by name.
 pub(super) fn all(operations: &[Operation]) -> Value {
     let mut schemas = Map::new();
     for part in [shared(), answers::all(), requests::all(), payload::all()] {
@@ -57,35 +59,4 @@ fn shared() -> Map<String, Value> {
             }),
         ),
     ])
-}
-
-pub(super) fn named<const N: usize>(schemas: [(&str, Value); N]) -> Map<String, Value> {
-    schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
-}
-
-/// An object of answers: everything in it is always there, but for what is named `optional`.
-pub(super) fn object(description: &str, optional: &[&str], properties: Value) -> Value {
-    let names = properties.as_object().into_iter().flat_map(Map::keys);
-    let required: Vec<_> = names.filter(|name| !optional.contains(&name.as_str())).collect();
-    let mut object = json!({"type": "object", "description": description, "required": required});
-    object["properties"] = properties;
-    object
-}
-
-pub(super) fn text(description: &str) -> Value {
-    json!({"type": "string", "description": description})
-}
-
-pub(super) fn uri(description: &str) -> Value {
-    json!({"type": "string", "format": "uri", "description": description})
-}
-
-/// A text of which some values are known and others may come.
-pub(super) fn open_text(description: &str, examples: &[&str]) -> Value {
-    json!({"type": "string", "description": description, "examples": examples})
-}
-
-/// A named schema, and what it stands for here.
-pub(super) fn as_here(schema: &str, description: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{schema}"), "description": description})
 }

@@ -1,17 +1,17 @@
-//! What is sent (contract, sections POST /hooks, /forms/{id}/links and /forms/{id}/send). The limits
-//! are those that the door checks.
+//! Schemas of requests (contract, sections POST /hooks, /forms/{id}/links and /forms/{id}/send).
+//! The limits are those that the service checks.
 
 use domain::email::EMAIL_MAX;
-use domain::lang::Lang;
+use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
+use domain::lang::{LANG_MAX, Lang};
 use domain::link::HIDDEN_KEY_MAX;
 use domain::target::TARGET_MAX_CHARS;
 use serde_json::{Map, Value, json};
 
 use super::super::operation::reference;
-use super::{as_here, named};
-use crate::public::{FIRST_NAME_MAX, LANG_MAX, MESSAGE_MAX, NAME_MAX};
+use super::build::{as_here, named};
 
-/// What of a target can be told from its text (ruling 15).
+/// The part of a target's rule that its text alone shows (ruling 15).
 const TARGET_PATTERN: &str = r"^https://[^\s\\/?#@]+([/?#][^\s\\]*)?$";
 
 /// No text may hold U+0000 (ruling 7).
@@ -27,7 +27,8 @@ pub(super) fn all() -> Map<String, Value> {
     ])
 }
 
-/// "Trigger or event": at least one of the two. That both must then be equal is told in words.
+/// A request with `trigger`, `event` or both. The description says in words that both must be
+/// equal.
 fn new_hook() -> Value {
     let target_url = json!({
         "type": "string",
@@ -42,10 +43,8 @@ fn new_hook() -> Value {
         "format": "uuid",
         "description": "Only this form's events; left out or null for every form.",
     });
-    let (trigger, event) = (
-        as_here("TriggerKey", "What to listen to; needed unless `event` is there."),
-        as_here("TriggerKey", "In place of `trigger`; if both are there they are equal."),
-    );
+    let trigger = as_here("TriggerKey", "What to listen to; needed unless `event` is there.");
+    let event = as_here("TriggerKey", "In place of `trigger`; if both are there they are equal.");
     json!({
         "type": "object",
         "description": "What to subscribe to. Other properties are ignored.",

@@ -1,5 +1,5 @@
-//! Why did this subscription go away: one answer, from the log itself, so that it does not wait for
-//! any read model; and beside it the entries of the audit log, which can be proved.
+//! Explains why a subscription ended. The answer comes from the log itself, so it waits for no read
+//! model. It also carries the subscription's entries of the audit log, which can be proved.
 
 use auditor::lines;
 use domain::as_of::AsOf;
@@ -18,11 +18,11 @@ use super::as_of::unread;
 use crate::error::Error;
 use crate::service::Service;
 
-/// A subscription's life, and its end.
+/// A subscription's life and end.
 #[derive(Debug, Serialize)]
 pub struct HookHistory {
     id: Uuid,
-    /// The firm; whoever asks for one of its hooks knows it.
+    /// The firm. A reader of the history knows it already.
     #[serde(skip)]
     pub firm_id: Uuid,
     key_id: Option<Uuid>,
@@ -33,25 +33,26 @@ pub struct HookHistory {
     state: &'static str,
     created_at: Option<Timestamp>,
     removal: Option<HookRemoval>,
-    /// What the audit log says of it, first to last.
+    /// Entries of the audit log about the subscription, oldest first.
     entries: Vec<Value>,
 }
 
-/// Its end.
+/// The end of a subscription.
 #[derive(Debug, Serialize)]
 struct HookRemoval {
     at: Timestamp,
     reason: RemovalReason,
     actor: String,
-    /// The event that led to it: the key's revocation, the firm's end.
+    /// The event that caused the removal: the key's revocation or the firm's closing.
     caused_by: Option<Uuid>,
-    /// Its place in the log.
+    /// Position of the removal in the log.
     position: i64,
-    /// The deliveries that decided it; for `target_gone` only.
+    /// Deliveries that decided the removal; only for `target_gone`.
     deciding: Vec<DecidingDelivery>,
-    /// How many deliveries arrived between them: none.
+    /// Number of deliveries that arrived between the deciding ones. It is always zero.
     delivered_between: Option<i64>,
-    /// How many deliveries were cancelled, so far; not told of a time gone by.
+    /// Number of deliveries cancelled so far. Absent if the history is asked for as of an earlier
+    /// time.
     cancelled: Option<i64>,
 }
 
@@ -75,7 +76,7 @@ struct DecidingAttempt {
     answer_sha256: Option<String>,
 }
 
-/// The history of any subscription there ever was, as it is told now, or was then.
+/// The history of any subscription, removed or not, as it is or as it was.
 ///
 /// # Errors
 /// `not_found`.
@@ -106,8 +107,8 @@ pub async fn of_hook(
     for recorded in &life {
         history.follow(recorded);
     }
-    if let Some((removed, reason, evidence)) = life.iter().find_map(removal) {
-        let mut end = end(service, hook_id, (removed, reason, evidence)).await?;
+    if let Some(removed) = life.iter().find_map(RecordedRemoval::of) {
+        let mut end = end(service, hook_id, removed).await?;
         end.cancelled = end.cancelled.filter(|_| as_of.is_none());
         history.removal = Some(end);
     }
@@ -134,19 +135,28 @@ impl HookHistory {
     }
 }
 
-fn removal(recorded: &RecordedEvent) -> Option<(&RecordedEvent, RemovalReason, &[GoneAnswer])> {
-    match &recorded.event {
-        Event::Subscription(SubscriptionEvent::SubscriptionRemoved { reason, evidence }) => {
-            Some((recorded, *reason, evidence))
+/// The event of a removal, read apart.
+struct RecordedRemoval<'a> {
+    recorded: &'a RecordedEvent,
+    reason: RemovalReason,
+    evidence: &'a [GoneAnswer],
+}
+
+impl<'a> RecordedRemoval<'a> {
+    fn of(recorded: &'a RecordedEvent) -> Option<Self> {
+        match &recorded.event {
+            Event::Subscription(SubscriptionEvent::SubscriptionRemoved { reason, evidence }) => {
+                Some(Self { recorded, reason: *reason, evidence })
+            }
+            _ => None,
         }
-        _ => None,
     }
 }
 
 async fn end(
     service: &Service,
     hook_id: Uuid,
-    (removed, reason, evidence): (&RecordedEvent, RemovalReason, &[GoneAnswer]),
+    RecordedRemoval { recorded: removed, reason, evidence }: RecordedRemoval<'_>,
 ) -> Result<HookRemoval, Error> {
     let pool = service.store.pool();
     let between = match evidence {
@@ -206,7 +216,7 @@ impl From<&Attempt> for DecidingAttempt {
     }
 }
 
-/// All events of these streams.
+/// All events of the named streams.
 async fn stream(
     service: &Service,
     names: &[(&'static str, Uuid)],

@@ -1,12 +1,12 @@
-//! Who comes at the same time is served together: by one statement, or in one transaction, for all.
+//! Runs one statement or one transaction for many concurrent calls.
 //!
-//! While there is a turn left, who comes is served at once. Who comes while all turns are taken waits, and goes
-//! with all others who wait as soon as one ends. While many are being served there is no second turn: who would go
-//! by itself in it can go with others a moment later. A turn lasts only so long: what takes longer goes on without
-//! one, and holds up nobody else.
+//! A call that finds a free turn starts at once. Otherwise the call waits, and joins the next batch
+//! when a turn ends. While many calls are served no second turn begins: a call in it would run
+//! alone and can join a batch a moment later. A turn has a longest duration. A slower batch goes on
+//! without a turn and delays no other.
 //!
-//! Who asks all the time asks again as soon as it is answered. So after many were answered, those who wait can be
-//! made to wait for them, a moment at most, and all go together.
+//! A caller in a loop calls again as soon as it has an answer. After a large batch the next one can
+//! therefore linger a moment for those callers, and all go together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,29 +17,30 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-/// Answers all of these, in their order.
+/// Answers all questions of a batch, in their order.
 pub(crate) type BatchFn<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<A>> + Send + Sync>;
 
-/// Nobody answered: whoever should have broke down.
+/// No answer came: the batch function panicked or was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoAnswer;
 
-/// How those who come at the same time are served.
+/// How calls are put into batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchPolicy {
-    /// Turns at a time.
+    /// Concurrent turns.
     pub(crate) parallel: usize,
-    /// While so many are being served, no other turn begins.
+    /// Number of calls under way at which no further turn begins.
     pub(crate) busy_at: usize,
-    /// After a turn that answered as many: how long the next waits for them to ask again, at most.
+    /// After a turn of at least `busy_at` calls: longest wait of the next batch for the same
+    /// callers.
     pub(crate) linger: Option<Duration>,
-    /// How many are served together at most.
+    /// Most calls in a batch.
     pub(crate) max: usize,
-    /// How long a turn lasts at most.
+    /// Longest duration of a turn.
     pub(crate) turn_max: Duration,
 }
 
-/// Where those who come at the same time are served together.
+/// Puts concurrent calls into batches.
 pub(crate) struct Batcher<Q, A> {
     policy: BatchPolicy,
     queue: Mutex<BatcherState<Q, A>>,
@@ -47,16 +48,16 @@ pub(crate) struct Batcher<Q, A> {
 
 struct BatcherState<Q, A> {
     turns: usize,
-    /// Who are being served in them.
+    /// Calls under way in all turns.
     served: usize,
     waiting: VecDeque<Waiter<Q, A>>,
-    /// While those who were answered are waited for: no turn begins.
+    /// A lingering batch. No turn begins while the batch lingers.
     awaited: Option<LingerWait>,
 }
 
 #[derive(Clone)]
 struct LingerWait {
-    /// How many wait once all are there.
+    /// Number of waiting calls at which the batch starts early.
     all: usize,
     there: Arc<Notify>,
     moment: Duration,
@@ -70,8 +71,8 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         Arc::new(Self { policy: turns, queue: Mutex::new(queue) })
     }
 
-    /// Asks, with whoever asks at this time. Who goes away loses the answer; what was asked together
-    /// with others happens.
+    /// Asks together with other concurrent callers. A caller that joined a batch and disconnects
+    /// loses the answer, but the batch is carried out.
     ///
     /// # Errors
     /// [`NoAnswer`].
@@ -89,12 +90,12 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         }
     }
 
-    /// How many wait for a turn.
+    /// Number of calls that wait for a turn.
     pub(crate) fn waiting(&self) -> usize {
         self.queue().waiting.len()
     }
 
-    /// Takes a turn, or a place among those who wait.
+    /// Begins a turn, or queues the question.
     fn enter(&self, question: Q) -> Result<Q, oneshot::Receiver<A>> {
         let mut queue = self.queue();
         if queue.begins(self.policy, 1) {
@@ -110,13 +111,13 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         Err(answered)
     }
 
-    /// Ends a turn of so many, of whom so many were answered; what is next.
+    /// Ends a turn of `of` calls, of which `answered` have their answer. Answers the next step.
     fn end(&self, of: usize, answered: usize) -> AfterTurn<Q, A> {
         let mut queue = self.queue();
         queue.turns -= 1;
         queue.served -= of;
-        let (waiting, BatchPolicy { busy_at: many, max: most, .. }) =
-            (queue.waiting.len(), self.policy);
+        let waiting = queue.waiting.len();
+        let BatchPolicy { busy_at: many, max: most, .. } = self.policy;
         let can_wait = answered >= many && waiting < most && queue.awaited.is_none();
         let Some(moment) = self.policy.linger.filter(|_| can_wait) else {
             return AfterTurn::Turn(queue.next(self.policy));
@@ -127,7 +128,7 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         AfterTurn::Wait(awaited)
     }
 
-    /// The turn of those who wait when all are there, or the moment is over.
+    /// Begins the lingering batch when all expected callers are there or the time is over.
     async fn next_together(&self, awaited: LingerWait) -> Vec<Waiter<Q, A>> {
         let _ = timeout(awaited.moment, awaited.there.notified()).await;
         let mut queue = self.queue();
@@ -141,7 +142,7 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
 }
 
 impl<Q, A> BatcherState<Q, A> {
-    /// Begins a turn of so many, if there is one.
+    /// Begins a turn of `of` calls, if one is free.
     fn begins(&mut self, turns: BatchPolicy, of: usize) -> bool {
         let is_left =
             self.turns == 0 || (self.turns < turns.parallel && self.served < turns.busy_at);
@@ -153,8 +154,8 @@ impl<Q, A> BatcherState<Q, A> {
         begins
     }
 
-    /// Begins the turn of those who wait, if there is one for them: otherwise another one, which lasts, is followed
-    /// by theirs.
+    /// Begins the turn of the next batch, if one is free. If none is free, another turn lasts and
+    /// its end begins the batch.
     fn next(&mut self, turns: BatchPolicy) -> Vec<Waiter<Q, A>> {
         let count = self.waiting.len().min(turns.max);
         if count > 0 && self.begins(turns, count) {
@@ -165,41 +166,42 @@ impl<Q, A> BatcherState<Q, A> {
     }
 }
 
-/// What comes after a turn.
+/// Step after a turn.
 enum AfterTurn<Q, A> {
-    /// The turn of these, which has begun; of nobody, if there is none.
+    /// The next batch, whose turn has begun. Empty if no batch begins.
     Turn(Vec<Waiter<Q, A>>),
-    /// A wait for those who were answered.
+    /// The next batch lingers.
     Wait(LingerWait),
 }
 
-/// A turn of so many. However it ends, the next ones have it.
+/// A turn of `of` calls. Its end frees the turn for the next batch, even after a panic.
 struct BatchTurn<Q: Send + 'static, A: Send + 'static> {
-    desk: Arc<Batcher<Q, A>>,
+    batcher: Arc<Batcher<Q, A>>,
     serve: BatchFn<Q, A>,
     of: usize,
-    /// How many were answered before it ended.
+    /// Number of calls that had their answer when the turn ended.
     answered: usize,
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for BatchTurn<Q, A> {
     fn drop(&mut self) {
-        let next = self.desk.end(self.of, self.answered);
-        // Without a runtime the process ends, and nobody waits any more.
+        let next = self.batcher.end(self.of, self.answered);
+        // Without a runtime the process ends, and no caller waits any more.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let (desk, serve) = (Arc::clone(&self.desk), Arc::clone(&self.serve));
+        let batcher = Arc::clone(&self.batcher);
+        let serve = Arc::clone(&self.serve);
         match next {
             AfterTurn::Turn(next) if next.is_empty() => {}
             AfterTurn::Turn(next) => {
-                runtime.spawn(Self::new(desk, serve, next.len()).serve(next));
+                runtime.spawn(Self::new(batcher, serve, next.len()).serve(next));
             }
             AfterTurn::Wait(awaited) => {
                 runtime.spawn(async move {
-                    let next = desk.next_together(awaited).await;
+                    let next = batcher.next_together(awaited).await;
                     if !next.is_empty() {
-                        Self::new(desk, serve, next.len()).serve(next).await;
+                        Self::new(batcher, serve, next.len()).serve(next).await;
                     }
                 });
             }
@@ -208,14 +210,14 @@ impl<Q: Send + 'static, A: Send + 'static> Drop for BatchTurn<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> BatchTurn<Q, A> {
-    fn new(desk: Arc<Batcher<Q, A>>, serve: BatchFn<Q, A>, of: usize) -> Self {
-        Self { desk, serve, of, answered: 0 }
+    fn new(batcher: Arc<Batcher<Q, A>>, serve: BatchFn<Q, A>, of: usize) -> Self {
+        Self { batcher, serve, of, answered: 0 }
     }
 
-    /// Serves these; the next ones go when they are served, or when it takes long.
+    /// Serves a batch. The next batch begins when this one ends or its turn is over.
     async fn end(mut self, questions: Vec<Q>) -> Vec<A> {
         let mut served = (self.serve)(questions);
-        let in_time = timeout(self.desk.policy.turn_max, &mut served).await;
+        let in_time = timeout(self.batcher.policy.turn_max, &mut served).await;
         if in_time.is_ok() {
             self.answered = self.of;
         }
@@ -230,7 +232,7 @@ impl<Q: Send + 'static, A: Send + 'static> BatchTurn<Q, A> {
         let (questions, waiting): (Vec<_>, Vec<_>) = askers.into_iter().unzip();
         let answers = self.end(questions).await;
         for (asker, answer) in waiting.into_iter().zip(answers) {
-            // An error is an asker who has gone.
+            // An error means that the caller has disconnected.
             let _ = asker.send(answer);
         }
     }

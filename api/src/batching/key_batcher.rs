@@ -1,11 +1,11 @@
-//! Where callers show their keys. Those who come while others are asked about go through together:
-//! what a statement costs is mostly its coming and going (docs/explanation/performance.md).
+//! Looks up API keys, for many callers in one statement.
 //!
-//! Attendants, who are tasks, ask. One comes with the first caller, keeps a connection as long as callers
-//! keep coming, and leaves when none does. A statement has one call of a key: the key's next call goes in
-//! the next, behind the others who wait by then, so that a key which calls without end holds up itself.
+//! Lookup tasks run the statements. A task starts with the first call, keeps its connection as long
+//! as calls arrive, and ends when none does. A statement has one call of a key. The key's next call
+//! waits for the next statement, behind the calls that wait by then. A key that calls without end
+//! therefore delays only itself.
 
-mod question;
+mod query;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,45 +19,45 @@ use sqlx::{PgPool, Postgres};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub(crate) use question::{CallerByKey, HooksByKey, KeyQuery};
+pub(crate) use query::{CallerByKey, HooksByKey, KeyQuery};
 
 use crate::Service;
 use crate::error::Error;
 
-/// Statements of a turnstile under way at once: with more there would be fewer callers in each.
+/// Concurrent statements of one batcher. More statements would have fewer calls each.
 const LOOKUP_TASKS_MAX: usize = 2;
 
-/// The most callers in a statement.
+/// Most calls in a statement.
 const BATCH_KEYS_MAX: usize = 32;
 
-/// How long an attendant waits for the next caller.
+/// Longest time that a task waits for the next call.
 const TASK_IDLE_MAX: Duration = Duration::from_millis(100);
 
-/// How long a caller waits for its turn before it is told to come back, as for a connection.
+/// Longest time that a call waits for its statement, the same as for a connection.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// How long a statement may take, waiting for locks (5 s) included: one that takes longer has lost the
-/// database without a word.
+/// Longest duration of a statement, including its wait for locks (5 s). A slower statement has lost
+/// the database without notice.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The turnstiles of a door. Clones share them.
+/// Both key batchers of the public API. Clones share them.
 #[derive(Clone, Default)]
 pub struct KeyBatchers {
-    pub(super) callers: KeyBatcher<CallerByKey>,
-    pub(super) hooks: KeyBatcher<HooksByKey>,
+    pub(crate) callers: KeyBatcher<CallerByKey>,
+    pub(crate) hooks: KeyBatcher<HooksByKey>,
 }
 
-/// A turnstile; clones share it.
-pub(super) struct KeyBatcher<Q: KeyQuery>(Arc<KeyQueue<Q::Answer>>);
+/// Batches the look-ups of one query. Clones share the queue.
+pub(crate) struct KeyBatcher<Q: KeyQuery>(Arc<KeyQueue<Q::Answer>>);
 
 struct KeyQueue<A> {
     waiting: Mutex<VecDeque<WaitingCall<A>>>,
-    /// Somebody has come to wait.
+    /// Signals a new call in the queue.
     came: Notify,
     seats: Arc<Semaphore>,
 }
 
-/// A caller who waits.
+/// A call in the queue.
 struct WaitingCall<A> {
     key: KeyHash,
     since: Instant,
@@ -69,17 +69,17 @@ type KeyAnswer<A> = Result<Option<A>, Error>;
 type KeyBatch<A> = BTreeMap<KeyHash, WaitingCall<A>>;
 
 impl<Q: KeyQuery> KeyBatcher<Q> {
-    /// What is said of this key, whose call is counted; nothing if nobody has it.
+    /// Looks a key up and counts its call. Answers `None` for an unknown key.
     ///
     /// # Errors
     /// If the database does not answer in time.
-    pub(super) async fn look_up(&self, service: &Service, key: KeyHash) -> KeyAnswer<Q::Answer> {
+    pub(crate) async fn look_up(&self, service: &Service, key: KeyHash) -> KeyAnswer<Q::Answer> {
         let (told, hears) = oneshot::channel();
         self.wait(service, WaitingCall { key, since: Instant::now(), told });
         hears.await.unwrap_or_else(|_| Err(Error::Internal("an attendant is gone".to_owned())))
     }
 
-    /// Waits, and has an attendant come if there is a seat for one more.
+    /// Queues a call, and starts a task if fewer than the most tasks run.
     fn wait(&self, service: &Service, caller: WaitingCall<Q::Answer>) {
         let mut waiting = self.0.waiting();
         waiting.push_back(caller);
@@ -99,14 +99,15 @@ impl<Q: KeyQuery> KeyBatcher<Q> {
     }
 }
 
-/// Who asks for those who wait. They wait for it in turn, so nobody else has to.
+/// Runs statements for the calls in the queue. Only this task waits for a connection.
 struct LookupTask<Q: KeyQuery> {
     shared: Arc<KeyQueue<Q::Answer>>,
-    /// None once it has left.
+    /// `None` once the task has left.
     seat: Option<OwnedSemaphorePermit>,
     pool: PgPool,
     clock: Clock,
-    /// One that has answered. Between statements it is outside a transaction and for nobody.
+    /// A connection that has answered. Between statements it is in no transaction and restricted to
+    /// no firm.
     connection: Option<PoolConnection<Postgres>>,
 }
 
@@ -119,7 +120,7 @@ impl<Q: KeyQuery> LookupTask<Q> {
         }
     }
 
-    /// Those who go together; nobody, if nobody has come for a while.
+    /// The next batch, or `None` if no call has come for a while.
     async fn next(&mut self) -> Option<KeyBatch<Q::Answer>> {
         let until = Instant::now() + TASK_IDLE_MAX;
         loop {
@@ -129,14 +130,14 @@ impl<Q: KeyQuery> LookupTask<Q> {
             if timeout_at(until, self.shared.came.notified()).await.is_err() {
                 let mut waiting = self.shared.waiting();
                 let last = take(&mut waiting);
-                // Whoever comes to wait after that finds the seat free.
+                // A call that is queued after this point finds the seat free.
                 self.seat = self.seat.take().filter(|_| last.is_some());
                 return last;
             }
         }
     }
 
-    /// A connection that has not answered goes back to the pool, which looks at it.
+    /// A connection that has not answered goes back to the pool, which tests it.
     async fn ask(&mut self, keys: &[KeyHash]) -> Result<Vec<Option<Q::Answer>>, Error> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -150,10 +151,11 @@ impl<Q: KeyQuery> LookupTask<Q> {
     }
 }
 
-/// The first call of each key that waits, up to so many; the others stay in their order. Who has waited
-/// too long is told so.
+/// Takes the first call of each key, up to the most calls. Other calls keep their order. A call
+/// that has waited too long gets an error.
 fn take<A>(waiting: &mut VecDeque<WaitingCall<A>>) -> Option<KeyBatch<A>> {
-    let (mut batch, mut later) = (KeyBatch::new(), VecDeque::new());
+    let mut batch = KeyBatch::new();
+    let mut later = VecDeque::new();
     while batch.len() < BATCH_KEYS_MAX
         && let Some(caller) = waiting.pop_front()
     {
@@ -181,7 +183,7 @@ fn tell<A>(batch: KeyBatch<A>, answers: Result<Vec<Option<A>>, Error>) {
 }
 
 impl<A> WaitingCall<A> {
-    /// One who has hung up hears nothing.
+    /// A disconnected caller hears nothing.
     fn tell(self, told: KeyAnswer<A>) {
         let _ = self.told.send(told);
     }

@@ -1,16 +1,16 @@
-//! What is asked about those who come.
+//! The queries about API keys.
 
 use chrono::{DateTime, Utc};
 use projector::calls::{self, CallerRow, KeyHash};
 use projector::hooks::{self, KeyHookList};
 use sqlx::PgConnection;
 
-/// What is asked of PostgreSQL for each key.
+/// A query that PostgreSQL answers for several keys.
 pub(crate) trait KeyQuery: 'static {
-    /// What is said of a key that somebody has.
+    /// Answer for a known key.
     type Answer: Send + 'static;
 
-    /// Asks for several keys, each named once: an answer for each, in that order.
+    /// Runs one statement for distinct keys. The answers have the order of the keys.
     fn ask(
         connection: &mut PgConnection,
         keys: &[KeyHash],
@@ -18,7 +18,7 @@ pub(crate) trait KeyQuery: 'static {
     ) -> impl Future<Output = Result<Vec<Option<Self::Answer>>, sqlx::Error>> + Send;
 }
 
-/// Who calls.
+/// Reads the caller of each key.
 pub(crate) enum CallerByKey {}
 
 impl KeyQuery for CallerByKey {
@@ -33,7 +33,7 @@ impl KeyQuery for CallerByKey {
     }
 }
 
-/// Which subscriptions a caller has.
+/// Reads the caller's admission and subscriptions of each key.
 pub(crate) enum HooksByKey {}
 
 impl KeyQuery for HooksByKey {

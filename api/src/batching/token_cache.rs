@@ -1,5 +1,5 @@
-//! Who presents a token of the internal door: looked up, with all who present one at the same time, or known
-//! from before and asked about again with what is reported.
+//! Bearer tokens of the internal API. A token is looked up in a batch with other tokens. A holder
+//! that was found before is remembered, and the transaction of the call confirms the token.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use eventstore::ConnectionCache;
 use projector::tokens::{self, ActiveToken};
 use sqlx::PgConnection;
 
+use super::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::commands::tokens::{TokenHolder, hash, is_token};
-use crate::desk::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::error::Error;
 use crate::service::Service;
 
-/// How tokens are looked up. Each look-up begins after the calls it is for: a token that was revoked
-/// before a call is refused.
+/// How tokens are looked up. A look-up begins after the calls it serves, so a token revoked before
+/// a call is refused.
 const LOOKUP_POLICY: BatchPolicy = BatchPolicy {
     parallel: 2,
     busy_at: 4,
@@ -24,13 +24,14 @@ const LOOKUP_POLICY: BatchPolicy = BatchPolicy {
     turn_max: Duration::from_millis(250),
 };
 
-/// A token, as nothing but its SHA-256.
+/// A token, known only by its SHA-256.
 pub(crate) type TokenHash = [u8; 32];
 
-/// Where tokens are looked up, and who was found.
+/// Looks tokens up, and remembers their holders.
 pub(crate) struct TokenCache {
     batcher: Arc<Batcher<TokenHash, Result<Option<TokenHolder>, Error>>>,
-    /// Those who were active when they were asked about last: never more than operators made.
+    /// Holders that were active at their last look-up. The number of tokens that operators made
+    /// bounds the size.
     found: Mutex<HashMap<TokenHash, TokenHolder>>,
 }
 
@@ -45,7 +46,7 @@ impl TokenCache {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever presents one of these is looked up again.
+    /// Forgets revoked tokens, so that the next call with one is looked up.
     pub(crate) fn forget(&self, revoked: &BTreeSet<TokenHash>) {
         let mut found = self.found();
         for hash in revoked {
@@ -54,24 +55,24 @@ impl TokenCache {
     }
 }
 
-/// Who presents a token that was active when it was asked about last.
+/// The holder of a token that was active at its last look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bearer {
-    /// Who it was made for. A token's holder never changes; it may be revoked.
+    /// The holder. A token never changes its holder, but may be revoked.
     pub(crate) holder: TokenHolder,
-    /// The token, if it was not asked about since this call began.
+    /// The token, if no look-up confirmed it since this call began.
     pub(crate) unconfirmed: Option<TokenHash>,
 }
 
 impl Bearer {
-    /// Who was asked about for this call.
+    /// A holder whose token was looked up for this call.
     pub(crate) const fn confirmed(holder: TokenHolder) -> Self {
         Self { holder, unconfirmed: None }
     }
 }
 
-/// The holder of this token, unless it is unknown or revoked. What does not have the form of a
-/// token is not looked up.
+/// The holder of a token, or `None` if the token is unknown or revoked. A text without the form of
+/// a token is not looked up.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -82,10 +83,11 @@ pub(crate) async fn authenticate(
     if is_token(token) { look_up(service, hash(token)).await } else { Ok(None) }
 }
 
-/// The same, but who was found before is not looked up: that is for [`confirm`], or for the transaction
-/// that does what is asked.
+/// Like [`authenticate`], but a remembered holder is not looked up. [`confirm`] or the transaction
+/// of the call must confirm the token.
 ///
 /// # Errors
+/// If the database does not answer.
 /// If the database does not answer.
 pub(crate) async fn authenticate_cached(
     service: &Service,
@@ -103,7 +105,7 @@ pub(crate) async fn authenticate_cached(
     Ok(holder.map(Bearer::confirmed))
 }
 
-/// Looks up who was found before.
+/// Looks up a token that only the cache vouches for.
 ///
 /// # Errors
 /// `unauthorized` for a token that was revoked since; or if the database does not answer.
@@ -114,7 +116,7 @@ pub(crate) async fn confirm(service: &Service, presented: Bearer) -> Result<(), 
     look_up(service, hash).await?.map(drop).ok_or(Error::NoToken)
 }
 
-/// Those of these tokens that are not active any more: asked in a transaction that does what is asked for.
+/// Tokens among these that are not active any more, as seen by the transaction of the call.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -132,7 +134,7 @@ pub(crate) async fn revoked(
     Ok(presented)
 }
 
-/// Together with all who are looked up at the same time.
+/// Looks a token up, in a batch with other tokens.
 async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolder>, Error> {
     let connections = service.intake.connections().clone();
     let look_up: BatchFn<_, _> = Arc::new(move |presented| {
@@ -150,7 +152,7 @@ async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolde
     Ok(holder)
 }
 
-/// The holder of each of these.
+/// The holder of each token.
 async fn holders(
     connections: &ConnectionCache,
     presented: Vec<TokenHash>,

@@ -1,4 +1,4 @@
-//! Listing deliveries and subscriptions: the same filters by the internal door and at the terminal.
+//! Lists deliveries and subscriptions. The internal API and the terminal have the same filters.
 
 use std::collections::HashSet;
 
@@ -13,40 +13,40 @@ use projector::hooks::{self, HookLife};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::commands::as_of::{self, HookFilter};
 use crate::error::Error;
+use crate::queries::as_of::{self, HookFilter};
 use crate::service::Service;
 
-/// How many are listed when nothing is said.
+/// Rows in a page, if the caller asks for no number.
 pub const LIST_LIMIT_DEFAULT: i64 = 50;
 
-/// How many are listed at most.
+/// Most rows in a page.
 pub const LIST_LIMIT_MAX: i64 = 500;
 
-/// What is asked for.
+/// Filters of a list of deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeliveryListQuery {
-    /// Only this subscription's.
+    /// Only deliveries of this subscription.
     pub hook_id: Option<Uuid>,
-    /// Only this trigger's.
+    /// Only deliveries of this trigger.
     pub trigger: Option<String>,
-    /// Only those that stand so.
+    /// Only deliveries in this state.
     pub state: Option<DeliveryState>,
-    /// Only those queued then or later.
+    /// Only deliveries queued at this time or later.
     pub since: Option<Timestamp>,
-    /// Only those queued before.
+    /// Only deliveries queued before this time.
     pub until: Option<Timestamp>,
-    /// Only those after this one of the list.
+    /// Only deliveries after this one of the list.
     pub after: Option<Uuid>,
-    /// How many; 50 unless it is said.
+    /// Rows in the page; 50 by default.
     pub limit: Option<i64>,
-    /// As it was at this position or instant; with `limit` alone.
+    /// List as it was at this position or instant. Only `limit` may be given beside it.
     pub as_of: Option<String>,
 }
 
 impl DeliveryListQuery {
-    /// What somebody reads who is shown that.
+    /// Details of the reading that this query is.
     #[must_use]
     pub const fn look(&self) -> ReadingDetails {
         let Self { hook_id, since, until, .. } = *self;
@@ -59,12 +59,12 @@ impl DeliveryListQuery {
     }
 }
 
-/// A page, and where the next one begins, if there may be one.
+/// A page, with the start of the next page if there may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPage<R> {
-    /// The rows, newest first.
+    /// Rows, newest first.
     pub rows: Vec<R>,
-    /// The last of them.
+    /// Id of the last row, if the page is full.
     pub next: Option<Uuid>,
 }
 
@@ -82,7 +82,7 @@ pub async fn deliveries(
     Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
-/// A firm's newest deliveries as they were, and which of their responses are erased by now.
+/// A firm's newest deliveries as they were, with the responses among them that are erased by now.
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
@@ -102,10 +102,10 @@ pub async fn deliveries_then(
     let wanted = wanted(service, firm_id, asked).await?;
     let as_of = as_of::read(service, asked.as_of.as_deref().unwrap_or_default()).await?;
     let limit = usize::try_from(wanted.limit).unwrap_or_default();
-    as_of::deliveries(service, (firm_id, as_of), limit).await
+    as_of::deliveries(service, firm_id, as_of, limit).await
 }
 
-/// A page of what a firm's workflow steps send.
+/// A page of the deliveries of a firm's workflow steps.
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
@@ -128,16 +128,16 @@ impl<R> ListPage<R> {
     }
 }
 
-/// Which of a firm's subscriptions are asked for.
+/// Filters of a list of subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HookListQuery {
-    /// Of which kind.
+    /// Kind of subscription.
     pub which: HookFilter,
-    /// As it was at this position or instant.
+    /// List as it was at this position or instant.
     pub as_of: Option<AsOf>,
-    /// Only those after this one of the list.
+    /// Only subscriptions after this one of the list.
     pub after: Option<Uuid>,
-    /// How many; 500 unless it is said.
+    /// Rows in the page; 500 by default.
     pub limit: Option<i64>,
 }
 
@@ -164,19 +164,19 @@ pub async fn hooks(
         (None, HookFilter::Warned) => made_before(hooks::list_warned(pool, firm_id).await?, places),
         (None, HookFilter::Live) => made_before(hooks::list_live(pool, firm_id).await?, places),
         (Some(as_of), which) => {
-            rest(as_of::hooks(service, (firm_id, as_of), which).await?, asked.after)?
+            rest(as_of::hooks(service, firm_id, as_of, which).await?, asked.after)?
         }
     };
     Ok(ListPage::of(lives, limit, |life| life.hook_id))
 }
 
-/// Those made before the one with these places, which may be of another list by now.
+/// Subscriptions made before the one with these positions, which may have moved to another list.
 fn made_before(mut lives: Vec<HookLife>, places: Option<(i64, Option<i64>)>) -> Vec<HookLife> {
     lives.retain(|life| places.is_none_or(|(made, _)| life.created_position < made));
     lives
 }
 
-/// What comes after this one of a list that stays as it is.
+/// Rows after this one, in a list that does not change.
 fn rest(mut lives: Vec<HookLife>, after: Option<Uuid>) -> Result<Vec<HookLife>, Error> {
     if let Some(id) = after {
         let last = lives.iter().position(|life| life.hook_id == id).ok_or_else(no_hook)?;

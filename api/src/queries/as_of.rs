@@ -1,4 +1,4 @@
-//! How subscriptions and deliveries were, and how a delivery is: for the internal door and for operators.
+//! Computes subscriptions and deliveries as they were, and one delivery as it is, from the log.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::service::Service;
 
-/// Which subscriptions.
+/// Kind of subscription in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookFilter {
-    /// Those that lived, last made first.
+    /// Live subscriptions, last made first.
     Live,
-    /// Those of them whose last finished delivery had ended with 410.
+    /// Live subscriptions whose last finished delivery ended with 410.
     Warned,
-    /// Those that had been removed, last removed first; from then on, if that is said.
+    /// Removed subscriptions, last removed first, from an instant on if one is given.
     Removed(Option<DateTime<Utc>>),
 }
 
@@ -36,10 +36,10 @@ impl HookFilter {
     }
 }
 
-/// Reads up to when it is asked for.
+/// Reads a position or an instant.
 ///
 /// # Errors
-/// `invalid_request`: it is neither a position nor an instant, or it has not come.
+/// `invalid_request`: the text is neither a position nor an instant, or it lies ahead of the log.
 pub async fn read(service: &Service, text: &str) -> Result<AsOf, Error> {
     let parsed = text.parse().map_err(|_| {
         Error::invalid("`as_of` must be a position of the log, from 1, or an instant in RFC 3339")
@@ -47,7 +47,7 @@ pub async fn read(service: &Service, text: &str) -> Result<AsOf, Error> {
     check(service, parsed?).await
 }
 
-/// What has not come yet is not known.
+/// Refuses a position or an instant that has not come yet.
 ///
 /// # Errors
 /// `invalid_request`.
@@ -69,13 +69,14 @@ pub async fn check(service: &Service, as_of: AsOf) -> Result<AsOf, Error> {
     Ok(as_of)
 }
 
-/// The subscriptions of a firm as they were.
+/// Subscriptions of a firm as they were.
 ///
 /// # Errors
 /// The database's, and an event that cannot be read.
 pub async fn hooks(
     service: &Service,
-    (firm_id, as_of): (Uuid, AsOf),
+    firm_id: Uuid,
+    as_of: AsOf,
     which: HookFilter,
 ) -> Result<Vec<HookLife>, Error> {
     let mut connection = service.store.pool().acquire().await?;
@@ -88,14 +89,15 @@ pub async fn hooks(
     Ok(lives)
 }
 
-/// The newest deliveries of a firm as they were, at most so many; and the responses among theirs that
-/// are erased by now.
+/// The newest deliveries of a firm as they were, at most `limit`, with the responses among them
+/// that are erased by now.
 ///
 /// # Errors
 /// The database's, and an event that cannot be read.
 pub async fn deliveries(
     service: &Service,
-    (firm_id, as_of): (Uuid, AsOf),
+    firm_id: Uuid,
+    as_of: AsOf,
     limit: usize,
 ) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
     let mut connection = service.store.pool().acquire().await?;
@@ -106,13 +108,14 @@ pub async fn deliveries(
     Ok((rows, erased.into_iter().map(|(_, response_id)| response_id).collect()))
 }
 
-/// A delivery of a firm as it is or was; and whether its response is erased by now.
+/// A delivery of a firm as it is or was, and whether its response is erased by now.
 ///
 /// # Errors
 /// `delivery_not_found`: none was queued by then.
 pub async fn delivery(
     service: &Service,
-    (firm_id, delivery_id): (Uuid, Uuid),
+    firm_id: Uuid,
+    delivery_id: Uuid,
     as_of: AsOf,
 ) -> Result<(DeliveryThen, bool), Error> {
     let mut connection = service.store.pool().acquire().await?;
