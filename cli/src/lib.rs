@@ -17,6 +17,7 @@ mod openapi;
 mod operate;
 mod pauses;
 mod projections;
+pub mod reference;
 mod reissue;
 mod replays;
 pub mod roles;
