@@ -1,4 +1,4 @@
-//! `deliveries list` and `workflows list`: what was sent, page by page.
+//! `deliveries list` and `workflows list`: deliveries, page by page.
 
 use api::Service;
 use api::commands::listing::{self, DeliveryListQuery};
@@ -16,18 +16,18 @@ use crate::operate::{
 };
 use crate::wiring::{self, StorageArgs, System};
 
-/// What is listed.
+/// The arguments of `deliveries list`.
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryListArgs {
     /// The firm.
     #[arg(long)]
     firm: Uuid,
-    /// Only this subscription's.
+    /// Only deliveries of this subscription.
     #[arg(long)]
     hook: Option<Uuid>,
     #[command(flatten)]
     filter: DeliveryFilterArgs,
-    /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
+    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
     /// alone.
     #[arg(long)]
     as_of: Option<AsOf>,
@@ -35,10 +35,10 @@ pub(crate) struct DeliveryListArgs {
     json: OutputArgs,
 }
 
-/// What is asked of workflows.
+/// The commands of workflow steps.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowsCommand {
-    /// What their steps sent, newest first.
+    /// List the deliveries of workflow steps, newest first.
     List(WorkflowListArgs),
 }
 
@@ -55,22 +55,22 @@ pub(crate) struct WorkflowListArgs {
 
 #[derive(Debug, Args)]
 struct DeliveryFilterArgs {
-    /// Only this trigger's.
+    /// Only deliveries of this trigger.
     #[arg(long)]
     trigger: Option<Trigger>,
-    /// Only those that are `pending`, `delivered`, `failed` or `cancelled`.
+    /// Only deliveries that are `pending`, `delivered`, `failed` or `cancelled`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only those queued then or later (2026-11-01T00:00:00Z).
+    /// Only deliveries queued at this instant or later (2026-11-01T00:00:00Z).
     #[arg(long)]
     since: Option<Timestamp>,
-    /// Only those queued before.
+    /// Only deliveries queued before this instant.
     #[arg(long)]
     until: Option<Timestamp>,
-    /// Only those after this one: the last of the page before.
+    /// Only deliveries after this one: the last one of the page before.
     #[arg(long)]
     after: Option<Uuid>,
-    /// How many, 500 at most.
+    /// The most deliveries to list, up to 500.
     #[arg(long, default_value_t = listing::LIST_LIMIT_DEFAULT)]
     limit: i64,
 }
@@ -109,7 +109,7 @@ pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Res
     Ok(())
 }
 
-/// Records that they are read, before they are shown.
+/// Records the reading before any delivery is shown.
 async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyhow::Result<()> {
     readings::record(service, firm, OPERATOR, asked.look()).await.map_err(terminal_error)
 }

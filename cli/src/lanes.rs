@@ -1,4 +1,4 @@
-//! `lanes list`: what waits where, and why.
+//! `lanes list`: lanes with work, and why it waits.
 
 use clap::{Args, Subcommand};
 use deliverer::lane_list::{self, LaneFilter, LaneRow};
@@ -12,22 +12,22 @@ use crate::args::OutputArgs;
 use crate::operate::print;
 use crate::wiring::{self, StorageArgs};
 
-/// What is asked of lanes.
+/// The commands of lanes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LanesCommand {
-    /// Those that have work, longest due first.
+    /// List lanes that have work, longest due first.
     List(LaneListArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneListArgs {
-    /// Only this firm's.
+    /// Only lanes of this firm.
     #[arg(long)]
     firm: Option<Uuid>,
-    /// Only those to this host.
+    /// Only lanes to this host.
     #[arg(long)]
     host: Option<String>,
-    /// How many.
+    /// The most lanes to list.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     #[command(flatten)]
@@ -71,7 +71,7 @@ fn lane_json(row: &LaneRow, pauses: &[PauseRow]) -> Value {
     })
 }
 
-/// What keeps it from being sent, the strongest first.
+/// The strongest reason why a lane does not send.
 const fn state(row: &LaneRow, paused: bool) -> &'static str {
     match (&row.cancel_cause, &row.suspended_at, paused) {
         (Some(_), _, _) => "closed",

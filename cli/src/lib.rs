@@ -1,5 +1,5 @@
-//! The one binary: configuration, wiring, signals, and the operators' commands. It knows every
-//! other room; no room knows it.
+//! The one binary: configuration, wiring, signals, and the operators' commands. It imports every
+//! other crate; only `tests` and `bench` import it.
 
 mod args;
 mod audit;
@@ -43,8 +43,8 @@ pub fn main() -> ExitCode {
     main_with(std::env::args_os())
 }
 
-/// The same with these arguments, the program's name first: for a program that starts itself as the
-/// service.
+/// Runs the command line with these arguments, the program's name first. A program that starts
+/// itself as the service calls this.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let arguments = match CliArgs::try_parse_from(&arguments) {
@@ -96,18 +96,18 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A command that succeeds or fails, and nothing between.
+/// Runs a command that either succeeds or fails.
 async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     command.await.map(|()| ExitCode::SUCCESS)
 }
 
-/// One line to the person at the terminal, causes included; to a log of JSON, a line of it.
+/// Prints the error with its causes as one line, or as a line of a JSON log.
 fn fail(error: &anyhow::Error, log_json: bool) -> ExitCode {
     eprintln!("{}", telemetry::last_line(log_json, &format!("firmforms: {error:#}")));
     ExitCode::FAILURE
 }
 
-/// What was asked for cannot be done, or is an answer by itself: the help, the version.
+/// Prints a usage error. The help and the version come here, too: clap returns them as errors.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let asked = std::env::var_os("FIRMFORMS_LOG_JSON").unwrap_or_default();
     let log_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
@@ -121,13 +121,14 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// A switch of the environment, read as the command line reads it.
+/// Reads a switch of the environment as clap reads it.
 fn is_on(value: &OsStr) -> bool {
     let reader = FalseyValueParser::new();
     reader.parse_ref(&clap::Command::default(), None, value).unwrap_or(true)
 }
 
-/// Which argument is wrong, and why. Its value may be a secret of the environment, and is not repeated.
+/// Names the wrong argument and the reason. The value may be a secret of the environment, so it is
+/// not repeated.
 fn without_value(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::ValueValidation {
         return None;

@@ -1,5 +1,5 @@
-//! The operators' commands: one each, on the databases themselves; they work beside a running
-//! service.
+//! The operators' commands on firms, keys, tokens, secrets and deliveries. They work on the
+//! databases directly, also beside a running service.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,7 +23,7 @@ use crate::args::{
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
 
-/// Who the command line acts as.
+/// The actor of every command at the terminal.
 pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
 pub(crate) async fn firms(
@@ -151,7 +151,7 @@ async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::
     Ok(())
 }
 
-/// Shows a delivery with its tries, as it is or as it was. That it is read is recorded before.
+/// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
 async fn show(
     service: &Service,
     (firm_id, delivery_id, as_of): (Uuid, Uuid, Option<AsOf>),
@@ -184,14 +184,14 @@ async fn show(
     Ok(())
 }
 
-/// As it was; what is erased by now is so whenever it is asked for.
+/// A past state of a delivery. A body that is erased by now shows as erased in every past state.
 pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
     let mut shown = delivery_json(row, &HashMap::new());
     shown["erased"] = erased.into();
     shown
 }
 
-/// By which pause those of these are held that are.
+/// The pause that holds each of these deliveries, if one does.
 pub(crate) async fn pause_by_delivery(
     service: &Service,
     firm_id: Uuid,
@@ -220,7 +220,7 @@ fn attempt(one: &Attempt) -> Value {
     })
 }
 
-/// One JSON array, or a line each with these fields.
+/// Prints one JSON array, or a line with these fields for each item.
 pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: &[&str]) {
     if json {
         return print_line(&format!("{:#}", Value::Array(items)));
@@ -238,14 +238,14 @@ pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: 
     }
 }
 
-/// A line for whoever reads along; one who has read enough (`| head`) ends the command quietly.
+/// Prints a line. If the reader has closed the pipe (`| head`), the command ends quietly.
 pub(crate) fn print_line(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
 }
 
-/// What the API would answer, as a line at the terminal; and what only its log would tell.
+/// The API's error as one line, with the cause that the API would only log.
 pub(crate) fn terminal_error(error: api::Error) -> anyhow::Error {
     let said = error.to_string();
     match error {

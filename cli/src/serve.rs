@@ -1,4 +1,4 @@
-//! `serve`: the doors and the workers, until a signal.
+//! `serve`: runs the doors and the workers of a role until a signal.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use crate::wiring::{
     claim_in_appends,
 };
 
-/// How long what is under way may take after a signal.
+/// The longest wait after a signal for calls and attempts under way.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
@@ -71,14 +71,14 @@ pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Resul
     doors.open(&system.service);
     tracing::info!("ready");
     let (is_drained, ended) = wait(signal, &mut tasks, &stop).await;
-    // What is still under way has connections that are not given back: the process takes them along.
+    // Unfinished work still holds connections, so only the end of the process closes them.
     if is_drained {
         system.stop().await?;
     }
     ended
 }
 
-/// Waits for the databases, and puts everything together.
+/// Waits for the databases, then assembles the service on them.
 async fn start(
     databases: Databases,
     wrapping: WrappingKey,
@@ -93,7 +93,7 @@ async fn start(
     Ok(system)
 }
 
-/// Serves the doors; they are closed, and answer so.
+/// Serves the doors, which answer 503 until they are opened.
 fn listen(
     doors: BoundDoors,
     (tls, figures): (Option<TlsCertificate>, &Arc<ProcessMetrics>),
@@ -147,7 +147,7 @@ fn spawn_workers(
         let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
         tasks.spawn(run_worker(housekeeping, Nudge::default().subscribe(), stop.clone()));
     }
-    // Where invites are reserved: a process without doors is told of no mail server.
+    // Invites are reserved by the doors. A process without doors has no mail server.
     let sends = system.service.sending == SendingMode::On;
     if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
@@ -173,7 +173,7 @@ fn spawn_workers(
     }
 }
 
-/// Starts what sends: a process that has doors, too, claims in its appends.
+/// Starts the sender. In a process that also has doors, appends claim for it.
 fn spawn_sender(
     system: &System,
     role: ProcessRole,
@@ -191,7 +191,7 @@ fn spawn_sender(
     }
     let (nudge, sending) = (store.nudge().clone(), Arc::clone(&dispatch));
     tasks.spawn(async move {
-        // It is among the senders until what is out is recorded.
+        // The process stays a sender until its claimed attempts are recorded.
         tokio::select! {
             () = membership.keep(|| nudge.wake_for_deliveries()) => {}
             () = deliver(sending, answers, &nudge) => {}
@@ -200,8 +200,8 @@ fn spawn_sender(
     dispatch
 }
 
-/// Waits for a signal, then for what is under way, and says whether all of that ended. A task that ends before is
-/// a defect: all end.
+/// Waits for a signal, then for the work under way. Returns whether that work ended. A task that
+/// ends before the signal is a defect.
 async fn wait(
     signal: impl Future<Output = &'static str>,
     tasks: &mut JoinSet<()>,
@@ -214,7 +214,7 @@ async fn wait(
     (drain(why, tasks, stop).await, ended)
 }
 
-/// Ends everything, and waits for what is under way; whether it ended in time.
+/// Stops every task and waits for it. Returns whether all ended in time.
 async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> bool {
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
@@ -227,7 +227,7 @@ async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> 
     is_drained
 }
 
-/// Hears signals from here on; answers with the first.
+/// Registers the signals now. The future returns the first one.
 fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
@@ -240,7 +240,7 @@ fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
     })
 }
 
-/// Reads the certificate again at each SIGHUP; one that cannot be read leaves the old one.
+/// Reads the certificate again at each SIGHUP. An unreadable one leaves the old one in use.
 async fn reload(tls: TlsCertificate, stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
@@ -258,14 +258,15 @@ async fn reload(tls: TlsCertificate, stop: CancellationToken) {
     }
 }
 
-/// Says what will not be sent: nobody should have to find out from receivers.
+/// Warns of pauses, so that no operator learns of them from receivers.
 async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
     if system.service.sending == SendingMode::Held {
         tracing::warn!(
             "PAUSED: this process claims and sends nothing until it is started without --paused"
         );
     }
-    // What they hold, and why, may name somebody: that is asked with `deliveries paused`.
+    // A pause's scope and reason may contain names, so the log has only ids. `deliveries paused`
+    // shows the rest.
     let pauses = pauses::list(system.pool()).await?;
     if !pauses.is_empty() {
         let ids: Vec<_> = pauses.iter().map(|pause| pause.pause_id.to_string()).collect();

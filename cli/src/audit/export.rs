@@ -1,4 +1,4 @@
-//! `audit export`: recorded first, then written.
+//! `audit export`: the export is recorded first, then written.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
@@ -70,7 +70,7 @@ async fn write(
     Ok(())
 }
 
-/// A bar for a person who waits for a file.
+/// A progress bar, if a file is written and a person watches.
 fn bar(export: &ExportArgs) -> ProgressBar {
     if export.out.is_some() && std::io::stderr().is_terminal() {
         ProgressBar::new(0)

@@ -1,4 +1,4 @@
-//! `hooks`: which subscriptions went away, and why.
+//! `hooks`: lists subscriptions, and explains removals from the audit log.
 
 use api::commands::as_of::{self, HookFilter};
 use api::commands::listing::{self, HookListQuery};
@@ -59,7 +59,7 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a person is shown of each.
+/// The columns of the text output.
 const fn columns(as_of: Option<AsOf>, which: HookFilter) -> &'static [&'static str] {
     match (as_of, which) {
         (Some(_), _) => &["created_at", "removed_at", "reason", "id", "trigger", "target"],
@@ -90,7 +90,7 @@ fn items(lives: &[HookLife]) -> Vec<Value> {
     lives.iter().map(item).collect()
 }
 
-/// The answer for a person.
+/// The answer in sentences, for a person.
 fn sentences(found: &Value) -> Vec<String> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),

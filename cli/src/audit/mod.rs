@@ -1,4 +1,4 @@
-//! `audit` and `hooks`: what has to be answered for, and its proof.
+//! `audit` and `hooks`: reads, exports and verifies the audit log, and records each reading.
 
 pub(crate) mod args;
 mod export;

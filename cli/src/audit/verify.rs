@@ -1,4 +1,4 @@
-//! `audit verify`: what was found, and an exit code for programs.
+//! `audit verify`: prints every flaw, and ends with an exit code for programs.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -16,10 +16,10 @@ use crate::databases::MainDatabase;
 use crate::operate::print_line;
 use crate::wiring::StorageArgs;
 
-/// It cannot be told.
+/// The verification could not be finished.
 const EXIT_INCOMPLETE: u8 = 2;
 
-/// What cannot be looked at is not intact, and not broken either.
+/// A database or bundle that cannot be read counts as neither intact nor broken.
 pub(crate) async fn run(place: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
@@ -44,7 +44,7 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
     Ok(print_verdict(&verdict, |report| of_bundle(report, trusted.is_some())))
 }
 
-/// The database as it is: nothing is migrated and nothing is written.
+/// Verifies the database as it is: no migration, no writes.
 async fn database(
     place: &StorageArgs,
     trusted: Option<Vec<PublicKey>>,

@@ -1,6 +1,6 @@
-//! `demo`: the whole thing on real input. Firms, their forms and their responses, from a file or made
-//! up; subscriptions to all that happens in them; every delivery received, verified and counted, and
-//! one shown with its history.
+//! `demo`: the whole service on real input. Firms, forms and responses come from a file or are made
+//! up. The demo subscribes to every trigger that occurs, then receives, verifies and counts every
+//! delivery. It shows one delivery with its history.
 
 mod activity;
 mod receiver;
@@ -32,11 +32,11 @@ use crate::wiring::{DatabaseNames, Databases, ProcessRole, StorageArgs, System, 
 use crate::{ingest, serve};
 use receiver::DemoReceiver;
 
-/// Databases of its own, new at each run.
+/// The demo's own databases, new at each run.
 const DEMO_DATABASES: DatabaseNames =
     DatabaseNames { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
 
-/// How long the deliveries may take before the demo has failed.
+/// The longest wait for all deliveries. After it the demo has failed.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A firm of the demo: its key and its signing secret.
@@ -74,7 +74,7 @@ pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<
     told.map(drop)
 }
 
-/// A once-only demo takes any free ports: it may run beside a service.
+/// With `--once` the demo takes free ports, so that it may run beside a service.
 fn addresses(demo: &DemoArgs) -> (SocketAddr, SocketAddr) {
     let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, if demo.once { 0 } else { port }));
     (port(8080), port(8081))
@@ -90,7 +90,7 @@ async fn start(place: &StorageArgs, base_url: String) -> anyhow::Result<System> 
     System::start(databases, place.wrapping_key()?, setup).await
 }
 
-/// Everything that happens, in order; an error is what went wrong.
+/// Plays the story in its order. An error names the step that failed.
 async fn play(
     system: &System,
     activity: &DemoActivity,
@@ -147,7 +147,7 @@ async fn subscribers(
     Ok(subscribers)
 }
 
-/// `POST /hooks`, over HTTP, as an integrator does it.
+/// Subscribes by `POST /hooks` over HTTP, as an integrator does.
 async fn subscribe(
     system: &System,
     subscriber: &DemoSubscriber,

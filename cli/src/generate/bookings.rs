@@ -1,4 +1,4 @@
-//! Calls booked on a response: made, perhaps paid for, moved and cancelled.
+//! Bookings of a response: made, perhaps paid, moved and cancelled.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use super::json::ObjectWriter;
 use super::reports::{PaidItem, pay};
 use super::responses::GeneratedResponse;
 
-/// Tells of the calls booked on a response: for three in ten one, now and then a second.
+/// Tells the bookings of a response. Three in ten have one, and some of them a second.
 pub(super) fn tell(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
@@ -45,7 +45,7 @@ fn book(teller: &mut EventTeller, response: &GeneratedResponse<'_>, made: EventT
     }
 }
 
-/// When a call is to be, and with whom.
+/// A booking's time, and the response it belongs to.
 struct BookedCall<'a> {
     response: &'a GeneratedResponse<'a>,
     starts_at: EventTime,
@@ -53,7 +53,7 @@ struct BookedCall<'a> {
 }
 
 impl<'a> BookedCall<'a> {
-    /// A call some days from now, at a quarter of an hour.
+    /// A booking some days after `now`, at a quarter of an hour.
     fn after(
         teller: &mut EventTeller,
         response: &'a GeneratedResponse<'a>,

@@ -1,4 +1,4 @@
-//! Firms and their members: how they come, change and go.
+//! Firms and their members: how they join, change and leave.
 
 use uuid::Uuid;
 
@@ -9,20 +9,20 @@ use super::random::Random;
 use super::stream::RunPeriod;
 use super::words::{COLORS, FIRM_LOCALES, FormTemplate, Locale, MAIL_DOMAINS, PRACTICES};
 
-/// Firms draw from rows of their own.
+/// The row of draws for firms.
 const FIRM_DRAWS: u64 = 1;
 
-/// A firm, as those who answer its forms meet it.
+/// A firm as its respondents see it.
 #[derive(Debug)]
 pub(super) struct GeneratedFirm {
     pub(super) id: Uuid,
     pub(super) home: &'static Locale,
-    /// At least one, of which the first is always open.
+    /// At least one form. The first is always open.
     pub(super) forms: Vec<GeneratedForm>,
     pub(super) closes_at: Option<EventTime>,
 }
 
-/// All firms, and their lives in order of time.
+/// All firms, and the events of their lives in order of time.
 pub(super) fn all(seed: u64, number: u32, span: RunPeriod) -> (Vec<GeneratedFirm>, Vec<EventLine>) {
     let mut lives = Vec::new();
     let firms = (0..number).map(|number| found(seed, number, span, &mut lives)).collect();
@@ -47,7 +47,7 @@ fn found(seed: u64, number: u32, span: RunPeriod, lives: &mut Vec<EventLine>) ->
     GeneratedFirm { id: firm_id, home, forms, closes_at }
 }
 
-/// A firm whose life is being told.
+/// A firm whose life is told.
 pub(super) struct FirmLife {
     pub(super) teller: EventTeller,
     pub(super) span: RunPeriod,
@@ -55,14 +55,14 @@ pub(super) struct FirmLife {
 }
 
 impl FirmLife {
-    /// Opens it; answers its short name.
+    /// Opens the firm, and returns its short name.
     fn open(&mut self, home: &Locale, number: u32) -> String {
         let random = &mut self.teller.random;
         let (last, ascii) = random.pick(home.last);
         let (partner, _) = random.pick(home.last);
         let name = format!("{last} & {partner} {}", random.pick(&PRACTICES));
         let slug = format!("{ascii}-{number}");
-        // Both kinds of plan, however few firms there are.
+        // Even and odd firms differ, so both kinds of plan occur with two firms.
         let in_full = number.is_multiple_of(2);
         let brand = GeneratedBrand::of(random, &slug);
         self.teller.tell("firm.opened", self.opened, |data| {
@@ -86,7 +86,7 @@ impl FirmLife {
         }
     }
 
-    /// What becomes of a member over the weeks.
+    /// Tells a member's changes over the weeks.
     fn career(&mut self, member: Uuid, role: &str) {
         let [first, second, third] = self.moments();
         let other = if role == "admin" { "member" } else { "admin" };
@@ -115,7 +115,7 @@ impl FirmLife {
         });
     }
 
-    /// One to five, made before the firm is settled or later.
+    /// Makes one to five forms, while the firm settles or later.
     fn forms(&mut self, templates: &'static [FormTemplate], slug: &str) -> Vec<GeneratedForm> {
         let more = self.teller.random.below(4);
         (0..=more).map(|number| forms::make(self, number, (templates, slug))).collect()
@@ -146,7 +146,7 @@ impl FirmLife {
         }
     }
 
-    /// One in nine closes towards the end; the first never does.
+    /// Closes one firm in nine, towards the end. The first firm never closes.
     fn close(&mut self, number: u32) -> Option<EventTime> {
         let closes_at = self.span.part(15, 16);
         (number % 9 == 8).then(|| {
@@ -155,13 +155,13 @@ impl FirmLife {
         })
     }
 
-    /// A time while the firm settles in.
+    /// A time while the firm settles.
     pub(super) fn soon(&mut self) -> EventTime {
         let (from, to) = (self.opened.after(MINUTE), self.span.settled);
         EventTime(self.teller.random.between(from.0, to.0))
     }
 
-    /// Three times, one after the other, before any firm closes.
+    /// Three times in order, before any firm closes.
     pub(super) fn moments(&mut self) -> [EventTime; 3] {
         let width = self.span.length() / 16 * 5;
         [0, 1, 2].map(|number| {
@@ -171,7 +171,7 @@ impl FirmLife {
     }
 }
 
-/// How a firm's mails look, and who reads the answers.
+/// The look of a firm's mails, and the address for replies.
 struct GeneratedBrand {
     color: &'static str,
     logo_url: Option<String>,

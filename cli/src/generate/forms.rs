@@ -1,4 +1,4 @@
-//! Forms: made, published, changed, taken back and deleted.
+//! Forms: made, published, changed, unpublished and deleted.
 
 use uuid::Uuid;
 
@@ -7,13 +7,13 @@ use super::firms::FirmLife;
 use super::json::ObjectWriter;
 use super::words::{FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate};
 
-/// A form, as those who answer it meet it.
+/// A form as its respondents see it.
 #[derive(Debug)]
 pub(super) struct GeneratedForm {
     pub(super) id: Uuid,
     pub(super) template: &'static FormTemplate,
     pub(super) hidden: Vec<&'static HiddenFieldTemplate>,
-    /// None for a draft.
+    /// `None` for a draft.
     opens_at: Option<EventTime>,
     closes_at: Option<EventTime>,
 }
@@ -25,7 +25,7 @@ impl GeneratedForm {
     }
 }
 
-/// Tells the life of a firm's form. The first is open from before the first response on, for good.
+/// Tells the life of one form. The first form opens before the first response, and stays open.
 pub(super) fn make(
     life: &mut FirmLife,
     number: u64,
@@ -90,7 +90,7 @@ impl GeneratedForm {
         });
     }
 
-    /// Another title, or one hidden field more.
+    /// Changes the title, or adds a hidden field.
     fn change(&mut self, life: &mut FirmLife, at: EventTime) {
         let more = &HIDDEN_FIELDS[life.teller.random.index(HIDDEN_FIELDS.len())];
         let renames = life.teller.random.per_mille(500);

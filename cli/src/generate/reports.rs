@@ -6,14 +6,14 @@ use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
 use super::responses::GeneratedResponse;
 use super::words::{HIGHLIGHTS, SUMMARIES};
 
-/// How a report stands.
+/// The state of a report.
 #[derive(Clone, Copy)]
 struct ReportStatus {
     status: &'static str,
     locked: bool,
 }
 
-/// A report, as long as it goes on.
+/// A report between its first and its last event.
 struct GeneratedReport<'a> {
     id: Uuid,
     response: &'a GeneratedResponse<'a>,
@@ -21,7 +21,7 @@ struct GeneratedReport<'a> {
     highlights: &'static [&'static str],
 }
 
-/// Tells of a response's report; four in ten have none.
+/// Tells the report of a response. Four in ten have none.
 pub(super) fn tell(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
@@ -59,7 +59,7 @@ impl GeneratedReport<'_> {
         });
     }
 
-    /// Whether it is still locked, and when that was settled: most pay.
+    /// Whether the report stays locked, and since when. Most people pay.
     fn sell(&self, teller: &mut EventTeller, written: EventTime) -> (bool, EventTime) {
         let paid = written.after(teller.random.between(MINUTE, 2 * DAY));
         if teller.random.per_mille(350) {
@@ -99,14 +99,14 @@ impl GeneratedReport<'_> {
     }
 }
 
-/// What a payment was for.
+/// The paid report or booking.
 #[derive(Clone, Copy)]
 pub(super) struct PaidItem {
     pub(super) report: Option<Uuid>,
     pub(super) booking: Option<Uuid>,
 }
 
-/// Tells of a payment.
+/// Tells a payment.
 pub(super) fn pay(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,

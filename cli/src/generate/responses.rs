@@ -1,4 +1,4 @@
-//! One response: saved on the way, submitted or left, and what follows.
+//! One response: saved on the way, submitted or abandoned, and the events that follow.
 
 use uuid::Uuid;
 
@@ -11,10 +11,10 @@ use super::random::Random;
 use super::words::{DEVICES, FormQuestion, QuestionKind, UTM};
 use super::{aftermath, bookings, reports, unruly};
 
-/// Responses draw from rows of their own.
+/// The row of draws for responses.
 const RESPONSE_DRAWS: u64 = 2;
 
-/// How much later than it happens something is reported, in milliseconds.
+/// The delay between an event and its report, in milliseconds.
 const REPORT_LAG_MS: (i64, i64) = (20, 700);
 
 /// A response as it will be in the end.
@@ -32,7 +32,7 @@ pub(super) struct GeneratedResponse<'a> {
     hidden: Vec<(&'static str, &'static str)>,
 }
 
-/// Tells of the response with this number, which begins at this time.
+/// Tells the response with this number, which begins at this time.
 pub(super) fn tell(
     seed: u64,
     number: u64,
@@ -53,7 +53,7 @@ pub(super) fn tell(
     teller.lines
 }
 
-/// A form that is open: earlier firms are asked more often.
+/// Picks an open form. Earlier firms are picked more often.
 fn asked<'a>(
     random: &mut Random,
     at: EventTime,
@@ -92,7 +92,8 @@ impl<'a> GeneratedResponse<'a> {
         }
     }
 
-    /// Tells of its saves and its submission; answers when that was. Most save once or not at all.
+    /// Tells the saves and the submission, and returns the submission's time. Most responses are
+    /// saved once or not at all.
     fn answer(&self, teller: &mut EventTeller, begins: EventTime) -> Option<EventTime> {
         let submits = teller.random.per_mille(860);
         let saves = teller.random.pick(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
@@ -110,7 +111,7 @@ impl<'a> GeneratedResponse<'a> {
         })
     }
 
-    /// Tells as much of it as is answered; a save knows no ending.
+    /// Tells the first answers of the response. A save has no ending.
     fn report(
         &self,
         teller: &mut EventTeller,
@@ -165,13 +166,13 @@ fn answer(
     }
 }
 
-/// One of them or, now and then, all.
+/// One choice or, now and then, all.
 fn choice(random: &mut Random, choices: &[&str]) -> String {
     let all = random.per_mille(150);
     if all { choices.join(", ") } else { (random.pick(choices)).to_owned() }
 }
 
-/// Small ones are more frequent; one in five has decimals.
+/// Small numbers are more frequent. One in five has decimals.
 fn number(random: &mut Random, most: u64) -> String {
     let most = random.below(most + 1);
     let whole = random.below(most + 1);
@@ -184,7 +185,7 @@ fn date(at: EventTime) -> String {
     day
 }
 
-/// What the link gave: hidden fields, and where it was found.
+/// The values that a link gave: hidden fields, and the link's source.
 fn hidden(random: &mut Random, form: &GeneratedForm) -> Vec<(&'static str, &'static str)> {
     let given = form.hidden.iter().filter(|_| random.per_mille(700)).copied().collect::<Vec<_>>();
     let mut hidden: Vec<_> =
