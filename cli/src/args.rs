@@ -16,6 +16,7 @@ use crate::keyring::KeyringCommand;
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
+use crate::telemetry::LogFormat;
 use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
 
@@ -30,6 +31,12 @@ pub(crate) struct CliArgs {
     pub(crate) log_json: bool,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
+}
+
+impl CliArgs {
+    pub(crate) const fn log_format(&self) -> LogFormat {
+        if self.log_json { LogFormat::Json } else { LogFormat::Text }
+    }
 }
 
 /// The location of the data.

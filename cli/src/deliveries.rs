@@ -12,9 +12,10 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::operate::{
-    OPERATOR, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
+    BodyErasure, OPERATOR, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
 };
 use crate::wiring::{self, StorageArgs, System};
+use projector::deliveries::DeliveryRow;
 
 /// The arguments of `deliveries list`.
 #[derive(Debug, Args)]
@@ -91,16 +92,13 @@ impl DeliveryFilterArgs {
 }
 
 pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
-    let (service, firm) = (&system.service, list.firm);
+    let service = &system.service;
+    let firm = list.firm;
     let asked = list.filter.asked(list.hook);
     read(service, firm, &asked).await?;
     if let Some(as_of) = list.as_of {
-        return list_then(
-            service,
-            firm,
-            (DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked }, list.json),
-        )
-        .await;
+        let asked = DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked };
+        return list_then(service, firm, &asked, list.json).await;
     }
     let rows = listing::deliveries(service, firm, &asked).await.map_err(terminal_error)?.rows;
     let holding = pause_by_delivery(service, firm, &rows).await?;
@@ -117,12 +115,16 @@ async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyho
 async fn list_then(
     service: &Service,
     firm: Uuid,
-    (asked, json): (DeliveryListQuery, OutputArgs),
+    asked: &DeliveryListQuery,
+    json: OutputArgs,
 ) -> anyhow::Result<()> {
     let (rows, erased) =
-        listing::deliveries_then(service, firm, &asked).await.map_err(terminal_error)?;
-    let items =
-        rows.iter().map(|row| delivery_then(row, erased.contains(&row.response_id))).collect();
+        listing::deliveries_then(service, firm, asked).await.map_err(terminal_error)?;
+    let then = |row: &DeliveryRow| {
+        let is_erased = erased.contains(&row.response_id);
+        delivery_then(row, if is_erased { BodyErasure::Erased } else { BodyErasure::Kept })
+    };
+    let items = rows.iter().map(then).collect();
     print(json, items, &["created_at", "id", "state", "trigger", "hook_id", "erased"]);
     Ok(())
 }
@@ -132,7 +134,8 @@ pub(crate) async fn workflows(
     WorkflowsCommand::List(list): WorkflowsCommand,
 ) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let (service, firm) = (&system.service, list.firm);
+    let service = &system.service;
+    let firm = list.firm;
     let asked = list.filter.asked(None);
     read(service, firm, &asked).await?;
     let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;

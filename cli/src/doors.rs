@@ -71,8 +71,10 @@ impl BoundDoors {
     /// Serves the doors until `stop`, then finishes the calls under way.
     pub(crate) fn serve(
         self,
-        (tls, figures): (Option<TlsCertificate>, Arc<ProcessMetrics>),
-        (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+        tls: Option<TlsCertificate>,
+        figures: Arc<ProcessMetrics>,
+        stop: &CancellationToken,
+        tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
         let metrics = metrics(figures);
         let served = ServedDoors {

@@ -96,7 +96,8 @@ impl ExpectedState {
         let firm = self.firms.entry(firm_id).or_default();
         match change {
             FirmChange::Opened { name, plan, .. } => {
-                (firm.name, firm.plan) = (name.clone(), *plan);
+                firm.name.clone_from(name);
+                firm.plan = *plan;
             }
             FirmChange::Changed { plan: Some(plan), .. } => firm.plan = *plan,
             FirmChange::Changed { .. }
@@ -107,7 +108,8 @@ impl ExpectedState {
     }
 
     fn note_submission(&mut self, firm_id: Uuid, report: &ResponseReport) {
-        let (trigger, subject_id) = (Trigger::FormSubmitted, report.response_id);
+        let trigger = Trigger::FormSubmitted;
+        let subject_id = report.response_id;
         self.responses.insert(subject_id);
         let id = occurrence_id(firm_id, trigger, &subject_id.to_string());
         self.happened.entry(id).or_insert(ExpectedOccurrence {

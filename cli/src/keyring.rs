@@ -29,7 +29,8 @@ pub(crate) enum KeyringCommand {
 
 pub(crate) async fn run(place: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
     let KeyringCommand::Rewrap { new_key_file, json } = command;
-    let (from, to) = (place.wrapping_key()?, key_of_file(new_key_file)?);
+    let from = place.wrapping_key()?;
+    let to = key_of_file(new_key_file)?;
     let databases = Databases::open(place, SERVICE_DATABASES).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;

@@ -65,18 +65,18 @@ fn lane_json(row: &LaneRow, pauses: &[PauseRow]) -> Value {
         "lane_id": row.lane_id, "firm_id": row.firm_id, "kind": row.kind, "host": row.host,
         "due_at": row.due_at.map(Timestamp::from), "waiting": row.waiting, "in_flight": row.in_flight,
         "oldest_due_at": row.oldest_due_at.map(Timestamp::from),
-        "state": state(row, pause.is_some()), "cause": row.cancel_cause,
+        "state": state(row, pause), "cause": row.cancel_cause,
         "suspended_at": row.suspended_at.map(Timestamp::from),
         "paused": pause.map(|pause| pause.pause_id), "reason": pause.map(|pause| &pause.reason),
     })
 }
 
 /// The strongest reason why a lane does not send.
-const fn state(row: &LaneRow, paused: bool) -> &'static str {
-    match (&row.cancel_cause, &row.suspended_at, paused) {
+const fn state(row: &LaneRow, pause: Option<&PauseRow>) -> &'static str {
+    match (&row.cancel_cause, &row.suspended_at, pause) {
         (Some(_), _, _) => "closed",
         (None, Some(_), _) => "suspended",
-        (None, None, true) => "paused",
-        (None, None, false) => "open",
+        (None, None, Some(_)) => "paused",
+        (None, None, None) => "open",
     }
 }

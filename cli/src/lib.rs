@@ -36,6 +36,7 @@ use clap::builder::{FalseyValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 
 use crate::args::{CliArgs, CliCommand};
+use crate::telemetry::LogFormat;
 
 /// Runs the command line.
 #[must_use]
@@ -51,10 +52,10 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error, &arguments),
     };
-    let log_json = arguments.log_json;
+    let format = arguments.log_format();
     let traces = match wiring::install_tls().and_then(|()| telemetry::start(&arguments)) {
         Ok(traces) => traces,
-        Err(error) => return fail(&error, log_json),
+        Err(error) => return fail(&error, format),
     };
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(arguments)),
@@ -63,17 +64,18 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(traces) = traces {
         traces.stop();
     }
-    ended.unwrap_or_else(|error| fail(&error, log_json))
+    ended.unwrap_or_else(|error| fail(&error, format))
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
-    let (place, log_json) = (&arguments.storage, arguments.log_json);
+    let place = &arguments.storage;
+    let format = arguments.log_format();
     match arguments.command {
         CliCommand::Audit(command) => audit::run(place, command).await,
         CliCommand::Projections(command) => Ok(projections::run(place, command).await),
         CliCommand::Verify(command) => Ok(verify::run(place, command).await),
         CliCommand::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
-            fail(&error, log_json);
+            fail(&error, format);
             ExitCode::from(2)
         })),
         CliCommand::Hooks(command) => done(audit::hooks(place, command)).await,
@@ -102,19 +104,20 @@ async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resu
 }
 
 /// Prints the error with its causes as one line, or as a line of a JSON log.
-fn fail(error: &anyhow::Error, log_json: bool) -> ExitCode {
-    eprintln!("{}", telemetry::last_line(log_json, &format!("firmforms: {error:#}")));
+fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
+    eprintln!("{}", telemetry::last_line(format, &format!("firmforms: {error:#}")));
     ExitCode::FAILURE
 }
 
 /// Prints a usage error. The help and the version come here, too: clap returns them as errors.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let asked = std::env::var_os("FIRMFORMS_LOG_JSON").unwrap_or_default();
-    let log_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
+    let is_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
+    let format = if is_json { LogFormat::Json } else { LogFormat::Text };
     match without_value(error) {
-        Some(message) => eprintln!("{}", telemetry::last_line(log_json, &message)),
-        None if error.use_stderr() && log_json => {
-            eprintln!("{}", telemetry::last_line(true, error.to_string().trim_end()));
+        Some(message) => eprintln!("{}", telemetry::last_line(format, &message)),
+        None if error.use_stderr() && is_json => {
+            eprintln!("{}", telemetry::last_line(format, error.to_string().trim_end()));
         }
         None => drop(error.print()),
     }

@@ -145,7 +145,7 @@ async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::
         DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
         DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
         DeliveriesCommand::Show { firm, delivery: id, as_of, json } => {
-            show(&system.service, (firm, id, as_of), json).await?;
+            show(&system.service, firm, id, as_of, json).await?;
         }
     }
     Ok(())
@@ -154,7 +154,9 @@ async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::
 /// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
 async fn show(
     service: &Service,
-    (firm_id, delivery_id, as_of): (Uuid, Uuid, Option<AsOf>),
+    firm_id: Uuid,
+    delivery_id: Uuid,
+    as_of: Option<AsOf>,
     json: OutputArgs,
 ) -> anyhow::Result<()> {
     let until = match as_of {
@@ -163,13 +165,14 @@ async fn show(
     };
     let found = as_of::delivery(service, (firm_id, delivery_id), until).await;
     let (DeliveryThen { row, attempts }, erased) = found.map_err(terminal_error)?;
+    let erasure = if erased { BodyErasure::Erased } else { BodyErasure::Kept };
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(service, firm_id, OPERATOR, look).await.map_err(terminal_error)?;
     let mut shown = if as_of.is_some() {
-        delivery_then(&row, erased)
+        delivery_then(&row, erasure)
     } else {
         delivery_json(&row, &pause_by_delivery(service, firm_id, std::slice::from_ref(&row)).await?)
     };
@@ -184,10 +187,17 @@ async fn show(
     Ok(())
 }
 
+/// Whether the body of a delivery is erased by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyErasure {
+    Kept,
+    Erased,
+}
+
 /// A past state of a delivery. A body that is erased by now shows as erased in every past state.
-pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
+pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erasure: BodyErasure) -> Value {
     let mut shown = delivery_json(row, &HashMap::new());
-    shown["erased"] = erased.into();
+    shown["erased"] = (erasure == BodyErasure::Erased).into();
     shown
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct ModelArgs {
     json: OutputArgs,
 }
 
-/// An error means that no read model was swapped or judged after it.
+/// A run that cannot be finished has an exit code of its own: it says neither equal nor different.
 pub(crate) async fn run(place: &StorageArgs, command: ProjectionsCommand) -> ExitCode {
     let done = async {
         let system = wiring::open(place).await?;

@@ -31,7 +31,10 @@ pub fn settings() -> String {
             let Some(variable) = argument.get_env() else { continue };
             let variable = variable.to_string_lossy().into_owned();
             if written.insert(variable.clone()) {
-                write_row(&mut page, &[&flag(argument), &code(&variable), &default(argument), &help(argument)]);
+                write_row(
+                    &mut page,
+                    &[&flag(argument), &code(&variable), &default(argument), &help(argument)],
+                );
             }
         }
     }

@@ -31,8 +31,8 @@ pub(crate) async fn run(place: &StorageArgs, asked: ReissueArgs) -> anyhow::Resu
     let system = wiring::open(place).await?;
     let service = &system.service;
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
-    let (firm_id, delivery_id, reason) = (asked.firm, asked.delivery, asked.reason);
-    let new = NewReissue { firm_id, delivery_id, request_id, reason };
+    let delivery_id = asked.delivery;
+    let new = NewReissue { firm_id: asked.firm, delivery_id, request_id, reason: asked.reason };
     let id = reissue::reissue(service, &new, OPERATOR).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
     print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);

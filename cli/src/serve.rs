@@ -53,7 +53,7 @@ pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Resul
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
-    let doors = listen(doors, (tls, &figures), (&stop, &mut tasks));
+    let doors = listen(doors, tls, &figures, &stop, &mut tasks);
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -66,7 +66,7 @@ pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Resul
         }
     };
     warn_of_pauses(&system).await?;
-    spawn_workers(&system, serve.role, (&stop, &mut tasks));
+    spawn_workers(&system, serve.role, &stop, &mut tasks);
     figures.watch(&system);
     doors.open(&system.service);
     tracing::info!("ready");
@@ -96,33 +96,39 @@ async fn start(
 /// Serves the doors, which answer 503 until they are opened.
 fn listen(
     doors: BoundDoors,
-    (tls, figures): (Option<TlsCertificate>, &Arc<ProcessMetrics>),
-    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    tls: Option<TlsCertificate>,
+    figures: &Arc<ProcessMetrics>,
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
 ) -> ServedDoors {
     doors.log_addresses();
     if let Some(tls) = tls.clone() {
         tasks.spawn(reload(tls, stop.clone()));
     }
-    doors.serve((tls, Arc::clone(figures)), (stop, tasks))
+    doors.serve(tls, Arc::clone(figures), stop, tasks)
 }
 
 /// Starts the workers of a role.
 #[must_use]
 pub fn start_workers(system: &System, role: ProcessRole, stop: &CancellationToken) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    spawn_workers(system, role, (stop, &mut tasks));
+    spawn_workers(system, role, stop, &mut tasks);
     tasks
 }
 
 fn spawn_workers(
     system: &System,
     role: ProcessRole,
-    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
 ) {
-    let (store, pool) = (&system.courier.store, system.courier.store.pool());
+    let store = &system.courier.store;
+    let pool = store.pool();
     let background = {
-        let (clock, health) = (system.service.clock.clone(), system.service.health.clone());
-        let (pool, nudge) = (pool.clone(), store.nudge().clone());
+        let clock = system.service.clock.clone();
+        let health = system.service.health.clone();
+        let pool = pool.clone();
+        let nudge = store.nudge().clone();
         async move { tokio::join!(clock.keep_measured(health), relay(pool, nudge)) }
     };
     let ended = stop.clone();
@@ -138,7 +144,8 @@ fn spawn_workers(
         let seals = SealWorker::new(store.clone(), system.fence.clone());
         tasks.spawn(run_worker(seals, Nudge::default().subscribe(), stop.clone()));
         if let Some(notary) = &system.notary {
-            let (clock, entropy) = (system.service.clock.clone(), system.service.entropy.clone());
+            let clock = system.service.clock.clone();
+            let entropy = system.service.entropy.clone();
             let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
             tasks.spawn(run_worker(hourly, Nudge::default().subscribe(), stop.clone()));
         }
@@ -158,7 +165,7 @@ fn spawn_workers(
         let courier = &system.courier;
         let mut spread = SpreadWorker::new(courier.clone());
         if sends {
-            let dispatch = spawn_sender(system, role, (stop, tasks));
+            let dispatch = spawn_sender(system, role, stop, tasks);
             spread = spread.that_leases(dispatch);
         }
         tasks.spawn(run_worker(spread, store.nudge().subscribe_to_deliveries(), stop.clone()));
@@ -177,9 +184,11 @@ fn spawn_workers(
 fn spawn_sender(
     system: &System,
     role: ProcessRole,
-    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
 ) -> Arc<Dispatcher> {
-    let (courier, store) = (&system.courier, &system.courier.store);
+    let courier = &system.courier;
+    let store = &courier.store;
     let replay = ReplayWorker::new(courier.clone());
     tasks.spawn(run_worker(replay, store.nudge().subscribe_to_other_events(), stop.clone()));
     let settings = courier.settings;
@@ -189,7 +198,8 @@ fn spawn_sender(
     if role == ProcessRole::All {
         claim_in_appends(&system.service, &dispatch);
     }
-    let (nudge, sending) = (store.nudge().clone(), Arc::clone(&dispatch));
+    let nudge = store.nudge().clone();
+    let sending = Arc::clone(&dispatch);
     tasks.spawn(async move {
         // The process stays a sender until its claimed attempts are recorded.
         tokio::select! {

@@ -265,8 +265,8 @@ impl System {
 
 /// Brings both databases to this version's schema.
 pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
-    let (main, keyring) =
-        (connect(databases.main.clone(), 1), connect(databases.keyring.clone(), 1));
+    let main = connect(databases.main.clone(), 1);
+    let keyring = connect(databases.keyring.clone(), 1);
     bring_up(&main, &keyring).await?;
     main.close().await;
     keyring.close().await;

@@ -65,7 +65,12 @@ fn function(code: &str, start: usize, name: &str) -> Option<Function> {
     let listed = pieces(&code[opens + 1..closes], ',').into_iter();
     let parameters = listed.filter(|text| !text.trim().is_empty()).map(Parameter::of).collect();
     let line = line_at(code, start);
-    Some(Function { name: name.to_owned(), line, lines: line_at(code, ends) - line + 1, parameters })
+    Some(Function {
+        name: name.to_owned(),
+        line,
+        lines: line_at(code, ends) - line + 1,
+        parameters,
+    })
 }
 
 /// Tuples of plain names that are bound to a tuple of values.
@@ -97,8 +102,10 @@ pub(crate) fn types(code: &str) -> Vec<TypeName> {
     let mut found = Vec::new();
     for keyword in ["struct", "enum", "trait"] {
         found.extend(
-            named(code, keyword)
-                .map(|(start, name)| TypeName { name: name.to_owned(), line: line_at(code, start) }),
+            named(code, keyword).map(|(start, name)| TypeName {
+                name: name.to_owned(),
+                line: line_at(code, start),
+            }),
         );
     }
     found.sort_by_key(|found| found.line);

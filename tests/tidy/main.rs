@@ -128,9 +128,9 @@ fn wide_comments(files: &[SourceFile]) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in files {
         let wide = file.comments.iter().filter(|comment| comment.columns > COMMENT_COLUMNS_MAX);
-        offences.extend(wide.map(|comment| {
-            file.offence(comment.line, format!("{} columns", comment.columns))
-        }));
+        offences.extend(
+            wide.map(|comment| file.offence(comment.line, format!("{} columns", comment.columns))),
+        );
     }
     offences
 }

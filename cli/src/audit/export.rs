@@ -17,7 +17,8 @@ use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(place: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let (since, until) = (export.time.since, export.time.until);
+    let since = export.time.since;
+    let until = export.time.until;
     let how = match export.format {
         ExportFormat::Csv => ReadAs::Csv,
         ExportFormat::Ndjson => ReadAs::Ndjson,
@@ -61,7 +62,8 @@ async fn write(
         }
         ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
         ExportFormat::Bundle => {
-            let (notary, now) = (place.notary(), system.service.clock.now());
+            let notary = place.notary();
+            let now = system.service.clock.now();
             let from = (pool, &notary);
             bundle::export(from, (&SystemEntropy, now), asked, to, progress).await?;
         }

@@ -24,7 +24,8 @@ pub(crate) async fn run(place: &StorageArgs, command: HooksCommand) -> anyhow::R
 async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     match command {
         HooksCommand::List(list) => {
-            let (service, firm) = (&system.service, list.firm);
+            let service = &system.service;
+            let firm = list.firm;
             let look = ReadingDetails {
                 since: list.since,
                 ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)
@@ -116,13 +117,21 @@ fn sentences(found: &Value) -> Vec<String> {
         }
         for deciding in removal["deciding"].as_array().into_iter().flatten() {
             let of = |name: &str| text(&deciding[name]);
-            let (delivery, status) = (of("delivery_id"), of("status"));
-            lines.push(format!("  delivery {delivery} ended {} with {status}", of("finished_at")));
+            lines.push(format!(
+                "  delivery {} ended {} with {}",
+                of("delivery_id"),
+                of("finished_at"),
+                of("status")
+            ));
             for attempt in deciding["attempts"].as_array().into_iter().flatten() {
                 let of = |name: &str| text(&attempt[name]);
-                let (number, outcome, status) = (of("number"), of("outcome"), of("status"));
-                let digest = of("answer_sha256");
-                lines.push(format!("    try {number}: {outcome}, {status}, answer {digest}"));
+                lines.push(format!(
+                    "    try {}: {}, {}, answer {}",
+                    of("number"),
+                    of("outcome"),
+                    of("status"),
+                    of("answer_sha256")
+                ));
             }
         }
         if !removal["delivered_between"].is_null() {
@@ -132,8 +141,13 @@ fn sentences(found: &Value) -> Vec<String> {
     }
     for entry in found["entries"].as_array().into_iter().flatten() {
         let of = |name: &str| text(&entry[name]);
-        let (sequence, at, action) = (of("sequence"), of("at"), of("action"));
-        lines.push(format!("  audit {sequence}: {at} {action}, hash {}", of("hash")));
+        lines.push(format!(
+            "  audit {}: {} {}, hash {}",
+            of("sequence"),
+            of("at"),
+            of("action"),
+            of("hash")
+        ));
     }
     lines
 }

@@ -41,7 +41,7 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
     let named = || path.display().to_string();
     let from = BufReader::new(File::open(path).with_context(named)?);
     let verdict = bundle::verify(from, trusted).with_context(named)?;
-    Ok(print_verdict(&verdict, |report| of_bundle(report, trusted.is_some())))
+    Ok(print_verdict(&verdict, |report| of_bundle(report, trusted)))
 }
 
 /// Verifies the database as it is: no migration, no writes.
@@ -96,13 +96,13 @@ fn of_database(report: &DatabaseReport) -> Vec<String> {
     lines
 }
 
-fn of_bundle(report: &BundleReport, believed: bool) -> Vec<String> {
+fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String> {
     let BundleReport { firm_id, first, last, of, checkpoint: (number, at), key } = report;
     let mut lines = vec![
         format!("intact: entries {first} to {last} of {of} of firm {firm_id}"),
         format!("        checkpoint {number} of {at}, signed with the key {}", key.id()),
     ];
-    if !believed {
+    if trusted.is_none() {
         lines.push(format!(
             "        is that key the service's? compare {} with the published one, \
              or name those you believe: --public-keys FILE",

@@ -51,7 +51,9 @@ impl DemoActivity {
     }
 
     fn read(mut text: String) -> anyhow::Result<Self> {
-        let (mut expected, mut founding, mut end) = (ExpectedState::default(), None, 0);
+        let mut expected = ExpectedState::default();
+        let mut founding = None;
+        let mut end = 0;
         for (number, line) in (1..).zip(text.split_inclusive('\n')) {
             let events =
                 parse(EventFormat::Lines, line.as_bytes()).map_err(|error| match error {

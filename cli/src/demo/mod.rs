@@ -61,9 +61,9 @@ pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
     tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
     figures.watch(&system);
-    doors.serve((None, figures), (&stop, &mut tasks)).open(&system.service);
+    doors.serve(None, figures, &stop, &mut tasks).open(&system.service);
     story::opened(&system, started);
-    let told = play(&system, &activity, (&mut tasks, &stop, started)).await;
+    let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
         story::try_it(&system.service.base_url, subscribers);
         tokio::signal::ctrl_c().await?;
@@ -94,7 +94,9 @@ async fn start(place: &StorageArgs, base_url: String) -> anyhow::Result<System> 
 async fn play(
     system: &System,
     activity: &DemoActivity,
-    (tasks, stop, started): (&mut JoinSet<()>, &CancellationToken, Instant),
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+    started: Instant,
 ) -> anyhow::Result<Vec<DemoSubscriber>> {
     let known = ingest::lines(&system.service, activity.founding.as_bytes()).await?;
     story::reported("firms, members and forms", &known);
@@ -106,7 +108,7 @@ async fn play(
     tasks.spawn(door.serve(receiver.router(), DoorSettings::default(), stop.clone()));
     for subscriber in &subscribers {
         for trigger in activity.triggers_of(subscriber.firm_id) {
-            subscribe(system, subscriber, (trigger, address)).await?;
+            subscribe(system, subscriber, trigger, address).await?;
         }
     }
     let reported = Instant::now();
@@ -118,7 +120,7 @@ async fn play(
     }
     story::settled(system, expected).await?;
     let arrived = receiver.arrived();
-    story::arrived(&arrived, &subscribers, (started, reported)).await?;
+    story::arrived(&arrived, &subscribers, started, reported).await?;
     story::one_delivery(system, &arrived).await?;
     story::one_entry(system, &arrived).await?;
     Ok(subscribers)
@@ -151,7 +153,8 @@ async fn subscribers(
 async fn subscribe(
     system: &System,
     subscriber: &DemoSubscriber,
-    (trigger, receiver): (Trigger, SocketAddr),
+    trigger: Trigger,
+    receiver: SocketAddr,
 ) -> anyhow::Result<()> {
     let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
     let body = json!({"trigger": trigger.key(), "target_url": target});

@@ -62,7 +62,8 @@ pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<
 pub(super) async fn arrived(
     arrived: &[ArrivedDelivery],
     subscribers: &[DemoSubscriber],
-    (started, reported): (Instant, Instant),
+    started: Instant,
+    reported: Instant,
 ) -> anyhow::Result<()> {
     let ids: BTreeSet<&str> = arrived.iter().map(|one| one.header("x-service-delivery")).collect();
     let genuine = arrived.iter().filter(|one| one.genuine).count();

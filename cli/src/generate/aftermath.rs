@@ -45,14 +45,14 @@ pub(super) fn score(
     submitted: EventTime,
 ) {
     let scored = submitted.after(teller.random.between(SECOND, 10 * SECOND));
-    lead(teller, response, (response.score, scored));
+    lead(teller, response, response.score, scored);
     if teller.random.per_mille(100) {
         let again = scored.after(teller.random.between(HOUR, 3 * DAY));
-        lead(teller, response, (response.score.midpoint(100), again));
+        lead(teller, response, response.score.midpoint(100), again);
     }
 }
 
-fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, (score, at): (u64, EventTime)) {
+fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, score: u64, at: EventTime) {
     let band = match score {
         ..40 => "cold",
         40..75 => "warm",
@@ -82,14 +82,14 @@ pub(super) fn end(teller: &mut EventTeller, response: &GeneratedResponse<'_>, be
 /// Blocks the address. Four in ten are restored later.
 fn unreachable(teller: &mut EventTeller, response: &GeneratedResponse<'_>, at: EventTime) {
     let kind = teller.random.pick(&["address.unsubscribed", "address.bounced"]);
-    address(teller, kind, (&response.person.email, at));
+    address(teller, kind, &response.person.email, at);
     if teller.random.per_mille(400) {
         let restored = at.after(teller.random.between(MINUTE, 5 * DAY));
-        address(teller, "address.restored", (&response.person.email, restored));
+        address(teller, "address.restored", &response.person.email, restored);
     }
 }
 
-fn address(teller: &mut EventTeller, kind: &'static str, (email, at): (&str, EventTime)) {
+fn address(teller: &mut EventTeller, kind: &'static str, email: &str, at: EventTime) {
     teller.tell(kind, at, |data| {
         data.text("email", email);
     });

@@ -77,11 +77,12 @@ impl FirmLife {
 
     fn members(&mut self) {
         let owner = self.teller.random.id();
-        self.member("member.joined", owner, (Some("owner"), self.opened.after(600)));
+        self.member("member.joined", owner, Some("owner"), self.opened.after(600));
         for _ in 0..1 + self.teller.random.below(4) {
-            let (member, after) = (self.teller.random.id(), self.soon());
+            let member = self.teller.random.id();
+            let after = self.soon();
             let role = self.teller.random.pick(&["admin", "member", "member"]);
-            self.member("member.joined", member, (Some(role), after));
+            self.member("member.joined", member, Some(role), after);
             self.career(member, role);
         }
     }
@@ -91,22 +92,22 @@ impl FirmLife {
         let [first, second, third] = self.moments();
         let other = if role == "admin" { "member" } else { "admin" };
         match self.teller.random.below(6) {
-            0 => self.member("member.role_changed", member, (Some(other), first)),
+            0 => self.member("member.role_changed", member, Some(other), first),
             1 => {
-                self.member("member.disabled", member, (None, first));
-                self.member("member.enabled", member, (None, second));
+                self.member("member.disabled", member, None, first);
+                self.member("member.enabled", member, None, second);
             }
-            2 => self.member("member.left", member, (None, second)),
+            2 => self.member("member.left", member, None, second),
             3 => {
-                self.member("member.role_changed", member, (Some(other), first));
-                self.member("member.left", member, (None, second));
-                self.member("member.joined", member, (Some(role), third));
+                self.member("member.role_changed", member, Some(other), first);
+                self.member("member.left", member, None, second);
+                self.member("member.joined", member, Some(role), third);
             }
             _ => {}
         }
     }
 
-    fn member(&mut self, kind: &'static str, member: Uuid, (role, at): (Option<&str>, EventTime)) {
+    fn member(&mut self, kind: &'static str, member: Uuid, role: Option<&str>, at: EventTime) {
         self.teller.tell(kind, at, |data| {
             data.plain("member_id", member);
             if let Some(role) = role {
@@ -118,13 +119,14 @@ impl FirmLife {
     /// Makes one to five forms, while the firm settles or later.
     fn forms(&mut self, templates: &'static [FormTemplate], slug: &str) -> Vec<GeneratedForm> {
         let more = self.teller.random.below(4);
-        (0..=more).map(|number| forms::make(self, number, (templates, slug))).collect()
+        (0..=more).map(|number| forms::make(self, number, templates, slug)).collect()
     }
 
     fn changes(&mut self, number: u32) {
         let [first, second, third] = self.moments();
         let random = &mut self.teller.random;
-        let (brand, in_full) = (GeneratedBrand::of(random, "new"), random.per_mille(500));
+        let brand = GeneratedBrand::of(random, "new");
+        let in_full = random.per_mille(500);
         match random.below(5) {
             0 => self.teller.tell("firm.changed", first, |data| {
                 data.object("brand", |fields| brand.write(fields));
@@ -157,8 +159,8 @@ impl FirmLife {
 
     /// A time while the firm settles.
     pub(super) fn soon(&mut self) -> EventTime {
-        let (from, to) = (self.opened.after(MINUTE), self.span.settled);
-        EventTime(self.teller.random.between(from.0, to.0))
+        let from = self.opened.after(MINUTE);
+        EventTime(self.teller.random.between(from.0, self.span.settled.0))
     }
 
     /// Three times in order, before any firm closes.
@@ -183,8 +185,8 @@ impl GeneratedBrand {
         let color = random.pick(&COLORS);
         let logo = format!("https://forms.example.com/{slug}/logo.svg");
         let reply_to = format!("office+{slug}@{}", random.pick(&MAIL_DOMAINS));
-        let (logo_url, reply_to) =
-            (random.per_mille(700).then_some(logo), random.per_mille(800).then_some(reply_to));
+        let logo_url = random.per_mille(700).then_some(logo);
+        let reply_to = random.per_mille(800).then_some(reply_to);
         Self { color, logo_url, reply_to }
     }
 

@@ -29,7 +29,8 @@ impl GeneratedForm {
 pub(super) fn make(
     life: &mut FirmLife,
     number: u64,
-    (templates, firm): (&'static [FormTemplate], &str),
+    templates: &'static [FormTemplate],
+    firm: &str,
 ) -> GeneratedForm {
     let random = &mut life.teller.random;
     let template = &templates[random.index(templates.len())];
@@ -41,7 +42,7 @@ pub(super) fn make(
     let fate = if number == 0 { 0 } else { 1 + life.teller.random.below(6) };
     let made = if fate == 5 { first } else { life.soon() };
     let status = if fate <= 1 { "published" } else { "draft" };
-    form.create(life, (made, status), &format!("{firm}/{}-{number}", template.slug));
+    form.create(life, made, status, &format!("{firm}/{}-{number}", template.slug));
     match fate {
         0 | 1 => form.opens_at = Some(made),
         2 => form.publish(life, made.after(90 * SECOND)),
@@ -63,7 +64,7 @@ pub(super) fn make(
 }
 
 impl GeneratedForm {
-    fn create(&self, life: &mut FirmLife, (made, status): (EventTime, &str), path: &str) {
+    fn create(&self, life: &mut FirmLife, made: EventTime, status: &str, path: &str) {
         life.teller.tell("form.created", made, |data| {
             data.plain("form_id", self.id).text("title", self.template.title);
             data.text("slug", path.rsplit('/').next().unwrap_or(path));

@@ -34,7 +34,8 @@ impl GeneratedPerson {
         let company = format!("{last_name} {}", random.pick(&TRADES));
         let phone = random.digits(origin.phone);
         let mut told = |often, text| if random.per_mille(often) { text } else { String::new() };
-        let (phone, company) = (told(750, phone), told(600, company));
+        let phone = told(750, phone);
+        let company = told(600, company);
         Self { origin, name, first_name, last_name, email, phone, company }
     }
 

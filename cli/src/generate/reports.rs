@@ -36,10 +36,13 @@ pub(super) fn tell(
     let report =
         GeneratedReport { id: random.id(), response, summary: random.pick(&SUMMARIES), highlights };
     let written = submitted.after(random.between(SECOND, 20 * SECOND));
-    let locked = random.per_mille(250);
-    report.write(teller, "report.created", (ReportStatus { status: "draft", locked }, written));
-    let (locked, now) = if locked { report.sell(teller, written) } else { (false, written) };
-    report.review(teller, locked, now);
+    let draft = ReportStatus { status: "draft", locked: random.per_mille(250) };
+    report.write(teller, "report.created", draft, written);
+    if draft.locked {
+        report.sell(teller, written);
+    } else {
+        report.review(teller, draft, written);
+    }
 }
 
 impl GeneratedReport<'_> {
@@ -47,7 +50,8 @@ impl GeneratedReport<'_> {
         &self,
         teller: &mut EventTeller,
         kind: &'static str,
-        (state, at): (ReportStatus, EventTime),
+        state: ReportStatus,
+        at: EventTime,
     ) {
         let Self { id, response, summary, highlights } = *self;
         teller.tell(kind, at, |data| {
@@ -59,25 +63,26 @@ impl GeneratedReport<'_> {
         });
     }
 
-    /// Whether the report stays locked, and since when. Most people pay.
-    fn sell(&self, teller: &mut EventTeller, written: EventTime) -> (bool, EventTime) {
+    /// Sells a locked report, then reviews it. Most people pay; the others' report stays locked.
+    fn sell(&self, teller: &mut EventTeller, written: EventTime) {
         let paid = written.after(teller.random.between(MINUTE, 2 * DAY));
         if teller.random.per_mille(350) {
-            return (true, paid);
+            let locked = ReportStatus { status: "draft", locked: true };
+            return self.review(teller, locked, paid);
         }
         let bought = PaidItem { report: Some(self.id), booking: None };
-        pay(teller, self.response, (bought, paid));
+        pay(teller, self.response, bought, paid);
         let unlocked = paid.after(teller.random.between(SECOND, MINUTE));
-        let state = ReportStatus { status: "draft", locked: false };
-        self.write(teller, "report.changed", (state, unlocked));
-        (false, unlocked)
+        let open = ReportStatus { status: "draft", locked: false };
+        self.write(teller, "report.changed", open, unlocked);
+        self.review(teller, open, unlocked);
     }
 
-    fn review(&self, teller: &mut EventTeller, locked: bool, now: EventTime) {
+    fn review(&self, teller: &mut EventTeller, draft: ReportStatus, now: EventTime) {
         let changed = now.after(teller.random.between(MINUTE, DAY));
         if teller.random.per_mille(350) {
-            let state = ReportStatus { status: "in_review", locked };
-            self.write(teller, "report.changed", (state, changed));
+            let state = ReportStatus { status: "in_review", ..draft };
+            self.write(teller, "report.changed", state, changed);
         }
         if teller.random.per_mille(250) {
             return;
@@ -110,7 +115,8 @@ pub(super) struct PaidItem {
 pub(super) fn pay(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
-    (bought, at): (PaidItem, EventTime),
+    bought: PaidItem,
+    at: EventTime,
 ) {
     let payment = teller.random.id();
     let amount = 1_900 + 500 * teller.random.below(60);

@@ -17,6 +17,19 @@ const RESPONSE_DRAWS: u64 = 2;
 /// The delay between an event and its report, in milliseconds.
 const REPORT_LAG_MS: (i64, i64) = (20, 700);
 
+/// An event about a response's answers, and the field with its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ResponseEventKind {
+    name: &'static str,
+    time_field: &'static str,
+}
+
+const SAVED: ResponseEventKind =
+    ResponseEventKind { name: "response.saved", time_field: "saved_at" };
+
+const SUBMITTED: ResponseEventKind =
+    ResponseEventKind { name: "response.submitted", time_field: "submitted_at" };
+
 /// A response as it will be in the end.
 pub(super) struct GeneratedResponse<'a> {
     pub(super) id: Uuid,
@@ -41,7 +54,7 @@ pub(super) fn tell(
 ) -> Vec<EventLine> {
     let mut random = Random::of(seed, RESPONSE_DRAWS, number);
     let (firm, form) = asked(&mut random, begins, firms);
-    let response = GeneratedResponse::of(&mut random, number, (firm, form, begins));
+    let response = GeneratedResponse::of(&mut random, number, firm, form, begins);
     let mut teller = EventTeller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
     if let Some(submitted) = response.answer(&mut teller, begins) {
         aftermath::score(&mut teller, &response, submitted);
@@ -70,13 +83,15 @@ impl<'a> GeneratedResponse<'a> {
     fn of(
         random: &mut Random,
         number: u64,
-        (firm, form, begins): (&'a GeneratedFirm, &'a GeneratedForm, EventTime),
+        firm: &'a GeneratedFirm,
+        form: &'a GeneratedForm,
+        begins: EventTime,
     ) -> Self {
         let fate = aftermath::PersonFate::of(random);
         let person = GeneratedPerson::of(random, firm, fate.is_personal().then_some(number));
         let template = form.template;
         let questions = template.questions.iter();
-        let answers = questions.map(|q| (q, answer(random, q, (&person, begins)))).collect();
+        let answers = questions.map(|q| (q, answer(random, q, &person, begins))).collect();
         Self {
             id: random.id(),
             firm,
@@ -101,12 +116,12 @@ impl<'a> GeneratedResponse<'a> {
         let mut now = begins;
         for save in 0..saves {
             let answered = self.answers.len() * (save + 1) / 5;
-            self.report(teller, ("response.saved", "saved_at"), (now, answered));
+            self.report(teller, SAVED, now, answered);
             now = now.after(teller.random.between(5 * SECOND, 6 * MINUTE));
         }
         submits.then(|| {
             let all = self.answers.len();
-            self.report(teller, ("response.submitted", "submitted_at"), (now, all));
+            self.report(teller, SUBMITTED, now, all);
             now
         })
     }
@@ -115,14 +130,16 @@ impl<'a> GeneratedResponse<'a> {
     fn report(
         &self,
         teller: &mut EventTeller,
-        (kind, when): (&'static str, &'static str),
-        (at, answered): (EventTime, usize),
+        kind: ResponseEventKind,
+        at: EventTime,
+        answered: usize,
     ) {
         let time = at.after(teller.random.between(REPORT_LAG_MS.0, REPORT_LAG_MS.1));
-        teller.tell(kind, time, |data| {
-            data.plain("response_id", self.id).plain("form_id", self.form.id).plain(when, at);
+        teller.tell(kind.name, time, |data| {
+            data.plain("response_id", self.id).plain("form_id", self.form.id);
+            data.plain(kind.time_field, at);
             data.text("device", self.device).text("lang", self.person.origin.lang);
-            if kind == "response.submitted" {
+            if kind == SUBMITTED {
                 data.text("ending", self.ending).object("variables", |one| self.variables(one));
             }
             let answers = &self.answers[..answered];
@@ -142,7 +159,8 @@ impl<'a> GeneratedResponse<'a> {
     fn variables(&self, fields: &mut ObjectWriter<'_>) {
         fields.bare("score", self.score);
         if self.score > 20 {
-            let (whole, cents) = (self.amount / 100, self.amount % 100);
+            let whole = self.amount / 100;
+            let cents = self.amount % 100;
             fields.bare("quote", format_args!("{whole}.{cents:02}"));
         }
         if self.score > 50 {
@@ -154,7 +172,8 @@ impl<'a> GeneratedResponse<'a> {
 fn answer(
     random: &mut Random,
     question: &FormQuestion,
-    (person, at): (&GeneratedPerson, EventTime),
+    person: &GeneratedPerson,
+    at: EventTime,
 ) -> String {
     match question.kind {
         QuestionKind::Contact => person.contact(),

@@ -59,7 +59,8 @@ impl EventGenerator {
         let span = RunPeriod::of(made_up);
         let (firms, mut lives) = firms::all(made_up.seed, made_up.firms, span);
         lives.retain(|line| line.arrives_at <= span.until);
-        let (lives, queue) = (lives.into_iter().peekable(), LineQueue::default());
+        let lives = lives.into_iter().peekable();
+        let queue = LineQueue::default();
         let mut stream =
             Self { made_up, span, firms, lives, queue, number: 0, begins: EventTime::NEVER };
         stream.begins = stream.begins();

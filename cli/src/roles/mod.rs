@@ -86,7 +86,7 @@ async fn make(
     let tables = grants.iter().map(|(table, _)| *table).collect();
     give_to_owner(&mut transaction, prefix, tables).await?;
     for (table, rights) in grants {
-        grant(&mut transaction, prefix, (table, rights)).await?;
+        grant(&mut transaction, prefix, table, rights).await?;
     }
     guard(&mut transaction, prefix).await?;
     grant_functions(&mut transaction, prefix).await?;
@@ -214,7 +214,8 @@ async fn give_to_owner(
 async fn grant(
     connection: &mut PgConnection,
     prefix: &str,
-    (table, rights): (&str, &[&str; 4]),
+    table: &str,
+    rights: &[&str; 4],
 ) -> anyhow::Result<()> {
     let revoke =
         format!("revoke all on public.{table} from public, {prefix}_service, {}", groups(prefix));

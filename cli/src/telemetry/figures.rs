@@ -127,7 +127,8 @@ impl MetricSources {
     /// Sets the metrics that need no question.
     fn tell(&self) {
         for (name, pool) in &self.pools {
-            let (size, idle) = (pool.size(), u32::try_from(pool.num_idle()).unwrap_or_default());
+            let size = pool.size();
+            let idle = u32::try_from(pool.num_idle()).unwrap_or_default();
             let free = pool.options().get_max_connections().saturating_sub(size);
             let states = [("used", size.saturating_sub(idle)), ("idle", idle), ("free", free)];
             for (state, count) in states {

@@ -20,12 +20,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::traces::TraceExporter;
 
+/// The format of a line of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
 /// Starts the log at this level; `RUST_LOG` overrides it. Spans go to traces only.
-pub(super) fn start(json: bool, level: &str, traces: Option<&TraceExporter>) {
+pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporter>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let filter = filter.and(filter_fn(|told| told.target() != trace::SPAN_TARGET));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = if json {
+    let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
     } else {
         lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed()
@@ -54,8 +61,8 @@ fn words(payload: &(dyn Any + Send)) -> &'static str {
 }
 
 /// The last line of a process that ends with an error.
-pub(crate) fn last_line(json: bool, message: &str) -> String {
-    if !json {
+pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
+    if format == LogFormat::Text {
         return message.to_owned();
     }
     let mut time = String::new();
@@ -186,6 +193,6 @@ mod tests {
                             "message": "told", "fields": {"count": 3, "share": 0.5},
                             "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"});
         assert_eq!(lines, [first, second]);
-        assert_eq!(last_line(false, "firmforms: x"), "firmforms: x");
+        assert_eq!(last_line(LogFormat::Text, "firmforms: x"), "firmforms: x");
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use args::OtlpEndpoint;
 pub(crate) use figures::ProcessMetrics;
-pub(crate) use logs::last_line;
+pub(crate) use logs::{LogFormat, last_line};
 use tokio_util::sync::CancellationToken;
 pub(crate) use traces::TraceExporter;
 
@@ -24,7 +24,7 @@ use crate::args::{CliArgs, CliCommand};
 ///
 /// If the process has a metrics recorder already.
 pub fn as_served(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
-    logs::start(false, "info", None);
+    logs::start(LogFormat::Text, "info", None);
     Ok(Arc::new(ProcessMetrics::begin()?).keep(stop))
 }
 
@@ -37,6 +37,6 @@ pub(crate) fn start(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>
         _ => None,
     };
     let traces = endpoint.map(TraceExporter::to).transpose()?;
-    logs::start(arguments.log_json, arguments.command.log_level(), traces.as_ref());
+    logs::start(arguments.log_format(), arguments.command.log_level(), traces.as_ref());
     Ok(traces)
 }
