@@ -40,7 +40,7 @@ pub(crate) async fn run(
     place: &StorageArgs,
     DoctorArgs { json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
-    let findings = look(place).await.context("it could not be looked at")?;
+    let findings = look(place).await.context("the installation could not be checked")?;
     print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use api::internal::metrics;
 use api::public::PeerAddress;
 use api::{OpeningDoor, Service};
 use axum::Router;
@@ -72,11 +71,11 @@ impl BoundDoors {
     pub(crate) fn serve(
         self,
         tls: Option<TlsCertificate>,
-        figures: Arc<ProcessMetrics>,
+        metrics: Arc<ProcessMetrics>,
         stop: &CancellationToken,
         tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
-        let metrics = metrics(figures);
+        let metrics = api::internal::metrics(metrics);
         let served = ServedDoors {
             public: OpeningDoor::public(),
             internal: OpeningDoor::internal(metrics.clone()),

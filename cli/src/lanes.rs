@@ -53,7 +53,7 @@ pub(crate) async fn run(
 fn host(name: &str) -> anyhow::Result<String> {
     match PauseScope::host(name) {
         Some(PauseScope::Host { host }) => Ok(host),
-        _ => anyhow::bail!("--host: that is no host"),
+        _ => anyhow::bail!("--host: this is not the name of a host"),
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result
 
 pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Result<()> {
     let Some(pause_id) = pauses::id_of(&asked.scope.which()) else {
-        anyhow::bail!("that is no host");
+        anyhow::bail!("--host: this is not the name of a host");
     };
     let reason = asked.reason.as_deref();
     let row = pauses::resume(service, pause_id, reason, OPERATOR).await.map_err(terminal_error)?;

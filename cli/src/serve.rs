@@ -45,15 +45,15 @@ pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Resul
     let setup = setup(place, serve)?;
     let tls = tls(serve)?;
     warn_of_development(serve);
-    let figures = Arc::new(ProcessMetrics::begin()?);
+    let metrics = Arc::new(ProcessMetrics::begin()?);
     let doors = BoundDoors::of(serve).await?;
     let databases = Databases::open(place, SERVICE_DATABASES).await?;
     let wrapping = place.wrapping_key()?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
-    let doors = listen(doors, tls, &figures, &stop, &mut tasks);
+    tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    let doors = listen(doors, tls, &metrics, &stop, &mut tasks);
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -67,7 +67,7 @@ pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Resul
     };
     warn_of_pauses(&system).await?;
     spawn_workers(&system, serve.role, &stop, &mut tasks);
-    figures.watch(&system);
+    metrics.watch(&system);
     doors.open(&system.service);
     tracing::info!("ready");
     let (is_drained, ended) = wait(signal, &mut tasks, &stop).await;
@@ -88,7 +88,7 @@ async fn start(
     databases.wait().await?;
     let system = System::start(databases, wrapping, setup).await?;
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
-        erase::redo_erasures(&system.courier).await.context("what was erased")?;
+        erase::redo_erasures(&system.courier).await.context("carrying out recorded erasures")?;
     }
     Ok(system)
 }
@@ -97,7 +97,7 @@ async fn start(
 fn listen(
     doors: BoundDoors,
     tls: Option<TlsCertificate>,
-    figures: &Arc<ProcessMetrics>,
+    metrics: &Arc<ProcessMetrics>,
     stop: &CancellationToken,
     tasks: &mut JoinSet<()>,
 ) -> ServedDoors {
@@ -105,7 +105,7 @@ fn listen(
     if let Some(tls) = tls.clone() {
         tasks.spawn(reload(tls, stop.clone()));
     }
-    doors.serve(tls, Arc::clone(figures), stop, tasks)
+    doors.serve(tls, Arc::clone(metrics), stop, tasks)
 }
 
 /// Starts the workers of a role.

@@ -77,7 +77,7 @@ pub struct SystemSetup {
     pub settings: DelivererSettings,
     /// Roots to trust beside the platform's.
     pub extra_roots: Vec<CertificateDer<'static>>,
-    /// Proxies whose word on a client's address is believed.
+    /// Proxies whose X-Forwarded-For is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// The mailer of invites.
     pub mailer: Mailer,
@@ -132,8 +132,7 @@ pub const WORKER_PLAN_SETTINGS: [(&str, &str); 6] = [
 ];
 
 /// Planner settings for callers' statements: plans are kept, so they are made as for full tables. A
-/// row-by-row count over an index looks dear to the planner. JIT is off, because such a compilation
-/// takes 50 ms.
+/// row-by-row count over an index looks dear to the planner, and JIT would compile it for 50 ms.
 pub const CALLER_PLAN_SETTINGS: [(&str, &str); 3] =
     [("jit", "off"), ("enable_seqscan", "off"), ("enable_bitmapscan", "off")];
 

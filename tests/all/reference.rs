@@ -1,4 +1,4 @@
-//! The pages of `docs/reference` that say what the code says. `UPDATE=1` writes the generated ones.
+//! Pages of `docs/reference` are equal to the code. `UPDATE=1` writes the generated ones.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -54,14 +54,14 @@ pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<
     let (public, internal) = addresses(demo);
     let doors = BoundDoors::bind(Some(public), Some(internal)).await?;
     let public = doors.public_addr().context("the public door's address")?;
-    let figures = Arc::new(ProcessMetrics::begin()?);
+    let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
     let system = start(place, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
-    tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
-    figures.watch(&system);
-    doors.serve(None, figures, &stop, &mut tasks).open(&system.service);
+    tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    metrics.watch(&system);
+    doors.serve(None, metrics, &stop, &mut tasks).open(&system.service);
     story::opened(&system, started);
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {

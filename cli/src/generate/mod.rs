@@ -33,7 +33,7 @@ pub use self::event::EventLine;
 use self::stream::EventGenerator;
 use crate::args::GenerateArgs;
 
-/// The range of years leaves room for events before and after.
+/// The range of years leaves space for events before and after.
 const UNTIL_YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
 
 const DEFAULT_UNTIL: &str = "2026-11-01T00:00:00Z";

@@ -28,7 +28,7 @@ pub(crate) struct MigrateArgs {
     role_prefix: String,
 }
 
-/// Accepts a name that needs no quotes and leaves room for its endings.
+/// Accepts a name that needs no quotes and is short enough for its endings.
 fn prefix(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
@@ -166,8 +166,8 @@ async fn make_groups(connection: &mut PgConnection, prefix: &str) -> anyhow::Res
     Ok(())
 }
 
-/// Gives all tables to the owner, which no serving login is in. An administrator without superuser
-/// rights must be a member of both owners.
+/// Gives all tables to the owner, which no serving login is in. Only a member of the owner may give
+/// it a table, so the administrator joins it first.
 async fn give_to_owner(
     connection: &mut PgConnection,
     prefix: &str,

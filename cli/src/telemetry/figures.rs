@@ -57,7 +57,7 @@ impl ProcessMetrics {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&BUCKET_BOUNDS_SECONDS)
             .and_then(PrometheusBuilder::install_recorder)
-            .context("the figures")?;
+            .context("the recorder of metrics")?;
         told::describe();
         told::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         told::DATABASE_UP.set(&[], 0.0);

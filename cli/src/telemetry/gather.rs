@@ -60,11 +60,11 @@ pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
     match tokio::time::timeout(SCRAPE_TIMEOUT, each(pool, at, &mut answer)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the database was not asked for its figures");
+            tracing::warn!(%error, "the database gave no metrics");
             answer = ScrapeAnswer::default();
         }
         Err(late) => {
-            tracing::warn!(error = %late, "the database was not asked for all its figures");
+            tracing::warn!(error = %late, "the database gave only some metrics in time");
             answer.whole = false;
         }
     }
@@ -82,7 +82,7 @@ async fn each(
         match question.ask(&mut connection, at).await {
             Ok(()) => {}
             Err(error @ sqlx::Error::Database(_)) => {
-                tracing::warn!(?question, %error, "a figure was not answered by the database");
+                tracing::warn!(?question, %error, "the database refused the question behind a metric");
                 whole = false;
             }
             Err(error) => return Err(error),
