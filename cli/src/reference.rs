@@ -45,7 +45,7 @@ pub fn settings() -> String {
     page
 }
 
-/// The page of commands: every command that can be run, in the order of `--help`.
+/// The page of commands: every command and each of its parts, in the order of `--help`.
 #[must_use]
 pub fn commands() -> String {
     let mut page = String::from(
@@ -54,7 +54,7 @@ pub fn commands() -> String {
          `firmforms help` names the flags of a command.\n\n\
          |Command|Meaning|\n|-|-|\n",
     );
-    for command in all_commands().iter().filter(|command| !command.has_subcommands()) {
+    for command in all_commands().iter().skip(1) {
         let name = command.get_bin_name().unwrap_or_default();
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         write_row(&mut page, &[&code(name), &sentence(&about)]);
@@ -64,12 +64,13 @@ pub fn commands() -> String {
 
 /// Every command with its full name: the program itself, then each command before its parts.
 fn all_commands() -> Vec<Command> {
-    let mut root = CliArgs::command().disable_help_subcommand(true);
+    let mut root = CliArgs::command();
     root.build();
     let mut found = Vec::new();
     let mut waiting = vec![root];
     while let Some(command) = waiting.pop() {
-        let parts: Vec<Command> = command.get_subcommands().cloned().collect();
+        let parts = command.get_subcommands().filter(|part| part.get_name() != "help");
+        let parts: Vec<Command> = parts.cloned().collect();
         waiting.extend(parts.into_iter().rev());
         found.push(command);
     }
