@@ -176,7 +176,8 @@ pub(crate) const DEFAULT_MAIL_FROM: &str = "forms@firmforms.example";
 /// The settings of the service.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// The role of this process. Any number of each role may work on one database.
+    /// The role of this process: all, api, projector or deliverer. Any number of each role may work
+    /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: ProcessRole,
     /// Send nothing while this process runs: take in activities, queue and show deliveries. Meant
@@ -233,15 +234,15 @@ pub struct ServeArgs {
     /// Days that answers of receivers are kept.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS")]
     pub keep_answers_days: u32,
-    /// Claimed attempts without an answer, in this process.
+    /// The most claimed attempts without an answer, in this process.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
     pub permits: usize,
 
-    /// Deliveries in flight from one firm to one host, over all processes.
+    /// The most deliveries in flight from one firm to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32)]
     pub per_firm_and_host: usize,
 
-    /// Deliveries in flight to one host, over all processes.
+    /// The most deliveries in flight to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
     pub per_host: usize,
 
