@@ -1,4 +1,4 @@
-//! The command line and its environment names.
+//! The command line, with the names of its environment variables.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use crate::keyring::KeyringCommand;
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
+use crate::telemetry::LogFormat;
 use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
 
@@ -32,43 +33,49 @@ pub(crate) struct CliArgs {
     pub(crate) command: CliCommand,
 }
 
-/// Where the data is.
+impl CliArgs {
+    pub(crate) const fn log_format(&self) -> LogFormat {
+        if self.log_json { LogFormat::Json } else { LogFormat::Text }
+    }
+}
+
+/// The location of the data.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
     /// The main database. Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
-    /// The database of data keys; needed with --database-url, and never the same database.
+    /// The database of data keys. It is needed with --database-url, and never the same database.
     #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
-    /// The private cluster and the wrapping key; /var/lib/firmforms for root, otherwise the user's
-    /// data folder.
+    /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
+    /// for root, and the user's data folder for others.
     #[arg(long, global = true, env = "FIRMFORMS_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// The folder of PostgreSQL's programs, if they are not where they usually are.
+    /// The folder of PostgreSQL's programs, if they are not in a usual one.
     #[arg(long, global = true, env = "FIRMFORMS_PG_BIN")]
     pub pg_bin: Option<PathBuf>,
-    /// The key that wraps all data keys: 64 hexadecimal digits. Without it, a file in the data
-    /// directory, made when there is none.
+    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, made when
+    /// it is missing.
     #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
-    /// Where signed checkpoints of the audit log are kept; by default in the data directory. Best where
-    /// this machine can only add to it.
+    /// The directory of signed checkpoints; by default in the data directory. Best is a place to
+    /// which this machine can only add.
     #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
     pub checkpoints_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Show the whole thing: activity, signed deliveries, history.
+    /// Show activity, signed deliveries and history on databases of its own.
     Demo(DemoArgs),
     /// Run the service.
     Serve(Box<ServeArgs>),
     /// Bring the databases to this version's schema.
     Migrate(MigrateArgs),
-    /// Take in product activity: CloudEvents, one per line.
+    /// Take in activities: CloudEvents, one per line.
     Ingest(IngestArgs),
-    /// Make product activity up, the same for the same arguments: CloudEvents, one per line.
+    /// Make up activities: CloudEvents, one per line. Equal arguments give equal lines.
     Generate(GenerateArgs),
     /// List firms.
     #[command(subcommand)]
@@ -76,27 +83,27 @@ pub(crate) enum CliCommand {
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Make, list and revoke tokens of the internal door.
+    /// Make, list and revoke tokens of the internal API.
     #[command(subcommand)]
     Tokens(TokensCommand),
     /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
     Secrets(SecretsCommand),
-    /// Put everything under another wrapping key.
+    /// Encrypt all data keys and secrets under another wrapping key.
     #[command(subcommand)]
     Keyring(KeyringCommand),
-    /// List, show, hold and resume deliveries.
+    /// List, show, pause and resume deliveries.
     #[command(subcommand)]
     Deliveries(DeliveriesCommand),
-    /// Send again what has ended, and see how that goes.
+    /// Send ended deliveries again, and follow that replay.
     #[command(subcommand)]
     Replay(ReplaysCommand),
-    /// Make a delivery that has ended anew: read anew, under an id of its own.
+    /// Make a new delivery from an ended one: its body is read anew, under a new id.
     Reissue(crate::reissue::ReissueArgs),
-    /// Show what waits where, and why.
+    /// List lanes, and why their deliveries wait.
     #[command(subcommand)]
     Lanes(crate::lanes::LanesCommand),
-    /// List what workflow steps sent.
+    /// List the deliveries of workflow steps.
     #[command(subcommand)]
     Workflows(crate::deliveries::WorkflowsCommand),
     /// List and explain subscriptions, removed ones too.
@@ -105,13 +112,13 @@ pub(crate) enum CliCommand {
     /// List, export, sign and verify the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Look at read models, make them anew from the log, or compare them with it.
+    /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),
-    /// Look at an installation, and say what is wrong and what to do. Exit code 0: nothing is wrong;
-    /// 1: something is; 2: it could not look.
+    /// Check an installation, and name each fault with its remedy. Exit code 0: no fault; 1: a
+    /// fault; 2: a check could not be made.
     Doctor(crate::doctor::DoctorArgs),
-    /// Prove from the log that nothing was missed, doubled or lost.
+    /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
@@ -119,8 +126,7 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
-    /// How much the process says by default: a service tells what it does, a command only what is
-    /// wrong.
+    /// The default level of the log. A service reports its work; a command reports only faults.
     pub(crate) const fn log_level(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
@@ -150,41 +156,43 @@ impl CliCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Do it once and exit: 0 if every delivery arrived once with a good signature, otherwise 1.
+    /// Play it once and exit: 0 if every delivery arrived once with a good signature, otherwise 1.
     #[arg(long)]
     pub(crate) once: bool,
-    /// The activity to show.
+    /// The file of activities to play.
     #[arg(long, default_value = "demo/activity.ndjson")]
     pub(crate) activity: PathBuf,
-    /// Show activity that is made up instead, with so many responses of three firms.
+    /// Play made-up activities instead, with this many responses of three firms.
     #[arg(long, conflicts_with = "activity", value_parser = value_parser!(u64).range(1..=10_000))]
     pub(crate) responses: Option<u64>,
-    /// Another number, other activity.
+    /// The seed of the made-up activities.
     #[arg(long, requires = "responses", default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
-/// The address mail is sent from while none is named: one that no mail server takes.
+/// The sender's address of mail while none is set. No mail server accepts it.
 pub(crate) const DEFAULT_MAIL_FROM: &str = "forms@firmforms.example";
 
-/// How the service runs.
+/// The settings of the service.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// What this process does; any number of each against one database.
+    /// The role of this process: all, api, projector or deliverer. Any number of each role may work
+    /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: ProcessRole,
-    /// Send nothing as long as this process runs: take in, fan out and show only. For the time after
-    /// a restore; started again without it, everything goes on. See also `deliveries pause`.
+    /// Send nothing while this process runs: take in activities, queue and show deliveries. Meant
+    /// for the time after a restore; a start without it continues the work. See also `deliveries
+    /// pause`.
     #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
     pub paused: bool,
-    /// The public door.
+    /// The address of the public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
     pub addr: SocketAddr,
-    /// The internal door: the product and operators; by default 127.0.0.1:8081. A process without
-    /// doors answers /livez, /readyz and /metrics there, if this is given.
+    /// The address of the internal door, for the product and operators; by default 127.0.0.1:8081.
+    /// A process without doors answers /livez, /readyz and /metrics there, if it is given.
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
     pub internal_addr: Option<SocketAddr>,
-    /// Where integrators reach the public door, without /api/v1; by default http:// (https:// with a
+    /// The public door's URL for integrators, without /api/v1. By default http:// (https:// with a
     /// certificate) and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL")]
     pub base_url: Option<String>,
@@ -194,46 +202,47 @@ pub struct ServeArgs {
     /// Let targets be http: for development and tests only.
     #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = FalseyValueParser::new())]
     pub allow_http_targets: bool,
-    /// Make waits pass so many times faster: for tests and drills only, with --allow-targets.
+    /// Make waits pass this many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
     pub time_scale: f64,
     /// The mail server for invites: smtp://user:password@host:587, or smtps://; with --base-url in
-    /// https. Without it, mails are written as plain files into the data directory: for development.
+    /// https. Without it, mails are written as plain files into the data directory: for
+    /// development.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
     pub smtp_url: Option<SmtpUrl>,
-    /// The address mail is sent from; needed with --smtp-url.
+    /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
     pub mail_from: Option<SenderAddress>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
-    /// Certificates, in PEM, of roots to trust beside the platform's: by deliveries and by mail.
+    /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
     #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
     pub extra_roots: Option<PathBuf>,
-    /// The public door's certificate chain, in PEM; read again on SIGHUP.
+    /// The public door's certificate chain, in PEM. It is read again on SIGHUP.
     #[arg(long, env = "FIRMFORMS_TLS_CERT", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The private key of that certificate, in PEM.
     #[arg(long, env = "FIRMFORMS_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Days that what was delivered is kept, as ciphertext.
+    /// Days that the body of a delivered delivery is kept, as ciphertext.
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS")]
     pub keep_delivered_days: u32,
-    /// Days that what failed or was cancelled is kept: it can be replayed so long.
+    /// Days that the body of a failed or cancelled delivery is kept. A replay needs it.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS")]
     pub keep_failed_days: u32,
-    /// Days that what receivers answered is kept.
+    /// Days that answers of receivers are kept.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS")]
     pub keep_answers_days: u32,
-    /// Deliveries in flight at a time.
+    /// The most claimed attempts without an answer, in this process.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
     pub permits: usize,
 
-    /// Deliveries in flight from one firm to one host, over all processes.
+    /// The most deliveries in flight from one firm to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32)]
     pub per_firm_and_host: usize,
 
-    /// Deliveries in flight to one host, over all processes.
+    /// The most deliveries in flight to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
     pub per_host: usize,
 
@@ -242,16 +251,16 @@ pub struct ServeArgs {
     pub telemetry: TelemetryArgs,
 }
 
-/// What a process does.
+/// The part of the service that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ProcessRole {
-    /// Everything.
+    /// All parts.
     All,
     /// Both doors.
     Api,
     /// The read models that follow the log.
     Projector,
-    /// Fan-out and sending.
+    /// Claims and sends.
     Deliverer,
 }
 
@@ -261,7 +270,7 @@ pub(crate) struct IngestArgs {
     pub(crate) file: PathBuf,
 }
 
-/// What to make up, and where it goes.
+/// The arguments of `generate`.
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {
     #[command(flatten)]
@@ -273,18 +282,18 @@ pub(crate) struct GenerateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FirmsCommand {
-    /// All firms, by name.
+    /// List all firms, by name.
     List(OutputArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key for an owner or admin; it is shown once.
+    /// Make a key for an owner or admin. It is shown once.
     Create {
         /// The firm.
         #[arg(long)]
         firm: Uuid,
-        /// The owner or admin it acts for.
+        /// The owner or admin that the key acts for.
         #[arg(long)]
         member: Uuid,
         /// A label.
@@ -293,7 +302,7 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
-    /// The keys of a firm, newest first.
+    /// List the keys of a firm, newest first.
     List {
         /// The firm.
         #[arg(long)]
@@ -301,7 +310,7 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
-    /// Revoke a key, and remove its subscriptions, at once.
+    /// Revoke a key and remove its subscriptions, at once.
     Revoke {
         /// The firm.
         #[arg(long)]
@@ -313,9 +322,9 @@ pub(crate) enum KeysCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensCommand {
-    /// Make a token; it is shown once.
+    /// Make a token. It is shown once.
     Create {
-        /// What it may do.
+        /// The rights of the token.
         #[arg(long, value_enum)]
         role: TokenRole,
         /// A label.
@@ -324,7 +333,7 @@ pub(crate) enum TokensCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
-    /// All tokens, newest first.
+    /// List all tokens, newest first.
     List(OutputArgs),
     /// Revoke a token at once.
     Revoke {
@@ -333,10 +342,10 @@ pub(crate) enum TokensCommand {
     },
 }
 
-/// What a token of the internal door may do.
+/// The rights of a token of the internal API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TokenRole {
-    /// Report activity, manage keys.
+    /// Report activities, manage keys.
     Product,
     /// Operate the service.
     Operator,
@@ -346,7 +355,7 @@ pub(crate) enum TokenRole {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretsCommand {
-    /// Show a firm's webhook signing secret; that it was shown is recorded.
+    /// Show a firm's webhook signing secret, and record the reading.
     Reveal {
         /// The firm.
         #[arg(long)]
@@ -354,12 +363,12 @@ pub(crate) enum SecretsCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
-    /// Make a new signing secret, and show it; the old one signs nothing that is claimed from then on.
+    /// Make a new signing secret and show it. The old one signs no attempt claimed from then on.
     Rotate {
         /// The firm.
         #[arg(long)]
         firm: Uuid,
-        /// Why; kept in the log.
+        /// The reason; kept in the log.
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -369,22 +378,23 @@ pub(crate) enum SecretsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeliveriesCommand {
-    /// The newest deliveries of a firm.
+    /// List the newest deliveries of a firm.
     List(crate::deliveries::DeliveryListArgs),
-    /// Hold deliveries, in every process, until they are resumed; they wait and do not age.
+    /// Pause deliveries in every process until they are resumed. Paused deliveries wait and do not
+    /// age.
     Pause(crate::pauses::PauseArgs),
-    /// Let go of what is held; it goes on where it was.
+    /// End a pause. Its deliveries continue where they were.
     Resume(crate::pauses::ResumeArgs),
-    /// What is held.
+    /// List pauses.
     Paused(OutputArgs),
-    /// One delivery, try by try.
+    /// Show one delivery with its attempts.
     Show {
         /// The firm.
         #[arg(long)]
         firm: Uuid,
         /// The delivery.
         delivery: Uuid,
-        /// As it was at a position of the log, or at an instant.
+        /// Its state at a position of the log, or at an instant.
         #[arg(long)]
         as_of: Option<AsOf>,
         #[command(flatten)]
@@ -394,12 +404,12 @@ pub(crate) enum DeliveriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenapiArgs {
-    /// Where integrators reach the public door, without /api/v1.
+    /// The public door's URL for integrators, without /api/v1.
     #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL")]
     pub(crate) base_url: String,
 }
 
-/// How to answer.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// Answer with JSON.

@@ -1,4 +1,4 @@
-//! Where the data is: the two databases, and the key that wraps all others.
+//! Finds and opens the two databases, and reads the wrapping key.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,13 +16,13 @@ use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::args::StorageArgs;
 
-/// A database that has not answered by then is away.
+/// A database that takes longer to answer counts as away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait before a database that is away is looked for again.
+/// The wait between two looks for a database that is away.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The two databases, and the private cluster they are in if they are.
+/// The two databases, and the private cluster if they are in one.
 pub struct Databases {
     /// The main database.
     pub main: PgConnectOptions,
@@ -38,12 +38,12 @@ pub(crate) struct DatabaseNames {
     pub(crate) keyring: &'static str,
 }
 
-/// Those of the service.
+/// The databases of the service.
 pub(crate) const SERVICE_DATABASES: DatabaseNames =
     DatabaseNames { main: "firmforms", keyring: "firmforms_keyring" };
 
 impl Databases {
-    /// Finds the databases that were named, or opens the private cluster.
+    /// Finds the databases named by the settings, or opens the private cluster.
     pub(crate) async fn open(place: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
         let found = match (&place.database_url, &place.keyring_url) {
             (Some(main), Some(keyring)) if main != keyring => Self {
@@ -60,8 +60,8 @@ impl Databases {
         Ok(if std::env::var_os("RUST_LOG").is_some() { found } else { found.unlogged() })
     }
 
-    /// Only slow statements are told of, unless somebody said what to log: to ask about each whether it is to
-    /// be told of has a price.
+    /// Logs only slow statements, unless `RUST_LOG` is set. The check whether to log costs time in
+    /// each statement.
     fn unlogged(self) -> Self {
         let unlogged = |database: PgConnectOptions| database.log_statements(LevelFilter::Off);
         Self { main: unlogged(self.main), keyring: unlogged(self.keyring), ..self }
@@ -84,8 +84,8 @@ impl Databases {
         })
     }
 
-    /// Opens databases for a run of their own: made anew in the private cluster; those that were
-    /// named must be empty.
+    /// Opens empty databases for one run. The private cluster makes them anew; named databases must
+    /// be empty.
     pub(crate) async fn new_and_empty(
         place: &StorageArgs,
         names: DatabaseNames,
@@ -107,17 +107,17 @@ impl Databases {
         Ok(databases)
     }
 
-    /// Makes sure that both answer.
+    /// Requires an answer of both databases.
     pub(crate) async fn require(&self) -> anyhow::Result<()> {
         for (name, database) in self.both() {
-            // The error tells its cause itself.
+            // The error contains its cause already.
             reach(database).await.map_err(|error| anyhow!("{name} does not answer: {error}"))?;
         }
         Ok(())
     }
 
-    /// Waits until both answer (case E11). One that answers with a refusal (a wrong password, no
-    /// such database) is not waited for: that does not pass by itself.
+    /// Waits until both databases answer (case E11). A refusal is an error at once: a wrong
+    /// password or a missing database does not pass by itself.
     pub(crate) async fn wait(&self) -> anyhow::Result<()> {
         for (name, database) in self.both() {
             let answered = until_it_answers(name, database).await;
@@ -126,7 +126,7 @@ impl Databases {
         Ok(())
     }
 
-    /// Lets go of the private cluster.
+    /// Releases the private cluster. Its last user stops it.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         match self.cluster {
             Some(cluster) => Ok(cluster.stop().await?),
@@ -138,23 +138,22 @@ impl Databases {
         [("the main database", &self.main), ("the keyring", &self.keyring)]
     }
 
-    /// Databases somebody else keeps.
+    /// Databases that the caller keeps.
     #[must_use]
     pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
         Self { main, keyring, cluster: None }
     }
 }
 
-/// The main database alone, to be looked at: as it is, without the keyring, by one connection. Nothing is
-/// migrated and nothing is written, so that whoever may only read can look.
+/// The main database alone, over one connection and without the keyring. It is read as it is: no
+/// migration, no writes. So read-only rights are enough.
 pub(crate) struct MainDatabase {
-    /// The connection.
     pub(crate) pool: PgPool,
     cluster: Option<Cluster>,
 }
 
 impl MainDatabase {
-    /// Opens it.
+    /// Connects to the main database.
     pub(crate) async fn at(place: &StorageArgs) -> anyhow::Result<Self> {
         let (main, cluster) = match &place.database_url {
             Some(main) => (main.parse().context("DATABASE_URL")?, None),
@@ -169,7 +168,7 @@ impl MainDatabase {
         Ok(Self { pool: quiet, cluster })
     }
 
-    /// Lets go of it.
+    /// Closes the connection, and releases the private cluster.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.pool.close().await;
         match self.cluster {
@@ -179,7 +178,7 @@ impl MainDatabase {
     }
 }
 
-/// Says once that it waits, and once that it need not any more.
+/// Waits for one database. The log names the wait once at its begin and once at its end.
 async fn until_it_answers(name: &str, database: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut waited = false;
     loop {
@@ -212,17 +211,16 @@ async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<
 }
 
 impl StorageArgs {
-    /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
     }
 
-    /// Where mails go that no server takes.
+    /// The folder for mails while no mail server is set.
     pub(crate) fn mails(&self) -> PathBuf {
         self.data_dir().join("mails")
     }
 
-    /// Who signs checkpoints, and where they are kept.
+    /// The notary that signs checkpoints and keeps them in their folder.
     pub(crate) fn notary(&self) -> Notary {
         let folder = self.checkpoints_dir.clone();
         let folder = folder.unwrap_or_else(|| self.data_dir().join("checkpoints"));
@@ -232,7 +230,7 @@ impl StorageArgs {
         }
     }
 
-    /// The key that wraps all data keys: as given, or from its file, made when there is none.
+    /// The wrapping key: the given one, or the one of its file. A missing file is made.
     pub(crate) fn wrapping_key(&self) -> anyhow::Result<WrappingKey> {
         match &self.wrapping_key {
             Some(text) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
@@ -254,16 +252,18 @@ fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
     key_of_file(path)
 }
 
-/// The key in a file.
+/// Reads a key file.
 pub(crate) fn key_of_file(path: &Path) -> anyhow::Result<WrappingKey> {
     let named = || path.display().to_string();
     parse_key(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
 }
 
-/// Written beside and linked into place, so that of two processes one wins and no half file is read.
+/// Writes a new key file beside its place and links it. So one of two processes wins, and no
+/// process reads half a key.
 fn make_key_file(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Searchable, not readable: as root, the account that runs PostgreSQL must reach its own folder.
+    // The folder is searchable and not readable. As root, the account that runs PostgreSQL must
+    // reach its own folder.
     std::fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
     let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
     let mut file = std::fs::OpenOptions::new()

@@ -1,4 +1,4 @@
-//! `deliveries list` and `workflows list`: what was sent, page by page.
+//! `deliveries list` and `workflows list`: deliveries, page by page.
 
 use api::Service;
 use api::commands::readings;
@@ -12,22 +12,23 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::operate::{
-    OPERATOR, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
+    BodyErasure, OPERATOR, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
 };
 use crate::wiring::{self, StorageArgs, System};
+use projector::deliveries::DeliveryRow;
 
-/// What is listed.
+/// The arguments of `deliveries list`.
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryListArgs {
     /// The firm.
     #[arg(long)]
     firm: Uuid,
-    /// Only this subscription's.
+    /// Only deliveries of this subscription.
     #[arg(long)]
     hook: Option<Uuid>,
     #[command(flatten)]
     filter: DeliveryFilterArgs,
-    /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
+    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
     /// alone.
     #[arg(long)]
     as_of: Option<AsOf>,
@@ -35,10 +36,10 @@ pub(crate) struct DeliveryListArgs {
     json: OutputArgs,
 }
 
-/// What is asked of workflows.
+/// The commands of workflow steps.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowsCommand {
-    /// What their steps sent, newest first.
+    /// List the deliveries of workflow steps, newest first.
     List(WorkflowListArgs),
 }
 
@@ -55,22 +56,22 @@ pub(crate) struct WorkflowListArgs {
 
 #[derive(Debug, Args)]
 struct DeliveryFilterArgs {
-    /// Only this trigger's.
+    /// Only deliveries of this trigger.
     #[arg(long)]
     trigger: Option<Trigger>,
-    /// Only those that are `pending`, `delivered`, `failed` or `cancelled`.
+    /// Only deliveries that are `pending`, `delivered`, `failed` or `cancelled`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only those queued then or later (2026-11-01T00:00:00Z).
+    /// Only deliveries queued at this instant or later (2026-11-01T00:00:00Z).
     #[arg(long)]
     since: Option<Timestamp>,
-    /// Only those queued before.
+    /// Only deliveries queued before this instant.
     #[arg(long)]
     until: Option<Timestamp>,
-    /// Only those after this one: the last of the page before.
+    /// Only deliveries after this one: the last one of the page before.
     #[arg(long)]
     after: Option<Uuid>,
-    /// How many, 500 at most.
+    /// The most deliveries to list, up to 500.
     #[arg(long, default_value_t = listing::LIST_LIMIT_DEFAULT)]
     limit: i64,
 }
@@ -91,16 +92,13 @@ impl DeliveryFilterArgs {
 }
 
 pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
-    let (service, firm) = (&system.service, list.firm);
+    let service = &system.service;
+    let firm = list.firm;
     let asked = list.filter.asked(list.hook);
     read(service, firm, &asked).await?;
     if let Some(as_of) = list.as_of {
-        return list_then(
-            service,
-            firm,
-            (DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked }, list.json),
-        )
-        .await;
+        let asked = DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked };
+        return list_then(service, firm, &asked, list.json).await;
     }
     let rows = listing::deliveries(service, firm, &asked).await.map_err(terminal_error)?.rows;
     let holding = pause_by_delivery(service, firm, &rows).await?;
@@ -109,7 +107,7 @@ pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Res
     Ok(())
 }
 
-/// Records that they are read, before they are shown.
+/// Records the reading before any delivery is shown.
 async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyhow::Result<()> {
     readings::record(service, firm, OPERATOR, asked.look()).await.map_err(terminal_error)
 }
@@ -117,12 +115,16 @@ async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyho
 async fn list_then(
     service: &Service,
     firm: Uuid,
-    (asked, json): (DeliveryListQuery, OutputArgs),
+    asked: &DeliveryListQuery,
+    json: OutputArgs,
 ) -> anyhow::Result<()> {
     let (rows, erased) =
-        listing::deliveries_then(service, firm, &asked).await.map_err(terminal_error)?;
-    let items =
-        rows.iter().map(|row| delivery_then(row, erased.contains(&row.response_id))).collect();
+        listing::deliveries_then(service, firm, asked).await.map_err(terminal_error)?;
+    let then = |row: &DeliveryRow| {
+        let is_erased = erased.contains(&row.response_id);
+        delivery_then(row, if is_erased { BodyErasure::Erased } else { BodyErasure::Kept })
+    };
+    let items = rows.iter().map(then).collect();
     print(json, items, &["created_at", "id", "state", "trigger", "hook_id", "erased"]);
     Ok(())
 }
@@ -132,7 +134,8 @@ pub(crate) async fn workflows(
     WorkflowsCommand::List(list): WorkflowsCommand,
 ) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let (service, firm) = (&system.service, list.firm);
+    let service = &system.service;
+    let firm = list.firm;
     let asked = list.filter.asked(None);
     read(service, firm, &asked).await?;
     let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;

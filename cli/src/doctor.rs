@@ -1,5 +1,5 @@
-//! `doctor`: looks at an installation, and says what is wrong and what to do. It changes no schema and
-//! starts nothing. Exit code 0: nothing is wrong; 1: something is; 2: it could not look.
+//! `doctor`: checks an installation, and names each fault with its remedy. It changes no schema and
+//! starts no worker. Exit code 0: no fault; 1: a fault; 2: a check could not be made.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::args::OutputArgs;
 use crate::operate::print;
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
-/// Who follows the log.
+/// The followers of the log.
 const FOLLOWERS: [&str; 3] = ["deliveries", "audit_log", "erase"];
 
-/// What has not moved for so long does not move.
+/// A follower that has not moved for this long counts as stalled.
 const STALLED_AFTER: TimeDelta = TimeDelta::minutes(5);
 
-/// Connections: it looks at one thing after the other.
+/// Checks run one after another, so two connections are enough.
 const POOL_CONNECTIONS: u32 = 2;
 
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) async fn run(
     place: &StorageArgs,
     DoctorArgs { json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
-    let findings = look(place).await.context("it could not be looked at")?;
+    let findings = look(place).await.context("the installation could not be checked")?;
     print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
@@ -68,7 +68,7 @@ async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
         Finding::schema("schema", missing, unknown),
         Finding::schema("keyring_schema", keys_missing, keys_unknown),
     ];
-    // What is not there cannot be asked.
+    // Later checks need tables that a missing schema does not have.
     if findings.iter().all(|finding| finding.verdict == CheckVerdict::Fine) {
         findings.extend(look_inside(place, &pool, &keyring).await?);
     }
@@ -101,8 +101,8 @@ async fn look_inside(
     Ok(findings)
 }
 
-/// Whether these keys are those that this main database was used with. Nothing is written down: a key
-/// that is tried on a new keyring by mistake must not become its key.
+/// Checks whether this main database was used with these keys. The check writes nothing: a key
+/// tried on a new keyring by mistake must not become its key.
 async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
     let (wrapping, identity) = match keyring.check_read_only().await {
         Ok(Some(identity)) => (None, identity.check_read_only(pool).await.err()),

@@ -1,11 +1,10 @@
-//! The doors on their addresses.
+//! The doors of a process: bound first, served closed, opened when the service is ready.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use api::internal::metrics;
 use api::public::PeerAddress;
 use api::{OpeningDoor, Service};
 use axum::Router;
@@ -18,18 +17,18 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{ProcessRole, ServeArgs};
 use crate::telemetry::ProcessMetrics;
 
-/// Where the internal door of a process that has both is, unless it is told.
+/// The default address of the internal door, in a process with both doors.
 const DEFAULT_INTERNAL_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
-/// The doors of a process, bound and not yet served. One that serves nobody has none, or the internal
-/// one to be watched by.
+/// The doors of a process, bound and not yet served. A process without callers has no door, or only
+/// the internal one for health and metrics.
 pub(crate) struct BoundDoors {
     public: Option<Door>,
     internal: Option<Door>,
 }
 
 impl BoundDoors {
-    /// Binds those that the role has.
+    /// Binds the doors of the role.
     pub(crate) async fn of(serve: &ServeArgs) -> anyhow::Result<Self> {
         match serve.role {
             ProcessRole::All | ProcessRole::Api => {
@@ -42,7 +41,7 @@ impl BoundDoors {
         }
     }
 
-    /// Binds them.
+    /// Binds these addresses.
     pub(crate) async fn bind(
         public: Option<SocketAddr>,
         internal: Option<SocketAddr>,
@@ -50,7 +49,7 @@ impl BoundDoors {
         Ok(Self { public: bind(public).await?, internal: bind(internal).await? })
     }
 
-    /// Where the public one is.
+    /// The address of the public door.
     pub(crate) fn public_addr(&self) -> Option<SocketAddr> {
         self.public.as_ref()?.local_addr().ok()
     }
@@ -59,7 +58,7 @@ impl BoundDoors {
         self.internal.as_ref()?.local_addr().ok()
     }
 
-    /// Says where they are.
+    /// Logs the addresses.
     pub(crate) fn log_addresses(&self) {
         match (self.public_addr(), self.internal_addr()) {
             (Some(public), Some(internal)) => tracing::info!(%public, %internal, "listening"),
@@ -68,13 +67,15 @@ impl BoundDoors {
         }
     }
 
-    /// Serves them until `stop`, then finishes the calls under way.
+    /// Serves the doors until `stop`, then finishes the calls under way.
     pub(crate) fn serve(
         self,
-        (tls, figures): (Option<TlsCertificate>, Arc<ProcessMetrics>),
-        (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+        tls: Option<TlsCertificate>,
+        metrics: Arc<ProcessMetrics>,
+        stop: &CancellationToken,
+        tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
-        let metrics = metrics(figures);
+        let metrics = api::internal::metrics(metrics);
         let served = ServedDoors {
             public: OpeningDoor::public(),
             internal: OpeningDoor::internal(metrics.clone()),
@@ -102,7 +103,7 @@ async fn bind(addr: Option<SocketAddr>) -> anyhow::Result<Option<Door>> {
     }
 }
 
-/// Doors that are served, and answer 503 until they are opened.
+/// Doors that answer 503 until they are opened.
 pub(crate) struct ServedDoors {
     public: OpeningDoor,
     internal: OpeningDoor,
@@ -111,7 +112,7 @@ pub(crate) struct ServedDoors {
 }
 
 impl ServedDoors {
-    /// Lets callers through to the service.
+    /// Opens the doors: calls reach the service from here on.
     pub(crate) fn open(self, service: &Service) {
         let internal = if self.serves_callers {
             self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
@@ -123,13 +124,13 @@ impl ServedDoors {
     }
 }
 
-/// A batch of 8 MiB may take a minute to arrive: its request takes longer than that.
+/// A batch of 8 MiB may take a minute to arrive, so its request may take longer than that.
 fn internal() -> DoorSettings {
     let times = DoorTimeouts { request: Duration::from_secs(90), ..DoorTimeouts::default() };
     DoorSettings { timeouts: times, ..DoorSettings::default() }
 }
 
-/// The socket's address, as the public door asks for it.
+/// Adds the socket's address to a request, as the public door's extractors need it.
 async fn with_peer(mut request: Request) -> Request {
     if let Some(door::SocketPeer(address)) = request.extensions().get().copied() {
         request.extensions_mut().insert(PeerAddress(address));

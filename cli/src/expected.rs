@@ -1,6 +1,6 @@
-//! What must come of activity, by the rules of `domain` and beside the service: the demo and the
-//! benchmarks hold what the service does against it. It keeps ids, and asks nobody; it knows nothing
-//! of erasure, of which only the service can say what came before it.
+//! The deliveries that must follow from activity, computed from `domain` alone. The demo and the
+//! benchmarks compare the service with it. It keeps ids and asks no service. It does not know
+//! erasure: only the service knows which activities came before an erasure.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,50 +13,50 @@ use domain::occurrence::occurrence_id;
 use domain::trigger::{FirmPlan, Trigger};
 use uuid::Uuid;
 
-/// What was reported so far, and what must have come of it.
+/// The activities noted so far, and the occurrences that follow.
 #[derive(Debug, Default)]
 pub struct ExpectedState {
     /// The firms that opened.
     pub firms: BTreeMap<Uuid, ExpectedFirm>,
     responses: HashSet<Uuid>,
-    /// The responses of reports and calls.
+    /// The response of each report and booking.
     responses_of: HashMap<Uuid, Uuid>,
-    /// By the id of their occurrence.
+    /// Occurrences by their id.
     happened: HashMap<Uuid, ExpectedOccurrence>,
 }
 
-/// A firm.
+/// A firm of the activities.
 #[derive(Debug, Default)]
 pub struct ExpectedFirm {
     /// Its name when it opened.
     pub name: String,
-    /// Who owns it; nil before that is reported.
+    /// The owner's id. It is nil until the owner is reported.
     pub owner: Uuid,
-    /// What it pays for.
+    /// The firm's plan.
     pub plan: FirmPlan,
 }
 
-/// Something that happened.
+/// An occurrence that must be recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpectedOccurrence {
-    /// The firm it happened to.
+    /// The firm of the occurrence.
     pub firm_id: Uuid,
-    /// Whose subscribers hear of it.
+    /// The trigger of the occurrence.
     pub trigger: Trigger,
-    /// It is recorded, and nobody hears of it: the plan does not have the trigger.
+    /// Whether the occurrence gets no delivery, because the plan lacks the trigger.
     pub silent: bool,
-    /// The response, the report or the call.
+    /// The response, the report or the booking.
     subject_id: Uuid,
 }
 
-/// Whether it is about a firm, its members or its forms, which is what has to be there first.
+/// Whether the activity is about a firm, its members or its forms. Such activities must come first.
 #[must_use]
 pub const fn is_founding(activity: &Activity) -> bool {
     matches!(activity, Activity::Firm { .. } | Activity::Member { .. } | Activity::Form { .. })
 }
 
 impl ExpectedState {
-    /// Takes note of one more report.
+    /// Notes one more activity.
     pub fn note(&mut self, event: &CloudEvent) {
         let firm_id = event.firm_id;
         match &event.activity {
@@ -84,7 +84,7 @@ impl ExpectedState {
         self.note_fact(event);
     }
 
-    /// Each thing that happened once, as far as it is known to which response.
+    /// Each occurrence once, if its response is known.
     pub fn happened(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
         self.happened.values().filter(|happened| {
             let subject_id = &happened.subject_id;
@@ -96,7 +96,8 @@ impl ExpectedState {
         let firm = self.firms.entry(firm_id).or_default();
         match change {
             FirmChange::Opened { name, plan, .. } => {
-                (firm.name, firm.plan) = (name.clone(), *plan);
+                firm.name.clone_from(name);
+                firm.plan = *plan;
             }
             FirmChange::Changed { plan: Some(plan), .. } => firm.plan = *plan,
             FirmChange::Changed { .. }
@@ -107,7 +108,8 @@ impl ExpectedState {
     }
 
     fn note_submission(&mut self, firm_id: Uuid, report: &ResponseReport) {
-        let (trigger, subject_id) = (Trigger::FormSubmitted, report.response_id);
+        let trigger = Trigger::FormSubmitted;
+        let subject_id = report.response_id;
         self.responses.insert(subject_id);
         let id = occurrence_id(firm_id, trigger, &subject_id.to_string());
         self.happened.entry(id).or_insert(ExpectedOccurrence {
@@ -130,7 +132,7 @@ impl ExpectedState {
     }
 }
 
-/// Whose lead it is, if it is one: the same for every way to write an address.
+/// The person of a lead, or nil. Every spelling of an address gives one id.
 fn person_id(activity: &Activity) -> Uuid {
     let Activity::LeadScored(lead) = activity else {
         return Uuid::nil();

@@ -1,4 +1,5 @@
-//! `ingest`: product activity from a file or standard input, in chunks, each all or nothing.
+//! `ingest`: activities from a file or standard input, in chunks. A chunk is taken in whole or not
+//! at all.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, stdin};
@@ -35,7 +36,8 @@ async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts>
 /// Takes in lines, chunk by chunk.
 ///
 /// # Errors
-/// Names the line that is refused, and the first that was not taken in with it.
+///
+/// Names the refused line, and the first line of its chunk, which was not taken in either.
 pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<IntakeCounts> {
     let mut done = IntakeCounts { accepted: 0, duplicates: 0 };
     let mut chunk = LineBatch::default();
@@ -55,7 +57,7 @@ const fn add(sum: &mut IntakeCounts, part: IntakeCounts) {
     sum.duplicates += part.duplicates;
 }
 
-/// Lines that are taken in together.
+/// The lines of one chunk.
 #[derive(Default)]
 struct LineBatch {
     bytes: Vec<u8>,
@@ -104,7 +106,7 @@ fn open(file: &Path) -> std::io::Result<Box<dyn Read>> {
     Ok(Box::new(File::open(file)?))
 }
 
-/// A bar over the bytes of the file, when somebody watches.
+/// A progress bar over the bytes of the file, if a person watches.
 fn progress(file: &Path) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! `keyring`: another wrapping key, while the service is stopped.
+//! `keyring`: changes the wrapping key while the service is stopped.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyringCommand {
-    /// Seal all data keys, signing secrets and reply addresses under another wrapping key. Every process
-    /// must be stopped; if this is cut off, run it again.
+    /// Encrypt all data keys, signing secrets and reply addresses under another wrapping key. Stop
+    /// every process first. After an interruption, run it again.
     Rewrap {
-        /// A file with the new key: 64 hexadecimal digits. The old one is the one that is set.
+        /// A file with the new key: 64 hexadecimal digits. The old key is the configured one.
         #[arg(long)]
         new_key_file: PathBuf,
         #[command(flatten)]
@@ -29,7 +29,8 @@ pub(crate) enum KeyringCommand {
 
 pub(crate) async fn run(place: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
     let KeyringCommand::Rewrap { new_key_file, json } = command;
-    let (from, to) = (place.wrapping_key()?, key_of_file(new_key_file)?);
+    let from = place.wrapping_key()?;
+    let to = key_of_file(new_key_file)?;
     let databases = Databases::open(place, SERVICE_DATABASES).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;
@@ -53,8 +54,8 @@ pub(crate) async fn run(place: &StorageArgs, command: &KeyringCommand) -> anyhow
     Ok(())
 }
 
-/// Nobody begins to work from then on. Whoever began since the first look had asked before, and is
-/// connected now: a second look finds it.
+/// Locks new processes out. A process that passed its check before is connected by now, so the
+/// second look finds it.
 async fn begin(
     rewrap: &Rewrap<'_>,
     main: &mut PgConnection,
@@ -68,7 +69,8 @@ async fn begin(
     alone
 }
 
-/// A process with the old key in memory would write what nobody can read.
+/// Requires that no process works. With the old key in memory it would write data that no key can
+/// read.
 async fn nobody_is_at_work(
     main: &mut PgConnection,
     keyring: &mut PgConnection,

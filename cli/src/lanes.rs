@@ -1,4 +1,4 @@
-//! `lanes list`: what waits where, and why.
+//! `lanes list`: lanes with work, and why it waits.
 
 use clap::{Args, Subcommand};
 use deliverer::inspect::lane_list::{self, LaneFilter, LaneRow};
@@ -12,22 +12,22 @@ use crate::args::OutputArgs;
 use crate::operate::print;
 use crate::wiring::{self, StorageArgs};
 
-/// What is asked of lanes.
+/// The commands of lanes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LanesCommand {
-    /// Those that have work, longest due first.
+    /// List lanes that have work, longest due first.
     List(LaneListArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneListArgs {
-    /// Only this firm's.
+    /// Only lanes of this firm.
     #[arg(long)]
     firm: Option<Uuid>,
-    /// Only those to this host.
+    /// Only lanes to this host.
     #[arg(long)]
     host: Option<String>,
-    /// How many.
+    /// The most lanes to list.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) async fn run(
 fn host(name: &str) -> anyhow::Result<String> {
     match PauseScope::host(name) {
         Some(PauseScope::Host { host }) => Ok(host),
-        _ => anyhow::bail!("--host: that is no host"),
+        _ => anyhow::bail!("--host: this is not the name of a host"),
     }
 }
 
@@ -65,18 +65,18 @@ fn lane_json(row: &LaneRow, pauses: &[PauseRow]) -> Value {
         "lane_id": row.lane_id, "firm_id": row.firm_id, "kind": row.kind, "host": row.host,
         "due_at": row.due_at.map(Timestamp::from), "waiting": row.waiting, "in_flight": row.in_flight,
         "oldest_due_at": row.oldest_due_at.map(Timestamp::from),
-        "state": state(row, pause.is_some()), "cause": row.cancel_cause,
+        "state": state(row, pause), "cause": row.cancel_cause,
         "suspended_at": row.suspended_at.map(Timestamp::from),
         "paused": pause.map(|pause| pause.pause_id), "reason": pause.map(|pause| &pause.reason),
     })
 }
 
-/// What keeps it from being sent, the strongest first.
-const fn state(row: &LaneRow, paused: bool) -> &'static str {
-    match (&row.cancel_cause, &row.suspended_at, paused) {
+/// The strongest reason why a lane does not send.
+const fn state(row: &LaneRow, pause: Option<&PauseRow>) -> &'static str {
+    match (&row.cancel_cause, &row.suspended_at, pause) {
         (Some(_), _, _) => "closed",
         (None, Some(_), _) => "suspended",
-        (None, None, true) => "paused",
-        (None, None, false) => "open",
+        (None, None, Some(_)) => "paused",
+        (None, None, None) => "open",
     }
 }

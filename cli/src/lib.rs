@@ -1,5 +1,5 @@
-//! The one binary: configuration, wiring, signals, and the operators' commands. It knows every
-//! other room; no room knows it.
+//! The one binary: configuration, wiring, signals, and the operators' commands. It imports every
+//! other crate; only `tests` and `bench` import it.
 
 mod args;
 mod audit;
@@ -17,6 +17,7 @@ mod openapi;
 mod operate;
 mod pauses;
 mod projections;
+pub mod reference;
 mod reissue;
 mod replays;
 pub mod roles;
@@ -35,6 +36,7 @@ use clap::builder::{FalseyValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 
 use crate::args::{CliArgs, CliCommand};
+use crate::telemetry::LogFormat;
 
 /// Runs the command line.
 #[must_use]
@@ -42,18 +44,18 @@ pub fn main() -> ExitCode {
     main_with(std::env::args_os())
 }
 
-/// The same with these arguments, the program's name first: for a program that starts itself as the
-/// service.
+/// Runs the command line with these arguments, the program's name first. A program that starts
+/// itself as the service calls this.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let arguments = match CliArgs::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error, &arguments),
     };
-    let log_json = arguments.log_json;
+    let format = arguments.log_format();
     let traces = match wiring::install_tls().and_then(|()| telemetry::start(&arguments)) {
         Ok(traces) => traces,
-        Err(error) => return fail(&error, log_json),
+        Err(error) => return fail(&error, format),
     };
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(arguments)),
@@ -62,17 +64,18 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(traces) = traces {
         traces.stop();
     }
-    ended.unwrap_or_else(|error| fail(&error, log_json))
+    ended.unwrap_or_else(|error| fail(&error, format))
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
-    let (place, log_json) = (&arguments.storage, arguments.log_json);
+    let place = &arguments.storage;
+    let format = arguments.log_format();
     match arguments.command {
         CliCommand::Audit(command) => audit::run(place, command).await,
         CliCommand::Projections(command) => Ok(projections::run(place, command).await),
         CliCommand::Verify(command) => Ok(verify::run(place, command).await),
         CliCommand::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
-            fail(&error, log_json);
+            fail(&error, format);
             ExitCode::from(2)
         })),
         CliCommand::Hooks(command) => done(audit::hooks(place, command)).await,
@@ -95,38 +98,40 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A command that succeeds or fails, and nothing between.
+/// Runs a command that either succeeds or fails.
 async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     command.await.map(|()| ExitCode::SUCCESS)
 }
 
-/// One line to the person at the terminal, causes included; to a log of JSON, a line of it.
-fn fail(error: &anyhow::Error, log_json: bool) -> ExitCode {
-    eprintln!("{}", telemetry::last_line(log_json, &format!("firmforms: {error:#}")));
+/// Prints the error with its causes as one line, or as a line of a JSON log.
+fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
+    eprintln!("{}", telemetry::last_line(format, &format!("firmforms: {error:#}")));
     ExitCode::FAILURE
 }
 
-/// What was asked for cannot be done, or is an answer by itself: the help, the version.
+/// Prints a usage error. The help and the version come here, too: clap returns them as errors.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let asked = std::env::var_os("FIRMFORMS_LOG_JSON").unwrap_or_default();
-    let log_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
+    let is_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
+    let format = if is_json { LogFormat::Json } else { LogFormat::Text };
     match without_value(error) {
-        Some(message) => eprintln!("{}", telemetry::last_line(log_json, &message)),
-        None if error.use_stderr() && log_json => {
-            eprintln!("{}", telemetry::last_line(true, error.to_string().trim_end()));
+        Some(message) => eprintln!("{}", telemetry::last_line(format, &message)),
+        None if error.use_stderr() && is_json => {
+            eprintln!("{}", telemetry::last_line(format, error.to_string().trim_end()));
         }
         None => drop(error.print()),
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// A switch of the environment, read as the command line reads it.
+/// Reads a switch of the environment as clap reads it.
 fn is_on(value: &OsStr) -> bool {
     let reader = FalseyValueParser::new();
     reader.parse_ref(&clap::Command::default(), None, value).unwrap_or(true)
 }
 
-/// Which argument is wrong, and why. Its value may be a secret of the environment, and is not repeated.
+/// Names the wrong argument and the reason. The value may be a secret of the environment, so it is
+/// not repeated.
 fn without_value(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::ValueValidation {
         return None;

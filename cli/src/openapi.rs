@@ -1,4 +1,4 @@
-//! `openapi`: the description that the public door serves. It needs no database.
+//! `openapi`: prints the description that the public door serves. It needs no database.
 
 use std::io::{Write, stdout};
 

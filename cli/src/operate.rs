@@ -1,5 +1,5 @@
-//! The operators' commands: one each, on the databases themselves; they work beside a running
-//! service.
+//! The operators' commands on firms, keys, tokens, secrets and deliveries. They work on the
+//! databases directly, also beside a running service.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,7 +24,7 @@ use crate::args::{
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
 
-/// Who the command line acts as.
+/// The actor of every command at the terminal.
 pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
 pub(crate) async fn firms(
@@ -146,16 +146,18 @@ async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::
         DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
         DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
         DeliveriesCommand::Show { firm, delivery: id, as_of, json } => {
-            show(&system.service, (firm, id, as_of), json).await?;
+            show(&system.service, firm, id, as_of, json).await?;
         }
     }
     Ok(())
 }
 
-/// Shows a delivery with its tries, as it is or as it was. That it is read is recorded before.
+/// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
 async fn show(
     service: &Service,
-    (firm_id, delivery_id, as_of): (Uuid, Uuid, Option<AsOf>),
+    firm_id: Uuid,
+    delivery_id: Uuid,
+    as_of: Option<AsOf>,
     json: OutputArgs,
 ) -> anyhow::Result<()> {
     let until = match as_of {
@@ -164,13 +166,14 @@ async fn show(
     };
     let found = as_of::delivery(service, firm_id, delivery_id, until).await;
     let (DeliveryThen { row, attempts }, erased) = found.map_err(terminal_error)?;
+    let erasure = if erased { BodyErasure::Erased } else { BodyErasure::Kept };
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(service, firm_id, OPERATOR, look).await.map_err(terminal_error)?;
     let mut shown = if as_of.is_some() {
-        delivery_then(&row, erased)
+        delivery_then(&row, erasure)
     } else {
         delivery_json(&row, &pause_by_delivery(service, firm_id, std::slice::from_ref(&row)).await?)
     };
@@ -185,14 +188,21 @@ async fn show(
     Ok(())
 }
 
-/// As it was; what is erased by now is so whenever it is asked for.
-pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erased: bool) -> Value {
+/// Whether the body of a delivery is erased by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyErasure {
+    Kept,
+    Erased,
+}
+
+/// A past state of a delivery. A body that is erased by now shows as erased in every past state.
+pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erasure: BodyErasure) -> Value {
     let mut shown = delivery_json(row, &HashMap::new());
-    shown["erased"] = erased.into();
+    shown["erased"] = (erasure == BodyErasure::Erased).into();
     shown
 }
 
-/// By which pause those of these are held that are.
+/// The pause that holds each of these deliveries, if one does.
 pub(crate) async fn pause_by_delivery(
     service: &Service,
     firm_id: Uuid,
@@ -221,7 +231,7 @@ fn attempt(one: &Attempt) -> Value {
     })
 }
 
-/// One JSON array, or a line each with these fields.
+/// Prints one JSON array, or a line with these fields for each item.
 pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: &[&str]) {
     if json {
         return print_line(&format!("{:#}", Value::Array(items)));
@@ -239,14 +249,14 @@ pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: 
     }
 }
 
-/// A line for whoever reads along; one who has read enough (`| head`) ends the command quietly.
+/// Prints a line. If the reader has closed the pipe (`| head`), the command ends quietly.
 pub(crate) fn print_line(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
 }
 
-/// What the API would answer, as a line at the terminal; and what only its log would tell.
+/// The API's error as one line, with the cause that the API would only log.
 pub(crate) fn terminal_error(error: api::Error) -> anyhow::Error {
     let said = error.to_string();
     match error {

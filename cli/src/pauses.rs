@@ -1,4 +1,4 @@
-//! `deliveries pause|resume|paused`: holding deliveries, and letting them go.
+//! `deliveries pause|resume|paused`: pauses deliveries, ends pauses and lists them.
 
 use api::Service;
 use api::commands::pauses::{self, RequestedScope};
@@ -11,20 +11,20 @@ use uuid::Uuid;
 use crate::args::OutputArgs;
 use crate::operate::{OPERATOR, print, terminal_error};
 
-/// What is held, or let go.
+/// The scope of a pause.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct PauseScopeArgs {
-    /// Everything, of all firms.
+    /// All deliveries of all firms.
     #[arg(long)]
     all: bool,
-    /// A firm's, workflow steps too.
+    /// The deliveries of a firm, workflow steps too.
     #[arg(long)]
     firm: Option<Uuid>,
-    /// A subscription's.
+    /// The deliveries of a subscription.
     #[arg(long)]
     hook: Option<Uuid>,
-    /// What goes to this host, of all firms.
+    /// The deliveries to this host, of all firms.
     #[arg(long)]
     host: Option<String>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct PauseScopeArgs {
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     scope: PauseScopeArgs,
-    /// Why; kept in the log.
+    /// The reason; kept in the log.
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct PauseArgs {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     scope: PauseScopeArgs,
-    /// Why; kept in the log.
+    /// The reason; kept in the log.
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result
 
 pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Result<()> {
     let Some(pause_id) = pauses::id_of(&asked.scope.which()) else {
-        anyhow::bail!("that is no host");
+        anyhow::bail!("--host: this is not the name of a host");
     };
     let reason = asked.reason.as_deref();
     let row = pauses::resume(service, pause_id, reason, OPERATOR).await.map_err(terminal_error)?;

@@ -1,4 +1,4 @@
-//! `projections`: how read models stand, and making them anew from the log (invariant I7).
+//! `projections`: shows, rebuilds and verifies read models (invariant I7).
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -16,23 +16,22 @@ use crate::args::OutputArgs;
 use crate::operate::{print, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
-/// A read model is not what the log says, and stays so.
+/// A read model differs from the log, and stays so.
 const EXIT_DIFFERS: u8 = 1;
 
-/// It could not be done.
+/// The command could not be finished.
 const EXIT_FAILED: u8 = 2;
 
-/// What is asked of read models.
+/// The commands of read models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionsCommand {
-    /// Each read model: its rows, how far it follows the log, when it was last made anew.
+    /// List read models: rows, progress along the log, time of the last rebuild.
     Status(OutputArgs),
-    /// Make read models anew from the log beside live traffic, and put them in their place. Exit code
-    /// 0: done; 1: refused, because an entry of the audit log or a seal would have changed; 2: it
-    /// could not be done.
+    /// Rebuild read models from the log beside live traffic, and swap them in. Exit code 0: done;
+    /// 1: refused, because an entry of the audit log or a seal would have changed; 2: not done.
     Rebuild(ModelArgs),
-    /// The same without putting them in their place. Exit code 0: each is what the log says; 1: one is
-    /// not, with the first row that differs; 2: it cannot be told.
+    /// Rebuild read models and compare them, without a swap. Exit code 0: all equal the log; 1: one
+    /// differs, with its first differing row; 2: not decided.
     Verify(ModelArgs),
 }
 
@@ -42,14 +41,14 @@ pub(crate) struct ModelArgs {
     /// The read model, by the name of its (first) table.
     #[arg(group = "which")]
     name: Option<ReadModel>,
-    /// All of them: the log is read once.
+    /// All read models. The log is read once.
     #[arg(long, group = "which")]
     all: bool,
     #[command(flatten)]
     json: OutputArgs,
 }
 
-/// What could not be done is neither done nor undone.
+/// A run that cannot be finished has an exit code of its own: it says neither equal nor different.
 pub(crate) async fn run(place: &StorageArgs, command: ProjectionsCommand) -> ExitCode {
     let done = async {
         let system = wiring::open(place).await?;
@@ -155,7 +154,7 @@ const fn outcome(report: &RebuildReport) -> &'static str {
     }
 }
 
-/// The first difference in a line.
+/// The first difference as a line.
 fn line(difference: &RowDifference) -> String {
     let RowDifference { table, key, column, log, live } = difference;
     match (column, log, live) {

@@ -1,4 +1,4 @@
-//! `reissue`: makes a delivery that has ended anew (ruling 31).
+//! `reissue`: makes a new delivery from an ended one (ruling 31, replay and reissue).
 
 use api::commands::reissue::{self, NewReissue};
 use clap::Args;
@@ -9,18 +9,18 @@ use crate::args::OutputArgs;
 use crate::operate::{OPERATOR, print, terminal_error};
 use crate::wiring::{self, StorageArgs};
 
-/// What is made anew, and why.
+/// The arguments of `reissue`.
 #[derive(Debug, Args)]
 pub(crate) struct ReissueArgs {
     /// The firm.
     #[arg(long)]
     firm: Uuid,
-    /// The delivery that has ended.
+    /// The ended delivery.
     delivery: Uuid,
-    /// Why; kept in the log.
+    /// The reason; kept in the log.
     #[arg(long)]
     reason: String,
-    /// An id of your own: the same again makes nothing again.
+    /// An id of your own. A repeat with the same id makes no second delivery.
     #[arg(long)]
     request_id: Option<Uuid>,
     #[command(flatten)]
@@ -31,8 +31,8 @@ pub(crate) async fn run(place: &StorageArgs, asked: ReissueArgs) -> anyhow::Resu
     let system = wiring::open(place).await?;
     let service = &system.service;
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
-    let (firm_id, delivery_id, reason) = (asked.firm, asked.delivery, asked.reason);
-    let new = NewReissue { firm_id, delivery_id, request_id, reason };
+    let delivery_id = asked.delivery;
+    let new = NewReissue { firm_id: asked.firm, delivery_id, request_id, reason: asked.reason };
     let id = reissue::reissue(service, &new, OPERATOR).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
     print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);

@@ -1,4 +1,4 @@
-//! `replay`: sends again what has ended, of one firm or of all (ruling 31).
+//! `replay`: sends ended deliveries again, of one firm or of all (ruling 31, replay and reissue).
 
 use api::Service;
 use api::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
@@ -15,18 +15,18 @@ use crate::args::OutputArgs;
 use crate::operate::{OPERATOR, print, terminal_error};
 use crate::wiring::{self, StorageArgs};
 
-/// What is asked of replays.
+/// The commands of replays.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplaysCommand {
-    /// Send again what failed, or what is selected: once, under the same ids and with the same bytes.
+    /// Send failed or selected deliveries again: once, with their ids and their bytes.
     Start(ReplayStartArgs),
-    /// Where a replay stands.
+    /// Show the progress of a replay.
     Show(ReplayArgs),
-    /// Hold a replay.
+    /// Pause a replay.
     Pause(ReplayArgs),
-    /// Go on with a replay.
+    /// Resume a replay.
     Resume(ReplayArgs),
-    /// End a replay by hand.
+    /// End a replay.
     Stop(ReplayArgs),
 }
 
@@ -43,40 +43,40 @@ pub(crate) struct ReplayStartArgs {
     /// The firm.
     #[arg(long, required_unless_present = "all_firms")]
     firm: Option<Uuid>,
-    /// Every firm that has such deliveries: a replay for each.
+    /// Every firm that has such deliveries. Each gets a replay of its own.
     #[arg(long, conflicts_with = "firm")]
     all_firms: bool,
-    /// Why; kept in the log.
+    /// The reason; kept in the log.
     #[arg(long)]
     reason: String,
-    /// Only these deliveries; may be there several times.
+    /// Only these deliveries. The flag may be repeated.
     #[arg(long)]
     delivery: Vec<Uuid>,
-    /// Only this subscription's.
+    /// Only deliveries of this subscription.
     #[arg(long)]
     hook: Option<Uuid>,
-    /// Only this trigger's.
+    /// Only deliveries of this trigger.
     #[arg(long)]
     trigger: Option<Trigger>,
-    /// Only those about this form.
+    /// Only deliveries about this form.
     #[arg(long)]
     form: Option<Uuid>,
-    /// `failed` (unless said), or `delivered`, which needs `--force`.
+    /// `failed` (the default), or `delivered`, which needs `--force`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only those queued then or later.
+    /// Only deliveries queued at this instant or later.
     #[arg(long)]
     since: Option<Timestamp>,
-    /// Only those queued before.
+    /// Only deliveries queued before this instant.
     #[arg(long)]
     until: Option<Timestamp>,
-    /// Those that were delivered, too.
+    /// Also deliveries that were delivered.
     #[arg(long)]
     force: bool,
-    /// Deliveries a second.
+    /// Deliveries per second.
     #[arg(long, default_value_t = RATE_PER_SECOND_DEFAULT)]
     rate: u32,
-    /// Only say what would be sent.
+    /// Only print the number of selected deliveries.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

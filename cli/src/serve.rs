@@ -1,4 +1,4 @@
-//! `serve`: the doors and the workers, until a signal.
+//! `serve`: runs the doors and the workers of a role until a signal.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,22 +38,22 @@ use crate::wiring::{
     claim_in_appends,
 };
 
-/// How long what is under way may take after a signal.
+/// The longest wait after a signal for calls and attempts under way.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = setup(place, serve)?;
     let tls = tls(serve)?;
     warn_of_development(serve);
-    let figures = Arc::new(ProcessMetrics::begin()?);
+    let metrics = Arc::new(ProcessMetrics::begin()?);
     let doors = BoundDoors::of(serve).await?;
     let databases = Databases::open(place, SERVICE_DATABASES).await?;
     let wrapping = place.wrapping_key()?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
-    let doors = listen(doors, (tls, &figures), (&stop, &mut tasks));
+    tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    let doors = listen(doors, tls, &metrics, &stop, &mut tasks);
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -66,19 +66,19 @@ pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Resul
         }
     };
     warn_of_pauses(&system).await?;
-    spawn_workers(&system, serve.role, (&stop, &mut tasks));
-    figures.watch(&system);
+    spawn_workers(&system, serve.role, &stop, &mut tasks);
+    metrics.watch(&system);
     doors.open(&system.service);
     tracing::info!("ready");
     let (is_drained, ended) = wait(signal, &mut tasks, &stop).await;
-    // What is still under way has connections that are not given back: the process takes them along.
+    // Unfinished work still holds connections, so only the end of the process closes them.
     if is_drained {
         system.stop().await?;
     }
     ended
 }
 
-/// Waits for the databases, and puts everything together.
+/// Waits for the databases, then assembles the service on them.
 async fn start(
     databases: Databases,
     wrapping: WrappingKey,
@@ -88,41 +88,47 @@ async fn start(
     databases.wait().await?;
     let system = System::start(databases, wrapping, setup).await?;
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
-        upkeep::redo_erasures(&system.courier).await.context("what was erased")?;
+        upkeep::redo_erasures(&system.courier).await.context("carrying out recorded erasures")?;
     }
     Ok(system)
 }
 
-/// Serves the doors; they are closed, and answer so.
+/// Serves the doors, which answer 503 until they are opened.
 fn listen(
     doors: BoundDoors,
-    (tls, figures): (Option<TlsCertificate>, &Arc<ProcessMetrics>),
-    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    tls: Option<TlsCertificate>,
+    metrics: &Arc<ProcessMetrics>,
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
 ) -> ServedDoors {
     doors.log_addresses();
     if let Some(tls) = tls.clone() {
         tasks.spawn(reload(tls, stop.clone()));
     }
-    doors.serve((tls, Arc::clone(figures)), (stop, tasks))
+    doors.serve(tls, Arc::clone(metrics), stop, tasks)
 }
 
 /// Starts the workers of a role.
 #[must_use]
 pub fn start_workers(system: &System, role: ProcessRole, stop: &CancellationToken) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    spawn_workers(system, role, (stop, &mut tasks));
+    spawn_workers(system, role, stop, &mut tasks);
     tasks
 }
 
 fn spawn_workers(
     system: &System,
     role: ProcessRole,
-    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
 ) {
-    let (store, pool) = (&system.courier.store, system.courier.store.pool());
+    let store = &system.courier.store;
+    let pool = store.pool();
     let background = {
-        let (clock, health) = (system.service.clock.clone(), system.service.health.clone());
-        let (pool, nudge) = (pool.clone(), store.nudge().clone());
+        let clock = system.service.clock.clone();
+        let health = system.service.health.clone();
+        let pool = pool.clone();
+        let nudge = store.nudge().clone();
         async move { tokio::join!(clock.keep_measured(health), relay(pool, nudge)) }
     };
     let ended = stop.clone();
@@ -138,7 +144,8 @@ fn spawn_workers(
         let seals = SealWorker::new(store.clone(), system.fence.clone());
         tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
         if let Some(notary) = &system.notary {
-            let (clock, entropy) = (system.service.clock.clone(), system.service.entropy.clone());
+            let clock = system.service.clock.clone();
+            let entropy = system.service.entropy.clone();
             let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
             tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
         }
@@ -147,7 +154,7 @@ fn spawn_workers(
         let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
         tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
     }
-    // Where invites are reserved: a process without doors is told of no mail server.
+    // Invites are reserved by the doors. A process without doors has no mail server.
     let sends = system.service.sending == SendingMode::On;
     if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
@@ -157,7 +164,7 @@ fn spawn_workers(
         let courier = &system.courier;
         let mut spread = SpreadWorker::new(courier.clone());
         if sends {
-            let dispatch = spawn_sender(system, role, (stop, tasks));
+            let dispatch = spawn_sender(system, role, stop, tasks);
             spread = spread.that_leases(dispatch);
         }
         tasks.spawn(run_on(spread, store.nudge(), stop.clone()));
@@ -172,13 +179,15 @@ fn spawn_workers(
     }
 }
 
-/// Starts what sends: a process that has doors, too, claims in its appends.
+/// Starts the sender. In a process that also has doors, appends claim for it.
 fn spawn_sender(
     system: &System,
     role: ProcessRole,
-    (stop, tasks): (&CancellationToken, &mut JoinSet<()>),
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
 ) -> Arc<Dispatcher> {
-    let (courier, store) = (&system.courier, &system.courier.store);
+    let courier = &system.courier;
+    let store = &courier.store;
     let replay = ReplayWorker::new(courier.clone());
     tasks.spawn(run_on(replay, store.nudge(), stop.clone()));
     let settings = courier.settings;
@@ -188,9 +197,10 @@ fn spawn_sender(
     if role == ProcessRole::All {
         claim_in_appends(&system.service, &dispatch);
     }
-    let (nudge, sending) = (store.nudge().clone(), Arc::clone(&dispatch));
+    let nudge = store.nudge().clone();
+    let sending = Arc::clone(&dispatch);
     tasks.spawn(async move {
-        // It is among the senders until what is out is recorded.
+        // The process stays a sender until its claimed attempts are recorded.
         tokio::select! {
             () = membership.keep(|| nudge.wake_for_deliveries()) => {}
             () = deliver(sending, answers, &nudge) => {}
@@ -199,8 +209,8 @@ fn spawn_sender(
     dispatch
 }
 
-/// Waits for a signal, then for what is under way, and says whether all of that ended. A task that ends before is
-/// a defect: all end.
+/// Waits for a signal, then for the work under way. Returns whether that work ended. A task that
+/// ends before the signal is a defect.
 async fn wait(
     signal: impl Future<Output = &'static str>,
     tasks: &mut JoinSet<()>,
@@ -213,7 +223,7 @@ async fn wait(
     (drain(why, tasks, stop).await, ended)
 }
 
-/// Ends everything, and waits for what is under way; whether it ended in time.
+/// Stops every task and waits for it. Returns whether all ended in time.
 async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> bool {
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
@@ -226,7 +236,7 @@ async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> 
     is_drained
 }
 
-/// Hears signals from here on; answers with the first.
+/// Registers the signals now. The future returns the first one.
 fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
@@ -239,7 +249,7 @@ fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
     })
 }
 
-/// Reads the certificate again at each SIGHUP; one that cannot be read leaves the old one.
+/// Reads the certificate again at each SIGHUP. An unreadable one leaves the old one in use.
 async fn reload(tls: TlsCertificate, stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
@@ -257,14 +267,15 @@ async fn reload(tls: TlsCertificate, stop: CancellationToken) {
     }
 }
 
-/// Says what will not be sent: nobody should have to find out from receivers.
+/// Warns of pauses, so that no operator learns of them from receivers.
 async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
     if system.service.sending == SendingMode::Held {
         tracing::warn!(
             "PAUSED: this process claims and sends nothing until it is started without --paused"
         );
     }
-    // What they hold, and why, may name somebody: that is asked with `deliveries paused`.
+    // A pause's scope and reason may contain names, so the log has only ids. `deliveries paused`
+    // shows the rest.
     let pauses = pauses::list(system.pool()).await?;
     if !pauses.is_empty() {
         let ids: Vec<_> = pauses.iter().map(|pause| pause.pause_id.to_string()).collect();

@@ -1,4 +1,4 @@
-//! What `serve` is told, checked before anything is opened.
+//! Checks the settings of `serve` before any resource is opened.
 
 use std::path::Path;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn retention(serve: &ServeArgs) -> Retention {
     }
 }
 
-/// Real mail has a link that people can follow: an https address of this service.
+/// Requires an https address for real mail: people follow the links in it.
 fn require_links(serve: &ServeArgs, base: &str) -> anyhow::Result<()> {
     let leaves = serve.smtp_url.as_ref().is_some_and(|url| !url.is_this_machine());
     if leaves && !base.starts_with("https://") {
@@ -71,7 +71,7 @@ fn require_links(serve: &ServeArgs, base: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Roots to trust beside the platform's, as they were written and as they are read.
+/// Roots to trust beside the platform's: the PEM text, and the parsed certificates.
 #[derive(Default)]
 struct ExtraRoots {
     pem: Option<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! `verify deliveries`: the proof of once per subscription, from the log (case I1), and the repair of
-//! what was never queued.
+//! `verify deliveries`: proves from the log that each subscription got each occurrence once (case
+//! I1). `--repair` queues deliveries that were never queued.
 
 use std::process::ExitCode;
 
@@ -18,26 +18,26 @@ use crate::databases::MainDatabase;
 use crate::operate::{OPERATOR, print_line};
 use crate::wiring::{self, StorageArgs};
 
-/// It could not be looked at.
+/// The proof could not be finished.
 const EXIT_UNKNOWN: u8 = 2;
 
-/// What can be verified.
+/// The proofs that a command can make.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyCommand {
-    /// Prove that each occurrence lists the subscriptions that its match saw live, and that each
-    /// delivery went as it may. Exit code 0: proven; 1: something is wrong; 2: it could not be looked at.
+    /// Prove that each occurrence lists exactly the subscriptions its match saw live. Prove that
+    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: not decided.
     Deliveries(VerifyDeliveriesArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyDeliveriesArgs {
-    /// Only this firm's.
+    /// Only this firm's deliveries.
     #[arg(long)]
     firm: Option<Uuid>,
-    /// Only what was recorded from then on (2026-11-01T00:00:00Z).
+    /// Only events recorded at this instant or later (2026-11-01T00:00:00Z).
     #[arg(long)]
     since: Option<Timestamp>,
-    /// Only what was recorded before then.
+    /// Only events recorded before this instant.
     #[arg(long)]
     until: Option<Timestamp>,
     /// Only from this position of the log on.
@@ -46,13 +46,13 @@ pub(crate) struct VerifyDeliveriesArgs {
     /// Only up to this position of the log.
     #[arg(long, default_value_t = i64::MAX, hide_default_value = true)]
     to: i64,
-    /// How many examples of each kind to show.
+    /// The number of examples of each kind to show.
     #[arg(long, default_value_t = 10)]
     examples: usize,
-    /// Put back what is missing or lost, and nothing else.
+    /// Queue missing and lost deliveries, and change nothing else.
     #[arg(long, requires = "reason")]
     repair: bool,
-    /// Why it is repaired; kept in the log.
+    /// The reason of the repair; kept in the log.
     #[arg(long, value_parser = reason)]
     reason: Option<String>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
-/// What cannot be looked at is not proven, and not wrong either.
+/// A database that cannot be read counts as neither proven nor wrong.
 pub(crate) async fn run(
     place: &StorageArgs,
     VerifyCommand::Deliveries(asked): VerifyCommand,
@@ -91,13 +91,13 @@ pub(crate) async fn run(
     }
 }
 
-/// What was repaired, all of it and nothing else being wrong, is wrong no more.
+/// A finished repair of all faults counts as proven, if there were no others.
 fn code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
     let wrong: u64 = report.wrong.values().sum();
     if wrong == repaired.unwrap_or_default() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The database as it is: nothing is migrated and nothing is written.
+/// Reads the database as it is: no migration, no writes.
 async fn look(place: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Result<ProofReport> {
     let looking = MainDatabase::at(place).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {

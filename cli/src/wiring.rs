@@ -1,4 +1,4 @@
-//! Wiring: databases, log, doors and workers put together. The tests start here too.
+//! Wiring: assembles databases, log, doors and workers. The tests start here too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,63 +42,63 @@ const INTAKE_CONNECTIONS: u32 = 6;
 /// Connections to the main database that see one firm at a time, for callers with a key.
 const READER_CONNECTIONS: u32 = 12;
 
-/// Connections to the main database for workers: callers never take theirs.
+/// Connections to the main database for workers. Callers never take them.
 const WORKER_CONNECTIONS: u32 = 10;
 
-/// Connections to the main database for health and the clock: neither waits for the others.
+/// Connections to the main database for health and the clock. Neither waits for other pools.
 const HEALTH_CONNECTIONS: u32 = 2;
 
-/// How long an unfinished response is waited for (contract, section Triggers).
+/// The age at which an unfinished response becomes a partial one (contract, section Triggers).
 const PARTIAL_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Connections to the keyring.
 const KEYRING_CONNECTIONS: u32 = 8;
 
-/// Everything a process works with.
+/// All parts of a process.
 pub struct System {
-    /// What the doors work with.
+    /// The context of the doors.
     pub service: Service,
-    /// What the deliverer works with.
+    /// The context of the deliverer.
     pub courier: DelivererContext,
-    /// How far the log is settled.
+    /// The fence of the log.
     pub fence: Fence,
-    /// Who takes checkpoints, if this process does.
+    /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
     cluster: Option<Cluster>,
 }
 
-/// What a system is told beside its databases.
+/// The settings of a system beside its databases.
 pub struct SystemSetup {
     /// Private targets opened for development.
     pub allowed: AllowedTargets,
     /// Where integrators reach the public door, ending in `/api/v1`.
     pub base_url: String,
-    /// What can be set of the deliverer.
+    /// The deliverer's settings.
     pub settings: DelivererSettings,
     /// Roots to trust beside the platform's.
     pub extra_roots: Vec<CertificateDer<'static>>,
-    /// Proxies whose word on a client's address is taken.
+    /// Proxies whose X-Forwarded-For is believed.
     pub trusted_proxies: Vec<IpNet>,
-    /// The way mail leaves by.
+    /// The mailer of invites.
     pub mailer: Mailer,
-    /// The address mail is sent from.
+    /// The sender's address of mail.
     pub sender: SenderAddress,
-    /// How long a call waits for another that sends the same invite.
+    /// The wait of a call for a concurrent one that sends the same invite.
     pub patience: InviteWait,
-    /// Who takes checkpoints, if this process does.
+    /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
-    /// Whether anything leaves this process.
+    /// Whether this process sends.
     pub sending: SendingMode,
-    /// Where callers who come at the same time are served together.
+    /// The batchers of concurrent calls.
     pub desks: CallBatchers,
 }
 
 impl SystemSetup {
-    /// The setup of a command that opens no door and sends nothing; its mail, if there were any,
-    /// would be a file.
+    /// The setup of a command without doors and without sending. Its mails would be files.
     ///
     /// # Errors
-    /// None: the sender is one.
+    ///
+    /// None in practice: the built-in sender address is valid.
     pub fn quiet(base_url: &str, mails: &Path) -> anyhow::Result<Self> {
         Ok(Self {
             allowed: AllowedTargets::default(),
@@ -116,12 +116,12 @@ impl SystemSetup {
     }
 }
 
-/// How the statements of workers and of intake are planned: once, and by an index, row for row. Planning
-/// anew took a ninth of PostgreSQL's time. A plan that is kept must not be one for empty queues, and figures
-/// of when they were empty speak for reading them whole, by index or not: so that costs more than anything
-/// in the planner's eyes, and a table without an index is read whole only because nothing else is left. No
-/// setting keeps a join from it: what is joined to a list names the list's ids for the index, too. Nothing
-/// is worth being compiled for it.
+/// Planner settings for statements of workers and of intake: planned once, row by row over an
+/// index. A new plan each time took a ninth of PostgreSQL's time. A kept plan must not be one for
+/// empty queues. Statistics of empty tables favour a full read, even of an index, so these settings
+/// make full reads dearest. A table without an index is still read in full. No setting prevents a
+/// join from doing so; a join with a list therefore repeats the list's ids for the index.
+/// Compilation (JIT) never pays here.
 pub const WORKER_PLAN_SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
@@ -131,15 +131,16 @@ pub const WORKER_PLAN_SETTINGS: [(&str, &str); 6] = [
     ("enable_mergejoin", "off"),
 ];
 
-/// How statements of callers are planned: as in a full database, since plans are kept. What is counted row for
-/// row by an index seems dear: it is not compiled for that, which takes 50 ms.
+/// Planner settings for callers' statements: plans are kept, so they are made as for full tables. A
+/// row-by-row count over an index looks dear to the planner, and JIT would compile it for 50 ms.
 pub const CALLER_PLAN_SETTINGS: [(&str, &str); 3] =
     [("jit", "off"), ("enable_seqscan", "off"), ("enable_bitmapscan", "off")];
 
 impl System {
-    /// Connects, brings the databases to this version's schema, and puts everything together.
+    /// Connects, brings the databases to this version's schema, and assembles the system.
     ///
     /// # Errors
+    ///
     /// If a database does not answer or cannot be migrated.
     pub async fn start(
         databases: Databases,
@@ -173,9 +174,10 @@ impl System {
         Ok(Self { cluster: databases.cluster, ..system })
     }
 
-    /// Puts everything together on databases that are ready.
+    /// Assembles the system on databases that are ready.
     ///
     /// # Errors
+    ///
     /// If the keyring does not answer, or the outgoing client cannot be made.
     pub async fn assemble(
         store: Store,
@@ -240,9 +242,10 @@ impl System {
         self.service.store.pool()
     }
 
-    /// Lets go of the databases; the last to let go of a private cluster stops it.
+    /// Closes the databases. The last user of a private cluster stops it.
     ///
     /// # Errors
+    ///
     /// If the private cluster does not end.
     pub async fn stop(self) -> anyhow::Result<()> {
         announce(self.pool()).await;
@@ -259,10 +262,10 @@ impl System {
     }
 }
 
-/// Brings both databases to this version's schema, and nothing else.
+/// Brings both databases to this version's schema.
 pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
-    let (main, keyring) =
-        (connect(databases.main.clone(), 1), connect(databases.keyring.clone(), 1));
+    let main = connect(databases.main.clone(), 1);
+    let keyring = connect(databases.keyring.clone(), 1);
     bring_up(&main, &keyring).await?;
     main.close().await;
     keyring.close().await;
@@ -276,7 +279,7 @@ async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result
         .map_err(|error| not_brought_up("the keyring", error))
 }
 
-/// Tells the operator why this database is not at this build's schema.
+/// Explains to the operator why a database is not at this build's schema.
 fn not_brought_up(database: &'static str, error: MigrateError) -> anyhow::Error {
     match &error {
         MigrateError::Execute(why) if is_denied(why) => anyhow!(
@@ -291,12 +294,12 @@ fn not_brought_up(database: &'static str, error: MigrateError) -> anyhow::Error 
     }
 }
 
-/// SQLSTATE 42501.
+/// Whether the error is SQLSTATE 42501, insufficient privilege.
 fn is_denied(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("42501"))
 }
 
-/// The log, with everything that changes with it, in the order of locks.
+/// The log with every `WithAppend`, in the order of locks (architecture, section 2).
 #[must_use]
 pub fn store(pool: sqlx::PgPool) -> Store {
     let mut with_append = projector::guards();
@@ -305,7 +308,7 @@ pub fn store(pool: sqlx::PgPool) -> Store {
     Store::new(pool, with_append).queueing_in(Arc::new(deliverer::AppendQueuer))
 }
 
-/// The claim in the append, of the sender of this process.
+/// The claim in the append, for the sender of this process.
 struct AppendClaims(deliverer::AppendLeaser);
 
 impl AppendClaimer for AppendClaims {
@@ -330,7 +333,7 @@ impl AppendClaimer for AppendClaims {
     }
 }
 
-/// What it has leased.
+/// The deliveries leased in one append.
 struct AppendLease(LeasedInAppend);
 
 impl ClaimedInAppend for AppendLease {
@@ -343,14 +346,14 @@ impl ClaimedInAppend for AppendLease {
     }
 }
 
-/// Has the doors of this process claim for its sender what they record.
+/// Makes the doors of this process claim for its sender in their appends.
 pub fn claim_in_appends(service: &Service, dispatch: &Arc<Dispatcher>) {
     let claims = AppendClaims(deliverer::AppendLeaser::new(dispatch));
-    // Set once: a process has one sender.
+    // A process has one sender, so a second call changes nothing.
     let _ = service.append_claims.set(Box::new(claims));
 }
 
-/// What DNS says, by the client that would deliver.
+/// Name lookups by the client that would deliver.
 struct DnsNames(OutgoingClient);
 
 impl TargetDns for DnsNames {
@@ -368,10 +371,11 @@ pub(crate) async fn open(place: &StorageArgs) -> anyhow::Result<System> {
     System::start(databases, wrapping, setup).await
 }
 
-/// One TLS stack for the whole process, chosen before anything opens a connection.
+/// Installs one TLS stack for the whole process, before any connection is opened.
 ///
 /// # Errors
-/// If one was chosen before.
+///
+/// If one is installed already.
 pub fn install_tls() -> anyhow::Result<()> {
     rustls::crypto::ring::default_provider()
         .install_default()

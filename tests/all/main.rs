@@ -41,6 +41,7 @@ mod races;
 mod rates;
 mod rebuild;
 mod receivers;
+mod reference;
 mod reissues;
 mod replays;
 mod retries;

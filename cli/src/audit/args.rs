@@ -10,19 +10,19 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 
-/// What is asked of the audit log.
+/// The commands of the audit log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// What a firm has to answer for, newest first.
+    /// List entries of a firm's audit log, newest first.
     List(AuditListArgs),
-    /// Write a firm's audit log to a file; that it was exported is recorded.
+    /// Write a firm's audit log to a file, and record the export.
     Export(ExportArgs),
-    /// Verify the database against the checkpoints, or a bundle by itself. Exit code 0: intact;
-    /// 1: broken, with the first bad place; 2: it cannot be told.
+    /// Verify the database against the signed checkpoints, or a bundle by itself. Exit code 0:
+    /// intact; 1: broken, with the first flaw; 2: not decided.
     Verify(AuditVerifyArgs),
-    /// Take a checkpoint now, sign it, and keep it outside the database.
+    /// Make a signed checkpoint now, outside the database.
     Checkpoint(OutputArgs),
-    /// The keys that sign checkpoints.
+    /// Manage the keys that sign checkpoints.
     #[command(subcommand)]
     Keys(AuditKeysCommand),
 }
@@ -32,34 +32,34 @@ pub(crate) struct AuditListArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
-    /// Only what was done so: `hook_removed`, `key_revoked`, and so on.
+    /// Only entries of this action: `hook_removed`, `key_revoked`, and so on.
     #[arg(long)]
     pub(crate) action: Option<Action>,
-    /// Only what was done by these: `key`, `member`, `operator`, `receiver`, ..., or an id.
+    /// Only entries of these actors: `key`, `member`, `operator`, `receiver`, ..., or an id.
     #[arg(long)]
     pub(crate) actor: Option<String>,
-    /// Only what was done to these: `hook`, `key`, `person`, ..., or an id.
+    /// Only entries about these subjects: `hook`, `key`, `person`, ..., or an id.
     #[arg(long)]
     pub(crate) subject: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeRangeArgs,
-    /// Only those before this one of the chain: the last of the page before.
+    /// Only entries before this sequence: the last one of the page before.
     #[arg(long)]
     pub(crate) after: Option<i64>,
-    /// How many.
+    /// The most entries to list.
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: i64,
     #[command(flatten)]
     pub(crate) json: OutputArgs,
 }
 
-/// When it was.
+/// A range of time.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct TimeRangeArgs {
-    /// From then on (2026-11-01T00:00:00Z).
+    /// Only from this instant on (2026-11-01T00:00:00Z).
     #[arg(long)]
     pub(crate) since: Option<Timestamp>,
-    /// Before then.
+    /// Only before this instant.
     #[arg(long)]
     pub(crate) until: Option<Timestamp>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct ExportArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
-    /// For a spreadsheet, for programs, or with everything that proves it.
+    /// The format: for a spreadsheet, for programs, or with all proofs.
     #[arg(long, value_enum, default_value = "bundle")]
     pub(crate) format: ExportFormat,
     #[command(flatten)]
@@ -79,48 +79,49 @@ pub(crate) struct ExportArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// What is written.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Comma-separated values.
     Csv,
     /// JSON, one entry per line.
     Ndjson,
-    /// Entries, proofs, a signed checkpoint and its key: `audit verify --bundle` needs nothing else.
+    /// Entries, proofs, a signed checkpoint and its key. `audit verify --bundle` needs nothing
+    /// else.
     Bundle,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditVerifyArgs {
-    /// Verify this file, with no database.
+    /// Verify this file, without a database.
     #[arg(long)]
     pub(crate) bundle: Option<PathBuf>,
-    /// The public keys to believe, one per line, as `audit keys publish` prints them. By default those
-    /// of the data directory, and for a bundle the one in it.
+    /// The trusted public keys, one per line, as `audit keys publish` prints them. By default the
+    /// keys of the data directory, and for a bundle the key in it.
     #[arg(long)]
     pub(crate) public_keys: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditKeysCommand {
-    /// All keys that ever signed here, oldest first.
+    /// List all keys that ever signed here, oldest first.
     List(OutputArgs),
-    /// Make a new key; the old one's private half is deleted.
+    /// Make a new key. The private half of the old one is deleted.
     Rotate(OutputArgs),
-    /// Print the public keys, to be published where this machine cannot change them.
+    /// Print the public keys. Publish them where this machine cannot change them.
     Publish {
-        /// Print PEM, as other programs read it.
+        /// Print PEM for other programs.
         #[arg(long)]
         pem: bool,
     },
 }
 
-/// What is asked of subscriptions.
+/// The commands of subscriptions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HooksCommand {
-    /// The subscriptions of a firm: those that live, were removed, or are about to be.
+    /// List the subscriptions of a firm: live, removed, or close to removal.
     List(HooksListArgs),
-    /// Why a subscription went away: who, when, by which rule, on what evidence.
+    /// Explain a removal: actor, time, rule and evidence.
     Why {
         /// The subscription.
         hook: Uuid,
@@ -129,28 +130,28 @@ pub(crate) enum HooksCommand {
     },
 }
 
-/// Which subscriptions.
+/// The selection of subscriptions.
 #[derive(Debug, Args)]
 pub(crate) struct HooksListArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
-    /// Those that were removed, last removed first.
+    /// Only removed ones, last removed first.
     #[arg(long, conflicts_with = "warned")]
     pub(crate) removed: bool,
-    /// Those whose last delivery ended with 410: the next 410 removes them.
+    /// Only those whose last delivery ended with 410. The next 410 removes them.
     #[arg(long)]
     pub(crate) warned: bool,
-    /// Removed from then on.
+    /// Only those removed from this instant on.
     #[arg(long, requires = "removed")]
     pub(crate) since: Option<Timestamp>,
-    /// As they were at a position of the log, or at an instant (2026-11-01T12:00:00Z).
+    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z).
     #[arg(long)]
     pub(crate) as_of: Option<AsOf>,
-    /// Only those after this one: the last of the page before.
+    /// Only those after this one: the last one of the page before.
     #[arg(long)]
     pub(crate) after: Option<Uuid>,
-    /// How many, 500 at most.
+    /// The most subscriptions to list, up to 500.
     #[arg(long, default_value_t = 500)]
     pub(crate) limit: i64,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `audit export`: recorded first, then written.
+//! `audit export`: the export is recorded first, then written.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
@@ -17,7 +17,8 @@ use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(place: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let (since, until) = (export.time.since, export.time.until);
+    let since = export.time.since;
+    let until = export.time.until;
     let how = match export.format {
         ExportFormat::Csv => ReadAs::Csv,
         ExportFormat::Ndjson => ReadAs::Ndjson,
@@ -71,7 +72,7 @@ async fn write(
     Ok(())
 }
 
-/// A bar for a person who waits for a file.
+/// A progress bar, if a file is written and a person watches.
 fn bar(export: &ExportArgs) -> ProgressBar {
     if export.out.is_some() && std::io::stderr().is_terminal() {
         ProgressBar::new(0)

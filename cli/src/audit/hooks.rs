@@ -1,4 +1,4 @@
-//! `hooks`: which subscriptions went away, and why.
+//! `hooks`: lists subscriptions, and explains removals from the audit log.
 
 use api::commands::readings;
 use api::queries::as_of::{self, HookFilter};
@@ -25,7 +25,8 @@ pub(crate) async fn run(place: &StorageArgs, command: HooksCommand) -> anyhow::R
 async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     match command {
         HooksCommand::List(list) => {
-            let (service, firm) = (&system.service, list.firm);
+            let service = &system.service;
+            let firm = list.firm;
             let look = ReadingDetails {
                 since: list.since,
                 ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)
@@ -60,7 +61,7 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a person is shown of each.
+/// The columns of the text output.
 const fn columns(as_of: Option<AsOf>, which: HookFilter) -> &'static [&'static str] {
     match (as_of, which) {
         (Some(_), _) => &["created_at", "removed_at", "reason", "id", "trigger", "target"],
@@ -91,7 +92,7 @@ fn items(lives: &[HookLife]) -> Vec<Value> {
     lives.iter().map(item).collect()
 }
 
-/// The answer for a person.
+/// The answer in sentences, for a person.
 fn sentences(found: &Value) -> Vec<String> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -117,13 +118,21 @@ fn sentences(found: &Value) -> Vec<String> {
         }
         for deciding in removal["deciding"].as_array().into_iter().flatten() {
             let of = |name: &str| text(&deciding[name]);
-            let (delivery, status) = (of("delivery_id"), of("status"));
-            lines.push(format!("  delivery {delivery} ended {} with {status}", of("finished_at")));
+            lines.push(format!(
+                "  delivery {} ended {} with {}",
+                of("delivery_id"),
+                of("finished_at"),
+                of("status")
+            ));
             for attempt in deciding["attempts"].as_array().into_iter().flatten() {
                 let of = |name: &str| text(&attempt[name]);
-                let (number, outcome, status) = (of("number"), of("outcome"), of("status"));
-                let digest = of("answer_sha256");
-                lines.push(format!("    try {number}: {outcome}, {status}, answer {digest}"));
+                lines.push(format!(
+                    "    try {}: {}, {}, answer {}",
+                    of("number"),
+                    of("outcome"),
+                    of("status"),
+                    of("answer_sha256")
+                ));
             }
         }
         if !removal["delivered_between"].is_null() {
@@ -133,8 +142,13 @@ fn sentences(found: &Value) -> Vec<String> {
     }
     for entry in found["entries"].as_array().into_iter().flatten() {
         let of = |name: &str| text(&entry[name]);
-        let (sequence, at, action) = (of("sequence"), of("at"), of("action"));
-        lines.push(format!("  audit {sequence}: {at} {action}, hash {}", of("hash")));
+        lines.push(format!(
+            "  audit {}: {} {}, hash {}",
+            of("sequence"),
+            of("at"),
+            of("action"),
+            of("hash")
+        ));
     }
     lines
 }

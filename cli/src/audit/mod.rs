@@ -1,4 +1,4 @@
-//! `audit` and `hooks`: what has to be answered for, and its proof.
+//! `audit` and `hooks`: reads, exports and verifies the audit log, and records each reading.
 
 pub(crate) mod args;
 mod export;
@@ -37,7 +37,8 @@ pub(crate) async fn run(place: &StorageArgs, command: AuditCommand) -> anyhow::R
 
 async fn show(place: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
     let system = wiring::open(place).await?;
-    let (since, until) = (list.time.since, list.time.until);
+    let since = list.time.since;
+    let until = list.time.until;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
     readings::record(&system.service, list.firm, OPERATOR, look).await.map_err(terminal_error)?;

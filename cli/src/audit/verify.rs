@@ -1,4 +1,4 @@
-//! `audit verify`: what was found, and an exit code for programs.
+//! `audit verify`: prints every flaw, and ends with an exit code for programs.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -16,10 +16,10 @@ use crate::databases::MainDatabase;
 use crate::operate::print_line;
 use crate::wiring::StorageArgs;
 
-/// It cannot be told.
+/// The verification could not be finished.
 const EXIT_INCOMPLETE: u8 = 2;
 
-/// What cannot be looked at is not intact, and not broken either.
+/// A database or bundle that cannot be read counts as neither intact nor broken.
 pub(crate) async fn run(place: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
@@ -41,10 +41,10 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
     let named = || path.display().to_string();
     let from = BufReader::new(File::open(path).with_context(named)?);
     let verdict = bundle::verify(from, trusted).with_context(named)?;
-    Ok(print_verdict(&verdict, |report| of_bundle(report, trusted.is_some())))
+    Ok(print_verdict(&verdict, |report| of_bundle(report, trusted)))
 }
 
-/// The database as it is: nothing is migrated and nothing is written.
+/// Verifies the database as it is: no migration, no writes.
 async fn database(
     place: &StorageArgs,
     trusted: Option<Vec<PublicKey>>,
@@ -96,13 +96,13 @@ fn of_database(report: &DatabaseReport) -> Vec<String> {
     lines
 }
 
-fn of_bundle(report: &BundleReport, believed: bool) -> Vec<String> {
+fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String> {
     let BundleReport { firm_id, first, last, of, checkpoint: (number, at), key } = report;
     let mut lines = vec![
         format!("intact: entries {first} to {last} of {of} of firm {firm_id}"),
         format!("        checkpoint {number} of {at}, signed with the key {}", key.id()),
     ];
-    if !believed {
+    if trusted.is_none() {
         lines.push(format!(
             "        is that key the service's? compare {} with the published one, \
              or name those you believe: --public-keys FILE",

@@ -1,4 +1,4 @@
-//! What the demo plays, and what must come of it.
+//! The activities of the demo, and the deliveries that must follow from them.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use crate::args::DemoArgs;
 use crate::expected::{ExpectedOccurrence, ExpectedState, is_founding};
 use crate::generate::ActivityArgs;
 
-/// Firms that are made up.
+/// Firms in made-up activity.
 const GENERATED_FIRMS: u32 = 3;
 
-/// Lines, before and after the subscriptions.
+/// Lines of activity, before and after the subscriptions are made.
 pub(super) struct DemoActivity {
     /// Firms, members and forms.
     pub(super) founding: String,
-    /// The first report of anything else, and all that follow.
+    /// The first line about anything else, and all lines after it.
     pub(super) responses: String,
     pub(super) expected: ExpectedState,
 }
 
 impl DemoActivity {
-    /// Reads the file, or makes it up.
+    /// Reads the file, or makes the activities up.
     pub(super) fn of(demo: &DemoArgs) -> anyhow::Result<Self> {
         if let Some(responses) = demo.responses {
             return Self::read(made_up(ActivityArgs::new(GENERATED_FIRMS, responses, demo.seed))?);
@@ -36,12 +36,12 @@ impl DemoActivity {
         Self::read(text).with_context(|| path.to_string())
     }
 
-    /// The triggers that something must come of in this firm.
+    /// The triggers of this firm that have an occurrence.
     pub(super) fn triggers_of(&self, firm_id: Uuid) -> BTreeSet<Trigger> {
         self.heard().filter(|one| one.firm_id == firm_id).map(|one| one.trigger).collect()
     }
 
-    /// How many deliveries there must be, with a subscription to each of these.
+    /// The number of deliveries, with one subscription to each trigger of each firm.
     pub(super) fn deliveries(&self) -> usize {
         self.heard().count()
     }
@@ -51,7 +51,9 @@ impl DemoActivity {
     }
 
     fn read(mut text: String) -> anyhow::Result<Self> {
-        let (mut expected, mut founding, mut end) = (ExpectedState::default(), None, 0);
+        let mut expected = ExpectedState::default();
+        let mut founding = None;
+        let mut end = 0;
         for (number, line) in (1..).zip(text.split_inclusive('\n')) {
             let events =
                 parse(EventFormat::Lines, line.as_bytes()).map_err(|error| match error {

@@ -1,6 +1,6 @@
-//! `demo`: the whole thing on real input. Firms, their forms and their responses, from a file or made
-//! up; subscriptions to all that happens in them; every delivery received, verified and counted, and
-//! one shown with its history.
+//! `demo`: the whole service on real input. Firms, forms and responses come from a file or are made
+//! up. The demo subscribes to every trigger that occurs, then receives, verifies and counts every
+//! delivery. It shows one delivery with its history.
 
 mod activity;
 mod receiver;
@@ -32,11 +32,11 @@ use crate::wiring::{DatabaseNames, Databases, ProcessRole, StorageArgs, System, 
 use crate::{ingest, serve};
 use receiver::DemoReceiver;
 
-/// Databases of its own, new at each run.
+/// The demo's own databases, new at each run.
 const DEMO_DATABASES: DatabaseNames =
     DatabaseNames { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
 
-/// How long the deliveries may take before the demo has failed.
+/// The longest wait for all deliveries. After it the demo has failed.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A firm of the demo: its key and its signing secret.
@@ -54,16 +54,16 @@ pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<
     let (public, internal) = addresses(demo);
     let doors = BoundDoors::bind(Some(public), Some(internal)).await?;
     let public = doors.public_addr().context("the public door's address")?;
-    let figures = Arc::new(ProcessMetrics::begin()?);
+    let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
     let system = start(place, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
-    tasks.spawn(Arc::clone(&figures).keep(stop.clone()));
-    figures.watch(&system);
-    doors.serve((None, figures), (&stop, &mut tasks)).open(&system.service);
+    tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    metrics.watch(&system);
+    doors.serve(None, metrics, &stop, &mut tasks).open(&system.service);
     story::opened(&system, started);
-    let told = play(&system, &activity, (&mut tasks, &stop, started)).await;
+    let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
         story::try_it(&system.service.base_url, subscribers);
         tokio::signal::ctrl_c().await?;
@@ -74,7 +74,7 @@ pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<
     told.map(drop)
 }
 
-/// A once-only demo takes any free ports: it may run beside a service.
+/// With `--once` the demo takes free ports, so that it may run beside a service.
 fn addresses(demo: &DemoArgs) -> (SocketAddr, SocketAddr) {
     let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, if demo.once { 0 } else { port }));
     (port(8080), port(8081))
@@ -90,11 +90,13 @@ async fn start(place: &StorageArgs, base_url: String) -> anyhow::Result<System> 
     System::start(databases, place.wrapping_key()?, setup).await
 }
 
-/// Everything that happens, in order; an error is what went wrong.
+/// Plays the story in its order. An error names the step that failed.
 async fn play(
     system: &System,
     activity: &DemoActivity,
-    (tasks, stop, started): (&mut JoinSet<()>, &CancellationToken, Instant),
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+    started: Instant,
 ) -> anyhow::Result<Vec<DemoSubscriber>> {
     let known = ingest::lines(&system.service, activity.founding.as_bytes()).await?;
     story::reported("firms, members and forms", &known);
@@ -106,7 +108,7 @@ async fn play(
     tasks.spawn(door.serve(receiver.router(), DoorSettings::default(), stop.clone()));
     for subscriber in &subscribers {
         for trigger in activity.triggers_of(subscriber.firm_id) {
-            subscribe(system, subscriber, (trigger, address)).await?;
+            subscribe(system, subscriber, trigger, address).await?;
         }
     }
     let reported = Instant::now();
@@ -118,7 +120,7 @@ async fn play(
     }
     story::settled(system, expected).await?;
     let arrived = receiver.arrived();
-    story::arrived(&arrived, &subscribers, (started, reported)).await?;
+    story::arrived(&arrived, &subscribers, started, reported).await?;
     story::one_delivery(system, &arrived).await?;
     story::one_entry(system, &arrived).await?;
     Ok(subscribers)
@@ -147,11 +149,12 @@ async fn subscribers(
     Ok(subscribers)
 }
 
-/// `POST /hooks`, over HTTP, as an integrator does it.
+/// Subscribes by `POST /hooks` over HTTP, as an integrator does.
 async fn subscribe(
     system: &System,
     subscriber: &DemoSubscriber,
-    (trigger, receiver): (Trigger, SocketAddr),
+    trigger: Trigger,
+    receiver: SocketAddr,
 ) -> anyhow::Result<()> {
     let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
     let body = json!({"trigger": trigger.key(), "target_url": target});

@@ -1,5 +1,5 @@
-//! The demo's receiver: does what the contract asks of one. It reads the raw body, verifies the
-//! signature in constant time, rejects an old `t`, answers, and keeps what it got.
+//! The demo's receiver, which keeps to the contract's rules for receivers. It reads the raw body,
+//! verifies the signature in constant time, rejects an old `t`, answers, and keeps the delivery.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -34,7 +34,7 @@ impl ArrivedDelivery {
     }
 }
 
-/// The receiver: one path per firm, `/hooks/{firm}`.
+/// A receiver with one path per firm, `/hooks/{firm}`.
 #[derive(Clone)]
 pub(super) struct DemoReceiver {
     secrets: Arc<BTreeMap<Uuid, String>>,
@@ -83,7 +83,7 @@ async fn receive(
     if genuine { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
 }
 
-/// The signature as `openssl dgst` makes it; none when there is no openssl.
+/// The signature as `openssl dgst` computes it. `None` without openssl.
 pub(super) async fn openssl_signature(arrived: &ArrivedDelivery, secret: &str) -> Option<String> {
     let t = arrived.header("x-service-signature").strip_prefix("t=")?.split(',').next()?;
     let mut openssl = Command::new("openssl")

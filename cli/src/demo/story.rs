@@ -1,4 +1,4 @@
-//! What the demo prints.
+//! The output of the demo.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::receiver::{ArrivedDelivery, openssl_signature};
 use super::{DEMO_TIMEOUT, DemoSubscriber};
 use crate::wiring::System;
 
-/// Deliveries that openssl verifies too, each by a process.
+/// The most deliveries that openssl verifies too. Each takes a process.
 const OPENSSL_CHECKS_MAX: usize = 100;
 
 pub(super) fn opened(system: &System, started: Instant) {
@@ -40,7 +40,7 @@ pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &V
     );
 }
 
-/// Waits until history says what happened to every delivery.
+/// Waits until history has every delivery and none is pending.
 pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<()> {
     let until = Instant::now() + DEMO_TIMEOUT;
     let mut nudge = system.service.store.nudge().subscribe();
@@ -57,11 +57,13 @@ pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<
     }
 }
 
-/// Every delivery once, each signature good: by us on arrival, and the first ones by openssl.
+/// Requires that every delivery arrived once with a good signature. The receiver verified all of
+/// them; openssl verifies the first ones again.
 pub(super) async fn arrived(
     arrived: &[ArrivedDelivery],
     subscribers: &[DemoSubscriber],
-    (started, reported): (Instant, Instant),
+    started: Instant,
+    reported: Instant,
 ) -> anyhow::Result<()> {
     let ids: BTreeSet<&str> = arrived.iter().map(|one| one.header("x-service-delivery")).collect();
     let genuine = arrived.iter().filter(|one| one.genuine).count();
@@ -97,7 +99,7 @@ pub(super) async fn arrived(
     Ok(())
 }
 
-/// One delivery as it arrived, and its history.
+/// Prints one delivery as it arrived, and its history.
 pub(super) async fn one_delivery(
     system: &System,
     arrived: &[ArrivedDelivery],
@@ -136,7 +138,7 @@ pub(super) async fn one_delivery(
     Ok(())
 }
 
-/// Who subscribed there, as the audit log has it: the key that was made, and the subscription.
+/// Prints two entries of the audit log: the new key, and the subscription made with it.
 pub(super) async fn one_entry(system: &System, arrived: &[ArrivedDelivery]) -> anyhow::Result<()> {
     let Some(shown) = arrived.iter().min_by_key(|one| one.body.len()) else {
         bail!("nothing arrived");
@@ -161,7 +163,7 @@ pub(super) async fn one_entry(system: &System, arrived: &[ArrivedDelivery]) -> a
     Ok(())
 }
 
-/// The first entry about a subject, once the audit log has come to it.
+/// The first entry about a subject. Waits for the audit log to reach it.
 async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryRow> {
     let until = Instant::now() + DEMO_TIMEOUT;
     loop {
@@ -176,7 +178,7 @@ async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryR
     }
 }
 
-/// What to do next.
+/// Prints commands for the reader to run.
 pub(super) fn try_it(base_url: &str, subscribers: &[DemoSubscriber]) {
     println!("\nTry it (Ctrl-C ends the demo):\n");
     for subscriber in subscribers {

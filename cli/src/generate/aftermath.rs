@@ -1,20 +1,19 @@
-//! What else becomes of a response and of the person behind it: a score, an address that mail may
-//! not go to, erasure.
+//! The later events of a response and of its person: a score, a blocked address, erasure.
 
 use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
 use super::random::Random;
 use super::responses::GeneratedResponse;
 
-/// What becomes of the person in the end.
+/// The end of a person's story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PersonFate {
-    /// Nothing more.
+    /// No further event.
     Stays,
-    /// Wants no mail, or can have none.
+    /// The address unsubscribes or bounces.
     Unreachable,
-    /// Has one response erased.
+    /// One response is erased.
     ResponseErased,
-    /// Has everything erased.
+    /// The person is erased.
     PersonErased,
 }
 
@@ -28,8 +27,9 @@ impl PersonFate {
         }
     }
 
-    /// Whether it is the fate of an address: then nobody else may have it. An erasure that is
-    /// reported again takes what came in since, and reports of an address have an order.
+    /// Whether the fate belongs to the address. Such an address must belong to one person only. A
+    /// repeated erasure takes responses that came in since, and reports about one address have an
+    /// order.
     pub(super) const fn is_personal(self) -> bool {
         match self {
             Self::Unreachable | Self::PersonErased => true,
@@ -38,21 +38,21 @@ impl PersonFate {
     }
 }
 
-/// Scores the lead, and now and then again, higher.
+/// Scores the lead. One in ten is scored again, higher.
 pub(super) fn score(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
     submitted: EventTime,
 ) {
     let scored = submitted.after(teller.random.between(SECOND, 10 * SECOND));
-    lead(teller, response, (response.score, scored));
+    lead(teller, response, response.score, scored);
     if teller.random.per_mille(100) {
         let again = scored.after(teller.random.between(HOUR, 3 * DAY));
-        lead(teller, response, (response.score.midpoint(100), again));
+        lead(teller, response, response.score.midpoint(100), again);
     }
 }
 
-fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, (score, at): (u64, EventTime)) {
+fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, score: u64, at: EventTime) {
     let band = match score {
         ..40 => "cold",
         40..75 => "warm",
@@ -64,7 +64,7 @@ fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, (score, at):
     });
 }
 
-/// Tells the end that the response and its person come to.
+/// Tells the fate of the response and its person.
 pub(super) fn end(teller: &mut EventTeller, response: &GeneratedResponse<'_>, begins: EventTime) {
     let at = begins.after(teller.random.between(HOUR, 6 * DAY));
     match response.fate {
@@ -79,17 +79,17 @@ pub(super) fn end(teller: &mut EventTeller, response: &GeneratedResponse<'_>, be
     }
 }
 
-/// Four in ten can be reached again.
+/// Blocks the address. Four in ten are restored later.
 fn unreachable(teller: &mut EventTeller, response: &GeneratedResponse<'_>, at: EventTime) {
     let kind = teller.random.pick(&["address.unsubscribed", "address.bounced"]);
-    address(teller, kind, (&response.person.email, at));
+    address(teller, kind, &response.person.email, at);
     if teller.random.per_mille(400) {
         let restored = at.after(teller.random.between(MINUTE, 5 * DAY));
-        address(teller, "address.restored", (&response.person.email, restored));
+        address(teller, "address.restored", &response.person.email, restored);
     }
 }
 
-fn address(teller: &mut EventTeller, kind: &'static str, (email, at): (&str, EventTime)) {
+fn address(teller: &mut EventTeller, kind: &'static str, email: &str, at: EventTime) {
     teller.tell(kind, at, |data| {
         data.text("email", email);
     });

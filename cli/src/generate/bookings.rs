@@ -1,4 +1,4 @@
-//! Calls booked on a response: made, perhaps paid for, moved and cancelled.
+//! Bookings of a response: made, perhaps paid, moved and cancelled.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use super::json::ObjectWriter;
 use super::reports::{PaidItem, pay};
 use super::responses::GeneratedResponse;
 
-/// Tells of the calls booked on a response: for three in ten one, now and then a second.
+/// Tells the bookings of a response. Three in ten have one, and some of them a second.
 pub(super) fn tell(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
@@ -27,15 +27,15 @@ pub(super) fn tell(
 fn book(teller: &mut EventTeller, response: &GeneratedResponse<'_>, made: EventTime) {
     let id = teller.random.id();
     let call = BookedCall::after(teller, response, made);
-    call.made(teller, (id, made));
+    call.made(teller, id, made);
     if teller.random.per_mille(200) {
         let paid = made.after(teller.random.between(MINUTE, HOUR));
-        pay(teller, response, (PaidItem { report: None, booking: Some(id) }, paid));
+        pay(teller, response, PaidItem { report: None, booking: Some(id) }, paid);
     }
     let mut now = made;
     while teller.random.per_mille(250) {
         now = now.after(teller.random.between(HOUR, 2 * DAY));
-        BookedCall::after(teller, response, now).moved(teller, (id, now));
+        BookedCall::after(teller, response, now).moved(teller, id, now);
     }
     if teller.random.per_mille(150) {
         now = now.after(teller.random.between(HOUR, DAY));
@@ -45,7 +45,7 @@ fn book(teller: &mut EventTeller, response: &GeneratedResponse<'_>, made: EventT
     }
 }
 
-/// When a call is to be, and with whom.
+/// A booking's time, and the response it belongs to.
 struct BookedCall<'a> {
     response: &'a GeneratedResponse<'a>,
     starts_at: EventTime,
@@ -53,7 +53,7 @@ struct BookedCall<'a> {
 }
 
 impl<'a> BookedCall<'a> {
-    /// A call some days from now, at a quarter of an hour.
+    /// A booking some days after `now`, at a quarter of an hour.
     fn after(
         teller: &mut EventTeller,
         response: &'a GeneratedResponse<'a>,
@@ -65,9 +65,10 @@ impl<'a> BookedCall<'a> {
         Self { response, starts_at, minutes }
     }
 
-    fn made(&self, teller: &mut EventTeller, (id, at): (Uuid, EventTime)) {
+    fn made(&self, teller: &mut EventTeller, id: Uuid, at: EventTime) {
         let Self { response, .. } = self;
-        let (form, person) = (response.form.template, &response.person);
+        let form = response.form.template;
+        let person = &response.person;
         teller.tell("booking.made", at, |data| {
             data.plain("booking_id", id).plain("response_id", response.id);
             data.text("title", &format!("Call: {}", form.title)).text("status", "confirmed");
@@ -82,7 +83,7 @@ impl<'a> BookedCall<'a> {
         });
     }
 
-    fn moved(&self, teller: &mut EventTeller, (id, at): (Uuid, EventTime)) {
+    fn moved(&self, teller: &mut EventTeller, id: Uuid, at: EventTime) {
         teller.tell("booking.rescheduled", at.after(100), |data| {
             data.plain("booking_id", id).plain("moved_at", at);
             self.times(data);

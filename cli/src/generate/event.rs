@@ -1,4 +1,4 @@
-//! Events: what is told of one subject, line by line, as CloudEvents.
+//! Events as lines: CloudEvents about one firm, each with its time of arrival.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(super) const DAY: i64 = 24 * HOUR;
 pub(super) struct EventTime(pub(super) i64);
 
 impl EventTime {
-    /// After everything.
+    /// Later than every event.
     pub(super) const NEVER: Self = Self(i64::MAX);
 
     pub(super) const fn after(self, milliseconds: i64) -> Self {
@@ -34,27 +34,28 @@ impl fmt::Display for EventTime {
     }
 }
 
-/// One event, and the time at which it comes in.
+/// One event as a line, and the time at which it arrives.
 #[derive(Debug, Clone)]
 pub struct EventLine {
     pub(super) arrives_at: EventTime,
     pub(super) kind: &'static str,
     pub(super) id: Uuid,
-    /// Everything after the id.
+    /// The line after the event's id.
     pub(super) rest: Vec<u8>,
 }
 
 impl EventLine {
-    /// Whether its `type` is this one, or begins so.
+    /// Whether its `type` begins with `kind`.
     #[must_use]
     pub fn is_about(&self, kind: &str) -> bool {
         self.kind.starts_with(kind)
     }
 
-    /// Writes it, and the end of the line.
+    /// Writes the event and the end of the line.
     ///
     /// # Errors
-    /// If it cannot be written to.
+    ///
+    /// If `out` cannot be written to.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         write!(out, r#"{{"specversion":"1.0","id":"{}","#, self.id)?;
         out.write_all(&self.rest)?;
@@ -62,7 +63,7 @@ impl EventLine {
     }
 }
 
-/// Tells what happens in a firm, with chance of its own.
+/// Collects the lines of one firm. Its draws depend on nothing else.
 #[derive(Debug)]
 pub(super) struct EventTeller {
     pub(super) random: Random,
@@ -71,7 +72,7 @@ pub(super) struct EventTeller {
 }
 
 impl EventTeller {
-    /// Tells of one thing. The product reports it as it happens: lines come in by their time.
+    /// Adds one event. The product reports an event as it happens, so the line arrives at its time.
     pub(super) fn tell(
         &mut self,
         kind: &'static str,

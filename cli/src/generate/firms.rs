@@ -1,4 +1,4 @@
-//! Firms and their members: how they come, change and go.
+//! Firms and their members: how they join, change and leave.
 
 use uuid::Uuid;
 
@@ -9,20 +9,20 @@ use super::random::Random;
 use super::stream::RunPeriod;
 use super::words::{COLORS, FIRM_LOCALES, FormTemplate, Locale, MAIL_DOMAINS, PRACTICES};
 
-/// Firms draw from rows of their own.
+/// The row of draws for firms.
 const FIRM_DRAWS: u64 = 1;
 
-/// A firm, as those who answer its forms meet it.
+/// A firm as its respondents see it.
 #[derive(Debug)]
 pub(super) struct GeneratedFirm {
     pub(super) id: Uuid,
     pub(super) home: &'static Locale,
-    /// At least one, of which the first is always open.
+    /// At least one form. The first is always open.
     pub(super) forms: Vec<GeneratedForm>,
     pub(super) closes_at: Option<EventTime>,
 }
 
-/// All firms, and their lives in order of time.
+/// All firms, and the events of their lives in order of time.
 pub(super) fn all(seed: u64, number: u32, span: RunPeriod) -> (Vec<GeneratedFirm>, Vec<EventLine>) {
     let mut lives = Vec::new();
     let firms = (0..number).map(|number| found(seed, number, span, &mut lives)).collect();
@@ -47,7 +47,7 @@ fn found(seed: u64, number: u32, span: RunPeriod, lives: &mut Vec<EventLine>) ->
     GeneratedFirm { id: firm_id, home, forms, closes_at }
 }
 
-/// A firm whose life is being told.
+/// A firm whose life is told.
 pub(super) struct FirmLife {
     pub(super) teller: EventTeller,
     pub(super) span: RunPeriod,
@@ -55,14 +55,14 @@ pub(super) struct FirmLife {
 }
 
 impl FirmLife {
-    /// Opens it; answers its short name.
+    /// Opens the firm, and returns its short name.
     fn open(&mut self, home: &Locale, number: u32) -> String {
         let random = &mut self.teller.random;
         let (last, ascii) = random.pick(home.last);
         let (partner, _) = random.pick(home.last);
         let name = format!("{last} & {partner} {}", random.pick(&PRACTICES));
         let slug = format!("{ascii}-{number}");
-        // Both kinds of plan, however few firms there are.
+        // Even and odd firms differ, so both kinds of plan occur with two firms.
         let in_full = number.is_multiple_of(2);
         let brand = GeneratedBrand::of(random, &slug);
         self.teller.tell("firm.opened", self.opened, |data| {
@@ -77,36 +77,37 @@ impl FirmLife {
 
     fn members(&mut self) {
         let owner = self.teller.random.id();
-        self.member("member.joined", owner, (Some("owner"), self.opened.after(600)));
+        self.member("member.joined", owner, Some("owner"), self.opened.after(600));
         for _ in 0..1 + self.teller.random.below(4) {
-            let (member, after) = (self.teller.random.id(), self.soon());
+            let member = self.teller.random.id();
+            let after = self.soon();
             let role = self.teller.random.pick(&["admin", "member", "member"]);
-            self.member("member.joined", member, (Some(role), after));
+            self.member("member.joined", member, Some(role), after);
             self.career(member, role);
         }
     }
 
-    /// What becomes of a member over the weeks.
+    /// Tells a member's changes over the weeks.
     fn career(&mut self, member: Uuid, role: &str) {
         let [first, second, third] = self.moments();
         let other = if role == "admin" { "member" } else { "admin" };
         match self.teller.random.below(6) {
-            0 => self.member("member.role_changed", member, (Some(other), first)),
+            0 => self.member("member.role_changed", member, Some(other), first),
             1 => {
-                self.member("member.disabled", member, (None, first));
-                self.member("member.enabled", member, (None, second));
+                self.member("member.disabled", member, None, first);
+                self.member("member.enabled", member, None, second);
             }
-            2 => self.member("member.left", member, (None, second)),
+            2 => self.member("member.left", member, None, second),
             3 => {
-                self.member("member.role_changed", member, (Some(other), first));
-                self.member("member.left", member, (None, second));
-                self.member("member.joined", member, (Some(role), third));
+                self.member("member.role_changed", member, Some(other), first);
+                self.member("member.left", member, None, second);
+                self.member("member.joined", member, Some(role), third);
             }
             _ => {}
         }
     }
 
-    fn member(&mut self, kind: &'static str, member: Uuid, (role, at): (Option<&str>, EventTime)) {
+    fn member(&mut self, kind: &'static str, member: Uuid, role: Option<&str>, at: EventTime) {
         self.teller.tell(kind, at, |data| {
             data.plain("member_id", member);
             if let Some(role) = role {
@@ -115,16 +116,17 @@ impl FirmLife {
         });
     }
 
-    /// One to five, made before the firm is settled or later.
+    /// Makes one to five forms, while the firm settles or later.
     fn forms(&mut self, templates: &'static [FormTemplate], slug: &str) -> Vec<GeneratedForm> {
         let more = self.teller.random.below(4);
-        (0..=more).map(|number| forms::make(self, number, (templates, slug))).collect()
+        (0..=more).map(|number| forms::make(self, number, templates, slug)).collect()
     }
 
     fn changes(&mut self, number: u32) {
         let [first, second, third] = self.moments();
         let random = &mut self.teller.random;
-        let (brand, in_full) = (GeneratedBrand::of(random, "new"), random.per_mille(500));
+        let brand = GeneratedBrand::of(random, "new");
+        let in_full = random.per_mille(500);
         match random.below(5) {
             0 => self.teller.tell("firm.changed", first, |data| {
                 data.object("brand", |fields| brand.write(fields));
@@ -146,7 +148,7 @@ impl FirmLife {
         }
     }
 
-    /// One in nine closes towards the end; the first never does.
+    /// Closes one firm in nine, towards the end. The first firm never closes.
     fn close(&mut self, number: u32) -> Option<EventTime> {
         let closes_at = self.span.part(15, 16);
         (number % 9 == 8).then(|| {
@@ -155,13 +157,13 @@ impl FirmLife {
         })
     }
 
-    /// A time while the firm settles in.
+    /// A time while the firm settles.
     pub(super) fn soon(&mut self) -> EventTime {
-        let (from, to) = (self.opened.after(MINUTE), self.span.settled);
-        EventTime(self.teller.random.between(from.0, to.0))
+        let from = self.opened.after(MINUTE);
+        EventTime(self.teller.random.between(from.0, self.span.settled.0))
     }
 
-    /// Three times, one after the other, before any firm closes.
+    /// Three times in order, before any firm closes.
     pub(super) fn moments(&mut self) -> [EventTime; 3] {
         let width = self.span.length() / 16 * 5;
         [0, 1, 2].map(|number| {
@@ -171,7 +173,7 @@ impl FirmLife {
     }
 }
 
-/// How a firm's mails look, and who reads the answers.
+/// The look of a firm's mails, and the address for replies.
 struct GeneratedBrand {
     color: &'static str,
     logo_url: Option<String>,
@@ -183,8 +185,8 @@ impl GeneratedBrand {
         let color = random.pick(&COLORS);
         let logo = format!("https://forms.example.com/{slug}/logo.svg");
         let reply_to = format!("office+{slug}@{}", random.pick(&MAIL_DOMAINS));
-        let (logo_url, reply_to) =
-            (random.per_mille(700).then_some(logo), random.per_mille(800).then_some(reply_to));
+        let logo_url = random.per_mille(700).then_some(logo);
+        let reply_to = random.per_mille(800).then_some(reply_to);
         Self { color, logo_url, reply_to }
     }
 

@@ -1,4 +1,4 @@
-//! Forms: made, published, changed, taken back and deleted.
+//! Forms: made, published, changed, unpublished and deleted.
 
 use uuid::Uuid;
 
@@ -7,13 +7,13 @@ use super::firms::FirmLife;
 use super::json::ObjectWriter;
 use super::words::{FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate};
 
-/// A form, as those who answer it meet it.
+/// A form as its respondents see it.
 #[derive(Debug)]
 pub(super) struct GeneratedForm {
     pub(super) id: Uuid,
     pub(super) template: &'static FormTemplate,
     pub(super) hidden: Vec<&'static HiddenFieldTemplate>,
-    /// None for a draft.
+    /// `None` for a draft.
     opens_at: Option<EventTime>,
     closes_at: Option<EventTime>,
 }
@@ -25,11 +25,12 @@ impl GeneratedForm {
     }
 }
 
-/// Tells the life of a firm's form. The first is open from before the first response on, for good.
+/// Tells the life of one form. The first form opens before the first response, and stays open.
 pub(super) fn make(
     life: &mut FirmLife,
     number: u64,
-    (templates, firm): (&'static [FormTemplate], &str),
+    templates: &'static [FormTemplate],
+    firm: &str,
 ) -> GeneratedForm {
     let random = &mut life.teller.random;
     let template = &templates[random.index(templates.len())];
@@ -41,7 +42,7 @@ pub(super) fn make(
     let fate = if number == 0 { 0 } else { 1 + life.teller.random.below(6) };
     let made = if fate == 5 { first } else { life.soon() };
     let status = if fate <= 1 { "published" } else { "draft" };
-    form.create(life, (made, status), &format!("{firm}/{}-{number}", template.slug));
+    form.create(life, made, status, &format!("{firm}/{}-{number}", template.slug));
     match fate {
         0 | 1 => form.opens_at = Some(made),
         2 => form.publish(life, made.after(90 * SECOND)),
@@ -63,7 +64,7 @@ pub(super) fn make(
 }
 
 impl GeneratedForm {
-    fn create(&self, life: &mut FirmLife, (made, status): (EventTime, &str), path: &str) {
+    fn create(&self, life: &mut FirmLife, made: EventTime, status: &str, path: &str) {
         life.teller.tell("form.created", made, |data| {
             data.plain("form_id", self.id).text("title", self.template.title);
             data.text("slug", path.rsplit('/').next().unwrap_or(path));
@@ -90,7 +91,7 @@ impl GeneratedForm {
         });
     }
 
-    /// Another title, or one hidden field more.
+    /// Changes the title, or adds a hidden field.
     fn change(&mut self, life: &mut FirmLife, at: EventTime) {
         let more = &HIDDEN_FIELDS[life.teller.random.index(HIDDEN_FIELDS.len())];
         let renames = life.teller.random.per_mille(500);

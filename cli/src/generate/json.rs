@@ -1,13 +1,13 @@
-//! JSON as it is written here: fields in the order they are given, so that the same activity is the
-//! same bytes whatever else is built in.
+//! A small JSON writer. Fields keep the order of the calls, so equal activity gives equal bytes
+//! whatever features serde_json has.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writing to memory, of text, cannot fail.
+/// Text always fits into memory, so a write cannot fail.
 const WRITTEN: &str = "memory takes any text";
 
-/// An object being written.
+/// A JSON object that is being written.
 pub(super) struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,

@@ -1,11 +1,10 @@
-//! `generate`: product activity made up from a seed, for the demo, tests and measurements. It needs
-//! no database, and it knows nothing of the service but the form its reports take.
+//! `generate`: activity made up from a seed, for the demo, tests and measurements. It needs no
+//! database. It knows nothing of the service but the shape of activities.
 //!
-//! The cast: `firms` tells how firms, their members and their forms come and change, once for the
-//! whole run; `responses` tells of one response after the other, from its first save to its last
-//! report; the `queue` puts what they tell into the order it comes in, and the `stream` has it
-//! told in time. Everything is drawn from the seed and from numbers counted here: the same arguments
-//! give the same bytes.
+//! `firms` tells the lives of firms, members and forms, once for the whole run. `responses` tells
+//! one response after another, from its first save to its last report. The `queue` orders their
+//! lines by arrival, and the `stream` asks for each response in time. Every draw depends on the
+//! seed and on numbers counted here, so equal arguments give equal bytes.
 
 mod aftermath;
 mod bookings;
@@ -34,53 +33,54 @@ pub use self::event::EventLine;
 use self::stream::EventGenerator;
 use crate::args::GenerateArgs;
 
-/// Years that leave room for what happens before and after.
+/// The range of years leaves space for events before and after.
 const UNTIL_YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
 
 const DEFAULT_UNTIL: &str = "2026-11-01T00:00:00Z";
 const DEFAULT_WEEKS: u32 = 12;
 
-/// What to make up: the same, whenever it is asked for.
+/// The size, the seed and the period of made-up activity.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct ActivityArgs {
-    /// How many firms.
+    /// The number of firms.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
     pub firms: u32,
-    /// How many responses, over all firms.
+    /// The number of responses, over all firms.
     #[arg(long, default_value_t = 100)]
     pub responses: u64,
-    /// Another number, other activity.
+    /// The seed: another number gives other activity.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// When the last of it happens.
+    /// The time of the last event.
     #[arg(long, default_value = DEFAULT_UNTIL)]
     pub until: Timestamp,
-    /// How many weeks it covers.
+    /// The number of weeks covered.
     #[arg(long, default_value_t = DEFAULT_WEEKS, value_parser = value_parser!(u32).range(1..=520))]
     pub weeks: u32,
 }
 
 impl ActivityArgs {
-    /// So much of it, in the time that the command covers by default.
+    /// Activity of this size, in the command's default period.
     #[must_use]
     pub fn new(firms: u32, responses: u64, seed: u64) -> Self {
         let until = DEFAULT_UNTIL.parse().expect("a time in RFC 3339");
         Self { firms, responses, seed, until, weeks: DEFAULT_WEEKS }
     }
 
-    /// All of it, in the order it comes in.
+    /// All activity, in its order of arrival.
     pub fn activity(self) -> impl Iterator<Item = EventLine> {
         EventGenerator::of(self)
     }
 
-    /// Its firms, members and forms, from first to last. The firms stay as they opened: what comes
-    /// of a suspension or an end depends on what was sent by then.
+    /// Firms, members and forms, from first to last. The firms stay open: the effect of a
+    /// suspension or an end depends on the deliveries sent until then.
     pub fn founding(self) -> impl Iterator<Item = EventLine> {
         let lives = Self { responses: 0, ..self }.activity();
         lives.filter(|line| !line.is_about("firm.") || line.is_about("firm.opened"))
     }
 
-    /// What comes in once all that is founded, less what erases, for the same reason.
+    /// Activity after the founding, without erasures. Their effect depends on the deliveries sent
+    /// until then, too.
     pub fn responses(self) -> impl Iterator<Item = EventLine> {
         let left_out = ["firm.", "member.", "form.", "response.erased", "person.erased"];
         self.activity().filter(move |line| !left_out.iter().any(|kind| line.is_about(kind)))
@@ -95,7 +95,7 @@ pub(crate) fn run(generate: &GenerateArgs) -> anyhow::Result<()> {
         Some(file) => File::create(file).and_then(|file| write(generate.made_up, file)),
     };
     match written {
-        // Whoever read it has seen enough.
+        // The reader has closed the pipe (`| head`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("writing the activity"),
     }

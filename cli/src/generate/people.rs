@@ -1,11 +1,11 @@
-//! People who answer forms, and what they write.
+//! People: their names, addresses and sentences.
 
 use super::firms::GeneratedFirm;
 use super::json::ObjectWriter;
 use super::random::Random;
 use super::words::{COMMON_SENTENCES, FOREIGN_LOCALES, Locale, MAIL_DOMAINS, NameOrder, TRADES};
 
-/// Somebody who answers; what they do not tell is empty.
+/// A respondent. A field that the person does not tell is empty.
 #[derive(Debug)]
 pub(super) struct GeneratedPerson {
     pub(super) origin: &'static Locale,
@@ -18,8 +18,8 @@ pub(super) struct GeneratedPerson {
 }
 
 impl GeneratedPerson {
-    /// Somebody of the firm's country or, now and then, of another. Addresses come back, as people
-    /// do; those with this mark do not.
+    /// A person of the firm's country, or sometimes of another. An address may come up again; an
+    /// address with a mark does not.
     pub(super) fn of(random: &mut Random, firm: &GeneratedFirm, mark: Option<u64>) -> Self {
         let abroad = random.pick(&FOREIGN_LOCALES);
         let origin = if random.per_mille(600) { firm.home } else { abroad };
@@ -34,7 +34,8 @@ impl GeneratedPerson {
         let company = format!("{last_name} {}", random.pick(&TRADES));
         let phone = random.digits(origin.phone);
         let mut told = |often, text| if random.per_mille(often) { text } else { String::new() };
-        let (phone, company) = (told(750, phone), told(600, company));
+        let phone = told(750, phone);
+        let company = told(600, company);
         Self { origin, name, first_name, last_name, email, phone, company }
     }
 
@@ -44,7 +45,7 @@ impl GeneratedPerson {
         fields.text("phone", &self.phone).text("company", &self.company);
     }
 
-    /// All that was told, in one line.
+    /// All contact fields in one line.
     pub(super) fn contact(&self) -> String {
         let told = [&self.name, &self.email, &self.phone, &self.company];
         let told: Vec<&str> =
@@ -57,7 +58,7 @@ impl GeneratedPerson {
         if of_anybody { random.pick(&COMMON_SENTENCES) } else { random.pick(self.origin.sentences) }
     }
 
-    /// A few sentences; one in forty is some kilobytes of them.
+    /// A few sentences. One text in forty has some kilobytes.
     pub(super) fn text(&self, random: &mut Random) -> String {
         let long = random.per_mille(25);
         let sentences = if long { 40 + random.below(80) } else { 1 + random.below(5) };

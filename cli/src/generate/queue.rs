@@ -1,15 +1,15 @@
-//! Lines that wait for their turn. How many may wait is bounded, so that memory does not grow with
-//! the number of responses: in a dense run the earliest goes out before its time, and the lines of
-//! one response keep their order all the same.
+//! Lines that wait for their arrival. The queue is bounded, so memory does not grow with the number
+//! of responses. In a dense run the earliest line leaves before its time. The lines of one response
+//! keep their order.
 
 use std::collections::BTreeMap;
 
 use super::event::{EventLine, EventTime};
 
-/// How many lines wait at most: some megabytes.
+/// The most waiting lines: some megabytes.
 const WAITING_MAX: usize = 4_096;
 
-/// Lines by their turn; of those with the same time, the one that came first.
+/// Lines by their arrival. Lines of one time keep the order of their coming.
 #[derive(Debug, Default)]
 pub(super) struct LineQueue {
     waiting: BTreeMap<(EventTime, u64), EventLine>,
@@ -22,7 +22,7 @@ impl LineQueue {
         self.pushed += 1;
     }
 
-    /// The first that is due, or one too many.
+    /// Takes the first line if it is due, or if the queue is over its bound.
     pub(super) fn pop_due(&mut self, now: EventTime) -> Option<EventLine> {
         let first = self.waiting.first_entry()?;
         let is_kept = first.key().0 > now && self.waiting.len() <= WAITING_MAX;

@@ -1,10 +1,9 @@
-//! Chance that comes out the same everywhere and for good: SplitMix64 (Steele, Lea and Flood, "Fast
-//! splittable pseudorandom number generators", 2014), in whole numbers only. For made-up activity,
-//! never for secrets.
+//! Repeatable draws: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", 2014), in whole numbers only. They serve made-up activity, never secrets.
 
 use uuid::Uuid;
 
-/// The golden ratio, in 64 bits: how far each draw moves.
+/// The golden ratio in 64 bits: the step of each draw.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A row of draws.
@@ -12,7 +11,7 @@ const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The row of one thing: what is drawn for another changes nothing of it.
+    /// The row of one thing. Draws for one thing change no other's.
     pub(super) const fn of(seed: u64, kind: u64, number: u64) -> Self {
         Self(mix(mix(mix(seed) ^ kind) ^ number))
     }
@@ -34,17 +33,17 @@ impl Random {
         from.saturating_add_unsigned(self.below(width))
     }
 
-    /// True so many times in a thousand.
+    /// Whether a case of this many in a thousand happens.
     pub(super) fn per_mille(&mut self, times: u64) -> bool {
         self.below(1_000) < times
     }
 
-    /// One of these; there is at least one.
+    /// One element of the list, which must not be empty.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 
-    /// A place in a list of this length.
+    /// An index into a list of this length.
     pub(super) fn index(&mut self, len: usize) -> usize {
         let len = u64::try_from(len).unwrap_or(u64::MAX);
         usize::try_from(self.below(len)).unwrap_or_default()
@@ -56,7 +55,7 @@ impl Random {
         uuid::Builder::from_random_bytes(drawn.into_bytes()).into_uuid()
     }
 
-    /// The pattern with a digit in the place of each `#`.
+    /// The pattern with a digit for each `#`.
     pub(super) fn digits(&mut self, pattern: &str) -> String {
         let mut digit = |mark| match mark {
             '#' => char::from(b"0123456789"[self.index(10)]),

@@ -6,14 +6,14 @@ use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
 use super::responses::GeneratedResponse;
 use super::words::{HIGHLIGHTS, SUMMARIES};
 
-/// How a report stands.
+/// The state of a report.
 #[derive(Clone, Copy)]
 struct ReportStatus {
     status: &'static str,
     locked: bool,
 }
 
-/// A report, as long as it goes on.
+/// A report between its first and its last event.
 struct GeneratedReport<'a> {
     id: Uuid,
     response: &'a GeneratedResponse<'a>,
@@ -21,7 +21,7 @@ struct GeneratedReport<'a> {
     highlights: &'static [&'static str],
 }
 
-/// Tells of a response's report; four in ten have none.
+/// Tells the report of a response. Four in ten have none.
 pub(super) fn tell(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
@@ -36,10 +36,13 @@ pub(super) fn tell(
     let report =
         GeneratedReport { id: random.id(), response, summary: random.pick(&SUMMARIES), highlights };
     let written = submitted.after(random.between(SECOND, 20 * SECOND));
-    let locked = random.per_mille(250);
-    report.write(teller, "report.created", (ReportStatus { status: "draft", locked }, written));
-    let (locked, now) = if locked { report.sell(teller, written) } else { (false, written) };
-    report.review(teller, locked, now);
+    let draft = ReportStatus { status: "draft", locked: random.per_mille(250) };
+    report.write(teller, "report.created", draft, written);
+    if draft.locked {
+        report.sell(teller, written);
+    } else {
+        report.review(teller, draft, written);
+    }
 }
 
 impl GeneratedReport<'_> {
@@ -47,7 +50,8 @@ impl GeneratedReport<'_> {
         &self,
         teller: &mut EventTeller,
         kind: &'static str,
-        (state, at): (ReportStatus, EventTime),
+        state: ReportStatus,
+        at: EventTime,
     ) {
         let Self { id, response, summary, highlights } = *self;
         teller.tell(kind, at, |data| {
@@ -59,25 +63,26 @@ impl GeneratedReport<'_> {
         });
     }
 
-    /// Whether it is still locked, and when that was settled: most pay.
-    fn sell(&self, teller: &mut EventTeller, written: EventTime) -> (bool, EventTime) {
+    /// Sells a locked report, then reviews it. Most people pay; the others' report stays locked.
+    fn sell(&self, teller: &mut EventTeller, written: EventTime) {
         let paid = written.after(teller.random.between(MINUTE, 2 * DAY));
         if teller.random.per_mille(350) {
-            return (true, paid);
+            let locked = ReportStatus { status: "draft", locked: true };
+            return self.review(teller, locked, paid);
         }
         let bought = PaidItem { report: Some(self.id), booking: None };
-        pay(teller, self.response, (bought, paid));
+        pay(teller, self.response, bought, paid);
         let unlocked = paid.after(teller.random.between(SECOND, MINUTE));
-        let state = ReportStatus { status: "draft", locked: false };
-        self.write(teller, "report.changed", (state, unlocked));
-        (false, unlocked)
+        let open = ReportStatus { status: "draft", locked: false };
+        self.write(teller, "report.changed", open, unlocked);
+        self.review(teller, open, unlocked);
     }
 
-    fn review(&self, teller: &mut EventTeller, locked: bool, now: EventTime) {
+    fn review(&self, teller: &mut EventTeller, draft: ReportStatus, now: EventTime) {
         let changed = now.after(teller.random.between(MINUTE, DAY));
         if teller.random.per_mille(350) {
-            let state = ReportStatus { status: "in_review", locked };
-            self.write(teller, "report.changed", (state, changed));
+            let state = ReportStatus { status: "in_review", ..draft };
+            self.write(teller, "report.changed", state, changed);
         }
         if teller.random.per_mille(250) {
             return;
@@ -99,18 +104,19 @@ impl GeneratedReport<'_> {
     }
 }
 
-/// What a payment was for.
+/// The paid report or booking.
 #[derive(Clone, Copy)]
 pub(super) struct PaidItem {
     pub(super) report: Option<Uuid>,
     pub(super) booking: Option<Uuid>,
 }
 
-/// Tells of a payment.
+/// Tells a payment.
 pub(super) fn pay(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
-    (bought, at): (PaidItem, EventTime),
+    bought: PaidItem,
+    at: EventTime,
 ) {
     let payment = teller.random.id();
     let amount = 1_900 + 500 * teller.random.below(60);

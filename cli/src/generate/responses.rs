@@ -1,4 +1,4 @@
-//! One response: saved on the way, submitted or left, and what follows.
+//! One response: saved on the way, submitted or abandoned, and the events that follow.
 
 use uuid::Uuid;
 
@@ -11,11 +11,24 @@ use super::random::Random;
 use super::words::{DEVICES, FormQuestion, QuestionKind, UTM};
 use super::{aftermath, bookings, reports, unruly};
 
-/// Responses draw from rows of their own.
+/// The row of draws for responses.
 const RESPONSE_DRAWS: u64 = 2;
 
-/// How much later than it happens something is reported, in milliseconds.
+/// The delay between an event and its report, in milliseconds.
 const REPORT_LAG_MS: (i64, i64) = (20, 700);
+
+/// An event about a response's answers, and the field with its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ResponseEventKind {
+    name: &'static str,
+    time_field: &'static str,
+}
+
+const SAVED: ResponseEventKind =
+    ResponseEventKind { name: "response.saved", time_field: "saved_at" };
+
+const SUBMITTED: ResponseEventKind =
+    ResponseEventKind { name: "response.submitted", time_field: "submitted_at" };
 
 /// A response as it will be in the end.
 pub(super) struct GeneratedResponse<'a> {
@@ -32,7 +45,7 @@ pub(super) struct GeneratedResponse<'a> {
     hidden: Vec<(&'static str, &'static str)>,
 }
 
-/// Tells of the response with this number, which begins at this time.
+/// Tells the response with this number, which begins at this time.
 pub(super) fn tell(
     seed: u64,
     number: u64,
@@ -41,7 +54,7 @@ pub(super) fn tell(
 ) -> Vec<EventLine> {
     let mut random = Random::of(seed, RESPONSE_DRAWS, number);
     let (firm, form) = asked(&mut random, begins, firms);
-    let response = GeneratedResponse::of(&mut random, number, (firm, form, begins));
+    let response = GeneratedResponse::of(&mut random, number, firm, form, begins);
     let mut teller = EventTeller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
     if let Some(submitted) = response.answer(&mut teller, begins) {
         aftermath::score(&mut teller, &response, submitted);
@@ -53,7 +66,7 @@ pub(super) fn tell(
     teller.lines
 }
 
-/// A form that is open: earlier firms are asked more often.
+/// Picks an open form. Earlier firms are picked more often.
 fn asked<'a>(
     random: &mut Random,
     at: EventTime,
@@ -70,13 +83,15 @@ impl<'a> GeneratedResponse<'a> {
     fn of(
         random: &mut Random,
         number: u64,
-        (firm, form, begins): (&'a GeneratedFirm, &'a GeneratedForm, EventTime),
+        firm: &'a GeneratedFirm,
+        form: &'a GeneratedForm,
+        begins: EventTime,
     ) -> Self {
         let fate = aftermath::PersonFate::of(random);
         let person = GeneratedPerson::of(random, firm, fate.is_personal().then_some(number));
         let template = form.template;
         let questions = template.questions.iter();
-        let answers = questions.map(|q| (q, answer(random, q, (&person, begins)))).collect();
+        let answers = questions.map(|q| (q, answer(random, q, &person, begins))).collect();
         Self {
             id: random.id(),
             firm,
@@ -92,7 +107,8 @@ impl<'a> GeneratedResponse<'a> {
         }
     }
 
-    /// Tells of its saves and its submission; answers when that was. Most save once or not at all.
+    /// Tells the saves and the submission, and returns the submission's time. Most responses are
+    /// saved once or not at all.
     fn answer(&self, teller: &mut EventTeller, begins: EventTime) -> Option<EventTime> {
         let submits = teller.random.per_mille(860);
         let saves = teller.random.pick(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
@@ -100,28 +116,30 @@ impl<'a> GeneratedResponse<'a> {
         let mut now = begins;
         for save in 0..saves {
             let answered = self.answers.len() * (save + 1) / 5;
-            self.report(teller, ("response.saved", "saved_at"), (now, answered));
+            self.report(teller, SAVED, now, answered);
             now = now.after(teller.random.between(5 * SECOND, 6 * MINUTE));
         }
         submits.then(|| {
             let all = self.answers.len();
-            self.report(teller, ("response.submitted", "submitted_at"), (now, all));
+            self.report(teller, SUBMITTED, now, all);
             now
         })
     }
 
-    /// Tells as much of it as is answered; a save knows no ending.
+    /// Tells the first answers of the response. A save has no ending.
     fn report(
         &self,
         teller: &mut EventTeller,
-        (kind, when): (&'static str, &'static str),
-        (at, answered): (EventTime, usize),
+        kind: ResponseEventKind,
+        at: EventTime,
+        answered: usize,
     ) {
         let time = at.after(teller.random.between(REPORT_LAG_MS.0, REPORT_LAG_MS.1));
-        teller.tell(kind, time, |data| {
-            data.plain("response_id", self.id).plain("form_id", self.form.id).plain(when, at);
+        teller.tell(kind.name, time, |data| {
+            data.plain("response_id", self.id).plain("form_id", self.form.id);
+            data.plain(kind.time_field, at);
             data.text("device", self.device).text("lang", self.person.origin.lang);
-            if kind == "response.submitted" {
+            if kind == SUBMITTED {
                 data.text("ending", self.ending).object("variables", |one| self.variables(one));
             }
             let answers = &self.answers[..answered];
@@ -141,7 +159,8 @@ impl<'a> GeneratedResponse<'a> {
     fn variables(&self, fields: &mut ObjectWriter<'_>) {
         fields.bare("score", self.score);
         if self.score > 20 {
-            let (whole, cents) = (self.amount / 100, self.amount % 100);
+            let whole = self.amount / 100;
+            let cents = self.amount % 100;
             fields.bare("quote", format_args!("{whole}.{cents:02}"));
         }
         if self.score > 50 {
@@ -153,7 +172,8 @@ impl<'a> GeneratedResponse<'a> {
 fn answer(
     random: &mut Random,
     question: &FormQuestion,
-    (person, at): (&GeneratedPerson, EventTime),
+    person: &GeneratedPerson,
+    at: EventTime,
 ) -> String {
     match question.kind {
         QuestionKind::Contact => person.contact(),
@@ -165,13 +185,13 @@ fn answer(
     }
 }
 
-/// One of them or, now and then, all.
+/// One choice or, now and then, all.
 fn choice(random: &mut Random, choices: &[&str]) -> String {
     let all = random.per_mille(150);
     if all { choices.join(", ") } else { (random.pick(choices)).to_owned() }
 }
 
-/// Small ones are more frequent; one in five has decimals.
+/// Small numbers are more frequent. One in five has decimals.
 fn number(random: &mut Random, most: u64) -> String {
     let most = random.below(most + 1);
     let whole = random.below(most + 1);
@@ -184,7 +204,7 @@ fn date(at: EventTime) -> String {
     day
 }
 
-/// What the link gave: hidden fields, and where it was found.
+/// The values that a link gave: hidden fields, and the link's source.
 fn hidden(random: &mut Random, form: &GeneratedForm) -> Vec<(&'static str, &'static str)> {
     let given = form.hidden.iter().filter(|_| random.per_mille(700)).copied().collect::<Vec<_>>();
     let mut hidden: Vec<_> =

@@ -1,5 +1,5 @@
-//! The stream: what the firms and the responses tell, line by line, in the order it comes in. A
-//! response is told when it begins and not before: memory does not grow with their number.
+//! The stream: the lines of firms and responses, in their order of arrival. A response is told when
+//! it begins and not before, so memory does not grow with the number of responses.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -11,10 +11,10 @@ use super::queue::LineQueue;
 use super::random::Random;
 use super::responses;
 
-/// Beginnings draw from rows of their own.
+/// The row of draws for beginnings.
 const BEGINNING_DRAWS: u64 = 3;
 
-/// The time a run covers: firms open in its first eighth, then responses come in.
+/// The period of a run. Firms open in its first eighth, then responses arrive.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunPeriod {
     pub(super) from: EventTime,
@@ -29,27 +29,27 @@ impl RunPeriod {
         Self { from: until.after(-length), settled: until.after(-length / 8 * 7), until }
     }
 
-    /// How long the service is in use.
+    /// The time between the last opening and the end.
     pub(super) const fn length(self) -> i64 {
         self.until.0 - self.settled.0
     }
 
-    /// The time at which this part of the whole has passed.
+    /// The time at which this part of the period has passed.
     pub(super) fn part(self, number: u64, of: u64) -> EventTime {
         let passed = i128::from(self.length()) * i128::from(number) / i128::from(of.max(1));
         self.settled.after(i64::try_from(passed).unwrap_or_default())
     }
 }
 
-/// Where a run is.
+/// The state of a run.
 pub(super) struct EventGenerator {
     made_up: ActivityArgs,
     span: RunPeriod,
     firms: Vec<GeneratedFirm>,
-    /// What the firms still have to tell.
+    /// Lines of firms that have not arrived yet.
     lives: Peekable<IntoIter<EventLine>>,
     queue: LineQueue,
-    /// The response that is told next.
+    /// The number of the next response.
     number: u64,
     begins: EventTime,
 }
@@ -59,14 +59,16 @@ impl EventGenerator {
         let span = RunPeriod::of(made_up);
         let (firms, mut lives) = firms::all(made_up.seed, made_up.firms, span);
         lives.retain(|line| line.arrives_at <= span.until);
-        let (lives, queue) = (lives.into_iter().peekable(), LineQueue::default());
+        let lives = lives.into_iter().peekable();
+        let queue = LineQueue::default();
         let mut stream =
             Self { made_up, span, firms, lives, queue, number: 0, begins: EventTime::NEVER };
         stream.begins = stream.begins();
         stream
     }
 
-    /// When the next response begins: somewhere in its share of the time, so that they come in order.
+    /// The begin of the next response. It lies in that response's share of the period, so the
+    /// begins are in order.
     fn begins(&self) -> EventTime {
         let ActivityArgs { responses, seed, .. } = self.made_up;
         if self.number == responses {
@@ -77,7 +79,7 @@ impl EventGenerator {
         EventTime(Random::of(seed, BEGINNING_DRAWS, self.number).between(from.0, to.0))
     }
 
-    /// Lets the next response tell; `None` if there is none.
+    /// Tells the next response. `None` if none is left.
     fn tell(&mut self) -> Option<()> {
         if self.begins == EventTime::NEVER {
             return None;
@@ -95,7 +97,7 @@ impl EventGenerator {
 impl Iterator for EventGenerator {
     type Item = EventLine;
 
-    /// Lines that a response needs are out before it is told.
+    /// Lines of forms arrive before a response to them is told.
     fn next(&mut self) -> Option<EventLine> {
         loop {
             while let Some(line) = self.lives.next_if(|line| line.arrives_at <= self.begins) {

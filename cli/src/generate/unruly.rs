@@ -1,10 +1,10 @@
-//! What networks and retries do to reports: some come late, some twice. Reports of how something is
-//! keep their order, and nothing comes before the firm and the form it is about.
+//! Disorder of networks and retries: some lines arrive late, some twice. Reports of a state keep
+//! their order. No line arrives before its firm and its form.
 
 use super::event::{EventLine, EventTeller, EventTime, HOUR, SECOND};
 use super::random::Random;
 
-/// Brings a little disorder into the lines of one response.
+/// Disorders the lines of one response.
 pub(super) fn shake(teller: &mut EventTeller) {
     let Some(first) = teller.lines.first().map(|line| line.arrives_at) else {
         return;
@@ -17,7 +17,7 @@ pub(super) fn shake(teller: &mut EventTeller) {
     teller.lines.extend(repeats);
 }
 
-/// Lets one report of what happened come in before all that it follows from.
+/// Moves one line before all lines that it follows from.
 fn hurry(random: &mut Random, lines: &mut [EventLine], first: EventTime) {
     let hurries = random.index(lines.len());
     let line = &mut lines[hurries];
@@ -26,14 +26,15 @@ fn hurry(random: &mut Random, lines: &mut [EventLine], first: EventTime) {
     }
 }
 
-/// Reports of a response itself have forms to follow; those of a state, each other. Erasure is last.
+/// Lines of a response follow from its form, and lines of a state from each other. Erasure stays
+/// last.
 fn may_hurry(kind: &str) -> bool {
     let of_state = ["report.changed", "address."];
     let firm = ["response.", "person."];
     !of_state.iter().chain(&firm).any(|start| kind.starts_with(start))
 }
 
-/// One line in eighty comes in again, under the same id or another.
+/// Repeats one line in eighty, under its id or under a new one.
 fn repeat(random: &mut Random, line: &EventLine) -> Option<EventLine> {
     let id = match random.below(160) {
         0 => line.id,

@@ -1,10 +1,10 @@
-//! Who may do what with which table: all of it, in one place. A table that is not here is refused by
-//! `migrate --roles`, so that nobody forgets to decide about a new one.
+//! The rights of each database group on each table, all in one place. `migrate --roles` refuses a
+//! table that is missing here, so every new table needs a decision.
 
-/// The groups that are granted something, by the ends of their names.
+/// The ends of the groups' names.
 pub(super) const GROUPS: [&str; 4] = ["api", "projector", "deliverer", "auditor"];
 
-/// A table, and what each of the [`GROUPS`] may do with it.
+/// A table, and the rights of each of the [`GROUPS`] on it.
 pub(super) type TableGrants = (&'static str, [&'static str; 4]);
 
 const NO: &str = "";
@@ -17,16 +17,16 @@ const WRITE: &str = "select, insert, update";
 const ROTATE: &str = "select, insert, delete";
 const ALL: &str = "select, insert, update, delete";
 
-/// Of the main database. To lock a row takes the right to update it: that is why `api` may update some
-/// tables of which it only locks rows. Whoever serves reads what its figures count.
+/// Grants of the main database. A row lock needs the right to update, so `api` may update some
+/// tables of which it only locks rows. Serving groups read the tables that metrics count.
 pub(super) const MAIN_GRANTS: &[TableGrants] = &[
-    // The log and its proof: nobody changes what is there.
+    // The log and its proof. No group changes an entry.
     ("events", [ADD, ADD, ADD, READ]),
     ("audit_log", [READ, ADD, NO, READ]),
     ("audit_heads", [READ, WRITE, NO, READ]),
     ("seals", [READ, ADD, NO, READ]),
     ("checkpoints", [READ, WRITE, WRITE, READ]),
-    // Changed in the append, by whoever appends what changes it.
+    // Read models, written in the append that changes them.
     ("firms", [WRITE, READ, READ, READ]),
     ("members", [WRITE, NO, NO, NO]),
     ("forms", [WRITE, NO, READ, READ]),
@@ -41,7 +41,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("replay_items", [WRITE, NO, CHANGE, READ]),
     // History.
     ("deliveries", [READ, WRITE, "select, update (purged)", READ]),
-    // Work.
+    // Work queues.
     ("lanes", [WRITE, READ, CHANGE, READ]),
     ("outbox", [ADD, ADD, ALL, READ]),
     ("lane_wakes", [ADD, ADD, ALL, READ]),
@@ -50,11 +50,11 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("subjects", [WRITE, NO, READ, NO]),
     ("waiting_facts", [ROTATE, NO, DROP, NO]),
     ("activity_seen", [ADD, TAKE, NO, NO]),
-    // Doors.
+    // Tables of the doors.
     ("tokens", [READ, NO, NO, NO]),
     ("key_calls", [WRITE, NO, NO, NO]),
     ("wrong_keys", [WRITE, NO, NO, NO]),
-    // The vault: never the auditor's, and nothing of it the projector's.
+    // The vault. The auditor reads none of it, and the projector no secret of it.
     ("responses", [WRITE, NO, "select, delete, update (submitted_at)", NO]),
     ("response_people", [ADD, NO, DROP, NO]),
     ("reports", [ALL, NO, DROP, NO]),
@@ -66,14 +66,15 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("webhook_secrets", [WRITE, NO, READ, NO]),
     ("firm_contacts", [ALL, NO, NO, NO]),
     ("identity_check", [ADD, ADD, ADD, NO]),
-    // What was migrated: a process looks whether the schema is its own.
+    // The list of migrations. A process checks it against its own schema.
     ("_sqlx_migrations", [READ, READ, READ, READ]),
 ];
 
-/// What operators' commands may do beside: tokens are made at the terminal, and by no door.
+/// Further rights of operators' commands. A token is made at the terminal, and by no door.
 pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update")];
 
-/// Our functions. One that runs with its owner's rights is for doors alone, which ask who a key is.
+/// Our functions. The one with its owner's rights is for the doors alone, which ask it for a key's
+/// owner.
 pub(super) const KNOWN_FUNCTIONS: [&str; 6] = [
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
@@ -83,7 +84,7 @@ pub(super) const KNOWN_FUNCTIONS: [&str; 6] = [
     "hooks_of_key(uuid, uuid)",
 ];
 
-/// Of the keyring. Whoever comes first writes down what the keys are checked by.
+/// Grants of the keyring. The first process writes the check value of the keys.
 pub(super) const KEYRING_GRANTS: &[TableGrants] = &[
     ("data_keys", [ALL, NO, DROP, NO]),
     ("identity_key", [ADD, ADD, ADD, NO]),

@@ -1,10 +1,10 @@
-//! `migrate --roles`: who owns the tables, and who may do what with them (case B16, G1).
+//! `migrate --roles`: the owner of the tables, and the rights on them (case B16, G1).
 //!
-//! Groups without a login, made by an administrator: `firmforms_owner` owns everything and nobody who
-//! serves is in it; `firmforms_api`, `_projector`, `_deliverer` and `_auditor` have what is in
-//! `grants`; `firmforms_service` is the three that serve together, for `serve` with all roles and for
-//! operators' commands. Whoever runs the service makes logins and puts each into one group. All of it
-//! can be done again, and leaves the same.
+//! An administrator makes groups without a login. `firmforms_owner` owns everything, and no serving
+//! login is in it. `firmforms_api`, `_projector`, `_deliverer` and `_auditor` have the rights of
+//! `grants`. `firmforms_service` joins the three serving groups, for `serve` with all roles and for
+//! operators' commands. The operator makes logins and puts each into one group. A repeated run
+//! changes nothing.
 
 mod grants;
 
@@ -16,19 +16,19 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
-/// How `migrate` goes.
+/// The arguments of `migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Make the database roles, too, and give each its grants; wants an administrator's connection.
+    /// Also make the database roles and their grants. This needs an administrator's connection.
     #[arg(long)]
     roles: bool,
-    /// What the roles' names begin with: they are the whole server's, so that another installation on
-    /// the same server needs others.
+    /// The prefix of the roles' names. Roles belong to the whole server, so each installation on a
+    /// server needs its own.
     #[arg(long, default_value = "firmforms", env = "FIRMFORMS_ROLE_PREFIX", value_parser = prefix)]
     role_prefix: String,
 }
 
-/// A name that needs no quotes, and leaves room for what follows it.
+/// Accepts a name that needs no quotes and is short enough for its endings.
 fn prefix(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
@@ -54,10 +54,11 @@ pub(crate) async fn migrate(place: &StorageArgs, migrate: &MigrateArgs) -> anyho
     Ok(())
 }
 
-/// Makes the roles for a main database and its keyring, which are at this version's schema.
+/// Makes the roles for a main database and its keyring, both at this version's schema.
 ///
 /// # Errors
-/// If a table has no grants decided, or the connection may not do it.
+///
+/// If a table has no grants decided, or the connection lacks a right.
 pub async fn make_roles(
     main: &PgConnectOptions,
     keyring: &PgConnectOptions,
@@ -67,7 +68,7 @@ pub async fn make_roles(
     make(keyring, prefix, KEYRING_GRANTS).await.context("the keyring")
 }
 
-/// All of it in one transaction: whoever is at work meets the grants of before, or those of after.
+/// Makes everything in one transaction. A running process sees the old grants or the new ones.
 async fn make(
     database: &PgConnectOptions,
     prefix: &str,
@@ -75,7 +76,8 @@ async fn make(
 ) -> anyhow::Result<()> {
     let mut connection = database.connect().await?;
     let mut transaction = connection.begin().await?;
-    // Nobody's function or operator in `public` is run by its name alone, with an administrator's rights.
+    // An empty search path keeps functions and operators in `public` from running with an
+    // administrator's rights.
     let careful = "set local lock_timeout = '5s'; set local search_path = pg_catalog, pg_temp";
     transaction.execute(careful).await?;
     require_decided(&mut transaction, grants).await?;
@@ -84,7 +86,7 @@ async fn make(
     let tables = grants.iter().map(|(table, _)| *table).collect();
     give_to_owner(&mut transaction, prefix, tables).await?;
     for (table, rights) in grants {
-        grant(&mut transaction, prefix, (table, rights)).await?;
+        grant(&mut transaction, prefix, table, rights).await?;
     }
     guard(&mut transaction, prefix).await?;
     grant_functions(&mut transaction, prefix).await?;
@@ -92,7 +94,7 @@ async fn make(
     Ok(connection.close().await?)
 }
 
-/// Every table has its grants decided, and every grant its table. Those of extensions are theirs.
+/// Requires grants for every table, and a table for every grant. Tables of extensions are not ours.
 async fn require_decided(
     connection: &mut PgConnection,
     grants: &[TableGrants],
@@ -117,7 +119,7 @@ async fn require_decided(
     Ok(())
 }
 
-/// A function that runs with its owner's rights is one of ours, or an extension's.
+/// Requires that a function with its owner's rights is ours or an extension's.
 async fn require_known(connection: &mut PgConnection) -> anyhow::Result<()> {
     let unknown: Option<String> = sqlx::query_scalar(
         "select p.oid::regprocedure::text from pg_proc p
@@ -139,7 +141,7 @@ async fn require_known(connection: &mut PgConnection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the groups that are not there; one that is there must be a plain one.
+/// Makes the missing groups. An existing one must have no special right.
 async fn make_groups(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     for group in GROUPS.iter().chain(&["owner", "service"]) {
         let name = format!("{prefix}_{group}");
@@ -164,7 +166,8 @@ async fn make_groups(connection: &mut PgConnection, prefix: &str) -> anyhow::Res
     Ok(())
 }
 
-/// Nobody who serves owns anything. What is moved needs an administrator who is a member, too.
+/// Gives all tables to the owner, which no serving login is in. Only a member of the owner may give
+/// it a table, so the administrator joins it first.
 async fn give_to_owner(
     connection: &mut PgConnection,
     prefix: &str,
@@ -207,11 +210,12 @@ async fn give_to_owner(
     Ok(())
 }
 
-/// Exactly these: whatever was granted before goes.
+/// Grants exactly these rights. All earlier rights go.
 async fn grant(
     connection: &mut PgConnection,
     prefix: &str,
-    (table, rights): (&str, &[&str; 4]),
+    table: &str,
+    rights: &[&str; 4],
 ) -> anyhow::Result<()> {
     let revoke =
         format!("revoke all on public.{table} from public, {prefix}_service, {}", groups(prefix));
@@ -224,7 +228,7 @@ async fn grant(
         let grant = format!("grant {right} on public.{table} to {prefix}_service");
         connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
     }
-    // How far positions are drawn is what a fence looks at.
+    // The fence reads the sequence of positions.
     if table == "events" {
         let fence =
             format!("grant select on sequence public.events_position_seq to {}", groups(prefix));
@@ -233,7 +237,8 @@ async fn grant(
     Ok(())
 }
 
-/// What runs with the owner's rights is for who needs it: doors alone ask who a key is.
+/// Grants functions with the owner's rights to the group that needs them. Only the doors ask for a
+/// key's owner.
 async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     let functions: Vec<String> = sqlx::query_scalar(
         "select oid::regprocedure::text from pg_proc
@@ -254,10 +259,10 @@ async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow:
     Ok(())
 }
 
-/// Rows of a firm are seen, and written, by `api` and `auditor` only for the firm that the connection
-/// says it is for, or for `*`; for nobody while it says nothing. Who serves without a door says `*`, or
-/// sees nothing: policies of all groups that a login is in add up, and `service` is in all that serve.
-/// The owner sees all.
+/// Limits rows by firm. `api` and `auditor` see and write rows of the connection's own firm, or of
+/// all firms if it says `*`. A connection that names no firm sees no row. A serving group without a
+/// door says `*`. Policies of all groups of a login add up, and `service` is in all serving groups.
+/// The owner sees all rows.
 async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     let tables: Vec<String> = sqlx::query_scalar(
         "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
@@ -268,7 +273,7 @@ async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()
     .fetch_all(&mut *connection)
     .await?;
     for table in tables {
-        // A question that is asked once per statement, and no list that is made for each row.
+        // The subselect makes PostgreSQL evaluate the setting once per statement, not once per row.
         let all = "(select current_setting('firmforms.firm', true)) = '*'";
         let mine =
             format!("{all} or (select current_setting('firmforms.firm', true)) = firm_id::text");

@@ -1,24 +1,24 @@
-//! What `serve` is told of who reads.
+//! Settings for the readers of telemetry.
 
 use std::str::FromStr;
 
 use clap::Args;
 
-/// Who reads what the process tells.
+/// The readers of this process's telemetry.
 #[derive(Debug, Clone, Args)]
 pub struct TelemetryArgs {
-    /// The OpenTelemetry collector that traces are sent to, by OTLP over HTTP: http://collector:4318.
-    /// Without it, there are none.
+    /// The OpenTelemetry collector for traces, by OTLP over HTTP: http://collector:4318. Without
+    /// it, there are no traces.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
     pub otlp_endpoint: Option<OtlpEndpoint>,
 }
 
-/// The address of a collector, without the path of its traces; an empty one is none.
+/// A collector's address, without the path of its traces. An empty address is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpEndpoint(String);
 
 impl OtlpEndpoint {
-    /// Where traces go, if they do.
+    /// The URL for traces, if traces are sent.
     pub(super) fn traces(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| format!("{}/v1/traces", self.0))
     }
@@ -27,7 +27,8 @@ impl OtlpEndpoint {
 impl FromStr for OtlpEndpoint {
     type Err = &'static str;
 
-    /// Credentials have their place in `OTEL_EXPORTER_OTLP_HEADERS`: an address is shown and logged.
+    /// Refuses credentials, because the address is shown and logged. They belong into
+    /// `OTEL_EXPORTER_OTLP_HEADERS`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() {
             return Ok(Self(String::new()));

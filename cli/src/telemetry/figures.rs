@@ -1,5 +1,5 @@
-//! The figures of a running service, as Prometheus reads them. What has to be asked of the database is
-//! asked at a scrape, and not again for some seconds: scrapes cannot hurt.
+//! The metrics of a running service, for Prometheus. A scrape asks the database, and further
+//! scrapes reuse the answer for some seconds. So frequent scrapes do no harm.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,24 +18,25 @@ use tokio_util::sync::CancellationToken;
 use super::gather::{self, seconds};
 use crate::wiring::System;
 
-/// What the database said is told again for so long.
+/// Scrapes reuse the database's answer for this long.
 const SCRAPE_CACHE_FOR: Duration = Duration::from_secs(5);
 
-/// How often measured times are put into their buckets when nobody scrapes.
+/// The interval at which measured times go into their buckets without a scrape.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Upper bounds, in seconds: a claim takes milliseconds, a try at most 11 s, a call at most 120.
+/// Upper bounds in seconds. A claim takes milliseconds, an attempt at most 11 s, a call at most 120
+/// s.
 const BUCKET_BOUNDS_SECONDS: [f64; 13] =
     [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 11.0, 30.0];
 
-/// What a process counts.
+/// The metrics of this process.
 pub(crate) struct ProcessMetrics {
     recorder: PrometheusHandle,
     sources: OnceLock<MetricSources>,
     scrape_times: Mutex<ScrapeTimes>,
 }
 
-/// What is looked at when somebody asks.
+/// Parts of the system that a scrape reads.
 struct MetricSources {
     pools: [(&'static str, PgPool); 6],
     fence: Fence,
@@ -43,7 +44,7 @@ struct MetricSources {
     health: PgPool,
 }
 
-/// When the database was asked, and when it last answered every question.
+/// The time of the last questions to the database, and of the last complete answer.
 #[derive(Default)]
 struct ScrapeTimes {
     asked: Option<Instant>,
@@ -51,12 +52,12 @@ struct ScrapeTimes {
 }
 
 impl ProcessMetrics {
-    /// Counts from here on, everything in this process.
+    /// Installs the recorder. From here on it counts every metric of this process.
     pub(crate) fn begin() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&BUCKET_BOUNDS_SECONDS)
             .and_then(PrometheusBuilder::install_recorder)
-            .context("the figures")?;
+            .context("the recorder of metrics")?;
         told::describe();
         told::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         told::DATABASE_UP.set(&[], 0.0);
@@ -64,7 +65,7 @@ impl ProcessMetrics {
         Ok(Self { recorder, sources: OnceLock::new(), scrape_times: Mutex::default() })
     }
 
-    /// From here on looks at this system, too.
+    /// Adds this system to every scrape.
     pub(crate) fn watch(&self, system: &System) {
         let service = &system.service;
         let _ = self.sources.set(MetricSources {
@@ -82,7 +83,7 @@ impl ProcessMetrics {
         });
     }
 
-    /// Puts what was measured into its buckets, until `stop`.
+    /// Moves measured times into their buckets, until `stop`.
     pub(crate) async fn keep(self: Arc<Self>, stop: CancellationToken) {
         while !stop.is_cancelled() {
             self.recorder.run_upkeep();
@@ -95,7 +96,7 @@ impl ProcessMetrics {
 
     async fn look(&self, watched: &MetricSources) {
         watched.tell();
-        // Who scrapes at the same time waits, and finds it answered.
+        // A concurrent scrape waits here, and then finds the answer fresh.
         let mut looked = self.scrape_times.lock().await;
         if looked.asked.is_none_or(|asked| asked.elapsed() >= SCRAPE_CACHE_FOR) {
             looked.asked = Some(Instant::now());
@@ -123,10 +124,11 @@ impl Exposition for ProcessMetrics {
 }
 
 impl MetricSources {
-    /// Tells what is known without asking anybody.
+    /// Sets the metrics that need no question.
     fn tell(&self) {
         for (name, pool) in &self.pools {
-            let (size, idle) = (pool.size(), u32::try_from(pool.num_idle()).unwrap_or_default());
+            let size = pool.size();
+            let idle = u32::try_from(pool.num_idle()).unwrap_or_default();
             let free = pool.options().get_max_connections().saturating_sub(size);
             let states = [("used", size.saturating_sub(idle)), ("idle", idle), ("free", free)];
             for (state, count) in states {
@@ -139,7 +141,7 @@ impl MetricSources {
     }
 }
 
-/// A series that is there from the start shows its first step.
+/// Starts these series at zero, so that their first step is visible.
 fn begin_at_zero() {
     let tries = [("delivered", "2xx"), ("failed", "4xx"), ("failed", "410"), ("retry", "5xx")];
     let ours = [("retry", "dns"), ("retry", "timeout"), ("interrupted", "none")];

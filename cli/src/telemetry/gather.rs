@@ -1,5 +1,5 @@
-//! The figures that have to be asked of the database, by one connection of the health pool: bounded
-//! questions, each in a short transaction of its own, so that one can fail and the others do not.
+//! Metrics that the database answers, over one connection of the health pool. Each question is
+//! bounded and has its own short transaction, so a failed one leaves the others intact.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use projector::{invites, pauses, replays};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
 
-/// Whoever scrapes waits no longer than this for the database.
+/// The longest wait of a scrape for the database.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The followers there are: their names are labels. The seals wait for a block to be whole: what they
-/// read next may be old, and nothing is late.
+/// The followers whose names are labels, and whether an old next event means delay. A seal waits
+/// for a whole block, so its next event may be old without delay.
 const FOLLOWERS: [(&str, bool); 4] =
     [("deliveries", true), ("audit_log", true), ("erase", true), ("seals", false)];
 
-/// What came of asking.
+/// The outcome of all questions.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ScrapeAnswer {
     /// Whether the database answered at all.
@@ -28,7 +28,7 @@ pub(super) struct ScrapeAnswer {
     pub(super) whole: bool,
 }
 
-/// What is asked.
+/// The questions to the database.
 #[derive(Debug, Clone, Copy)]
 enum ScrapeQuestion {
     Pauses,
@@ -41,7 +41,7 @@ enum ScrapeQuestion {
     Backlog,
 }
 
-/// The longest last.
+/// All questions, the slowest last.
 const QUESTIONS: [ScrapeQuestion; 8] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
@@ -53,17 +53,18 @@ const QUESTIONS: [ScrapeQuestion; 8] = [
     ScrapeQuestion::Backlog,
 ];
 
-/// Asks, within two seconds, and tells what was answered. A question that fails leaves the others be.
+/// Asks all questions within two seconds and sets their metrics. A failed question leaves the
+/// others intact.
 pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
     let mut answer = ScrapeAnswer::default();
     match tokio::time::timeout(SCRAPE_TIMEOUT, each(pool, at, &mut answer)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the database was not asked for its figures");
+            tracing::warn!(%error, "the database gave no metrics");
             answer = ScrapeAnswer::default();
         }
         Err(late) => {
-            tracing::warn!(error = %late, "the database was not asked for all its figures");
+            tracing::warn!(error = %late, "the database gave only some metrics in time");
             answer.whole = false;
         }
     }
@@ -81,7 +82,7 @@ async fn each(
         match question.ask(&mut connection, at).await {
             Ok(()) => {}
             Err(error @ sqlx::Error::Database(_)) => {
-                tracing::warn!(?question, %error, "a figure was not answered by the database");
+                tracing::warn!(?question, %error, "the database refused the question behind a metric");
                 whole = false;
             }
             Err(error) => return Err(error),
@@ -99,7 +100,7 @@ impl ScrapeQuestion {
         at: DateTime<Utc>,
     ) -> Result<(), sqlx::Error> {
         let mut transaction = connection.begin().await?;
-        // The server gives up by itself what nobody waits for any more.
+        // The server itself cancels statements that no scrape waits for any more.
         let bounds = "set local statement_timeout = '1500ms'; set local lock_timeout = '200ms'";
         transaction.execute(bounds).await?;
         self.tell(&mut transaction, at).await?;
@@ -163,12 +164,11 @@ fn tell_progress(of: &FollowerProgress, at: DateTime<Utc>) {
     }
 }
 
-/// How long ago that was, if it was.
+/// Seconds since an instant. 0 without one.
 fn since(then: Option<DateTime<Utc>>, at: DateTime<Utc>) -> f64 {
     then.map_or(0.0, |then| seconds(at - then).max(0.0))
 }
 
-/// A time, in seconds and parts of them.
 pub(super) fn seconds(time: TimeDelta) -> f64 {
     time.as_seconds_f64()
 }

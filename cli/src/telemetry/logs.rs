@@ -1,5 +1,5 @@
-//! The log of the process: lines on standard error, as text or as JSON. A line of JSON is one object with
-//! `time`, `level`, `target`, `message` and `fields`, and with `trace_id` where there is a trace.
+//! The log of the process: lines on standard error, as text or as JSON. A JSON line is one object
+//! with `time`, `level`, `target`, `message` and `fields`. Within a trace it has `trace_id`, too.
 
 use std::any::Any;
 use std::fmt;
@@ -20,12 +20,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::traces::TraceExporter;
 
-/// Starts it at this level; `RUST_LOG` says otherwise. Spans are for traces alone.
-pub(super) fn start(json: bool, level: &str, traces: Option<&TraceExporter>) {
+/// The format of a line of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Starts the log at this level; `RUST_LOG` overrides it. Spans go to traces only.
+pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporter>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let filter = filter.and(filter_fn(|told| told.target() != trace::SPAN_TARGET));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = if json {
+    let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
     } else {
         lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed()
@@ -42,8 +49,8 @@ pub(super) fn start(json: bool, level: &str, traces: Option<&TraceExporter>) {
     std::panic::set_hook(Box::new(panicked));
 }
 
-/// A panic is a line like the others. Words that code has written are told; what was put together when it
-/// ran may quote anything.
+/// Logs a panic as a line. Only a message written in code is logged. A formatted message may quote
+/// personal data.
 fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
     let at = panic.location().map(ToString::to_string);
     tracing::error!(at, words = words(panic.payload()), "a panic");
@@ -53,9 +60,9 @@ fn words(payload: &(dyn Any + Send)) -> &'static str {
     payload.downcast_ref::<&'static str>().copied().unwrap_or_default()
 }
 
-/// What ends the process, in the line that it is told by.
-pub(crate) fn last_line(json: bool, message: &str) -> String {
-    if !json {
+/// The last line of a process that ends with an error.
+pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
+    if format == LogFormat::Text {
         return message.to_owned();
     }
     let mut time = String::new();
@@ -97,7 +104,7 @@ where
     }
 }
 
-/// The fields of an event, as JSON has them.
+/// The fields of an event as JSON.
 #[derive(Default)]
 struct JsonFields(Map<String, Value>);
 
@@ -186,6 +193,6 @@ mod tests {
                             "message": "told", "fields": {"count": 3, "share": 0.5},
                             "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"});
         assert_eq!(lines, [first, second]);
-        assert_eq!(last_line(false, "firmforms: x"), "firmforms: x");
+        assert_eq!(last_line(LogFormat::Text, "firmforms: x"), "firmforms: x");
     }
 }

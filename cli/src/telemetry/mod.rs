@@ -1,5 +1,5 @@
-//! What the process tells while it works: lines on standard error, figures, traces. The rooms count and
-//! trace; here alone is known who reads it.
+//! Telemetry of the process: log lines on standard error, metrics, traces. The other crates count
+//! and trace; only this module knows the readers.
 
 pub(crate) mod args;
 mod figures;
@@ -11,23 +11,24 @@ use std::sync::Arc;
 
 use args::OtlpEndpoint;
 pub(crate) use figures::ProcessMetrics;
-pub(crate) use logs::last_line;
+pub(crate) use logs::{LogFormat, last_line};
 use tokio_util::sync::CancellationToken;
 pub(crate) use traces::TraceExporter;
 
 use crate::args::{CliArgs, CliCommand};
 
-/// Starts the log and the figures as `serve` has them when it is told nothing about them, and keeps the
-/// figures until `stop`: for what measures a service in its own process.
+/// Starts the log and the metrics with the defaults of `serve`, and keeps the metrics until `stop`.
+/// Benchmarks call it to measure a service in their own process.
 ///
 /// # Errors
-/// If the process has figures already.
+///
+/// If the process has a metrics recorder already.
 pub fn as_served(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
-    logs::start(false, "info", None);
+    logs::start(LogFormat::Text, "info", None);
     Ok(Arc::new(ProcessMetrics::begin()?).keep(stop))
 }
 
-/// Starts the log, and the traces of a service that is told where they go.
+/// Starts the log, and the traces of a service with a collector.
 pub(crate) fn start(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>> {
     let endpoint = match &arguments.command {
         CliCommand::Serve(serve) => {
@@ -36,6 +37,6 @@ pub(crate) fn start(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>
         _ => None,
     };
     let traces = endpoint.map(TraceExporter::to).transpose()?;
-    logs::start(arguments.log_json, arguments.command.log_level(), traces.as_ref());
+    logs::start(arguments.log_format(), arguments.command.log_level(), traces.as_ref());
     Ok(traces)
 }

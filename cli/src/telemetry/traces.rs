@@ -1,6 +1,6 @@
-//! Traces on their way to a collector: the one outgoing HTTP beside the deliverer's. It goes to one
-//! address that the operator names, from a thread of its own, in batches; what does not fit its queue is
-//! dropped. Nothing waits for it but, for a moment, the end of the process.
+//! Exports traces to a collector, the one outgoing HTTP beside the deliverer's. Its only address is
+//! the operator's setting. A thread of its own sends in batches, and drops spans that do not fit
+//! its queue. Only the end of the process waits for it, for three seconds at most.
 
 use std::env;
 use std::fmt::{self, Debug};
@@ -15,14 +15,15 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Exporter};
 use telemetry::metrics::TRACE_SPANS;
 
-/// How long the end of the process waits for what was not sent yet.
+/// The longest wait at the end of the process for unsent spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What sends spans. Stopped at the end, outside of the runtime: its client blocks.
+/// The exporter of spans. Stop it outside the runtime, because its client blocks.
 pub(crate) struct TraceExporter(SdkTracerProvider);
 
 impl TraceExporter {
-    /// Sends to this collector. What else OpenTelemetry can be told is in its own environment names.
+    /// Sends to this collector. OpenTelemetry reads further settings from its own environment
+    /// variables.
     pub(super) fn to(endpoint: String) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
@@ -43,7 +44,7 @@ impl TraceExporter {
         self.0.tracer("firmforms")
     }
 
-    /// Sends what is left, for a moment.
+    /// Sends the remaining spans, within the timeout.
     pub(crate) fn stop(self) {
         if let Err(error) = self.0.shutdown_with_timeout(FLUSH_TIMEOUT) {
             tracing::warn!(%error, "the last traces were not sent");
@@ -51,7 +52,7 @@ impl TraceExporter {
     }
 }
 
-/// An exporter that counts, and tells once that it fails and once that it does not any more.
+/// An exporter that counts spans. It logs its first failure, and its first success after failures.
 struct CountedExporter<E> {
     exporter: E,
     failing: AtomicBool,

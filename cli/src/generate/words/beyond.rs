@@ -1,4 +1,4 @@
-//! People who write in other letters.
+//! Locales that write in other scripts.
 
 use super::{Locale, NameOrder};
 

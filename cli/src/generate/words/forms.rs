@@ -1,6 +1,6 @@
-//! What forms ask.
+//! The questions of forms.
 
-/// A form as a firm makes it.
+/// A form that a firm makes.
 #[derive(Debug)]
 pub(in crate::generate) struct FormTemplate {
     pub(in crate::generate) title: &'static str,
@@ -9,7 +9,7 @@ pub(in crate::generate) struct FormTemplate {
     pub(in crate::generate) endings: &'static [&'static str],
 }
 
-/// A question, and what answers it.
+/// A question, with its kind of answer.
 #[derive(Debug)]
 pub(in crate::generate) struct FormQuestion {
     pub(in crate::generate) id: &'static str,
@@ -17,7 +17,7 @@ pub(in crate::generate) struct FormQuestion {
     pub(in crate::generate) kind: QuestionKind,
 }
 
-/// What answers a question.
+/// The kind of answer to a question.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::generate) enum QuestionKind {
     /// Name, address, phone number and company.
@@ -26,9 +26,9 @@ pub(in crate::generate) enum QuestionKind {
     Short,
     /// Some sentences.
     Long,
-    /// One or more of these.
+    /// One or more of these choices.
     Choice(&'static [&'static str]),
-    /// Up to this many.
+    /// A number up to this one.
     Number(u64),
     /// A day.
     Date,
@@ -47,7 +47,7 @@ impl QuestionKind {
     }
 }
 
-/// A hidden field, and what links give it.
+/// A hidden field, with the values that links give it.
 #[derive(Debug)]
 pub(in crate::generate) struct HiddenFieldTemplate {
     pub(in crate::generate) key: &'static str,

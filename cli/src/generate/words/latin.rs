@@ -1,4 +1,4 @@
-//! People who write in Latin letters.
+//! Locales that write in Latin letters.
 
 use super::{Locale, NameOrder};
 

@@ -1,5 +1,5 @@
-//! What people and forms say. All of it is made up; addresses are at `example.com` and its like,
-//! phone numbers are of ranges kept for fiction where a country has one.
+//! Words of people and forms, all made up. Addresses are at `example.com` and its like. Phone
+//! numbers are of ranges reserved for fiction, where a country has one.
 
 mod beyond;
 mod forms;
@@ -9,12 +9,12 @@ pub(super) use forms::{
     FormQuestion, FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate, QuestionKind,
 };
 
-/// Where a person comes from: names, and what such a person writes.
+/// A person's origin: names, sentences and formats.
 #[derive(Debug)]
 pub(super) struct Locale {
-    /// The language's code.
+    /// The code of the language.
     pub(super) lang: &'static str,
-    /// IANA name of the time zone.
+    /// The IANA name of the time zone.
     pub(super) time_zone: &'static str,
     /// A phone number, with `#` for digits.
     pub(super) phone: &'static str,
@@ -22,25 +22,25 @@ pub(super) struct Locale {
     pub(super) first: &'static [Name],
     /// Last names.
     pub(super) last: &'static [Name],
-    /// How a full name is put together.
+    /// The order of first and last name.
     pub(super) order: NameOrder,
     /// Sentences of free text.
     pub(super) sentences: &'static [&'static str],
 }
 
-/// A name as it is written, and in plain ASCII for addresses.
+/// A name as written, and in plain ASCII for addresses.
 pub(super) type Name = (&'static str, &'static str);
 
-/// How a full name is put together.
+/// The order of first and last name.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NameOrder {
     /// First name, space, last name.
     FirstLast,
-    /// Last name and first name, nothing between them.
+    /// Last name and first name, without a space.
     LastFirst,
 }
 
-/// The languages that forms are written in: of these come the firms.
+/// The languages of forms. Firms come from these countries.
 pub(super) static FIRM_LOCALES: [(&Locale, &[FormTemplate]); 4] = [
     (&latin::ENGLISH, forms::ENGLISH),
     (&latin::FRENCH, forms::FRENCH),
@@ -48,7 +48,7 @@ pub(super) static FIRM_LOCALES: [(&Locale, &[FormTemplate]); 4] = [
     (&latin::SPANISH, forms::SPANISH),
 ];
 
-/// Where people come from beside the firm's own country.
+/// Origins of people from abroad.
 pub(super) static FOREIGN_LOCALES: [&Locale; 11] = [
     &latin::ENGLISH,
     &latin::FRENCH,
@@ -97,7 +97,7 @@ pub(super) const UTM: [(&str, &str, &str); 6] = [
     ("qr", "print", "店頭"),
 ];
 
-/// What anybody may write, wherever from.
+/// Sentences that fit every locale.
 pub(super) const COMMON_SENTENCES: [&str; 8] = [
     "👍🏽",
     "Thanks!! 🙏✨",

@@ -1,0 +1,260 @@
+//! Counts of how readable the project is, held as a ratchet: a count may fall and may not rise.
+//! Each test names the file and the line of every offence. No test here opens a database, and none
+//! asks git: the project is also built from an archive.
+//!
+//! `source` reads files and takes comments, strings and tests out of them. `items` finds functions,
+//! parameters, bindings and types in the rest. The ceilings are all on this page: lower one when
+//! its count has fallen. If a ceiling makes code worse, raise it in the same commit and say why.
+
+#![expect(clippy::unwrap_used, reason = "a file of the tree that cannot be read fails the test")]
+
+mod items;
+mod source;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use items::{Function, TypeName};
+use source::{Page, SourceFile};
+
+/// Above 70 lines a function has two subjects.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// A tuple hides how many parameters a function has; a struct would have a name. Aim: 0.
+const TUPLE_PARAMETERS_MAX: usize = 82;
+
+/// `let (a, b) = (x, y);` is two statements on one line. Aim: 0.
+const PAIRED_LETS_MAX: usize = 87;
+
+/// Two types of one name in a crate make every mention of it a riddle.
+const DOUBLED_TYPE_NAMES_MAX: usize = 0;
+
+/// A type of one word rarely says without its path which thing it is.
+const ONE_WORD_TYPES_PERCENT_MAX: f64 = 15.0;
+
+/// A longer comment line breaks in a split window; rustfmt holds only the code to it.
+const COMMENT_COLUMNS_MAX: usize = 100;
+
+/// Comment lines above that width which are still there. Aim: 0.
+const WIDE_COMMENTS_MAX: usize = 381;
+
+/// A clause of "what" or "who" stands where a noun of the glossary should. Aim: 3.
+const CLAUSES_PER_1000_WORDS_MAX: f64 = 22.0;
+
+/// A longer page is not read to its end. Pages of `docs/reference` are looked up, not read.
+const PAGE_WORDS_MAX: usize = 2_500;
+
+/// Pages above that length which are still there. Aim: 0.
+const LONG_PAGES_MAX: usize = 6;
+
+/// An afternoon of reading for the whole project. Aim: 30,000.
+const ALL_PAGES_WORDS_MAX: usize = 57_000;
+
+/// A place that breaks a rule.
+struct Offence {
+    path: String,
+    line: usize,
+    text: String,
+}
+
+impl fmt::Display for Offence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, text } = self;
+        write!(f, "{path}:{line}: {text}")
+    }
+}
+
+fn assert_at_most(ceiling: usize, offences: &[Offence]) {
+    let places: Vec<String> = offences.iter().map(ToString::to_string).collect();
+    let count = places.len();
+    assert!(count <= ceiling, "{count} places, at most {ceiling}:\n{}", places.join("\n"));
+}
+
+fn offences_of_functions(
+    rule: impl Fn(&Function) -> Vec<(usize, String)>,
+    files: &[SourceFile],
+) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for file in files {
+        for function in items::functions(&file.code) {
+            let places = rule(&function).into_iter();
+            offences.extend(places.map(|(line, text)| file.offence(line, text)));
+        }
+    }
+    offences
+}
+
+fn long_function(function: &Function) -> Vec<(usize, String)> {
+    let Function { name, line, lines, .. } = function;
+    let is_long = *lines > FUNCTION_LINES_MAX;
+    is_long.then(|| (*line, format!("{name} has {lines} lines"))).into_iter().collect()
+}
+
+fn tuple_parameters(function: &Function) -> Vec<(usize, String)> {
+    let tuples = function.parameters.iter().filter(|parameter| parameter.is_tuple());
+    tuples.map(|parameter| (function.line, format!("{}: {parameter}", function.name))).collect()
+}
+
+fn paired_lets(files: &[SourceFile]) -> Vec<Offence> {
+    let of_file = |file: &SourceFile| {
+        let lets = items::paired_lets(&file.code).into_iter();
+        lets.map(|(line, text)| file.offence(line, text)).collect::<Vec<_>>()
+    };
+    files.iter().flat_map(of_file).collect()
+}
+
+fn doubled_types(files: &[SourceFile]) -> Vec<Offence> {
+    let mut by_name: BTreeMap<(&str, String), Vec<Offence>> = BTreeMap::new();
+    for file in files {
+        for TypeName { name, line } in items::types(&file.code) {
+            let offence = file.offence(line, format!("{name} is the name of another type, too"));
+            by_name.entry((file.crate_name(), name)).or_default().push(offence);
+        }
+    }
+    by_name.into_values().filter(|places| places.len() > 1).flatten().collect()
+}
+
+fn is_one_word(name: &str) -> bool {
+    let mut words = 0;
+    let mut was_capital = false;
+    for letter in name.chars() {
+        words += usize::from(letter.is_uppercase() && !was_capital);
+        was_capital = letter.is_uppercase();
+    }
+    words == 1
+}
+
+fn wide_comments(files: &[SourceFile]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for file in files {
+        let wide = file.comments.iter().filter(|comment| comment.columns > COMMENT_COLUMNS_MAX);
+        offences.extend(
+            wide.map(|comment| file.offence(comment.line, format!("{} columns", comment.columns))),
+        );
+    }
+    offences
+}
+
+fn is_clause_word(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    ["what", "who", "whoever"].contains(&word.as_str())
+}
+
+fn clauses(files: &[SourceFile]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for file in files {
+        for comment in &file.comments {
+            let words = comment.text.split(|letter: char| !letter.is_alphanumeric());
+            let clauses = words.filter(|word| is_clause_word(word));
+            offences.extend(clauses.map(|_| file.offence(comment.line, comment.text.clone())));
+        }
+    }
+    offences
+}
+
+fn is_reference(page: &Page) -> bool {
+    page.path.starts_with("docs/reference/")
+}
+
+fn long_pages(pages: &[Page]) -> Vec<Offence> {
+    let read = pages.iter().filter(|page| !is_reference(page));
+    let long = read.filter(|page| page.words() > PAGE_WORDS_MAX);
+    long.map(|page| {
+        let line = page.line_of_word(PAGE_WORDS_MAX);
+        let text = format!("{} words, at most {PAGE_WORDS_MAX}", page.words());
+        Offence { path: page.path.clone(), line, text }
+    })
+    .collect()
+}
+
+#[test]
+fn no_function_is_longer_than_its_ceiling() {
+    let files = source::files();
+    assert!(files.len() > 100, "{} files of source: the tree is not where it was", files.len());
+    assert_at_most(0, &offences_of_functions(long_function, &files));
+}
+
+#[test]
+fn no_parameter_is_a_tuple() {
+    assert_at_most(
+        TUPLE_PARAMETERS_MAX,
+        &offences_of_functions(tuple_parameters, &source::files()),
+    );
+}
+
+#[test]
+fn no_statement_binds_two_values_that_do_not_come_together() {
+    assert_at_most(PAIRED_LETS_MAX, &paired_lets(&source::files()));
+}
+
+#[test]
+fn no_two_types_of_a_crate_share_a_name() {
+    assert_at_most(DOUBLED_TYPE_NAMES_MAX, &doubled_types(&source::files()));
+}
+
+#[test]
+fn few_types_are_called_by_one_word() {
+    let mut all = 0_u32;
+    let mut of_one_word = Vec::new();
+    for file in source::files() {
+        for TypeName { name, line } in items::types(&file.code) {
+            all += 1;
+            if is_one_word(&name) {
+                of_one_word.push(file.offence(line, name));
+            }
+        }
+    }
+    let most = ONE_WORD_TYPES_PERCENT_MAX / 100.0 * f64::from(all);
+    assert_at_most(whole(most), &of_one_word);
+}
+
+#[test]
+fn no_line_of_a_comment_is_wider_than_the_code() {
+    assert_at_most(WIDE_COMMENTS_MAX, &wide_comments(&source::files()));
+}
+
+#[test]
+fn comments_say_nouns_and_not_what_or_who() {
+    let files = source::files();
+    let comments = files.iter().flat_map(|file| &file.comments);
+    let words: usize = comments.map(|comment| comment.text.split_whitespace().count()).sum();
+    let thousands = f64::from(u32::try_from(words).unwrap()) / 1_000.0;
+    assert_at_most(whole(CLAUSES_PER_1000_WORDS_MAX * thousands), &clauses(&files));
+}
+
+#[test]
+fn no_page_but_a_reference_is_longer_than_its_ceiling() {
+    assert_at_most(LONG_PAGES_MAX, &long_pages(&source::pages()));
+}
+
+#[test]
+fn all_pages_together_keep_their_budget() {
+    let pages = source::pages();
+    assert!(pages.len() > 10, "{} pages: the tree is not where it was", pages.len());
+    let words: usize = pages.iter().map(Page::words).sum();
+    let each: Vec<String> =
+        pages.iter().map(|page| format!("{}: {} words", page.path, page.words())).collect();
+    let budget = ALL_PAGES_WORDS_MAX;
+    assert!(words <= budget, "{words} words, at most {budget}:\n{}", each.join("\n"));
+}
+
+/// The counters themselves: each finds the offences of a small file, and nothing beside.
+#[test]
+fn every_offence_of_a_file_is_found_at_its_line() {
+    let file = SourceFile::of("room/src/it.rs", include_str!("specimen.txt"));
+    let lines = |offences: Vec<Offence>| offences.iter().map(|it| it.line).collect::<Vec<_>>();
+    let files = [file];
+    assert_eq!(lines(offences_of_functions(tuple_parameters, &files)), [8, 11, 11]);
+    assert_eq!(lines(paired_lets(&files)), [17]);
+    assert_eq!(lines(doubled_types(&files)), [4, 25]);
+    assert_eq!(lines(clauses(&files)), [2, 2]);
+    assert_eq!(lines(wide_comments(&files)), [29]);
+    let lengths: Vec<_> = items::functions(&files[0].code).iter().map(|it| it.lines).collect();
+    assert_eq!(lengths, [2, 9, 3]);
+    assert!(is_one_word("Hook") && is_one_word("TLS") && !is_one_word("HookRow"));
+}
+
+/// A count that may be reached, of a share that is rarely whole.
+fn whole(count: f64) -> usize {
+    (0_u32..).take_while(|whole| f64::from(*whole) <= count).count() - 1
+}
