@@ -55,8 +55,9 @@ where
     retry_conflicts(context.correlation_id, attempt).await
 }
 
-/// Repeats an append of several streams that lost a race, up to six attempts in all. The seed must be the call's own, for example its correlation id. Callers with one seed
-/// would pause alike and collide again.
+/// Repeats an append of several streams that lost a race, up to six attempts in all. The seed must
+/// be the call's own, for example its correlation id. Callers with one seed would pause alike and
+/// collide again.
 ///
 /// # Errors
 /// The error of the last attempt.

@@ -1,5 +1,5 @@
 //! Batching runs one statement or one transaction for many concurrent callers. Most of a short
-//! statement's cost is its round trip (docs/performance.md, Reads).
+//! statement's cost is its round trip (docs/explanation/performance.md).
 //!
 //! [`batcher`] serves intake and token look-ups. A call that finds a free turn starts at once, in
 //! its own task. Otherwise the call waits and joins the next batch. A batch has at most `max`

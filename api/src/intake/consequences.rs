@@ -42,8 +42,8 @@ pub(super) fn with_consequences(plan: &mut BatchPlan, condemned: &EndedAccess) -
         let id = event.id();
         let caused = event.context.caused_by(id);
         all.push(event);
-        if let Some(member) = unmanaging.get(&id) {
-            consequences.revoke(*member, &caused, &mut all);
+        if let Some((firm_id, member_id)) = unmanaging.get(&id) {
+            consequences.revoke(*firm_id, *member_id, &caused, &mut all);
         }
         if closed.contains(&id) {
             consequences.close(&caused, &mut all);
@@ -59,8 +59,14 @@ struct ConsequenceBuilder<'a> {
 }
 
 impl ConsequenceBuilder<'_> {
-    fn revoke(&mut self, member: (Uuid, Uuid), context: &EventContext, events: &mut Vec<NewEvent>) {
-        let of_member = |key: &&ActiveKey| (key.firm_id, key.member_id) == member;
+    fn revoke(
+        &mut self,
+        firm_id: Uuid,
+        member_id: Uuid,
+        context: &EventContext,
+        events: &mut Vec<NewEvent>,
+    ) {
+        let of_member = |key: &&ActiveKey| key.firm_id == firm_id && key.member_id == member_id;
         for key in self.condemned.keys.iter().filter(of_member) {
             let of_key = |hook: &LiveHook| hook.key_id == key.key_id;
             let hooks = self.going(&self.condemned.hooks_of_keys, of_key);

@@ -1,6 +1,6 @@
 //! The erase worker: carries out the erasures of the log (docs/explanation/personal-data.md;
-//! ruling 27, cancelled). It deletes the data keys first, from a database of their own, then the rows, and
-//! cancels queued deliveries.
+//! ruling 27, cancelled). It deletes the data keys first, from a database of their own. Then it
+//! deletes the rows and cancels queued deliveries.
 //!
 //! An erasure that is carried out again finds nothing to do. So a restored database is brought back
 //! to the state of the log.

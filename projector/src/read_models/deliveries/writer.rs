@@ -204,8 +204,8 @@ async fn insert_queued(
     if begun.is_empty() {
         return Ok(());
     }
-    let (queued, state) =
-        (|| begun.iter().map(|one| one.queued), || begun.iter().map(|one| &one.state));
+    let queued = || begun.iter().map(|one| one.queued);
+    let state = || begun.iter().map(|one| &one.state);
     sqlx::query(
         "insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, run_id, step_id,
                                  trigger, form_id, response_id, created_at, host, reissue_of,
