@@ -49,7 +49,7 @@ pub enum VaultError {
     #[error(transparent)]
     Broken(#[from] BrokenSeal),
     /// The document has an unknown form. serde's own message would quote the document.
-    #[error("the document cannot be read: {:?} at line {} column {}",
+    #[error("a document that cannot be read: {:?} at line {} column {}",
             .0.classify(), .0.line(), .0.column())]
     Unreadable(serde_json::Error),
 }
