@@ -1,5 +1,5 @@
 //! Deliveries, from the occurrence to the recorded answer. This crate is the only writer of the
-//! outbox and its lanes, and no other crate of the workspace opens outgoing HTTP.
+//! outbox and its lanes. Only the exporter of traces in `cli` opens outgoing HTTP beside it.
 //!
 //! The cast, in the order a delivery meets it:
 //!

@@ -44,7 +44,8 @@ enum SpreadMode {
     /// Leases rows that can be sent now, and inserts the rest. Entered at the start, and after all
     /// steps but the two below.
     Leasing,
-    /// Inserts without leases. Entered when the database refused a step, for one step.
+    /// Inserts without leases, for one step. Entered when the database refused the rows of a step.
+    /// A refused commit does not count: its rows may be leased again.
     InsertingOnly,
     /// Leaves the machine to others. Entered after a step that leased nothing, for as long as that
     /// step took, so that rows that only wait take half of the time.
@@ -66,7 +67,7 @@ impl SpreadWorker {
 
     /// Takes the next occurrences and inserts their rows. `None` if there is no occurrence.
     async fn spread(
-        &self,
+        &mut self,
         sender: Option<&Dispatcher>,
     ) -> Result<Option<SpreadBatch>, DeliveryError> {
         let store = &self.courier.store;
@@ -84,16 +85,11 @@ impl SpreadWorker {
             load_first(connection, &store.upcasters(), "Occurrence", &ids).await?;
         occurrences.sort_unstable_by_key(|event| event.position);
         let rows = occurrences.iter().flat_map(rows).collect();
-        let leased = match sender {
-            Some(Dispatcher { courier, limits, .. }) => {
-                let leasing = RowLeasing { courier, limits, now };
-                Some(lease_and_insert(connection, rows, &leasing).await?)
+        let leased = put_in(connection, rows, sender, now).await.inspect_err(|error| {
+            if !error.is_transient() {
+                self.mode = SpreadMode::InsertingOnly;
             }
-            None => {
-                insert_due(connection, rows, now).await?;
-                None
-            }
-        };
+        })?;
         appending.deliveries_wait();
         crash::point("spreading");
         appending.commit().await?;
@@ -105,6 +101,25 @@ impl SpreadWorker {
 struct SpreadBatch {
     last_firm_id: Uuid,
     leased: Option<CommittedClaim>,
+}
+
+/// Inserts the rows. With a sender, the rows that can be sent now get a lease.
+async fn put_in(
+    connection: &mut PgConnection,
+    rows: Vec<OutboxRow>,
+    sender: Option<&Dispatcher>,
+    now: DateTime<Utc>,
+) -> Result<Option<CommittedClaim>, DeliveryError> {
+    match sender {
+        Some(Dispatcher { courier, limits, .. }) => {
+            let leasing = RowLeasing { courier, limits, now };
+            lease_and_insert(connection, rows, &leasing).await.map(Some)
+        }
+        None => {
+            insert_due(connection, rows, now).await?;
+            Ok(None)
+        }
+    }
 }
 
 async fn insert_due(
@@ -152,11 +167,7 @@ impl Worker for SpreadWorker {
         let began = Instant::now();
         let sender = self.dispatch.clone().filter(|sender| sender.may_send());
         let sender = sender.filter(|_| mode != SpreadMode::InsertingOnly);
-        let batch = self.spread(sender.as_deref()).await.inspect_err(|error| {
-            if !error.is_transient() {
-                self.mode = SpreadMode::InsertingOnly;
-            }
-        })?;
+        let batch = self.spread(sender.as_deref()).await?;
         let Some(SpreadBatch { last_firm_id, leased }) = batch else {
             // Firms before the last one may have new occurrences.
             let last_firm_id = std::mem::replace(&mut self.last_firm_id, Uuid::nil());
