@@ -10,7 +10,7 @@ const NONCE_BYTES: usize = 24;
 
 /// The bytes do not decrypt: the key or the purpose is another one, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this key does not decrypt the bytes")]
+#[error("this key does not open the sealed bytes")]
 pub struct BrokenSeal;
 
 /// The data key of one subject.
