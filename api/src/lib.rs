@@ -24,6 +24,7 @@ mod body;
 mod error;
 mod opening;
 mod service;
+mod token_holder;
 
 pub use error::Error;
 pub use opening::OpeningDoor;

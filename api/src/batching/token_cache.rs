@@ -10,9 +10,9 @@ use projector::tokens::{self, ActiveToken};
 use sqlx::PgConnection;
 
 use super::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
-use crate::commands::tokens::{TokenHolder, hash, is_token};
 use crate::error::Error;
 use crate::service::Service;
+use crate::token_holder::{TokenHolder, hash, is_token};
 
 /// How tokens are looked up. A look-up begins after the calls it serves, so a token revoked before
 /// a call is refused.
