@@ -130,6 +130,12 @@ pub enum Error {
     /// The clock cannot be trusted, so no call is answered. The clock itself has logged the fault.
     #[error(transparent)]
     ClockOff(#[from] ClockFault),
+    /// The database lost the end of its log, from about this position on (ruling 43). Only
+    /// `/readyz` answers so.
+    #[error(
+        "the database lost the end of its log, from about position {0}; run `firmforms doctor`"
+    )]
+    LogShortened(i64),
     /// The database cannot answer now. The detail is for the log.
     #[error("the service cannot answer right now; try again in a moment")]
     Unavailable(String),
@@ -205,7 +211,7 @@ impl Error {
             Self::InviteLimitReached(_) => (StatusCode::TOO_MANY_REQUESTS, "invite_limit_reached"),
             Self::SendFailed => (StatusCode::BAD_GATEWAY, "send_failed"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
-            Self::ClockOff(_) | Self::Unavailable(_) => {
+            Self::ClockOff(_) | Self::LogShortened(_) | Self::Unavailable(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
             }
         }
@@ -360,6 +366,7 @@ mod tests {
     #[case(Error::Internal("x".into()), 500, "internal_error")]
     #[case(Error::Unavailable("x".into()), 503, "unavailable")]
     #[case(ClockFault::Apart { seconds: 31 }.into(), 503, "unavailable")]
+    #[case(Error::LogShortened(7), 503, "unavailable")]
     #[case(Error::Forbidden, 403, "forbidden")]
     #[case(Error::NotAManager, 403, "not_a_manager")]
     #[case(Error::FirmNotFound, 404, "firm_not_found")]

@@ -9,6 +9,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::inspect::checkup as queue;
 use domain::checkup::{CheckVerdict, CheckpointFolder, Finding};
+use domain::time::Timestamp;
+use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
 use projector::{firms, pauses, replays};
@@ -32,14 +34,20 @@ const POOL_CONNECTIONS: u32 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Acknowledges a lost end of the log first. `/readyz` is then 200 again.
+    #[arg(long)]
+    acknowledge: bool,
     #[command(flatten)]
     json: OutputArgs,
 }
 
 pub(crate) async fn run(
     place: &StorageArgs,
-    DoctorArgs { json }: DoctorArgs,
+    DoctorArgs { acknowledge, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
+    if acknowledge {
+        acknowledge_lost_tails(place).await?;
+    }
     let findings = look(place).await.context("the installation could not be checked")?;
     print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
@@ -51,6 +59,18 @@ fn finding_json(finding: &Finding) -> Value {
         "check": finding.check, "verdict": finding.verdict.name(), "says": finding.says,
         "do": finding.advice,
     })
+}
+
+/// Acknowledges every lost end of the log, as the user of the operating system.
+async fn acknowledge_lost_tails(place: &StorageArgs) -> anyhow::Result<()> {
+    let databases = Databases::open(place, SERVICE_DATABASES).await?;
+    let pool = connect(databases.main.clone(), 1);
+    let now = Clock::of_database(&pool).await?.now().get();
+    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    let by = format!("operator:{user}");
+    log_tail::acknowledge(&mut *pool.acquire().await?, &by, now).await?;
+    pool.close().await;
+    databases.stop().await
 }
 
 async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
@@ -87,6 +107,7 @@ async fn look_inside(
     let now = clock.now().get();
     let mut findings = keys(pool, keyring).await;
     findings.push(Finding::clock(clock.fault()));
+    findings.push(lost_tail(pool).await?);
     findings.push(Finding::fence(checkup::oldest_appender(pool).await?));
     for name in FOLLOWERS {
         let (behind, oldest) = checkup::unread(pool, name).await?;
@@ -128,6 +149,13 @@ async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 6
         Finding::leases(found.ended_leases),
         Finding::bloat(live, dead),
     ])
+}
+
+async fn lost_tail(pool: &PgPool) -> anyhow::Result<Finding> {
+    let lost = log_tail::unacknowledged(&mut *pool.acquire().await?).await?;
+    let from = lost.iter().map(|one| one.from_position).min();
+    let noticed = lost.first().map(|one| Timestamp::from(one.noticed_at));
+    Ok(Finding::log_tail(from, noticed))
 }
 
 async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {

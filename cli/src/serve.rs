@@ -16,6 +16,7 @@ use deliverer::upkeep::ReplayWorker;
 use deliverer::upkeep::{self, EraseWorker};
 use deliverer::{Dispatcher, SenderMembership};
 use door::TlsCertificate;
+use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::run_on;
 use eventstore::{crash, relay};
 use inviter::{Inviter, TakeOver};
@@ -135,6 +136,7 @@ fn spawn_workers(
     tasks.spawn(async move {
         tokio::select! { () = ended.cancelled() => {}, _ = background => {} }
     });
+    tasks.spawn(run_on(LogTailCheck::new(store.clone()), store.nudge(), stop.clone()));
     if matches!(role, ProcessRole::All | ProcessRole::Projector) {
         let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
             .holding_unfinished(system.service.clock.clone());

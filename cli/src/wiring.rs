@@ -17,7 +17,7 @@ use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend}
 use domain::address::AllowedTargets;
 use domain::target::Target;
 use eventstore::{
-    AppendError, Clock, Fence, RecordedEvent, Store, announce, connect, connect_guarded, migrate,
+    AppendError, Clock, Fence, LifeWatch, RecordedEvent, Store, announce, connect, migrate,
 };
 use futures::future::BoxFuture;
 use inviter::{InviteWait, Inviter};
@@ -147,25 +147,23 @@ impl System {
         wrapping: WrappingKey,
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
-        let pool =
-            connect(databases.main.clone().options(CALLER_PLAN_SETTINGS), CALLER_CONNECTIONS);
-        let readers = connect_guarded(
-            databases.main.clone().options(CALLER_PLAN_SETTINGS),
-            READER_CONNECTIONS,
-        );
-        let intake =
-            connect(databases.main.clone().options(WORKER_PLAN_SETTINGS), INTAKE_CONNECTIONS);
-        let workers =
-            connect(databases.main.clone().options(WORKER_PLAN_SETTINGS), WORKER_CONNECTIONS);
-        let health = connect(databases.main, HEALTH_CONNECTIONS);
+        let life = LifeWatch::default();
+        let for_callers = databases.main.clone().options(CALLER_PLAN_SETTINGS);
+        let for_workers = databases.main.clone().options(WORKER_PLAN_SETTINGS);
+        let pool = life.connect(for_callers.clone(), CALLER_CONNECTIONS);
+        let readers = life.connect_guarded(for_callers, READER_CONNECTIONS);
+        let intake = life.connect(for_workers.clone(), INTAKE_CONNECTIONS);
+        let workers = life.connect(for_workers, WORKER_CONNECTIONS);
+        let health = life.connect(databases.main, HEALTH_CONNECTIONS);
         let keyring_pool =
             connect(databases.keyring.options(WORKER_PLAN_SETTINGS), KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool.clone(), wrapping);
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
-        let keyring = keyring.beside(&pool).await.context("the main database")?;
+        let keyring = keyring.beside(life.clone());
         let clock = Clock::of_database(&health).await.context("the main database")?;
-        let mut system = Self::assemble(store(pool), keyring, clock, setup).await?;
+        let mut system =
+            Self::assemble(store(pool).watched_by(life), keyring, clock, setup).await?;
         system.service.intake = system.service.store.with_pool(intake);
         system.service.readers = readers;
         system.service.health = health;

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::clock::ClockFault;
+use crate::time::Timestamp;
 
 /// Oldest PostgreSQL that supports all statements, in the server's own version number.
 pub const POSTGRES_VERSION_MIN: i32 = 140_000;
@@ -141,6 +142,21 @@ impl Finding {
             None => Self::fine("clock", "the database's and this machine's agree".into()),
             Some(fault) => Self::wrong("clock", fault.to_string(), "set the clocks right (NTP)"),
         }
+    }
+
+    /// Checks for losses of the end of the log that nobody has acknowledged. `from` is the lowest
+    /// position that is missed, `noticed` the time of the newest notice.
+    #[must_use]
+    pub fn log_tail(from: Option<i64>, noticed: Option<Timestamp>) -> Self {
+        let (Some(from), Some(noticed)) = (from, noticed) else {
+            return Self::fine("log_tail", "no end of the log is known to be lost".into());
+        };
+        Self::wrong(
+            "log_tail",
+            format!("events from about position {from} on are gone, noticed at {noticed}"),
+            "report again what happened since, run `firmforms verify deliveries --repair`, then \
+             `firmforms doctor --acknowledge`",
+        )
     }
 
     /// Checks the oldest transaction that appends to the log, because followers wait for it.
@@ -331,6 +347,7 @@ mod tests {
     #[test]
     fn each_figure_is_judged_at_its_border() {
         use CheckVerdict::{Fine, Notice, Wrong};
+        let noticed = "2026-11-01T12:00:00Z".parse().unwrap();
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
         let signed = |age| CheckpointFolder::LastSigned { age: Duration::from_secs(age) };
         for (finding, verdict) in [
@@ -343,6 +360,8 @@ mod tests {
             (Finding::key("keyring", Some("another key".into())), Wrong),
             (Finding::clock(None), Fine),
             (Finding::clock(Some(ClockFault::Apart { seconds: 31 })), Wrong),
+            (Finding::log_tail(None, None), Fine),
+            (Finding::log_tail(Some(7), Some(noticed)), Wrong),
             (Finding::fence(None), Fine),
             (Finding::fence(writer(60)), Fine),
             (Finding::fence(writer(61)), Wrong),

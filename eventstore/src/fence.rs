@@ -1,22 +1,25 @@
-//! The fence finds how far the log is settled.
+//! The fence finds how far the log is settled. A position is settled if no event at or below it can
+//! appear any more.
 //!
 //! PostgreSQL draws a position before the commit. So a row with a lower position may become visible
 //! after a row with a higher one. A reader that remembers only the last position loses the slow row
 //! for good. The fence uses transaction ids instead:
 //!
-//! 1. It reads `hi`, the highest position drawn so far.
-//! 2. It draws a transaction id `f`. The trigger `events_draw_xid` makes every append draw its id
-//!    before its first position. So an append that drew a position at or below `hi` has an id lower
-//!    than `f`.
-//! 3. It waits until the oldest running transaction is at or above `f`. All those appends have then
-//!    ended. A later statement sees every event at or below `hi` that will ever exist.
+//! 1. It reads `height`, the highest position drawn so far.
+//! 2. It draws a transaction id `xid`. The trigger `events_draw_xid` makes every append draw its id
+//!    before its first position. So an append that drew a position at or below `height` has an id
+//!    lower than `xid`.
+//! 3. Each look checks whether the oldest running transaction is at or above `xid`. If so, all those
+//!    appends have ended. A later statement sees every event at or below `height` that will ever
+//!    exist. If not, the caller looks again.
 //!
 //! The oldest transaction can belong to another database of the server. After 10 ms an older
 //! transaction counts only if it appends to this log. A transaction that appends holds the lock of
 //! an insert on `events`, from before its first position to its end. So a neighbour's long
-//! transaction delays the fence for 10 ms at most.
+//! transaction delays the fence only until the first look after 10 ms.
 //!
-//! A look that finds no new position draws no transaction id.
+//! A look that finds no new position draws no transaction id. Heights and ids mean nothing in
+//! another life of the server, so the fence begins anew with each ([`crate::LifeWatch`]).
 
 use std::sync::{Arc, Mutex as Brief, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,10 +28,11 @@ use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::held::ConnectionCache;
+use crate::held::{ConnectionCache, ReusedConnection};
+use crate::life::{LifeNumber, LifeWatch};
 use crate::store::Store;
 
-/// The time for which one patient look waits for running appends.
+/// The time for which one patient look waits for running appends. Most appends end within it.
 const PATIENT_LOOK_MAX: Duration = Duration::from_millis(7);
 
 /// The wait between two looks of one patient look.
@@ -42,13 +46,15 @@ const CLOSE_LOOK_AFTER: Duration = Duration::from_millis(10);
 pub struct Fence {
     connections: ConnectionCache,
     state: Arc<Mutex<FenceState>>,
-    /// The moment since which the newest appends are not settled. It has a lock of its own, so that
-    /// a metric never waits for a look.
+    /// The moment since which the pending height waits. It has a lock of its own, so that a metric
+    /// never waits for a look.
     unsettled: Arc<Brief<Option<Instant>>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct FenceState {
+    /// The life of the server in which the rest was found.
+    life: LifeNumber,
     settled: i64,
     pending: Option<PendingHeight>,
 }
@@ -79,15 +85,15 @@ impl AwaitedTransactions {
 /// meanwhile.
 const CAUGHT_UP_VALID_FOR: Duration = Duration::from_secs(1);
 
-/// The height up to which a follower has done everything. The follower asks no database until the
-/// log is settled further.
+/// The look up to which a follower has done everything. Until the log is settled further, the
+/// follower opens no transaction of its own.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct CaughtUp(Option<(i64, Instant)>);
+pub struct CaughtUp(Option<(SettledUpTo, Instant)>);
 
 impl CaughtUp {
-    /// Notes that everything up to this height is done.
-    pub fn up_to(&mut self, settled: i64) {
-        self.0 = Some((settled, Instant::now()));
+    /// Notes that everything up to this look is done.
+    pub fn up_to(&mut self, look: SettledUpTo) {
+        self.0 = Some((look, Instant::now()));
     }
 
     /// Returns whether the note is young enough to be believed.
@@ -96,10 +102,11 @@ impl CaughtUp {
         self.0.is_some_and(|(_, at)| at.elapsed() < CAUGHT_UP_VALID_FOR)
     }
 
-    /// Returns whether this look has settled nothing since the note.
+    /// Returns whether the note is still valid and this look has settled nothing since.
     #[must_use]
     pub fn covers(&self, look: SettledUpTo) -> bool {
-        self.is_still_valid() && self.0.is_some_and(|(done, _)| done == look.settled)
+        let same = |done: SettledUpTo| done.settled == look.settled && done.life == look.life;
+        self.is_still_valid() && self.0.is_some_and(|(done, _)| same(done))
     }
 }
 
@@ -108,8 +115,10 @@ impl CaughtUp {
 pub struct SettledUpTo {
     /// Every event at or below this position is settled.
     pub settled: i64,
-    /// The log has events that are not settled yet, so the caller looks again soon.
+    /// The log may have events that are not settled yet, so the caller looks again soon.
     pub more: bool,
+    /// The life of the server for which this is true.
+    pub life: LifeNumber,
 }
 
 impl Fence {
@@ -120,7 +129,8 @@ impl Fence {
         Self { connections, state: Arc::default(), unsettled: Arc::default() }
     }
 
-    /// Returns for how long this process has waited for the newest appends to settle.
+    /// Returns for how long the pending height has waited to be settled. Each new height starts at
+    /// zero.
     #[must_use]
     pub fn age(&self) -> Duration {
         let since = *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,10 +149,36 @@ impl Fence {
     /// If the database does not answer.
     pub async fn look(&self) -> Result<SettledUpTo, sqlx::Error> {
         let mut state = self.state.lock().await;
-        let mut connection = self.connections.take().await?;
+        let (life, mut connection) = self.connection().await?;
+        if state.life != life {
+            *state = FenceState { life, ..FenceState::default() };
+            self.note(None);
+        }
         let look = self.look_by(&mut connection, &mut state).await?;
         self.connections.give_back(connection);
         Ok(look)
+    }
+
+    /// Takes a connection, and the number of the life that its server is in.
+    async fn connection(&self) -> Result<(LifeNumber, ReusedConnection), sqlx::Error> {
+        loop {
+            let life = self.life().number();
+            let connection = self.connections.take().await?;
+            if self.life().number() == life {
+                return Ok((life, connection));
+            }
+        }
+    }
+
+    /// Returns whether the server is still in the life of this look. A caller asks once its own
+    /// transaction has begun, and acts on the look only then.
+    #[must_use]
+    pub fn still_holds(&self, look: SettledUpTo) -> bool {
+        self.life().number() == look.life
+    }
+
+    const fn life(&self) -> &LifeWatch {
+        self.connections.life()
     }
 
     /// Looks again for up to 7 ms while the newest appends still run.
@@ -169,20 +205,12 @@ impl Fence {
         self.settle(connection, state).await?;
         if state.pending.is_none() {
             let (height, xid) = height(connection, state.settled).await?;
-            if height < state.settled {
-                tracing::error!(
-                    height,
-                    settled = state.settled,
-                    "the log is shorter than it was: the database lost its tail"
-                );
-                *state = FenceState::default();
-                return Ok(SettledUpTo { settled: 0, more: true });
-            }
             state.pending = xid.map(|xid| PendingHeight { height, xid });
             self.note(state.pending);
             self.settle(connection, state).await?;
         }
-        Ok(SettledUpTo { settled: state.settled, more: state.pending.is_some() })
+        let FenceState { life, settled, pending } = *state;
+        Ok(SettledUpTo { settled, more: pending.is_some(), life })
     }
 
     /// Settles the pending height if all transactions below its id have ended.
@@ -195,7 +223,7 @@ impl Fence {
             && have_ended(connection, pending, AwaitedTransactions::after(self.age())).await?
         {
             self.note(None);
-            *state = FenceState { settled: pending.height, pending: None };
+            *state = FenceState { settled: pending.height, pending: None, ..*state };
         }
         Ok(())
     }
@@ -240,21 +268,20 @@ macro_rules! appending {
 }
 pub(crate) use appending;
 
-/// Returns whether every awaited transaction below `xid` has ended. A log that is shorter than the
-/// height has lost its tail, so the height is not settled by that.
+/// Returns whether every awaited transaction below `xid` has ended.
 ///
 /// A transaction releases its locks after its end is visible. A lock shows only the lower 32 bits
 /// of an id. Of two ids that run at the same time, the older is the one less than half a round
 /// behind.
 async fn have_ended(
     connection: &mut PgConnection,
-    PendingHeight { height, xid }: PendingHeight,
+    PendingHeight { xid, .. }: PendingHeight,
     awaited: AwaitedTransactions,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(concat!(
         "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
                 when not $2 then false
-                else $3 <= (select last_value from events_position_seq) and not exists (",
+                else not exists (",
         appending!(
             "",
             " and bool_or((($1 - transactionid::text::bigint) & 4294967295)
@@ -264,7 +291,6 @@ async fn have_ended(
     ))
     .bind(xid)
     .bind(awaited == AwaitedTransactions::Appends)
-    .bind(height)
     .fetch_one(connection)
     .await
 }

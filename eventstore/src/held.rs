@@ -15,6 +15,7 @@ use sqlx::postgres::PgTransactionManager;
 use sqlx::{Connection, PgConnection, PgPool, Postgres, TransactionManager};
 use tokio::time::timeout;
 
+use crate::life::LifeWatch;
 use crate::pool::{ACQUIRE_TIMEOUT, PING_AFTER_IDLE};
 
 /// One connection in two may stay out of the pool. All other users share the rest.
@@ -27,6 +28,7 @@ const OUTSIDE_POOL_MAX: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone)]
 pub struct ConnectionCache {
     pool: PgPool,
+    life: LifeWatch,
     waiting: Arc<Mutex<Vec<ReusedConnection>>>,
 }
 
@@ -42,7 +44,19 @@ impl ConnectionCache {
     /// Wraps this pool.
     #[must_use]
     pub fn of(pool: PgPool) -> Self {
-        Self { pool, waiting: Arc::default() }
+        Self::watched(pool, LifeWatch::default())
+    }
+
+    /// Wraps this pool, whose new connections tell this watch the life of the server.
+    #[must_use]
+    pub fn watched(pool: PgPool, life: LifeWatch) -> Self {
+        Self { pool, life, waiting: Arc::default() }
+    }
+
+    /// Returns the watch of the server's life.
+    #[must_use]
+    pub const fn life(&self) -> &LifeWatch {
+        &self.life
     }
 
     /// Returns the pool.
@@ -57,6 +71,9 @@ impl ConnectionCache {
     /// If the database does not answer, or no connection is free in time.
     pub async fn take(&self) -> Result<ReusedConnection, sqlx::Error> {
         while let Some(mut held) = self.next_waiting() {
+            if !self.life.had_begun_at(held.taken) {
+                continue;
+            }
             if held.used.elapsed() <= PING_AFTER_IDLE
                 || matches!(timeout(ACQUIRE_TIMEOUT, held.connection.ping()).await, Ok(Ok(())))
             {

@@ -9,6 +9,8 @@
 //!   append gets the next sequence of each stream.
 //! - [`Fence`] finds the position below which no transaction can add an event any more. It never
 //!   waits for a reader.
+//! - [`LifeWatch`] notices that the server has crashed, failed over or was restored. All memory of
+//!   the log ends with a life of the server, and [`log_tail`] looks whether the log lost its end.
 //! - [`tail`] reads events in the order of the log, up to the fence. An event that this build
 //!   cannot read stops the reader.
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
@@ -34,7 +36,9 @@ mod error;
 mod failure;
 mod fence;
 mod held;
+mod life;
 mod load;
+pub mod log_tail;
 mod nudge;
 mod pool;
 pub mod presence;
@@ -55,6 +59,7 @@ pub use error::AppendError;
 pub use failure::Failure;
 pub use fence::{CaughtUp, Fence, SettledUpTo};
 pub use held::{ConnectionCache, ReusedConnection};
+pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{Nudge, WakeScope, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};

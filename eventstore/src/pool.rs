@@ -1,12 +1,14 @@
 //! This module opens connections with the limits that keep transactions short, and runs the
 //! migrations.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::migrate::{AppliedMigration, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::timeout;
+
+use crate::life::{LifeWatch, ServerLife};
 
 /// A caller that waits longer than this for a free connection gets an error.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,7 +32,7 @@ const STATEMENT_CACHE_SIZE: usize = 500;
 /// so, and the writes of its next user would never become visible.
 #[must_use]
 pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
-    pool(options, connections, "*")
+    LifeWatch::default().connect(options, connections)
 }
 
 /// Makes the same pool for rows of one firm at a time. A connection sees no firm until its user
@@ -38,10 +40,31 @@ pub fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
 /// has roles (`migrate --roles`).
 #[must_use]
 pub fn connect_guarded(options: PgConnectOptions, connections: u32) -> PgPool {
-    pool(options, connections, "")
+    LifeWatch::default().connect_guarded(options, connections)
 }
 
-fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPool {
+impl LifeWatch {
+    /// Makes a pool like [`connect`] whose new connections tell this watch the life of the server.
+    #[must_use]
+    pub fn connect(&self, options: PgConnectOptions, connections: u32) -> PgPool {
+        pool(options, connections, "*", self)
+    }
+
+    /// Makes a pool like [`connect_guarded`] whose new connections tell this watch the life of the
+    /// server.
+    #[must_use]
+    pub fn connect_guarded(&self, options: PgConnectOptions, connections: u32) -> PgPool {
+        pool(options, connections, "", self)
+    }
+}
+
+fn pool(
+    options: PgConnectOptions,
+    connections: u32,
+    firm: &'static str,
+    watch: &LifeWatch,
+) -> PgPool {
+    let (told, asked) = (watch.clone(), watch.clone());
     let options = options
         .application_name("firmforms")
         .statement_cache_capacity(STATEMENT_CACHE_SIZE)
@@ -55,12 +78,21 @@ fn pool(options: PgConnectOptions, connections: u32, firm: &'static str) -> PgPo
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
-        .before_acquire(|connection, meta| {
+        .after_connect(move |connection, _| {
+            let watch = told.clone();
             Box::pin(async move {
-                if meta.idle_for > PING_AFTER_IDLE {
+                watch.note(ServerLife::of(connection).await?);
+                Ok(())
+            })
+        })
+        .before_acquire(move |connection, meta| {
+            let opened = Instant::now().checked_sub(meta.age);
+            let is_of_this_life = opened.is_some_and(|opened| asked.had_begun_at(opened));
+            Box::pin(async move {
+                if is_of_this_life && meta.idle_for > PING_AFTER_IDLE {
                     connection.ping().await?;
                 }
-                Ok(true)
+                Ok(is_of_this_life)
             })
         })
         .after_release(move |connection, _| {

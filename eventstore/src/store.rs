@@ -13,6 +13,7 @@ use crate::command::{self, CommandError};
 use crate::crash;
 use crate::error::AppendError;
 use crate::held::{ConnectionCache, ReusedConnection};
+use crate::life::{LifeWatch, SeenEvent};
 use crate::nudge::{Nudge, WakeScope};
 use crate::upcast::Upcasters;
 
@@ -70,6 +71,13 @@ impl Store {
         Self { connections, with_append, outbox: None, nudge: Nudge::default() }
     }
 
+    /// Returns the same log with a watch of the server's life. The pool must tell it of new
+    /// connections.
+    #[must_use]
+    pub fn watched_by(self, life: LifeWatch) -> Self {
+        Self { connections: ConnectionCache::watched(self.pool().clone(), life), ..self }
+    }
+
     /// Returns the same log with an outbox for its occurrences.
     #[must_use]
     pub fn queueing_in(self, outbox: Arc<dyn Outbox>) -> Self {
@@ -77,10 +85,17 @@ impl Store {
     }
 
     /// Returns the same log on another pool, so that workers and callers cannot take each other's
-    /// connections.
+    /// connections. A watch of the server's life goes on, so the pool must tell it, too.
     #[must_use]
     pub fn with_pool(&self, pool: PgPool) -> Self {
-        Self { connections: ConnectionCache::of(pool), ..self.clone() }
+        let connections = ConnectionCache::watched(pool, self.life().clone());
+        Self { connections, ..self.clone() }
+    }
+
+    /// Returns the watch of the server's life.
+    #[must_use]
+    pub const fn life(&self) -> &LifeWatch {
+        self.connections.life()
     }
 
     /// Returns the pool of this store.
@@ -114,7 +129,8 @@ impl Store {
     pub async fn begin(&self) -> Result<AppendTransaction<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.connections.begin().await?;
-        Ok(AppendTransaction { store: self, transaction, occurrences: Vec::new(), news: None })
+        let (occurrences, newest) = (Vec::new(), None);
+        Ok(AppendTransaction { store: self, transaction, occurrences, newest, news: None })
     }
 
     /// Appends in a transaction of its own, all events or none.
@@ -154,6 +170,8 @@ pub struct AppendTransaction<'a> {
     transaction: ReusedConnection,
     /// Occurrences that list a subscription and are not queued yet.
     occurrences: Vec<RecordedEvent>,
+    /// The newest event of this transaction.
+    newest: Option<SeenEvent>,
     /// The kinds of news, once something was appended.
     news: Option<WakeScope>,
 }
@@ -197,6 +215,7 @@ impl AppendTransaction<'_> {
         let recorded = insert(&mut self.transaction, events, taken).await?;
         for event in &recorded {
             self.news.get_or_insert_default().add(&event.event);
+            self.newest = Some(SeenEvent::of(event));
             if lists_somebody(&event.event) {
                 self.occurrences.push(event.clone());
             }
@@ -246,6 +265,9 @@ impl AppendTransaction<'_> {
         self.transaction.commit().await?;
         crash::point("committed");
         self.store.connections.give_back(self.transaction);
+        if let Some(newest) = self.newest {
+            self.store.life().saw(newest);
+        }
         if let Some(news) = self.news {
             self.store.nudge.signal(news);
         }

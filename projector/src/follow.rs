@@ -1,12 +1,14 @@
-//! A follower reads a batch of the log below the fence, applies it, and moves its checkpoint, all
-//! in one transaction.
+//! A follower reads events below the fence into memory. It then applies a batch of them and moves its
+//! checkpoint in one transaction.
 //!
 //! A follower may hold an event that begins a delivery back for a moment. The event that ends the
 //! delivery usually arrives in that time, and both are then written at once.
 
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{CaughtUp, Clock, Fence, RecordedEvent, Store, checkpoint, crash};
+use eventstore::{
+    CaughtUp, Clock, Fence, LifeNumber, RecordedEvent, SeenEvent, Store, checkpoint, crash,
+};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -23,7 +25,8 @@ const WAITING_EVENTS_MAX: usize = 20_000;
 /// The number of positions that one step passes, however few of their events it reads.
 const POSITIONS_PER_STEP: i64 = 10_000;
 
-/// The shortest time between two looks at the log. A read model is behind the log by this much.
+/// The shortest time from one step to the step that a nudge asks for. A busy follower does not
+/// wait. A read model is behind the log by up to this much.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// The longest time between two looks while events keep coming. A delivery that begins and ends
@@ -37,15 +40,15 @@ const HOLD_FOR: Duration = Duration::from_millis(300);
 /// turn comes, which takes longer.
 const HOLD_IN_BURST_FOR: Duration = Duration::from_secs(5);
 
-/// This many unfinished events are a burst.
-const BURST_EVENTS_MIN: usize = 256;
+/// More unfinished events than this are a burst.
+const QUIET_EVENTS_MAX: usize = 256;
 
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
     /// The name of the checkpoint.
     const NAME: &'static str;
 
-    /// The news that wakes the follower.
+    /// The events whose nudge runs the follower.
     const WAKES: WakeOn;
 
     /// The names of events that this read model does not use. The follower does not read them. An
@@ -57,8 +60,8 @@ pub trait Projection: Send + Sync {
         1
     }
 
-    /// Returns the indexes of events that another event will probably follow soon. Both are then
-    /// cheaper to apply together.
+    /// Returns, in ascending order, the indexes of events that another event will probably follow
+    /// soon. Both are then cheaper to apply together.
     fn unfinished(&self, _events: &[RecordedEvent]) -> Vec<usize> {
         Vec::new()
     }
@@ -85,6 +88,8 @@ pub struct Follower<P> {
 /// Events that were read from the log and are not applied yet.
 #[derive(Default)]
 struct ReadAhead {
+    /// The life of the server in which these events were read.
+    life: LifeNumber,
     /// The checkpoint before these events.
     after: i64,
     until: i64,
@@ -93,9 +98,13 @@ struct ReadAhead {
 
 impl ReadAhead {
     /// Returns the events after this checkpoint. Returns no events if another process has moved the
-    /// checkpoint.
-    fn from(self, after: i64) -> Self {
-        if self.after == after { self } else { Self { after, until: after, events: Vec::new() } }
+    /// checkpoint, or if the server is in another life: the log may have lost them.
+    fn from(self, life: LifeNumber, after: i64) -> Self {
+        if self.life == life && self.after == after {
+            self
+        } else {
+            Self { life, after, until: after, events: Vec::new() }
+        }
     }
 }
 
@@ -112,7 +121,8 @@ impl<P: Projection> Follower<P> {
         }
     }
 
-    /// Makes a follower that holds unfinished events back until they are finished or 300 ms old.
+    /// Makes a follower that holds unfinished events back until they are finished or too old: 300 ms,
+    /// in a burst 5 s.
     #[must_use]
     pub fn holding_unfinished(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
@@ -120,10 +130,10 @@ impl<P: Projection> Follower<P> {
 
     /// Returns the number of events before the first one held back, and for how long that one
     /// waits.
-    fn waits(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
+    fn first_held(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
         let now = self.clock.as_ref()?.now().get();
         let unfinished = self.projection.unfinished(events);
-        let soon = if unfinished.len() > BURST_EVENTS_MIN { HOLD_IN_BURST_FOR } else { HOLD_FOR };
+        let soon = if unfinished.len() > QUIET_EVENTS_MAX { HOLD_IN_BURST_FOR } else { HOLD_FOR };
         let left = |event: &RecordedEvent| {
             let age = (now - event.context.recorded_at.get()).to_std().ok()?;
             soon.checked_sub(age).filter(|left| !left.is_zero())
@@ -149,7 +159,10 @@ impl<P: Projection> Worker for Follower<P> {
         let Some(after) = checkpoint::take(&mut transaction, P::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
-        let mut read = std::mem::take(&mut self.read_ahead).from(after);
+        if !self.fence.still_holds(look) {
+            return Ok(NextStep::Busy);
+        }
+        let mut read = std::mem::take(&mut self.read_ahead).from(look.life, after);
         let settled = look.settled.min(read.until + POSITIONS_PER_STEP);
         if read.until < settled && read.events.len() < WAITING_EVENTS_MAX {
             let upcasters = self.store.upcasters();
@@ -157,10 +170,13 @@ impl<P: Projection> Worker for Follower<P> {
             let more = tail::read_except(&mut transaction, &upcasters, range, P::PASSES).await?;
             let full = i64::try_from(more.len()) == Ok(EVENTS_PER_READ);
             read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
+            if let Some(last) = more.last() {
+                self.store.life().saw(SeenEvent::of(last));
+            }
             read.events.extend(more);
         }
-        let waits = self.waits(&read.events).filter(|_| read.events.len() < WAITING_EVENTS_MAX);
-        let ready = waits.map_or(read.events.len(), |(before, _)| before);
+        let held = self.first_held(&read.events).filter(|_| read.events.len() < WAITING_EVENTS_MAX);
+        let ready = held.map_or(read.events.len(), |(before, _)| before);
         let taken =
             events_within(read.events[..ready].iter().map(|event| self.projection.rows(event)));
         let reached = read.events.get(taken).map_or(read.until, |first| first.position - 1);
@@ -182,10 +198,10 @@ impl<P: Projection> Worker for Follower<P> {
         if taken < ready || self.read_ahead.until < look.settled {
             return Ok(NextStep::Busy);
         }
-        if let Some((_, left)) = waits {
+        if let Some((_, left)) = held {
             return Ok(NextStep::IdleFor(left.min(STEP_INTERVAL_MAX)));
         }
-        self.done.up_to(look.settled);
+        self.done.up_to(look);
         Ok(idle)
     }
 }

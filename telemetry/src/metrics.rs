@@ -54,6 +54,8 @@ metrics! {
         "Processes that send deliveries from this database.";
     LANES = Gauge "firmforms_lanes",
         "Lanes with work, by state: due, waiting, paused, or closing; each counted to 100,000.";
+    LOST_TAILS = Gauge "firmforms_lost_tails",
+        "Losses of the end of the log that no operator has acknowledged.";
     FENCE_AGE = Gauge "firmforms_fence_age_seconds",
         "For how long this process has waited for the newest appends to settle; 0 when it does not.";
     FOLLOWER_POSITIONS = Gauge "firmforms_follower_lag_positions",

@@ -9,9 +9,10 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 9] = [
+const OF_NO_FIRM: [(&str, &str); 10] = [
     ("_sqlx_migrations", "the schema"),
     ("checkpoints", "how far each follower of this log is"),
+    ("lost_tails", "the losses of this log"),
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),
     ("rebuilds", "when each read model was made anew here"),

@@ -14,6 +14,7 @@ mod demo;
 mod distribution;
 mod doctor;
 mod erasure;
+mod failover;
 mod faults;
 mod generate;
 mod hangups;

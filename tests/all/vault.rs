@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eventstore::connect;
+use eventstore::{LifeWatch, connect};
 use futures::future::join_all;
 use serde_json::json;
 use sqlx::{Executor, PgPool};
@@ -296,10 +296,11 @@ async fn a_key_is_flushed_by_the_commit_of_its_data_only_if_one_server_has_both(
         create trigger note before insert on data_keys for each row execute function note();";
     keyring.execute(note).await.unwrap();
     let cluster = own_cluster().await;
-    let elsewhere = connect(cluster.database().await.main, 1);
-    for (main, setting) in [(world.pool(), "off"), (&elsewhere, "on")] {
-        let keys =
-            Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32])).beside(main).await.unwrap();
+    let elsewhere = cluster.database().await.main;
+    for (main, setting) in [(&world.database.main, "off"), (&elsewhere, "on")] {
+        let life = LifeWatch::default();
+        life.connect(main.clone(), 1).acquire().await.unwrap();
+        let keys = Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32])).beside(life);
         let subject = KeySubject { firm_id: world.id(), subject_id: world.id() };
         assert_eq!(keys.make(&[subject], &SystemEntropy).await.unwrap().len(), 1);
         let noted = sqlx::query_scalar("delete from flushes returning setting");

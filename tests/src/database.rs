@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::OnceCell;
 use vault::{Keyring, WrappingKey};
 
+use crate::standby::kill_server;
 use crate::watchdog::Watched;
 
 static SHARED: OnceCell<Templates> = OnceCell::const_new();
@@ -101,6 +102,21 @@ impl Templates {
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.cluster.data_dir().join("postgres.log")
+    }
+
+    /// The database that every server has.
+    pub(crate) fn maintenance(&self) -> PgConnectOptions {
+        self.cluster.connect("postgres")
+    }
+
+    /// The folder of the server's data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.cluster.data_dir().join("postgres/data")
+    }
+
+    /// Kills the server. It does not come back.
+    pub(crate) fn kill(&self) {
+        kill_server(&self.data());
     }
 
     /// New, empty databases in this cluster.

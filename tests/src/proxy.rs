@@ -4,8 +4,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
@@ -39,7 +39,7 @@ pub struct DatabaseProxy {
 }
 
 struct Shared {
-    server: PathBuf,
+    server: Mutex<PathBuf>,
     fault: watch::Sender<Fault>,
     lost_commits: AtomicUsize,
     resets: watch::Sender<usize>,
@@ -52,7 +52,8 @@ impl DatabaseProxy {
         let at = listener.local_addr().unwrap();
         let (fault, lost_commits) = (watch::Sender::new(Fault::None), AtomicUsize::new(0));
         let resets = watch::Sender::new(0);
-        let shared = Arc::new(Shared { server: server.to_owned(), fault, lost_commits, resets });
+        let server = Mutex::new(server.to_owned());
+        let shared = Arc::new(Shared { server, fault, lost_commits, resets });
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -79,6 +80,11 @@ impl DatabaseProxy {
         url.into()
     }
 
+    /// New connections go to the server that listens on this socket.
+    pub fn leads_to(&self, server: &Path) {
+        server.clone_into(&mut self.shared.server.lock().unwrap());
+    }
+
     /// Does this from now on.
     pub fn set(&self, fault: Fault) {
         self.shared.fault.send_replace(fault);
@@ -99,7 +105,8 @@ impl DatabaseProxy {
 
 impl Shared {
     async fn connect(&self, client: TcpStream) {
-        let Ok(server) = UnixStream::connect(&self.server).await else { return };
+        let server = self.server.lock().unwrap().clone();
+        let Ok(server) = UnixStream::connect(server).await else { return };
         let _ = client.set_nodelay(true);
         let (mut client, mut server) = (client, server);
         let commit = watch::Sender::new(false);

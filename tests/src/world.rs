@@ -21,7 +21,7 @@ use domain::address::AllowedTargets;
 use domain::as_of::AsOf;
 use domain::delivery::Attempt;
 use eventstore::worker::{NextStep, Worker};
-use eventstore::{Clock, Fence, Store, connect, connect_guarded};
+use eventstore::{Clock, Fence, LifeWatch, Store, connect};
 use firmforms::wiring::{CALLER_PLAN_SETTINGS, System, SystemSetup, WORKER_PLAN_SETTINGS, store};
 use inviter::TakeOver;
 use projector::as_of::{attempts, had_happened};
@@ -185,10 +185,12 @@ impl World {
             let options = connections.to(&database.keyring, role).options(WORKER_PLAN_SETTINGS);
             Keyring::new(connect(options, 4), wrapping_key())
         };
-        let workers_of =
-            |role| connect(connections.to(&database.main, role).options(WORKER_PLAN_SETTINGS), 10);
+        let life = LifeWatch::default();
+        let workers_of = |role| {
+            life.connect(connections.to(&database.main, role).options(WORKER_PLAN_SETTINGS), 10)
+        };
         let callers = connections.to(&database.main, "api").options(CALLER_PLAN_SETTINGS);
-        let store = store(connect(callers.clone(), 10));
+        let store = store(life.connect(callers.clone(), 10)).watched_by(life.clone());
         let apart = connections != Connections::Shared;
         let projector =
             if apart { store.with_pool(workers_of("projector")) } else { store.clone() };
@@ -196,8 +198,8 @@ impl World {
         let mut system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
         if apart {
             let intake = connections.to(&database.main, "api").options(WORKER_PLAN_SETTINGS);
-            system.service.intake = system.service.store.with_pool(connect(intake, 4));
-            system.service.readers = connect_guarded(callers, 4);
+            system.service.intake = system.service.store.with_pool(life.connect(intake, 4));
+            system.service.readers = life.connect_guarded(callers, 4);
             system.courier.store = projector.with_pool(workers_of("deliverer"));
             system.courier.keyring = keyring_of("deliverer");
             system.fence = Fence::of(&system.courier.store);

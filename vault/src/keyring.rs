@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use eventstore::ConnectionCache;
+use eventstore::{ConnectionCache, LifeWatch};
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
 use uuid::Uuid;
@@ -59,8 +59,8 @@ pub type DataKeys = HashMap<KeySubject, DataKey>;
 pub struct Keyring {
     connections: ConnectionCache,
     wrapping: WrappingKey,
-    /// Start time of the main database's server, if known.
-    main_started_at: Option<DateTime<Utc>>,
+    /// The life of the main database's server, if known.
+    main: Option<LifeWatch>,
 }
 
 /// The migrations of the keyring.
@@ -70,18 +70,20 @@ impl Keyring {
     /// The keyring in this database.
     #[must_use]
     pub fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
-        Self { connections: ConnectionCache::of(pool), wrapping, main_started_at: None }
+        Self { connections: ConnectionCache::of(pool), wrapping, main: None }
     }
 
     /// Ties the keyring to this main database. If one server holds both databases, [`Self::make`]
     /// does not wait for the disk. Data under a new key is committed later, and that commit flushes
     /// the key too: both share one write-ahead log.
-    ///
-    /// # Errors
-    /// If the database does not answer.
-    pub async fn beside(self, main: &PgPool) -> Result<Self, sqlx::Error> {
-        let started_at = sqlx::query_scalar("select pg_postmaster_start_time()");
-        Ok(Self { main_started_at: started_at.fetch_one(main).await?, ..self })
+    #[must_use]
+    pub fn beside(self, main: LifeWatch) -> Self {
+        Self { main: Some(main), ..self }
+    }
+
+    /// Start time of the main database's server, if known.
+    fn main_started_at(&self) -> Option<DateTime<Utc>> {
+        self.main.as_ref()?.life().map(|life| life.started_at)
     }
 
     /// The connection pool, for metrics and checks.
@@ -148,7 +150,7 @@ impl Keyring {
         .bind(firm_ids)
         .bind(subject_ids)
         .bind(wrapped)
-        .bind(self.main_started_at)
+        .bind(self.main_started_at())
         .fetch_all(&mut *connection)
         .await?;
         self.connections.give_back(connection);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
+use eventstore::log_tail::{self, LostTail};
 use serde::Serialize;
-use sqlx::{Connection, PgPool};
+use sqlx::PgPool;
 
 use crate::error::Error;
 use crate::service::{SendingMode, Service};
@@ -34,9 +35,11 @@ pub(crate) async fn live() -> Json<HealthBody> {
     Json(HealthBody { ok: true, paused: false })
 }
 
-/// Answers if the database answers and the clock can be trusted.
+/// Answers if the database answers, has lost nothing, and the clock can be trusted.
 async fn ready(State(service): State<Arc<Service>>) -> Result<Json<HealthBody>, Error> {
-    answers(&service.health).await?;
+    if let Some(lost) = lost_tails(&service.health).await?.first() {
+        return Err(Error::LogShortened(lost.from_position));
+    }
     let paused = service.sending == SendingMode::Held;
     service
         .clock
@@ -44,8 +47,8 @@ async fn ready(State(service): State<Arc<Service>>) -> Result<Json<HealthBody>, 
         .map_or(Ok(Json(HealthBody { ok: true, paused })), |fault| Err(fault.into()))
 }
 
-async fn answers(pool: &PgPool) -> Result<(), Error> {
-    let asked = async { pool.acquire().await?.ping().await };
+async fn lost_tails(pool: &PgPool) -> Result<Vec<LostTail>, Error> {
+    let asked = async { log_tail::unacknowledged(&mut *pool.acquire().await?).await };
     match tokio::time::timeout(ANSWER_WITHIN, asked).await {
         Ok(answered) => Ok(answered?),
         Err(late) => Err(Error::Unavailable(format!("the database: {late}"))),

@@ -55,7 +55,8 @@ fn when(error: &Error) -> &'static str {
         | Error::ReplayEnded
         | Error::PauseNotFound
         | Error::BodyPurged
-        | Error::ClockOff(_) => "The internal door answers so.",
+        | Error::ClockOff(_)
+        | Error::LogShortened(_) => "The internal door answers so.",
     }
 }
 

@@ -50,6 +50,8 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("subjects", [WRITE, NO, READ, NO]),
     ("waiting_facts", [ROTATE, NO, DROP, NO]),
     ("activity_seen", [ADD, TAKE, NO, NO]),
+    // Alarms of every process.
+    ("lost_tails", [WRITE, WRITE, WRITE, READ]),
     // Tables of the doors.
     ("tokens", [READ, NO, NO, NO]),
     ("key_calls", [WRITE, NO, NO, NO]),

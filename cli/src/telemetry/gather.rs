@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
+use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::{invites, pauses, replays};
@@ -38,11 +39,12 @@ enum ScrapeQuestion {
     Senders,
     Lanes,
     Unspread,
+    LostTails,
     Backlog,
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 8] = [
+const QUESTIONS: [ScrapeQuestion; 9] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
     ScrapeQuestion::OpenInvites,
@@ -50,6 +52,7 @@ const QUESTIONS: [ScrapeQuestion; 8] = [
     ScrapeQuestion::Senders,
     ScrapeQuestion::Lanes,
     ScrapeQuestion::Unspread,
+    ScrapeQuestion::LostTails,
     ScrapeQuestion::Backlog,
 ];
 
@@ -131,6 +134,10 @@ impl ScrapeQuestion {
             }
             Self::Unspread => {
                 told::UNSPREAD.set_count(&[], backlog::unspread(connection).await?);
+            }
+            Self::LostTails => {
+                let lost = log_tail::unacknowledged(connection).await?;
+                told::LOST_TAILS.set(&[], lost.len() as f64);
             }
             Self::Lanes => tell_lanes(backlog::lanes(connection, at).await?, at),
             Self::Backlog => tell_backlog(backlog::deliveries(connection, at).await?),

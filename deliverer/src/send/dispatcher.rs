@@ -99,7 +99,8 @@ impl Dispatcher {
         let dispatch = Arc::clone(self);
         self.tasks.spawn(async move {
             let reservation = claimed.reservation.take();
-            let Some(slot) = dispatch.wait_for_slot(&claimed).await else {
+            let slot = dispatch.wait_for_slot(&claimed).await;
+            let Some(slot) = slot.filter(|_| dispatch.lease_may_hold(&claimed)) else {
                 drop(reservation);
                 return dispatch.release_with_others(vec![claimed]).await;
             };
@@ -135,6 +136,12 @@ impl Dispatcher {
                 None
             }
         }
+    }
+
+    /// Whether the server is still in the life in which the attempt was claimed. Another life may
+    /// know nothing of the claim, nor of the delivery.
+    fn lease_may_hold(&self, claimed: &ClaimedAttempt) -> bool {
+        self.courier.store.life().had_begun_at(claimed.claimed_instant.into_std())
     }
 
     /// Releases unsent attempts, together with unsent attempts of other tasks.

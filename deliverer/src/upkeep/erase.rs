@@ -64,8 +64,11 @@ impl Worker for EraseWorker {
             return Ok(idle);
         }
         let (erased, last) = self.read(look.settled).await?;
+        if !self.fence.still_holds(look) {
+            return Ok(NextStep::Busy);
+        }
         let Some(last) = last else {
-            self.done.up_to(look.settled);
+            self.done.up_to(look);
             return Ok(idle);
         };
         // Before the transaction, because the keyring is a database of its own and no lock should

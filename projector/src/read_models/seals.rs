@@ -36,6 +36,9 @@ impl Worker for SealWorker {
         let Some(after) = checkpoint::take(&mut transaction, Self::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
+        if !self.fence.still_holds(look) {
+            return Ok(NextStep::Busy);
+        }
         let blocks = ((look.settled - after) / Seal::POSITIONS_PER_BLOCK).min(BLOCKS_PER_STEP);
         if blocks <= 0 {
             transaction.rollback().await?;
