@@ -7,6 +7,7 @@ mod once;
 mod order;
 mod partials;
 mod payloads;
+mod restore;
 mod several;
 
 use std::time::Duration;

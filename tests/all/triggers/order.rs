@@ -23,13 +23,13 @@ impl Story {
         }
     }
 
-    fn renew(&mut self) {
+    pub(super) fn renew(&mut self) {
         let id = || self.world.id();
         (self.response, self.report, self.booking) = (id(), id(), id());
     }
 
     /// Everything that leads to something, of one response that is finished.
-    fn all(&self, person: &str) -> Vec<Value> {
+    pub(super) fn all(&self, person: &str) -> Vec<Value> {
         vec![
             self.saved("2026-11-01T11:50:00Z"),
             self.submitted(),
@@ -47,7 +47,7 @@ impl Story {
     }
 
     /// Reports of an unfinished response.
-    fn all_unfinished(&self) -> Vec<Value> {
+    pub(super) fn all_unfinished(&self) -> Vec<Value> {
         vec![self.saved("2026-11-01T11:50:00Z"), self.saved("2026-11-01T11:55:00Z")]
     }
 
