@@ -14,6 +14,7 @@ mod child;
 mod connection;
 mod deliveries;
 mod endless;
+mod failover;
 mod fairness;
 mod faults;
 mod growth;
@@ -52,6 +53,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Audit;
 use crate::deliveries::Deliveries;
 use crate::endless::Endless;
+use crate::failover::Failover;
 use crate::fairness::Fairness;
 use crate::faults::Faults;
 use crate::growth::Growth;
@@ -80,6 +82,8 @@ enum Command {
     Deliveries(Deliveries),
     /// Memory while receivers begin an answer, or none, and never end it.
     Endless(Endless),
+    /// What failovers cost: PostgreSQL under Patroni, whose primary ends again and again under load.
+    Failover(Failover),
     /// How long firms wait for their deliveries while another firm's receivers are black holes.
     Fairness(Fairness),
     /// What kills cost: real processes, killed at random under load, and what must hold after it.
@@ -125,6 +129,7 @@ fn main() -> ExitCode {
         Command::Audit(command) => start(audit::run(&command)),
         Command::Deliveries(command) => start(deliveries::run(&command)),
         Command::Endless(command) => start(endless::run(&command)),
+        Command::Failover(command) => start(failover::run(&command)),
         Command::Fairness(command) => start(fairness::run(&command)),
         Command::Faults(command) => start(faults::run(&command)),
         Command::Growth(command) => start(growth::run(&command)),

@@ -1,6 +1,7 @@
 //! The service in processes of its own: this program, started again as `firmforms serve`.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -20,17 +21,23 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) struct Serving {
     pub(crate) public: SocketAddr,
     pub(crate) internal: SocketAddr,
-    environment: [(&'static str, String); 3],
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Serving {
     pub(crate) fn on(database: &TestDatabase) -> anyhow::Result<Self> {
-        let environment = [
+        let environment = vec![
             ("DATABASE_URL", database.main.to_url_lossy().to_string()),
             ("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().to_string()),
             ("FIRMFORMS_WRAPPING_KEY", "07".repeat(32)),
         ];
         Ok(Self { public: free_address()?, internal: free_address()?, environment })
+    }
+
+    /// The same, with keys, checkpoints and mails in this folder.
+    pub(crate) fn with_data_in(mut self, folder: &Path) -> Self {
+        self.environment.push(("FIRMFORMS_DATA_DIR", folder.display().to_string()));
+        self
     }
 
     /// A process with the doors and these arguments.

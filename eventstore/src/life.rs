@@ -10,6 +10,7 @@
 //! not used again.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -48,6 +49,14 @@ impl ServerLife {
         )
         .fetch_one(connection)
         .await
+    }
+}
+
+impl fmt::Display for ServerLife {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { system_identifier, timeline, started_at } = self;
+        let timeline = timeline.as_deref().unwrap_or("of a standby");
+        write!(formatter, "system {system_identifier}, timeline {timeline}, since {started_at}")
     }
 }
 
@@ -113,18 +122,21 @@ impl LifeWatch {
     /// Notes the life behind a new connection.
     pub(crate) fn note(&self, life: ServerLife) {
         let mut state = self.state();
-        if state.life.as_ref() == Some(&life) {
-            return;
+        match &state.life {
+            Some(known) if *known == life => return,
+            Some(earlier) => {
+                let (earlier, now) = (earlier.to_string(), life.to_string());
+                tracing::warn!(
+                    earlier,
+                    now,
+                    "the database's server is in another life: what was read of the log is dropped"
+                );
+                state.noticed = Some(Instant::now());
+                self.0.number.fetch_add(1, Ordering::SeqCst);
+            }
+            None => {}
         }
-        if let Some(earlier) = state.life.replace(life.clone()) {
-            state.noticed = Some(Instant::now());
-            self.0.number.fetch_add(1, Ordering::SeqCst);
-            tracing::warn!(
-                ?earlier,
-                now = ?life,
-                "the database's server is in another life: what was read of the log is dropped"
-            );
-        }
+        state.life = Some(life);
     }
 
     /// Remembers an event whose commit this process has seen.

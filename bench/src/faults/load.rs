@@ -1,13 +1,15 @@
 //! What goes on while processes are killed: responses come in at an even pace, and subscriptions come
 //! and go. Whoever gets no good answer asks again, as the product does.
 
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
 use tests::invariants::Acknowledged;
 use tests::raw::{report, try_call};
 use tests::{Firm, World, submitted};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::receivers::{KINDS, Receivers};
@@ -25,16 +27,23 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// A subscription comes, or goes, so often.
 const COMING_AND_GOING: Duration = Duration::from_secs(1);
 
+/// How fast responses come, and until when.
+pub(crate) struct Pace {
+    pub(crate) responses_per_second: u32,
+    pub(crate) stop: CancellationToken,
+}
+
 /// What is to happen.
-pub(super) struct Load {
+pub(crate) struct Load {
     firms: Vec<Firm>,
     hooks: Vec<Uuid>,
-    responses: usize,
     target: String,
+    /// The batches that were acknowledged.
+    reported: Mutex<Vec<String>>,
 }
 
 impl Load {
-    pub(super) async fn prepare(world: &World, receivers: &Receivers, deliveries: usize) -> Self {
+    pub(crate) async fn prepare(world: &World, receivers: &Receivers) -> Self {
         let (mut firms, mut hooks) = (Vec::new(), Vec::new());
         for _ in 0..FIRMS {
             let firm = world.firm().await;
@@ -43,53 +52,65 @@ impl Load {
             }
             firms.push(firm);
         }
-        let responses = deliveries / KINDS.len();
-        Self { firms, hooks, responses, target: receivers.url("well") }
+        Self { firms, hooks, target: receivers.url("well"), reported: Mutex::default() }
     }
 
-    /// Everything, until then; what was acknowledged.
-    pub(super) async fn until(
+    /// Responses, and subscriptions that come and go, until the stop; what was acknowledged.
+    pub(crate) async fn run(
         &self,
-        end: Instant,
+        pace: &Pace,
         world: &World,
         services: &Services,
     ) -> anyhow::Result<Acknowledged> {
-        let (responses, (hooks, removed_hooks)) = tokio::try_join!(
-            self.report_evenly(end, world, services),
-            self.come_and_go(end, services),
+        let (acknowledged, (hooks, removed_hooks)) = tokio::try_join!(
+            self.report(pace, world, services),
+            self.come_and_go(&pace.stop, services),
         )?;
-        let hooks = [self.hooks.clone(), hooks].concat();
-        Ok(Acknowledged { hooks, removed_hooks, responses })
+        let hooks = [acknowledged.hooks, hooks].concat();
+        Ok(Acknowledged { hooks, removed_hooks, ..acknowledged })
     }
 
-    async fn report_evenly(
+    /// Responses alone, until the stop; what was acknowledged.
+    pub(crate) async fn report(
         &self,
-        end: Instant,
+        Pace { responses_per_second, stop }: &Pace,
         world: &World,
         services: &Services,
-    ) -> anyhow::Result<Vec<Uuid>> {
-        let batches = self.responses.div_ceil(BATCH).max(1);
-        let time = end.saturating_duration_since(Instant::now());
-        let mut pace = tokio::time::interval(time / u32::try_from(batches)?);
-        let mut acknowledged = Vec::new();
-        for number in 0..batches {
-            pace.tick().await;
+    ) -> anyhow::Result<Acknowledged> {
+        let batch_size = u32::try_from(BATCH)?;
+        let mut ticks =
+            tokio::time::interval(Duration::from_secs(1) * batch_size / *responses_per_second);
+        let mut responses = Vec::new();
+        for firm in self.firms.iter().cycle() {
+            if stop.run_until_cancelled(ticks.tick()).await.is_none() {
+                break;
+            }
             let ids: Vec<Uuid> = (0..BATCH).map(|_| world.id()).collect();
-            let firm = &self.firms[number % FIRMS];
             let events: Vec<_> = ids.iter().map(|id| submitted(firm, *id)).collect();
             let batch = serde_json::to_string(&events)?;
-            while report(services.internal, world.token(), &batch).await.is_none_or(|s| s != 202) {
-                tokio::time::sleep(AGAIN).await;
-            }
-            acknowledged.extend(ids);
+            report_surely(&batch, world, services).await;
+            self.reported().push(batch);
+            responses.extend(ids);
         }
-        Ok(acknowledged)
+        Ok(Acknowledged { hooks: self.hooks.clone(), removed_hooks: Vec::new(), responses })
+    }
+
+    /// Reports everything once more, as a product does after a loss.
+    pub(crate) async fn report_again(&self, world: &World, services: &Services) {
+        let batches = self.reported().clone();
+        for batch in &batches {
+            report_surely(batch, world, services).await;
+        }
+    }
+
+    fn reported(&self) -> MutexGuard<'_, Vec<String>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a subscription, removes it a second later, and so on; a removal races what is claimed.
     async fn come_and_go(
         &self,
-        end: Instant,
+        stop: &CancellationToken,
         services: &Services,
     ) -> anyhow::Result<(Vec<Uuid>, Vec<Uuid>)> {
         let (mut made, mut removed) = (Vec::new(), Vec::new());
@@ -97,7 +118,7 @@ impl Load {
         let body = json!({"target_url": self.target, "trigger": "form_submitted"}).to_string();
         for firm in self.firms.iter().cycle() {
             pace.tick().await;
-            if Instant::now() >= end {
+            if stop.is_cancelled() {
                 break;
             }
             let hooks = ("POST", "/hooks");
@@ -115,6 +136,13 @@ impl Load {
             removed.extend(gone.filter(|(status, _)| *status == 200).map(|_| hook_id));
         }
         Ok((made, removed))
+    }
+}
+
+/// Reports until it is acknowledged.
+async fn report_surely(batch: &str, world: &World, services: &Services) {
+    while report(services.internal, world.token(), batch).await.is_none_or(|status| status != 202) {
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

@@ -5,11 +5,11 @@
 //! Waits pass faster than they should; the lease is the shortest there is.
 
 mod killer;
-mod load;
+pub(crate) mod load;
 mod random;
-mod receivers;
-mod report;
-mod service;
+pub(crate) mod receivers;
+pub(crate) mod report;
+pub(crate) mod service;
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,12 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use tests::invariants::Run;
 use tests::{World, own_cluster, place_witness, settles};
+use tokio_util::sync::CancellationToken;
 use vault::{Entropy, SystemEntropy};
 
-use self::load::Load;
+use self::load::{Load, Pace};
 use self::random::Random;
-use self::receivers::Receivers;
+use self::receivers::{KINDS, Receivers};
 use self::report::Report;
 use self::service::Services;
 
@@ -29,7 +30,7 @@ use self::service::Services;
 const TIME_SCALE: &str = "120";
 
 /// The lease at that speed.
-const LEASE: Duration = Duration::from_secs(25);
+pub(crate) const LEASE: Duration = Duration::from_secs(25);
 
 /// Longer than the schedule, with a lease at each try.
 const REST: Duration = Duration::from_secs(600);
@@ -57,12 +58,18 @@ pub(crate) async fn run(command: &Faults) -> anyhow::Result<()> {
     place_witness(world.pool()).await;
     let until = Instant::now() + Duration::from_secs(command.minutes * 60);
     let receivers = Receivers::start(until - Duration::from_secs(command.minutes * 30)).await?;
-    let load = Load::prepare(&world, &receivers, command.deliveries).await;
+    let load = Load::prepare(&world, &receivers).await;
     let services = Services::start(&world.database).await?;
-    let (acknowledged, kills) = tokio::try_join!(
-        load.until(until, &world, &services),
-        killer::until(until, &services, Random::new(seed)),
-    )?;
+    let responses = u32::try_from(command.deliveries / KINDS.len())?;
+    let seconds = u32::try_from(command.minutes * 60)?;
+    let responses_per_second = responses.div_ceil(seconds).max(1);
+    let pace = Pace { responses_per_second, stop: CancellationToken::new() };
+    let killing = async {
+        let kills = killer::until(until, &services, Random::new(seed)).await;
+        pace.stop.cancel();
+        kills
+    };
+    let (acknowledged, kills) = tokio::try_join!(load.run(&pace, &world, &services), killing)?;
     let killed_for = Instant::now();
     ensure!(settles(world.pool(), REST).await, "seed {seed}: it did not come to rest");
     let rested = killed_for.elapsed();

@@ -19,11 +19,11 @@ use uuid::Uuid;
 const SILENCE: Duration = Duration::from_secs(12);
 
 /// What the subscriptions of a firm are like.
-pub(super) const KINDS: [&str; 10] =
+pub(crate) const KINDS: [&str; 10] =
     ["well", "well", "well", "well", "well", "busy", "busy", "silent", "ill", "gone"];
 
 /// All receivers.
-pub(super) struct Receivers {
+pub(crate) struct Receivers {
     at: SocketAddr,
     seen: Arc<Seen>,
 }
@@ -41,7 +41,7 @@ struct Kept {
 }
 
 impl Receivers {
-    pub(super) async fn start(gone_from: Instant) -> anyhow::Result<Self> {
+    pub(crate) async fn start(gone_from: Instant) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let at = listener.local_addr()?;
         let seen = Arc::new(Seen { gone_from, kept: Mutex::default() });
@@ -55,7 +55,7 @@ impl Receivers {
         format!("http://{}/{kind}", self.at)
     }
 
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.seen.lock().requests.clone()
     }
 
@@ -64,8 +64,13 @@ impl Receivers {
         self.seen.lock().answered_well.clone()
     }
 
+    /// When the newest request arrived.
+    pub(crate) fn last_arrival(&self) -> Option<Instant> {
+        self.seen.lock().requests.last().map(|request| request.arrived)
+    }
+
     /// Deliveries that arrived.
-    pub(super) fn arrived(&self) -> HashSet<Uuid> {
+    pub(crate) fn arrived(&self) -> HashSet<Uuid> {
         self.seen.lock().tries.keys().copied().collect()
     }
 }

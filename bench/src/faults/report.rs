@@ -14,7 +14,7 @@ use super::receivers::Receivers;
 const TRIES: usize = 8;
 
 /// The numbers.
-pub(super) struct Report {
+pub(crate) struct Report {
     kills: Vec<(&'static str, usize)>,
     states: Vec<(String, i64)>,
     requests: usize,
@@ -31,7 +31,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) async fn of(
+    pub(crate) async fn of(
         run: &Run<'_>,
         receivers: &Receivers,
         kills: Vec<(&'static str, usize)>,
@@ -71,13 +71,23 @@ impl Report {
     }
 
     /// Whether nothing is in it that must not be.
-    pub(super) const fn is_clean(&self) -> bool {
+    pub(crate) const fn is_clean(&self) -> bool {
         self.lost == 0 && self.unexplained == 0 && self.too_often == 0 && self.after_removal == 0
     }
 
     pub(super) fn print(&self, seed: u64, rested: Duration) {
         let kills: usize = self.kills.iter().map(|(_, times)| times).sum();
-        println!("seed {seed}: {kills} kills {:?}; at rest {rested:.0?} later", self.kills);
+        println!("seed {seed}: {kills} kills {:?}", self.kills);
+        self.print_states(rested);
+    }
+
+    /// Deliveries that never arrived, though history says that they did or failed.
+    pub(crate) const fn lost(&self) -> usize {
+        self.lost
+    }
+
+    pub(crate) fn print_states(&self, rested: Duration) {
+        println!("at rest {rested:.0?} later");
         let (responses, hooks, removals) = self.acknowledged;
         println!("acknowledged: {responses} responses, {hooks} subscriptions, {removals} removals");
         println!("deliveries: {:?}; {} requests", self.states, self.requests);

@@ -2,6 +2,7 @@
 //! deliver. Each is this program, started again as the service.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::ensure;
 use tests::TestDatabase;
@@ -19,16 +20,24 @@ const ROLES: [(&str, &str); 4] = [
 ];
 
 /// The running processes.
-pub(super) struct Services {
-    pub(super) public: SocketAddr,
-    pub(super) internal: SocketAddr,
+pub(crate) struct Services {
+    pub(crate) public: SocketAddr,
+    pub(crate) internal: SocketAddr,
     serving: Serving,
     children: Mutex<Vec<Child>>,
 }
 
 impl Services {
     pub(super) async fn start(database: &TestDatabase) -> anyhow::Result<Self> {
-        let serving = Serving::on(database)?;
+        Self::start_on(Serving::on(database)?).await
+    }
+
+    /// The same, with keys, checkpoints and mails in this folder.
+    pub(crate) async fn start_in(database: &TestDatabase, data_dir: &Path) -> anyhow::Result<Self> {
+        Self::start_on(Serving::on(database)?.with_data_in(data_dir)).await
+    }
+
+    async fn start_on(serving: Serving) -> anyhow::Result<Self> {
         let (public, internal) = (serving.public, serving.internal);
         let services = Self { public, internal, serving, children: Mutex::default() };
         for (_, role) in ROLES {
@@ -52,8 +61,27 @@ impl Services {
         Ok(())
     }
 
+    /// Waits until the doors serve.
+    pub(crate) async fn ready(&self) -> anyhow::Result<()> {
+        self.serving.ready().await
+    }
+
+    /// Acknowledges a lost end of the log, as an operator does.
+    pub(crate) async fn acknowledge_lost_tails(&self) -> anyhow::Result<()> {
+        self.serving.firmforms(&["doctor", "--acknowledge"])?.output().await?;
+        Ok(())
+    }
+
+    /// Runs a command of an operator, which must end well.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        let ended = self.serving.firmforms(arguments)?.output().await?;
+        let said = String::from_utf8_lossy(&ended.stdout);
+        ensure!(ended.status.success(), "{}: {said}", arguments.join(" "));
+        Ok(())
+    }
+
     /// Stops all as an operator would.
-    pub(super) async fn stop(&self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(&self) -> anyhow::Result<()> {
         let mut children = self.children.lock().await;
         for (child, (name, _)) in children.iter_mut().zip(ROLES) {
             stop(child, name).await?;
