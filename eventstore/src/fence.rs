@@ -1,5 +1,5 @@
-//! The fence finds how far the log is settled. A position is settled if no event at or below it can
-//! appear any more.
+//! The fence finds how far the log is settled. A position is settled if no event at or below it
+//! can appear any more.
 //!
 //! PostgreSQL draws a position before the commit. So a row with a lower position may become visible
 //! after a row with a higher one. A reader that remembers only the last position loses the slow row
@@ -9,9 +9,9 @@
 //! 2. It draws a transaction id `xid`. The trigger `events_draw_xid` makes every append draw its id
 //!    before its first position. So an append that drew a position at or below `height` has an id
 //!    lower than `xid`.
-//! 3. Each look checks whether the oldest running transaction is at or above `xid`. If so, all those
-//!    appends have ended. A later statement sees every event at or below `height` that will ever
-//!    exist. If not, the caller looks again.
+//! 3. Each look checks whether the oldest running transaction is at or above `xid`. If so, all
+//!    those appends have ended. A later statement sees every event at or below `height` that will
+//!    ever exist. If not, the caller looks again.
 //!
 //! The oldest transaction can belong to another database of the server. After 10 ms an older
 //! transaction counts only if it appends to this log. A transaction that appends holds the lock of

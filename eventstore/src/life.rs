@@ -125,10 +125,9 @@ impl LifeWatch {
         match &state.life {
             Some(known) if *known == life => return,
             Some(earlier) => {
-                let (earlier, now) = (earlier.to_string(), life.to_string());
                 tracing::warn!(
-                    earlier,
-                    now,
+                    %earlier,
+                    now = %life,
                     "the database's server is in another life: what was read of the log is dropped"
                 );
                 state.noticed = Some(Instant::now());

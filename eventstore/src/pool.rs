@@ -64,7 +64,8 @@ fn pool(
     firm: &'static str,
     watch: &LifeWatch,
 ) -> PgPool {
-    let (told, asked) = (watch.clone(), watch.clone());
+    let told = watch.clone();
+    let asked = watch.clone();
     let options = options
         .application_name("firmforms")
         .statement_cache_capacity(STATEMENT_CACHE_SIZE)

@@ -129,8 +129,13 @@ impl Store {
     pub async fn begin(&self) -> Result<AppendTransaction<'_>, AppendError> {
         crash::point("begin");
         let transaction = self.connections.begin().await?;
-        let (occurrences, newest) = (Vec::new(), None);
-        Ok(AppendTransaction { store: self, transaction, occurrences, newest, news: None })
+        Ok(AppendTransaction {
+            store: self,
+            transaction,
+            occurrences: Vec::new(),
+            newest: None,
+            news: None,
+        })
     }
 
     /// Appends in a transaction of its own, all events or none.

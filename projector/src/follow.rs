@@ -1,5 +1,5 @@
-//! A follower reads events below the fence into memory. It then applies a batch of them and moves its
-//! checkpoint in one transaction.
+//! A follower reads events below the fence into memory. It then applies a batch of them and moves
+//! its checkpoint in one transaction.
 //!
 //! A follower may hold an event that begins a delivery back for a moment. The event that ends the
 //! delivery usually arrives in that time, and both are then written at once.
@@ -121,8 +121,8 @@ impl<P: Projection> Follower<P> {
         }
     }
 
-    /// Makes a follower that holds unfinished events back until they are finished or too old: 300 ms,
-    /// in a burst 5 s.
+    /// Makes a follower that holds unfinished events back until they are finished or too old: 300
+    /// ms, in a burst 5 s.
     #[must_use]
     pub fn holding_unfinished(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
