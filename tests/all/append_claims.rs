@@ -29,7 +29,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use sqlx::Executor;
 use tests::{
-    Firm, Received, Receiver, Reply, Sending, TestDatabase, World, activity, later, submitted,
+    Firm, Received, Receiver, Reply, Sending, TestDatabase, World, activity, later, own_cluster,
+    submitted,
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

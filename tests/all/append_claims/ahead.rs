@@ -198,3 +198,23 @@ async fn what_was_leased_ahead_for_a_host_that_hangs_is_given_back() {
     scene.send_the_rest().await;
     scene.assert_all_arrived_once(11).await;
 }
+
+/// Another life of the server may know nothing of a lease, nor of the delivery (ruling 43).
+#[tokio::test]
+async fn what_was_leased_in_an_earlier_life_of_the_server_was_sent() {
+    let scene = Scene::new().await;
+    let process = scene.quick().await;
+    assert_eq!(scene.queue_after_unanswered(9).await, (10, 0));
+    scene.receiver.wait_for(3).await;
+    let other_server = own_cluster().await;
+    let elsewhere = other_server.database().await.main;
+    let life = scene.world.courier().store.life();
+    life.connect(elsewhere, 1).acquire().await.unwrap();
+    scene.receiver.release();
+    process.answered(3).await;
+    while scene.queue().await != (3, 7) {}
+    process.ends(&scene.world).await;
+    assert_eq!(scene.receiver.received().len(), 3);
+    scene.send_the_rest().await;
+    scene.assert_all_arrived_once(10).await;
+}
