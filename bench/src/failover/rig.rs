@@ -30,7 +30,10 @@ const PROGRAMS: [(&str, &str); 4] = [
 ];
 
 /// How long a part of the rig may take to get ready.
-const READY_WITHIN: Duration = Duration::from_secs(90);
+const READY_WITHIN: Duration = Duration::from_secs(180);
+
+/// The lines of a supervisor's log that are shown after a failure.
+const LAST_LINES: usize = 40;
 
 /// From one look to the next.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -144,12 +147,23 @@ impl Rig {
             ReplicationMode::Synchronous => "/sync",
             ReplicationMode::Asynchronous => "/replica?lag=64kB",
         };
-        until("the standby", async || {
+        let replicated = until("the standby", async || {
             let [first, second] = &self.nodes;
             first.answers("/primary").await && second.answers(standby).await
                 || second.answers("/primary").await && first.answers(standby).await
-        })
-        .await
+        });
+        replicated.await.with_context(|| self.last_lines())
+    }
+
+    /// What both supervisors said last.
+    fn last_lines(&self) -> String {
+        let of = |node: &Node| {
+            let log = fs::read_to_string(node.folder.join("patroni.log")).unwrap_or_default();
+            let last: Vec<&str> = log.lines().rev().take(LAST_LINES).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            format!("{}:\n{}\n", node.name, last.join("\n"))
+        };
+        self.nodes.iter().map(of).collect()
     }
 
     /// The place of the primary.
