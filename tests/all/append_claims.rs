@@ -5,6 +5,7 @@
 mod ahead;
 mod batches;
 mod gate;
+mod refused;
 mod removals;
 mod spread;
 

@@ -53,7 +53,11 @@ pub(super) async fn take_in(
     if let Err(IntakeError::ClaimRefused(error)) = &taken {
         tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
         WORKER_FAILURES.count(&[("worker", "claim_in_append")]);
-        taken = intake.attempt(intake.begin().await?, ClaimMode::Later).await;
+        // The refused attempt has made keys, so a failure here must not skip `forget_erased`.
+        taken = match intake.begin().await {
+            Ok(appending) => intake.attempt(appending, ClaimMode::Later).await,
+            Err(error) => Err(error),
+        };
     }
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
     let taken = taken?;

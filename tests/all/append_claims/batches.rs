@@ -265,17 +265,6 @@ async fn what_comes_behind_unspread_occurrences_of_its_firm_waits_for_its_turn()
 }
 
 #[tokio::test]
-async fn a_lease_that_the_database_refused_failed_the_whole_report() {
-    let scene = Scene::new().await;
-    let process = scene.process(|_| {});
-    refuse_leases(&scene).await;
-    assert_eq!(scene.queue_after_another().await, (0, 1), "it is accepted, and waits");
-    process.ends(&scene.world).await;
-    assert_eq!(scene.world.deliver().await, 1);
-    scene.assert_all_arrived_once(1).await;
-}
-
-#[tokio::test]
 async fn an_append_that_lost_a_race_after_it_has_leased_is_sent_once() {
     let scene = Scene::new().await;
     let process = scene.process(|courier| courier.settings.permits = 4);
