@@ -18,7 +18,8 @@ use crate::outbox::row::{OutboxRow, new_lease};
 use crate::outbox::{lanes, wakes};
 use crate::settings::DelivererContext;
 
-/// Claims rows that are due, as far as the limits allow. An empty answer means that no row is due.
+/// Claims rows that are due, as far as the limits allow. The result is empty if no row can be
+/// claimed now.
 ///
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. If the claim had committed, its leases end and the rows
@@ -67,7 +68,7 @@ pub(crate) async fn claim_from_lanes(
     }
 }
 
-/// The steps of one claim that its outcome depends on, also if the claim fails.
+/// Facts about a claim that its outcome depends on, also if the claim fails.
 #[derive(Default)]
 struct ClaimProgress {
     locked: Vec<Uuid>,
@@ -129,7 +130,7 @@ struct LeaseTerms {
 }
 
 /// Writes the leases, each with its token and its body. `width_bucket` finds a row's values in the
-/// lists by halving. A join would compare each row with each.
+/// lists by binary search. A join would compare each row with each.
 async fn lease(
     connection: &mut PgConnection,
     leased: &[LeasedRow],

@@ -1,9 +1,9 @@
 //! Leasing of new rows: the append that records an occurrence leases its rows, and so does the
 //! spread worker. Each row is inserted with its lease, so it is written once.
 //!
-//! Leasing is a claim in the sense of ruling 29 (in flight at removal). It shares each lane's lock
-//! with all transactions but a removal, and the order of the commits decides. It never waits for a
-//! lane.
+//! Leasing is a claim in the sense of ruling 29 (in flight at removal): the order of the commits
+//! decides. Its key-share lock on a lane conflicts only with `for update`, which changes of the
+//! subscription or its firm take. It never waits for a lane.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::outbox::lanes::not_held;
 use crate::outbox::row::{NewLease, NewOutboxRow, OutboxRow, new_lease};
 use crate::settings::DelivererContext;
 
-/// A new submission, with the parts that its bodies are composed from.
+/// A new submission, with everything that its bodies are composed from.
 pub struct SubmissionParts<'a> {
     /// The response.
     pub response: &'a StoredResponse,
-    /// The data key that seals the response.
+    /// The data key that encrypts the response.
     pub key: &'a DataKey,
     /// The response's form.
     pub form: &'a FormPart,
@@ -44,11 +44,11 @@ pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a Submissio
 pub(crate) enum BodySource<'a, 'b> {
     /// Submissions at hand. The vault is not read.
     AtHand(&'a SubmissionsBySubject<'a, 'b>),
-    /// The vault, as in a claim from the outbox.
+    /// The vault, read as in a claim from the outbox.
     Vault,
 }
 
-/// The leasing of one transaction.
+/// Leases rows in one transaction.
 pub(crate) struct RowLeasing<'a> {
     pub(crate) courier: &'a DelivererContext,
     pub(crate) limits: &'a SendLimits,
@@ -56,19 +56,19 @@ pub(crate) struct RowLeasing<'a> {
 }
 
 /// Leased rows, and rows that wait for a claim.
-pub(crate) struct PartedRows {
+pub(crate) struct LeasedAndWaitingRows {
     pub(crate) leased: CommittedClaim,
     pub(crate) waiting: Vec<OutboxRow>,
 }
 
 impl RowLeasing<'_> {
-    /// Leases the rows that can be sent now.
+    /// Leases the rows whose lanes are open and whose limits have room. Freezes their bodies.
     pub(crate) async fn lease(
         &self,
         connection: &mut PgConnection,
         rows: Vec<OutboxRow>,
         source: BodySource<'_, '_>,
-    ) -> Result<PartedRows, DeliveryError> {
+    ) -> Result<LeasedAndWaitingRows, DeliveryError> {
         let lanes = open_lanes(connection, &rows, self.now, &source).await?;
         let (leased, waiting) = self.reserve(rows, &lanes);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
@@ -84,14 +84,14 @@ impl RowLeasing<'_> {
             claimed_at: self.now.into(),
             claimed_instant: Instant::now(),
         };
-        Ok(PartedRows { leased, waiting })
+        Ok(LeasedAndWaitingRows { leased, waiting })
     }
 
     /// The leased rows as they are inserted, each with its body.
-    pub(crate) fn rows(&self, taken: &CommittedClaim) -> impl Iterator<Item = NewOutboxRow> {
+    pub(crate) fn rows(&self, claim: &CommittedClaim) -> impl Iterator<Item = NewOutboxRow> {
         let end = self.now + self.courier.settings.scale.lease();
-        taken.leased.iter().map(move |one| {
-            let body = taken.composed.bodies.get(&one.row.delivery_id);
+        claim.leased.iter().map(move |one| {
+            let body = claim.composed.bodies.get(&one.row.delivery_id);
             let row = OutboxRow {
                 body_id: body.map(|body| body.body_id),
                 body_sha256: body.map(|body| body.sha256.to_vec()),
@@ -158,7 +158,8 @@ impl RowLeasing<'_> {
             if !secrets.contains_key(&row.firm_id) {
                 let secret = lane.secret.as_deref();
                 let wrapping = courier.keyring.wrapping();
-                let opened = secret.and_then(|sealed| secrets::open(wrapping, row.firm_id, sealed));
+                let opened =
+                    secret.and_then(|encrypted| secrets::open(wrapping, row.firm_id, encrypted));
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));
             }
         }
@@ -172,13 +173,13 @@ struct OpenLane {
     lane_id: Uuid,
     host: String,
     target_url: String,
-    /// The signing secret of the firm, sealed.
+    /// The signing secret of the firm, as ciphertext.
     secret: Option<Vec<u8>>,
 }
 
-/// The open lanes of these rows that have no due row. The lanes are locked against their removal,
-/// and lanes that a removal has locked are left out. For an append, unspread occurrences of the
-/// firm come first, so its lanes are left out too.
+/// The open lanes of these rows that have no due row, locked. Lanes that another transaction has
+/// locked against this lock are left out. For an append, unspread occurrences of a firm come first,
+/// so the lanes of this firm are left out too.
 async fn open_lanes(
     connection: &mut PgConnection,
     rows: &[OutboxRow],

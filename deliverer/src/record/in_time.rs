@@ -43,7 +43,7 @@ async fn record_in_time<'a>(
     let known: Vec<&FinishedAttempt> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
     let held = rows::held(connection, &known).await?;
-    let mut effects = RecordEffects::without(erased(connection, &known).await?);
+    let mut effects = RecordEffects::for_batch(erased(connection, &known).await?);
     let mut late = Vec::new();
     for finished in known {
         let claimed = &finished.claimed;

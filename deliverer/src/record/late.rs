@@ -33,7 +33,7 @@ pub(super) async fn record_late(
         return Ok(());
     }
     let erased = erased(connection, &[finished]).await?;
-    let mut effects = RecordEffects::without(erased);
+    let mut effects = RecordEffects::for_batch(erased);
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
         let late = LateDelivery { delivery: &delivery, last, outbox };
         late.enter(courier, finished, &mut effects, lane);
@@ -63,8 +63,8 @@ impl LateDelivery<'_> {
         lane: &mut LaneState,
     ) {
         let delivery_id = finished.claimed.delivery_id;
-        let erased = effects.erased.contains(&finished.claimed.subject);
-        let answer = kept_answer(finished).filter(|_| !erased);
+        let is_erased = effects.erased_responses.contains(&finished.claimed.subject);
+        let answer = kept_answer(finished).filter(|_| !is_erased);
         let mut attempt = attempt(courier, finished, answer.as_deref());
         attempt.of = finished.claimed.delivery_of().filter(|_| self.last == 0);
         let outcome = attempt.outcome;

@@ -9,7 +9,7 @@ use telemetry::metrics::CLAIM_SECONDS;
 use super::dispatcher::{Dispatcher, SendTiming};
 use crate::attempt::SEND_WITHIN;
 use crate::claim::committed::CommittedClaim;
-use crate::claim::in_append::{AppendSender, QueuedInAppend, queue_and_lease};
+use crate::claim::in_append::{LeaseContext, QueuedInAppend, queue_and_lease};
 use crate::claim::leasing::SubmissionParts;
 use crate::error::DeliveryError;
 
@@ -36,11 +36,11 @@ impl AppendLeaser {
         submissions: &[SubmissionParts<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {
         let dispatch = self.0.upgrade().filter(|dispatch| dispatch.may_send());
-        let sender = dispatch
+        let lease_context = dispatch
             .as_deref()
-            .map(|Dispatcher { courier, limits, .. }| AppendSender { courier, limits });
+            .map(|Dispatcher { courier, limits, .. }| LeaseContext { courier, limits });
         let QueuedInAppend { leased, waits } =
-            queue_and_lease(sender, connection, occurrences, submissions).await?;
+            queue_and_lease(lease_context, connection, occurrences, submissions).await?;
         Ok(LeasedInAppend { leased: dispatch.zip(leased), waits })
     }
 }

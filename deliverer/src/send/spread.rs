@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::dispatcher::{Dispatcher, SendTiming};
 use crate::claim::committed::CommittedClaim;
-use crate::claim::leasing::{BodySource, PartedRows, RowLeasing};
+use crate::claim::leasing::{BodySource, LeasedAndWaitingRows, RowLeasing};
 use crate::error::DeliveryError;
 use crate::outbox::queue::rows;
 use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
@@ -142,7 +142,8 @@ async fn lease_and_insert(
     let (for_claims, rows): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .partition(|row| row.is_first_of_partial() || erased.contains(&row.subject()));
-    let PartedRows { leased, waiting } = leasing.lease(connection, rows, BodySource::Vault).await?;
+    let LeasedAndWaitingRows { leased, waiting } =
+        leasing.lease(connection, rows, BodySource::Vault).await?;
     let mut new: Vec<NewOutboxRow> = leasing.rows(&leased).collect();
     let due = |row| NewOutboxRow { row, due_at: leasing.now, lease: None };
     new.extend(waiting.into_iter().chain(for_claims).map(due));
