@@ -40,8 +40,8 @@ pub(crate) struct LeaseContext<'a> {
 }
 
 /// Inserts the rows that these occurrences list. Leases a row only if its submission is at hand,
-/// its lane is open, not locked and without a due row, its firm has nothing unspread, and the limits
-/// have room. Without a lease context every row waits.
+/// its lane is open, not locked and without a due row, its firm has nothing unspread, and the
+/// limits have room. Without a lease context every row waits.
 ///
 /// # Errors
 /// [`DeliveryError`]; the transaction must be rolled back then.
