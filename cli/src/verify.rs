@@ -25,7 +25,8 @@ const EXIT_UNKNOWN: u8 = 2;
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyCommand {
     /// Prove that each occurrence lists exactly the subscriptions its match saw live. Prove that
-    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: not decided.
+    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: the check or the
+    /// repair could not finish.
     Deliveries(VerifyDeliveriesArgs),
 }
 
