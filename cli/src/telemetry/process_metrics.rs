@@ -73,7 +73,7 @@ impl ProcessMetrics {
                 ("callers", service.store.pool().clone()),
                 ("intake", service.intake.pool().clone()),
                 ("readers", service.readers.clone()),
-                ("workers", system.courier.store.pool().clone()),
+                ("workers", system.deliverer.store.pool().clone()),
                 ("health", service.health.clone()),
                 ("keyring", service.keyring.pool().clone()),
             ],

@@ -10,7 +10,7 @@ use domain::trigger::Trigger;
 use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
 
-use super::committed::CommittedClaim;
+use super::leased::LeasedClaim;
 use super::leasing::{BodySource, RowLeasing, SubmissionParts, SubmissionsBySubject};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
@@ -27,7 +27,7 @@ const WAITING_ROWS_THRESHOLD: usize = 16;
 /// The deliveries of one append.
 pub(crate) struct QueuedInAppend {
     /// Leased rows. `None` if this process may not send now. The claim may be empty.
-    pub(crate) leased: Option<CommittedClaim>,
+    pub(crate) leased: Option<LeasedClaim>,
     /// Whether rows or occurrences wait for a worker.
     pub(crate) waits: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct QueuedInAppend {
 /// The context and the limits for leasing. Given only if this process may send now.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseContext<'a> {
-    pub(crate) courier: &'a DelivererContext,
+    pub(crate) deliverer: &'a DelivererContext,
     pub(crate) limits: &'a SendLimits,
 }
 
@@ -59,8 +59,8 @@ pub(crate) async fn queue_and_lease(
     let now = due_at(occurrences);
     let mut new = Vec::with_capacity(leasable.len() + waiting.len());
     let leased = match lease_context {
-        Some(LeaseContext { courier, limits }) => {
-            let leasing = RowLeasing { courier, limits, now };
+        Some(LeaseContext { deliverer, limits }) => {
+            let leasing = RowLeasing { deliverer, limits, now };
             let source = BodySource::AtHand(&submissions);
             let rows = leasing.lease(connection, leasable, source).await?;
             waiting.extend(rows.waiting);

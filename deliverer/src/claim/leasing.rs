@@ -19,8 +19,8 @@ use uuid::Uuid;
 use vault::responses::StoredResponse;
 use vault::{DataKey, DataKeys, KeySubject, secrets};
 
-use super::committed::{CommittedClaim, LeasedRow};
 use super::compose::{BuiltBodies, ComposedDeliveries, compose, freeze, payload};
+use super::leased::{LeasedClaim, LeasedRow};
 use crate::error::DeliveryError;
 use crate::limits::{SendLimits, SendReservation};
 use crate::outbox::lanes::not_held;
@@ -50,14 +50,14 @@ pub(crate) enum BodySource<'a, 'b> {
 
 /// Leases rows in one transaction.
 pub(crate) struct RowLeasing<'a> {
-    pub(crate) courier: &'a DelivererContext,
+    pub(crate) deliverer: &'a DelivererContext,
     pub(crate) limits: &'a SendLimits,
     pub(crate) now: DateTime<Utc>,
 }
 
 /// Leased rows, and rows that wait for a claim.
 pub(crate) struct LeasedAndWaitingRows {
-    pub(crate) leased: CommittedClaim,
+    pub(crate) leased: LeasedClaim,
     pub(crate) waiting: Vec<OutboxRow>,
 }
 
@@ -76,9 +76,11 @@ impl RowLeasing<'_> {
             BodySource::AtHand(submissions) => {
                 self.compose_at_hand(connection, &rows, submissions, &lanes).await?
             }
-            BodySource::Vault => compose(self.courier, connection, &rows, self.now.into()).await?,
+            BodySource::Vault => {
+                compose(self.deliverer, connection, &rows, self.now.into()).await?
+            }
         };
-        let leased = CommittedClaim {
+        let leased = LeasedClaim {
             leased,
             composed,
             claimed_at: self.now.into(),
@@ -88,8 +90,8 @@ impl RowLeasing<'_> {
     }
 
     /// The leased rows as they are inserted, each with its body.
-    pub(crate) fn rows(&self, claim: &CommittedClaim) -> impl Iterator<Item = NewOutboxRow> {
-        let end = self.now + self.courier.settings.scale.lease();
+    pub(crate) fn rows(&self, claim: &LeasedClaim) -> impl Iterator<Item = NewOutboxRow> {
+        let end = self.now + self.deliverer.settings.scale.lease();
         claim.leased.iter().map(move |one| {
             let body = claim.composed.bodies.get(&one.row.delivery_id);
             let row = OutboxRow {
@@ -120,7 +122,7 @@ impl RowLeasing<'_> {
             match reservations.remove(&row.delivery_id) {
                 Some(reservation) => {
                     row.tries = 1;
-                    let lease = new_lease(&*self.courier.entropy);
+                    let lease = new_lease(&*self.deliverer.entropy);
                     leased.push(LeasedRow { row, lease, reservation });
                 }
                 None => waiting.push(row),
@@ -137,7 +139,7 @@ impl RowLeasing<'_> {
         submissions: &SubmissionsBySubject<'_, '_>,
         lanes: &HashMap<Uuid, OpenLane>,
     ) -> Result<ComposedDeliveries, DeliveryError> {
-        let courier = self.courier;
+        let deliverer = self.deliverer;
         let now = Timestamp::from(self.now);
         let subjects: HashSet<KeySubject> = rows.iter().map(|row| row.subject()).collect();
         let keys: DataKeys = subjects
@@ -148,8 +150,8 @@ impl RowLeasing<'_> {
             let SubmissionParts { response, form, .. } = submissions.get(&row.subject())?;
             payload(Trigger::FormSubmitted, (*form).clone(), response, None, None)
         };
-        let built = BuiltBodies::of(rows, build, &*courier.entropy, now);
-        let bodies = freeze(courier, connection, &keys, built).await?;
+        let built = BuiltBodies::of(rows, build, &*deliverer.entropy, now);
+        let bodies = freeze(deliverer, connection, &keys, built).await?;
         let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
         let mut targets = HashMap::new();
         for row in rows {
@@ -157,7 +159,7 @@ impl RowLeasing<'_> {
             targets.entry(row.lane_id).or_insert_with(|| lane.target_url.as_str().into());
             if !secrets.contains_key(&row.firm_id) {
                 let secret = lane.secret.as_deref();
-                let wrapping = courier.keyring.wrapping();
+                let wrapping = deliverer.keyring.wrapping();
                 let opened =
                     secret.and_then(|encrypted| secrets::open(wrapping, row.firm_id, encrypted));
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));

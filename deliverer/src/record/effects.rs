@@ -16,7 +16,7 @@ use uuid::Uuid;
 use vault::KeySubject;
 use vault::answers::{self, ReceiverAnswer};
 
-use super::event::{attempt, context, kept_answer};
+use super::event::{attempt, event_context, kept_answer};
 use super::lane::{GONE_STATUS, LaneState};
 use super::rows::{self, row_is_kept};
 use crate::attempt::FinishedAttempt;
@@ -57,7 +57,7 @@ impl<'a> RecordEffects<'a> {
     /// delivery's stream.
     pub(super) fn enter(
         &mut self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         finished: &'a FinishedAttempt,
         sequence: i64,
         lane: &mut LaneState,
@@ -68,7 +68,7 @@ impl<'a> RecordEffects<'a> {
         // A replayed delivery had ended before, so it cannot be cancelled.
         let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
         let answer = kept_answer(finished).filter(|_| !is_erased);
-        let mut attempt = attempt(courier, finished, answer.as_deref());
+        let mut attempt = attempt(deliverer, finished, answer.as_deref());
         attempt.of = claimed.delivery_of().filter(|_| sequence == 0);
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
@@ -88,7 +88,7 @@ impl<'a> RecordEffects<'a> {
             self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
         }
         self.put(finished, sequence + 1, after_attempt(attempt, withdrawn), answer);
-        self.count_gone(finished, outcome, lane);
+        self.count_or_reset_gone(finished, outcome, lane);
     }
 
     pub(super) fn put(
@@ -113,14 +113,14 @@ impl<'a> RecordEffects<'a> {
             aggregate_id: claimed.delivery_id.to_string(),
             sequence,
             event: event.into(),
-            context: context(finished),
+            context: event_context(finished),
         });
     }
 
     /// Counts 410s. The second delivery that ends with 410 since the last success removes the
     /// subscription. Other failures, late 410s and 410s of replays do not count (contract, section
     /// Retries; ruling 26, 410).
-    pub(super) fn count_gone(
+    pub(super) fn count_or_reset_gone(
         &mut self,
         finished: &FinishedAttempt,
         outcome: Outcome,
@@ -144,18 +144,18 @@ impl<'a> RecordEffects<'a> {
             return;
         };
         for event in subscription.decide(&command).unwrap_or_default() {
-            lane.sequence += 1;
+            lane.subscription_sequence += 1;
             if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = &event {
                 lane.withdrawn = Some((*reason).into());
             }
             cqrs_es::Aggregate::apply(subscription, event.clone());
             self.events.push(NewEvent {
                 aggregate_id: claimed.lane_id.to_string(),
-                sequence: lane.sequence,
+                sequence: lane.subscription_sequence,
                 event: event.into(),
                 context: EventContext {
                     actor: Actor::Receiver(claimed.lane_id),
-                    ..context(finished)
+                    ..event_context(finished)
                 },
             });
         }
@@ -166,7 +166,7 @@ impl<'a> RecordEffects<'a> {
 
     pub(super) async fn write(
         self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         appending: &mut AppendTransaction<'_>,
     ) -> Result<(), DeliveryError> {
         appending.append(self.events).await?;
@@ -175,8 +175,8 @@ impl<'a> RecordEffects<'a> {
         rows::put_due_again(connection, &self.due_again).await?;
         rows::move_streams(connection, &self.noted).await?;
         replays::conclude(connection, &self.replayed).await?;
-        let now = courier.clock.now().get();
-        answers::put(connection, &self.answers, now, &*courier.entropy).await?;
+        let now = deliverer.clock.now().get();
+        answers::put(connection, &self.answers, now, &*deliverer.entropy).await?;
         lanes::due_by(connection, &self.due).await?;
         Ok(())
     }
@@ -184,7 +184,7 @@ impl<'a> RecordEffects<'a> {
 
 /// The erased responses of the batch whose erasure matters. It does not matter for a delivered
 /// attempt with an empty answer, because nothing is kept of it.
-pub(super) async fn erased(
+pub(super) async fn erasures_that_matter(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
 ) -> Result<HashSet<KeySubject>, sqlx::Error> {
