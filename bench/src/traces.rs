@@ -48,14 +48,14 @@ impl Traces {
     /// Those of these POSTs, on this cluster.
     pub(crate) async fn start(cluster: &Cluster, posts: &Posts) -> anyhow::Result<Self> {
         let (system, stop) = (start(cluster).await?, CancellationToken::new());
-        let store = system.courier.store.clone();
+        let store = system.deliverer.store.clone();
         let history = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
             .holding_unfinished(system.service.clock.clone());
         let nudge = store.nudge().subscribe();
         let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
         let (began, log) =
-            (system.courier.clock.now(), Store::new(store.pool().clone(), Vec::new()));
+            (system.deliverer.clock.now(), Store::new(store.pool().clone(), Vec::new()));
         Ok(Self { began, log, system, bodies, follower, stop })
     }
 
@@ -85,7 +85,7 @@ impl Traces {
 
     /// That these arrived.
     pub(crate) fn arrived(&self, sent: &[(i64, i32)]) -> anyhow::Result<Vec<NewEvent>> {
-        let now = self.system.courier.clock.now();
+        let now = self.system.deliverer.clock.now();
         sent.iter()
             .map(|(event, target)| {
                 let body = usize::try_from(*event)?;
@@ -124,7 +124,7 @@ impl Traces {
             event: of,
             context: EventContext {
                 firm_id: FIRM,
-                recorded_at: self.system.courier.clock.now(),
+                recorded_at: self.system.deliverer.clock.now(),
                 actor: Actor::System,
                 correlation_id: occurrence(event),
                 causation_id: Some(occurrence(event)),

@@ -180,9 +180,9 @@ pub struct ServeArgs {
     /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: ProcessRole,
-    /// Send nothing while this process runs: take in activities, queue and show deliveries. Meant
-    /// for the time after a restore; a start without it continues the work. See also `deliveries
-    /// pause`.
+    /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
+    /// deliveries are queued. For the time after a restore: a start without it continues the work.
+    /// See also `deliveries pause`.
     #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
     pub paused: bool,
     /// The address of the public door.

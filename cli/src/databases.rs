@@ -44,8 +44,8 @@ pub(crate) const SERVICE_DATABASES: DatabaseNames =
 
 impl Databases {
     /// Finds the databases named by the settings, or opens the private cluster.
-    pub(crate) async fn open(place: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
-        let found = match (&place.database_url, &place.keyring_url) {
+    pub(crate) async fn open(storage: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
+        let found = match (&storage.database_url, &storage.keyring_url) {
             (Some(main), Some(keyring)) if main != keyring => Self {
                 main: main.parse().context("DATABASE_URL")?,
                 keyring: keyring.parse().context("FIRMFORMS_KEYRING_URL")?,
@@ -55,7 +55,7 @@ impl Databases {
                 "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
                  the data keys must not be in the main one"
             ),
-            (None, _) => Self::private(place, names).await?,
+            (None, _) => Self::private(storage, names).await?,
         };
         Ok(if std::env::var_os("RUST_LOG").is_some() { found } else { found.unlogged() })
     }
@@ -67,12 +67,12 @@ impl Databases {
         Self { main: unlogged(self.main), keyring: unlogged(self.keyring), ..self }
     }
 
-    async fn private(place: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
+    async fn private(storage: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
         let config = cluster::ClusterConfig {
-            data_dir: place.data_dir(),
+            data_dir: storage.data_dir(),
             durability: cluster::Durability::Durable,
             settings: Vec::new(),
-            pg_bin: place.pg_bin.clone(),
+            pg_bin: storage.pg_bin.clone(),
         };
         let cluster = Cluster::open(&config).await?;
         cluster.ensure_database(names.main).await?;
@@ -87,16 +87,16 @@ impl Databases {
     /// Opens empty databases for one run. The private cluster makes them anew; named databases must
     /// be empty.
     pub(crate) async fn new_and_empty(
-        place: &StorageArgs,
+        storage: &StorageArgs,
         names: DatabaseNames,
     ) -> anyhow::Result<Self> {
-        if place.database_url.is_none() {
-            let cluster = Self::private(place, SERVICE_DATABASES).await?;
+        if storage.database_url.is_none() {
+            let cluster = Self::private(storage, SERVICE_DATABASES).await?;
             for name in [names.main, names.keyring] {
                 drop_database(&cluster.main, name).await?;
             }
         }
-        let databases = Self::open(place, names).await?;
+        let databases = Self::open(storage, names).await?;
         let used = "select count(*) from pg_class where relname = 'events'";
         let mut connection = databases.main.connect().await?;
         let tables: i64 = sqlx::query_scalar(used).fetch_one(&mut connection).await?;
@@ -154,11 +154,11 @@ pub(crate) struct MainDatabase {
 
 impl MainDatabase {
     /// Connects to the main database.
-    pub(crate) async fn at(place: &StorageArgs) -> anyhow::Result<Self> {
-        let (main, cluster) = match &place.database_url {
+    pub(crate) async fn at(storage: &StorageArgs) -> anyhow::Result<Self> {
+        let (main, cluster) = match &storage.database_url {
             Some(main) => (main.parse().context("DATABASE_URL")?, None),
             None => {
-                let databases = Databases::private(place, SERVICE_DATABASES).await?;
+                let databases = Databases::private(storage, SERVICE_DATABASES).await?;
                 (databases.main, databases.cluster)
             }
         };

@@ -130,10 +130,10 @@ async fn list_then(
 }
 
 pub(crate) async fn workflows(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     WorkflowsCommand::List(list): WorkflowsCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+    let system = wiring::open(storage).await?;
     let service = &system.service;
     let firm = list.firm;
     let asked = list.filter.asked(None);

@@ -42,13 +42,13 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn run(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     DoctorArgs { acknowledge, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
     if acknowledge {
-        acknowledge_lost_tails(place).await?;
+        acknowledge_lost_tails(storage).await?;
     }
-    let findings = look(place).await.context("the installation could not be checked")?;
+    let findings = look(storage).await.context("the installation could not be checked")?;
     print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
@@ -62,8 +62,8 @@ fn finding_json(finding: &Finding) -> Value {
 }
 
 /// Acknowledges every lost end of the log, as the user of the operating system.
-async fn acknowledge_lost_tails(place: &StorageArgs) -> anyhow::Result<()> {
-    let databases = Databases::open(place, SERVICE_DATABASES).await?;
+async fn acknowledge_lost_tails(storage: &StorageArgs) -> anyhow::Result<()> {
+    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
     let pool = connect(databases.main.clone(), 1);
     let now = Clock::of_database(&pool).await?.now().get();
     let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
@@ -73,9 +73,9 @@ async fn acknowledge_lost_tails(place: &StorageArgs) -> anyhow::Result<()> {
     databases.stop().await
 }
 
-async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
-    let databases = Databases::open(place, SERVICE_DATABASES).await?;
-    let wrapping = place.wrapping_key()?;
+async fn look(storage: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
+    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let wrapping = storage.wrapping_key()?;
     databases.require().await?;
     let pool = connect(databases.main.clone(), POOL_CONNECTIONS);
     let keyring = Keyring::new(connect(databases.keyring.clone(), POOL_CONNECTIONS), wrapping);
@@ -90,7 +90,7 @@ async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
     ];
     // Later checks need tables that a missing schema does not have.
     if findings.iter().all(|finding| finding.verdict == CheckVerdict::Fine) {
-        findings.extend(look_inside(place, &pool, &keyring).await?);
+        findings.extend(look_inside(storage, &pool, &keyring).await?);
     }
     pool.close().await;
     keyring.close().await;
@@ -99,7 +99,7 @@ async fn look(place: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
 }
 
 async fn look_inside(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     pool: &PgPool,
     keyring: &Keyring,
 ) -> anyhow::Result<Vec<Finding>> {
@@ -117,7 +117,7 @@ async fn look_inside(
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
-    findings.push(checkpoints(place, now)?);
+    findings.push(checkpoints(storage, now)?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
@@ -165,8 +165,8 @@ async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
     Ok(Finding::pauses(&held))
 }
 
-fn checkpoints(place: &StorageArgs, now: DateTime<Utc>) -> anyhow::Result<Finding> {
-    let checkpoints = place.notary().checkpoints;
+fn checkpoints(storage: &StorageArgs, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let checkpoints = storage.notary().checkpoints;
     let folder = match checkpoints.last()? {
         _ if !checkpoints.is_writable() => CheckpointFolder::NotWritable,
         None => CheckpointFolder::Empty,

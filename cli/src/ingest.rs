@@ -16,8 +16,8 @@ use uuid::Uuid;
 use crate::args::IngestArgs;
 use crate::wiring::{self, StorageArgs};
 
-pub(crate) async fn run(place: &StorageArgs, ingest: &IngestArgs) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn run(storage: &StorageArgs, ingest: &IngestArgs) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     let done = take_in(&system.service, &ingest.file).await;
     system.stop().await?;
     let IntakeCounts { accepted, duplicates } = done?;

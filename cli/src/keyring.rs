@@ -27,11 +27,11 @@ pub(crate) enum KeyringCommand {
     },
 }
 
-pub(crate) async fn run(place: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
     let KeyringCommand::Rewrap { new_key_file, json } = command;
-    let from = place.wrapping_key()?;
+    let from = storage.wrapping_key()?;
     let to = key_of_file(new_key_file)?;
-    let databases = Databases::open(place, SERVICE_DATABASES).await?;
+    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;

@@ -35,11 +35,11 @@ pub(crate) struct LaneListArgs {
 }
 
 pub(crate) async fn run(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     LanesCommand::List(list): LanesCommand,
 ) -> anyhow::Result<()> {
     let host = list.host.as_deref().map(host).transpose()?;
-    let system = wiring::open(place).await?;
+    let system = wiring::open(storage).await?;
     let wanted = LaneFilter { firm_id: list.firm, host, limit: list.limit };
     let rows = lane_list::list(system.pool(), &wanted).await?;
     let pauses = pauses::list(system.pool()).await?;

@@ -68,32 +68,34 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
-    let place = &arguments.storage;
+    let storage = &arguments.storage;
     let format = arguments.log_format();
     match arguments.command {
-        CliCommand::Audit(command) => audit::run(place, command).await,
-        CliCommand::Projections(command) => Ok(projections::run(place, command).await),
-        CliCommand::Verify(command) => Ok(verify::run(place, command).await),
-        CliCommand::Doctor(asked) => Ok(doctor::run(place, asked).await.unwrap_or_else(|error| {
-            fail(&error, format);
-            ExitCode::from(2)
-        })),
-        CliCommand::Hooks(command) => done(audit::hooks(place, command)).await,
-        CliCommand::Demo(demo) => done(demo::run(place, &demo)).await,
-        CliCommand::Serve(serve) => done(serve::run(place, &serve)).await,
-        CliCommand::Migrate(migrate) => done(roles::migrate(place, &migrate)).await,
-        CliCommand::Ingest(ingest) => done(ingest::run(place, &ingest)).await,
+        CliCommand::Audit(command) => audit::run(storage, command).await,
+        CliCommand::Projections(command) => Ok(projections::run(storage, command).await),
+        CliCommand::Verify(command) => Ok(verify::run(storage, command).await),
+        CliCommand::Doctor(asked) => {
+            Ok(doctor::run(storage, asked).await.unwrap_or_else(|error| {
+                fail(&error, format);
+                ExitCode::from(2)
+            }))
+        }
+        CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
+        CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
+        CliCommand::Serve(serve) => done(serve::run(storage, &serve)).await,
+        CliCommand::Migrate(migrate) => done(roles::migrate(storage, &migrate)).await,
+        CliCommand::Ingest(ingest) => done(ingest::run(storage, &ingest)).await,
         CliCommand::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
-        CliCommand::Firms(command) => done(operate::firms(place, &command)).await,
-        CliCommand::Keys(command) => done(operate::keys(place, command)).await,
-        CliCommand::Tokens(command) => done(operate::tokens(place, command)).await,
-        CliCommand::Secrets(command) => done(operate::secrets(place, command)).await,
-        CliCommand::Keyring(command) => done(keyring::run(place, &command)).await,
-        CliCommand::Deliveries(command) => done(operate::deliveries(place, command)).await,
-        CliCommand::Replay(command) => done(replays::run(place, command)).await,
-        CliCommand::Lanes(command) => done(lanes::run(place, command)).await,
-        CliCommand::Workflows(command) => done(deliveries::workflows(place, command)).await,
-        CliCommand::Reissue(asked) => done(reissue::run(place, asked)).await,
+        CliCommand::Firms(command) => done(operate::firms(storage, &command)).await,
+        CliCommand::Keys(command) => done(operate::keys(storage, command)).await,
+        CliCommand::Tokens(command) => done(operate::tokens(storage, command)).await,
+        CliCommand::Secrets(command) => done(operate::secrets(storage, command)).await,
+        CliCommand::Keyring(command) => done(keyring::run(storage, &command)).await,
+        CliCommand::Deliveries(command) => done(operate::deliveries(storage, command)).await,
+        CliCommand::Replay(command) => done(replays::run(storage, command)).await,
+        CliCommand::Lanes(command) => done(lanes::run(storage, command)).await,
+        CliCommand::Workflows(command) => done(deliveries::workflows(storage, command)).await,
+        CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -28,10 +28,10 @@ use crate::wiring::{self, StorageArgs, System};
 pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
 pub(crate) async fn firms(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     FirmsCommand::List(how): &FirmsCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+    let system = wiring::open(storage).await?;
     let firms = firms::list(system.pool()).await?;
     let items = firms
         .iter()
@@ -41,8 +41,8 @@ pub(crate) async fn firms(
     system.stop().await
 }
 
-pub(crate) async fn keys(place: &StorageArgs, command: KeysCommand) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn keys(storage: &StorageArgs, command: KeysCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     run_keys(&system.service, command).await?;
     system.stop().await
 }
@@ -75,8 +75,8 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
     Ok(())
 }
 
-pub(crate) async fn tokens(place: &StorageArgs, command: TokensCommand) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     run_tokens(&system.service, command).await?;
     system.stop().await
 }
@@ -113,8 +113,8 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
     Ok(())
 }
 
-pub(crate) async fn secrets(place: &StorageArgs, command: SecretsCommand) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn secrets(storage: &StorageArgs, command: SecretsCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {
@@ -131,10 +131,10 @@ pub(crate) async fn secrets(place: &StorageArgs, command: SecretsCommand) -> any
 }
 
 pub(crate) async fn deliveries(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     command: DeliveriesCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+    let system = wiring::open(storage).await?;
     run_deliveries(&system, command).await?;
     system.stop().await
 }

@@ -49,9 +49,9 @@ pub(crate) struct ModelArgs {
 }
 
 /// A run that cannot be finished has an exit code of its own: it says neither equal nor different.
-pub(crate) async fn run(place: &StorageArgs, command: ProjectionsCommand) -> ExitCode {
+pub(crate) async fn run(storage: &StorageArgs, command: ProjectionsCommand) -> ExitCode {
     let done = async {
-        let system = wiring::open(place).await?;
+        let system = wiring::open(storage).await?;
         let code = asked(&system, command).await;
         system.stop().await?;
         code

@@ -27,8 +27,8 @@ pub(crate) struct ReissueArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(place: &StorageArgs, asked: ReissueArgs) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn run(storage: &StorageArgs, asked: ReissueArgs) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     let service = &system.service;
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
     let delivery_id = asked.delivery;

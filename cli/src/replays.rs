@@ -83,8 +83,8 @@ pub(crate) struct ReplayStartArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(place: &StorageArgs, command: ReplaysCommand) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     let service = &system.service;
     match command {
         ReplaysCommand::Start(start) => begin(service, start).await?,

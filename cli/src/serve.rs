@@ -42,14 +42,14 @@ use crate::wiring::{
 /// The longest wait after a signal for calls and attempts under way.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
-pub(crate) async fn run(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
-    let setup = setup(place, serve)?;
+pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
+    let setup = setup(storage, serve)?;
     let tls = tls(serve)?;
     warn_of_development(serve);
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let doors = BoundDoors::of(serve).await?;
-    let databases = Databases::open(place, SERVICE_DATABASES).await?;
-    let wrapping = place.wrapping_key()?;
+    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let wrapping = storage.wrapping_key()?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -89,7 +89,7 @@ async fn start(
     databases.wait().await?;
     let system = System::start(databases, wrapping, setup).await?;
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
-        upkeep::redo_erasures(&system.courier).await.context("carrying out recorded erasures")?;
+        upkeep::redo_erasures(&system.deliverer).await.context("carrying out recorded erasures")?;
     }
     Ok(system)
 }
@@ -123,7 +123,7 @@ fn spawn_workers(
     stop: &CancellationToken,
     tasks: &mut JoinSet<()>,
 ) {
-    let store = &system.courier.store;
+    let store = &system.deliverer.store;
     let pool = store.pool();
     let background = {
         let clock = system.service.clock.clone();
@@ -163,20 +163,20 @@ fn spawn_workers(
         tasks.spawn(run_on(TakeOver::new(inviter), store.nudge(), stop.clone()));
     }
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
-        let courier = &system.courier;
-        let mut spread = SpreadWorker::new(courier.clone());
+        let deliverer = &system.deliverer;
+        let mut spread = SpreadWorker::new(deliverer.clone());
         if sends {
             let dispatch = spawn_sender(system, role, stop, tasks);
             spread = spread.that_leases(dispatch);
         }
         tasks.spawn(run_on(spread, store.nudge(), stop.clone()));
-        let ended = EndedLeaseWorker::new(courier.clone());
+        let ended = EndedLeaseWorker::new(deliverer.clone());
         tasks.spawn(run_on(ended, store.nudge(), stop.clone()));
-        let purge = PurgeWorker::new(courier.clone());
+        let purge = PurgeWorker::new(deliverer.clone());
         tasks.spawn(run_on(purge, store.nudge(), stop.clone()));
-        let erase = EraseWorker::new(courier.clone(), system.fence.clone());
+        let erase = EraseWorker::new(deliverer.clone(), system.fence.clone());
         tasks.spawn(run_on(erase, store.nudge(), stop.clone()));
-        let cancel = CancelWorker::new(courier.clone());
+        let cancel = CancelWorker::new(deliverer.clone());
         tasks.spawn(run_on(cancel, store.nudge(), stop.clone()));
     }
 }
@@ -188,14 +188,15 @@ fn spawn_sender(
     stop: &CancellationToken,
     tasks: &mut JoinSet<()>,
 ) -> Arc<Dispatcher> {
-    let courier = &system.courier;
-    let store = &courier.store;
-    let replay = ReplayWorker::new(courier.clone());
+    let deliverer = &system.deliverer;
+    let store = &deliverer.store;
+    let replay = ReplayWorker::new(deliverer.clone());
     tasks.spawn(run_on(replay, store.nudge(), stop.clone()));
-    let settings = courier.settings;
+    let settings = deliverer.settings;
     let wait = settings.scale.wait(settings.join_wait);
     let membership = SenderMembership::new(store.pool().clone(), wait);
-    let (dispatch, answers) = Dispatcher::new(courier.clone(), membership.senders(), stop.clone());
+    let (dispatch, answers) =
+        Dispatcher::new(deliverer.clone(), membership.senders(), stop.clone());
     if role == ProcessRole::All {
         claim_in_appends(&system.service, &dispatch);
     }

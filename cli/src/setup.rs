@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 use crate::args::DEFAULT_MAIL_FROM;
 use crate::wiring::{ServeArgs, StorageArgs, SystemSetup};
 
-pub(crate) fn setup(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
+pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     let targets = AllowedTargets::new(serve.allow_targets.clone());
     let allowed = if serve.allow_http_targets { targets.with_http() } else { targets };
@@ -42,12 +42,12 @@ pub(crate) fn setup(place: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<Sy
             retention: retention(serve),
             ..DelivererSettings::default()
         },
-        mailer: mailer(place, serve, &roots)?,
+        mailer: mailer(storage, serve, &roots)?,
         sender: sender(serve)?,
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
-        notary: Some(place.notary()),
+        notary: Some(storage.notary()),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
     })
@@ -94,12 +94,12 @@ impl ExtraRoots {
     }
 }
 
-fn mailer(place: &StorageArgs, serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
+fn mailer(storage: &StorageArgs, serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
     if serve.paused {
         return Ok(Mailer::held());
     }
     let Some(url) = &serve.smtp_url else {
-        let folder = place.mails();
+        let folder = storage.mails();
         tracing::warn!(folder = %folder.display(), "no mail server: mails are written as files");
         return Ok(Mailer::files(folder));
     };

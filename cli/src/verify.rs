@@ -25,7 +25,8 @@ const EXIT_UNKNOWN: u8 = 2;
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyCommand {
     /// Prove that each occurrence lists exactly the subscriptions its match saw live. Prove that
-    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: not decided.
+    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: the check or the
+    /// repair could not finish.
     Deliveries(VerifyDeliveriesArgs),
 }
 
@@ -68,13 +69,13 @@ fn reason(text: &str) -> Result<String, String> {
 
 /// A database that cannot be read counts as neither proven nor wrong.
 pub(crate) async fn run(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     VerifyCommand::Deliveries(asked): VerifyCommand,
 ) -> ExitCode {
     let verified = async {
-        let report = look(place, &asked).await?;
+        let report = look(storage, &asked).await?;
         let repaired = match &asked.reason {
-            Some(reason) if asked.repair => Some(repair_missing(place, &report, reason).await?),
+            Some(reason) if asked.repair => Some(repair_missing(storage, &report, reason).await?),
             _ => None,
         };
         anyhow::Ok((report, repaired))
@@ -98,8 +99,8 @@ fn code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
 }
 
 /// Reads the database as it is: no migration, no writes.
-async fn look(place: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Result<ProofReport> {
-    let looking = MainDatabase::at(place).await?;
+async fn look(storage: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Result<ProofReport> {
+    let looking = MainDatabase::at(storage).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         ProgressBar::new(0)
     } else {
@@ -127,16 +128,16 @@ impl VerifyDeliveriesArgs {
 }
 
 async fn repair_missing(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     report: &ProofReport,
     reason: &str,
 ) -> anyhow::Result<u64> {
     if report.missing.is_empty() {
         return Ok(0);
     }
-    let system = wiring::open(place).await?;
+    let system = wiring::open(storage).await?;
     let order = RepairOrder { actor: OPERATOR, reason: reason.to_owned() };
-    let repaired = repair(&system.courier, &report.missing, &order).await?;
+    let repaired = repair(&system.deliverer, &report.missing, &order).await?;
     system.stop().await?;
     Ok(repaired)
 }

@@ -59,7 +59,7 @@ pub struct System {
     /// The context of the doors.
     pub service: Service,
     /// The context of the deliverer.
-    pub courier: DelivererContext,
+    pub deliverer: DelivererContext,
     /// The fence of the log.
     pub fence: Fence,
     /// The notary of checkpoints, in a process that makes them.
@@ -167,8 +167,8 @@ impl System {
         system.service.intake = system.service.store.with_pool(intake);
         system.service.readers = readers;
         system.service.health = health;
-        system.courier.store = system.service.store.with_pool(workers);
-        system.fence = Fence::of(&system.courier.store);
+        system.deliverer.store = system.service.store.with_pool(workers);
+        system.fence = Fence::of(&system.deliverer.store);
         Ok(Self { cluster: databases.cluster, ..system })
     }
 
@@ -188,7 +188,7 @@ impl System {
         identity.check(store.pool()).await.context("the keyring")?;
         let fence = Fence::of(&store);
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
-        let courier = DelivererContext {
+        let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
@@ -222,7 +222,7 @@ impl System {
             entropy,
             inviter,
             allowed: Arc::new(setup.allowed),
-            target_dns: Arc::new(DnsNames(courier.outgoing.clone())),
+            target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
@@ -231,7 +231,7 @@ impl System {
             sending: setup.sending,
             append_claims: Arc::default(),
         };
-        Ok(Self { service, courier, fence, notary: setup.notary, cluster: None })
+        Ok(Self { service, deliverer, fence, notary: setup.notary, cluster: None })
     }
 
     /// The main database.
@@ -251,7 +251,7 @@ impl System {
         self.service.intake.connections().close().await;
         self.service.readers.close().await;
         self.service.health.close().await;
-        self.courier.store.connections().close().await;
+        self.deliverer.store.connections().close().await;
         self.service.keyring.close().await;
         if let Some(cluster) = self.cluster {
             cluster.stop().await?;
@@ -361,11 +361,11 @@ impl TargetDns for DnsNames {
 }
 
 /// Opens the service's databases for one command.
-pub(crate) async fn open(place: &StorageArgs) -> anyhow::Result<System> {
-    let databases = Databases::open(place, SERVICE_DATABASES).await?;
-    let wrapping = place.wrapping_key()?;
+pub(crate) async fn open(storage: &StorageArgs) -> anyhow::Result<System> {
+    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let wrapping = storage.wrapping_key()?;
     databases.require().await?;
-    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1", &place.mails())?;
+    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1", &storage.mails())?;
     System::start(databases, wrapping, setup).await
 }
 

@@ -7,7 +7,7 @@
 //!
 //! - `programs` finds PostgreSQL's programs, and never downloads any.
 //! - `account` is the user that runs the server, since root cannot.
-//! - `place` holds the files on the disk, and the lock that lets one process join or leave at a
+//! - `files` has the cluster on the disk, and the lock that lets one process join or leave at a
 //!   time.
 //! - `lifeline` is the pipe that stops the server after its last user.
 //! - `server` joins a running server, or starts one under its guard.
@@ -44,8 +44,8 @@
 
 mod account;
 mod error;
+mod files;
 mod lifeline;
-mod place;
 mod postmaster;
 mod programs;
 mod server;
@@ -62,7 +62,7 @@ pub use crate::error::ClusterError;
 pub use crate::programs::{PostgresPrograms, find_programs};
 
 use crate::error::AtPath;
-use crate::place::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT};
+use crate::files::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT};
 use crate::server::RunningServer;
 
 const DATABASE_USER: &str = "firmforms";
@@ -99,8 +99,8 @@ pub struct Cluster {
 impl Cluster {
     /// Joins the server that runs in the data directory, or starts one. Makes missing data first.
     pub async fn open(config: &ClusterConfig) -> Result<Self, ClusterError> {
-        let place = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Kept)?;
-        Self::join_or_start(place, config).await
+        let files = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Kept)?;
+        Self::join_or_start(files, config).await
     }
 
     /// A new cluster for tests, in a temporary directory. The directory is removed at the end, even
@@ -119,20 +119,20 @@ impl Cluster {
             pg_bin,
         };
         let opened = match ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Temporary) {
-            Ok(place) => Self::join_or_start(place, &config).await,
+            Ok(files) => Self::join_or_start(files, &config).await,
             Err(error) => Err(error),
         };
         opened.inspect_err(|_| drop(std::fs::remove_dir_all(&config.data_dir)))
     }
 
     async fn join_or_start(
-        place: ClusterFiles,
+        files: ClusterFiles,
         config: &ClusterConfig,
     ) -> Result<Self, ClusterError> {
-        let _turn = place.lock().await?;
-        let server = server::join_or_start(&place, config).await?;
-        let password = place.password()?;
-        Ok(Self { files: place, password, server })
+        let _turn = files.lock().await?;
+        let server = server::join_or_start(&files, config).await?;
+        let password = files.password()?;
+        Ok(Self { files, password, server })
     }
 
     /// Options to connect to one of the cluster's databases.
@@ -165,16 +165,16 @@ impl Cluster {
 
     /// Releases the hold. Waits until the server has ended, unless another process uses it.
     pub async fn stop(self) -> Result<(), ClusterError> {
-        let Self { files: place, server, .. } = self;
-        let _turn = place.lock().await?;
+        let Self { files, server, .. } = self;
+        let _turn = files.lock().await?;
         drop(server.hold);
-        if lifeline::is_held(&place.lifeline()) {
+        if lifeline::is_held(&files.lifeline()) {
             return Ok(());
         }
         if let Some(mut guard) = server.guard {
-            return guard.wait().await.map(drop).at(&place.data_dir);
+            return guard.wait().await.map(drop).at(&files.data_dir);
         }
-        while place.free_log()?.is_none() {
+        while files.free_log()?.is_none() {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Cluster").field("place", &self.files).finish_non_exhaustive()
+        formatter.debug_struct("Cluster").field("files", &self.files).finish_non_exhaustive()
     }
 }
 

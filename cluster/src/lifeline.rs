@@ -14,7 +14,7 @@ use nix::unistd::mkfifo;
 
 use crate::account::ServerAccount;
 use crate::error::{AtPath, ClusterError};
-use crate::place::remove_if_there;
+use crate::files::remove_if_there;
 
 /// One user's write end of the lifeline. The server lives at least as long.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) enum LifelineState {
     Unwatched,
 }
 
-/// Takes hold of a running server's lifeline. Only under the cluster's lock (see [`crate::place`]).
+/// Takes hold of a running server's lifeline. Only under the cluster's lock (see [`crate::files`]).
 pub(crate) fn take_hold(path: &Path) -> Result<LifelineState, ClusterError> {
     let opened = no_follow_options(OFlag::O_NONBLOCK).write(true).open(path);
     let written = opened.and_then(|mut pipe| pipe.write_all(b"\n").map(|()| pipe));

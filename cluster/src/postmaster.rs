@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::ClusterError;
-use crate::place::{ClusterFiles, SOCKET_NAME, remove_if_there};
+use crate::files::{ClusterFiles, SOCKET_NAME, remove_if_there};
 
 /// A server that was started in the data folder, and may still run.
 pub(crate) struct Postmaster {
@@ -21,8 +21,8 @@ pub(crate) struct Postmaster {
 
 impl Postmaster {
     /// The server, if it accepts connections.
-    pub(crate) fn answering(place: &ClusterFiles) -> Option<Self> {
-        let ready = Self::read(&place.data()).filter(|postmaster| postmaster.ready)?;
+    pub(crate) fn answering(files: &ClusterFiles) -> Option<Self> {
+        let ready = Self::read(&files.data()).filter(|postmaster| postmaster.ready)?;
         UnixStream::connect(ready.socket_folder.join(SOCKET_NAME)).ok().map(|_| ready)
     }
 
@@ -43,7 +43,7 @@ impl Postmaster {
         let process = PathBuf::from(format!("/proc/{}", self.pid));
         let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
         let here = match fs::read_link(process.join("cwd")) {
-            Ok(place) => place == data,
+            Ok(folder) => folder == data,
             Err(error) => error.kind() == ErrorKind::PermissionDenied,
         };
         name.trim() == "postgres" && here
@@ -54,19 +54,19 @@ impl Postmaster {
 /// process has the same id by now, as is usual in a container.
 ///
 /// Only while the log is locked: then none of our servers is alive.
-pub(crate) fn remove_stale_locks(place: &ClusterFiles) -> Result<(), ClusterError> {
-    let data = place.data();
+pub(crate) fn remove_stale_locks(files: &ClusterFiles) -> Result<(), ClusterError> {
+    let data = files.data();
     if Postmaster::read(&data).is_some_and(|former| former.is_running(&data)) {
         return Err(ClusterError::StartedByHand(data));
     }
-    let socket_lock = place.folder().join(format!("{SOCKET_NAME}.lock"));
+    let socket_lock = files.folder().join(format!("{SOCKET_NAME}.lock"));
     remove_if_there(&data.join("postmaster.pid"))?;
     remove_if_there(&socket_lock)
 }
 
 /// Asks a server without guard and without users to stop.
-pub(crate) fn stop_orphan(place: &ClusterFiles) {
-    let data = place.data();
+pub(crate) fn stop_orphan(files: &ClusterFiles) {
+    let data = files.data();
     let orphan = Postmaster::read(&data).filter(|orphan| orphan.is_running(&data));
     if let Some(orphan) = orphan {
         tracing::warn!(pid = orphan.pid, "stopping a PostgreSQL server that has lost its guard");

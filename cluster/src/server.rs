@@ -10,8 +10,8 @@ use nix::unistd::mkdtemp;
 use tokio::process::{Child, Command};
 
 use crate::error::{AtPath, ClusterError};
+use crate::files::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT, SOCKET_NAME};
 use crate::lifeline::{self, LifelineHold, LifelineState};
-use crate::place::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT, SOCKET_NAME};
 use crate::postmaster::{self, Postmaster};
 use crate::programs::{self, PostgresPrograms};
 use crate::{ClusterConfig, Durability};
@@ -35,13 +35,13 @@ pub(crate) struct RunningServer {
 /// Joins the running server, waits for a server that is stopping, or starts one. Only under the
 /// cluster's lock.
 pub(crate) async fn join_or_start(
-    place: &ClusterFiles,
+    files: &ClusterFiles,
     config: &ClusterConfig,
 ) -> Result<RunningServer, ClusterError> {
     for _ in 0..SHUTDOWN_WAIT_MAX.as_millis() / POLL_INTERVAL.as_millis() {
-        let unwatched = match lifeline::take_hold(&place.lifeline())? {
+        let unwatched = match lifeline::take_hold(&files.lifeline())? {
             LifelineState::Held(hold) => {
-                if let Some(postmaster) = Postmaster::answering(place) {
+                if let Some(postmaster) = Postmaster::answering(files) {
                     return Ok(RunningServer {
                         hold,
                         guard: None,
@@ -53,66 +53,66 @@ pub(crate) async fn join_or_start(
             LifelineState::Absent => false,
             LifelineState::Unwatched => true,
         };
-        if let Some(log) = place.free_log()? {
-            return start(place, config, log).await;
+        if let Some(log) = files.free_log()? {
+            return start(files, config, log).await;
         }
         if unwatched {
-            postmaster::stop_orphan(place);
+            postmaster::stop_orphan(files);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    Err(ClusterError::Stuck(place.data_dir.clone()))
+    Err(ClusterError::Stuck(files.data_dir.clone()))
 }
 
 /// Starts the server and waits until it is ready. Makes missing data first.
 async fn start(
-    place: &ClusterFiles,
+    files: &ClusterFiles,
     config: &ClusterConfig,
     log: File,
 ) -> Result<RunningServer, ClusterError> {
-    let programs = programs::find_for(&place.account, &place.data(), config.pg_bin.as_deref())?;
-    postmaster::remove_stale_locks(place)?;
-    let password = place.password()?;
-    if !place.data().exists() {
-        place.hand_over(&password)?;
+    let programs = programs::find_for(&files.account, &files.data(), config.pg_bin.as_deref())?;
+    postmaster::remove_stale_locks(files)?;
+    let password = files.password()?;
+    if !files.data().exists() {
+        files.hand_over(&password)?;
     }
-    let sockets = socket_folder(place)?;
-    let (hold, watched) = lifeline::make(&place.lifeline(), &place.account)?;
-    let mut said = File::open(place.log()).at(&place.log())?;
-    said.seek(SeekFrom::End(0)).at(&place.log())?;
-    let mut command = guard_command(place, &programs, &sockets);
+    let sockets = socket_folder(files)?;
+    let (hold, watched) = lifeline::make(&files.lifeline(), &files.account)?;
+    let mut said = File::open(files.log()).at(&files.log())?;
+    said.seek(SeekFrom::End(0)).at(&files.log())?;
+    let mut command = guard_command(files, &programs, &sockets);
     command
         .env("INITDB_SYNC", sync_option(config.durability))
         .args(setting_arguments(config, &sockets));
-    command.stdin(watched).stdout(log.try_clone().at(&place.log())?).stderr(log);
+    command.stdin(watched).stdout(log.try_clone().at(&files.log())?).stderr(log);
     let mut guard = Command::from(command).spawn().at(Path::new("/bin/sh"))?;
-    while Postmaster::answering(place).is_none() {
+    while Postmaster::answering(files).is_none() {
         if guard.try_wait().at(Path::new("/bin/sh"))?.is_some() {
-            return Err(ClusterError::DidNotStart { said: last_lines(said), log: place.log() });
+            return Err(ClusterError::DidNotStart { said: last_lines(said), log: files.log() });
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    tracing::info!(data_dir = %place.data_dir.display(), "started the private PostgreSQL cluster");
+    tracing::info!(data_dir = %files.data_dir.display(), "started the private PostgreSQL cluster");
     Ok(RunningServer { hold, guard: Some(guard), socket_folder: sockets })
 }
 
 /// The command of the guard. The guard has a process group of its own, so that Ctrl-C reaches only
 /// this process.
 fn guard_command(
-    place: &ClusterFiles,
+    files: &ClusterFiles,
     programs: &PostgresPrograms,
     sockets: &Path,
 ) -> std::process::Command {
-    let mut command = place.account.command("/bin/sh");
-    let kept = place.lifetime == DirectoryLifetime::Kept;
-    let own_sockets = sockets == place.folder();
+    let mut command = files.account.command("/bin/sh");
+    let kept = files.lifetime == DirectoryLifetime::Kept;
+    let own_sockets = sockets == files.folder();
     command.env("LC_ALL", "C").env("TZ", "UTC");
-    command.env("FOLDER", place.folder());
+    command.env("FOLDER", files.folder());
     command.env("INITDB", programs.folder.join("initdb"));
     command.env("POSTGRES", programs.folder.join("postgres"));
     command.env("STOP", if kept { "INT" } else { "QUIT" });
     command.env("SOCKETS", if own_sockets { Path::new("") } else { sockets });
-    command.env("TEMPORARY", if kept { Path::new("") } else { &place.data_dir });
+    command.env("TEMPORARY", if kept { Path::new("") } else { &files.data_dir });
     command.args(["-c", GUARD_SCRIPT, "firmforms-postgres"]).process_group(0);
     command
 }
@@ -143,15 +143,15 @@ fn setting_arguments(config: &ClusterConfig, sockets: &Path) -> Vec<String> {
 
 /// The folder of the socket: the account's folder, or a short one if the path would be too long.
 /// The guard removes the short one.
-fn socket_folder(place: &ClusterFiles) -> Result<PathBuf, ClusterError> {
-    let folder = place.folder();
+fn socket_folder(files: &ClusterFiles) -> Result<PathBuf, ClusterError> {
+    let folder = files.folder();
     let socket = folder.join(SOCKET_NAME);
     if socket.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return Ok(folder);
     }
     let template = Path::new("/tmp/firmforms-XXXXXX");
     let short = mkdtemp(template).at(template)?;
-    place.account.give_folder(&short)?;
+    files.account.give_folder(&short)?;
     Ok(short)
 }
 

@@ -5,7 +5,7 @@ use eventstore::Clock;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgPool;
 
-use crate::{quotas, reports};
+use crate::{activity_ids, quotas};
 
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
@@ -42,7 +42,7 @@ impl Worker for HousekeepingWorker {
             return Ok(NextStep::IDLE);
         }
         let yesterday = now.date_naive() - TimeDelta::days(1);
-        let forgotten = reports::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
+        let forgotten = activity_ids::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let counted = quotas::forget(&self.pool, yesterday, ROWS_PER_STEP.into()).await?;
         if forgotten.max(counted) == u64::from(ROWS_PER_STEP) {
             return Ok(NextStep::Busy);

@@ -9,8 +9,8 @@
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
 //! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
-//! - [`reports`] has the ids of past reports, and [`tokens`] the bearer tokens of the internal
-//!   door. Neither has events.
+//! - [`activity_ids`] has the ids of past activities, and [`tokens`] the bearer tokens of the
+//!   internal door. Neither has events.
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.
@@ -18,6 +18,7 @@
 //!
 //! This crate sends nothing. A read model never reads the clock: its time is that of the event.
 
+pub mod activity_ids;
 mod actors;
 pub mod as_of;
 mod counters;
@@ -25,7 +26,6 @@ pub mod follow;
 pub mod housekeeping;
 mod read_models;
 pub mod rebuild;
-pub mod reports;
 pub mod tokens;
 mod work_queues;
 

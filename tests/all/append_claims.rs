@@ -5,6 +5,7 @@
 mod ahead;
 mod batches;
 mod gate;
+mod refused;
 mod removals;
 mod spread;
 
@@ -53,9 +54,9 @@ impl Scene {
 
     /// A process that leases what the doors record. A world has one.
     fn process(&self, change: impl FnOnce(&mut DelivererContext)) -> Sending {
-        let mut courier = self.world.courier().clone();
-        change(&mut courier);
-        let process = Sending::with(courier);
+        let mut deliverer = self.world.deliverer().clone();
+        change(&mut deliverer);
+        let process = Sending::with(deliverer);
         process.claims_in_appends(&self.world);
         process
     }
@@ -107,7 +108,7 @@ impl Scene {
 
     /// Has lanes due that were woken: a claim without a permit does no more.
     async fn absorb_wakes(&self) {
-        assert!(claim(self.world.courier(), &self.world.limits(0)).await.unwrap().is_empty());
+        assert!(claim(self.world.deliverer(), &self.world.limits(0)).await.unwrap().is_empty());
         assert_eq!(self.wakes().await, 0);
     }
 
@@ -193,7 +194,7 @@ async fn an_event_that_comes_alone_is_sent_without_a_claim_and_leaves_its_lanes_
     let (process, lanes) = (scene.process(|_| {}), scene.lanes().await);
     assert_eq!(scene.queue_after_another().await, (2, 0));
     assert_eq!(scene.wakes().await, 0);
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 0);
     let received = scene.receiver.wait_for(2).await;
     assert_eq!(received[0].body, received[1].body);
     process.ends(&scene.world).await;
@@ -231,23 +232,23 @@ impl WallClock for Unset {
 async fn e19_a_process_that_may_not_send_leaves_it_in_the_outbox_with_a_wake() {
     for why in ["it stops", "no permit", "its clock", "not a sender yet", "it is gone"] {
         let scene = Scene::new().await;
-        let (pool, mut courier) = (scene.world.pool(), scene.world.courier().clone());
+        let (pool, mut deliverer) = (scene.world.pool(), scene.world.deliverer().clone());
         let (mut senders, stop) = (SenderCount::alone(), CancellationToken::new());
         match why {
             "it stops" => stop.cancel(),
-            "no permit" => courier.settings.permits = 0,
-            "its clock" => courier.clock = Clock::beside(Arc::new(Unset), pool).await.unwrap(),
+            "no permit" => deliverer.settings.permits = 0,
+            "its clock" => deliverer.clock = Clock::beside(Arc::new(Unset), pool).await.unwrap(),
             "not a sender yet" => {
                 senders = SenderMembership::new(pool.clone(), Duration::ZERO).senders();
             }
             _ => {}
         }
-        let (dispatch, _answers) = Dispatcher::new(courier, senders, stop);
+        let (dispatch, _answers) = Dispatcher::new(deliverer, senders, stop);
         claim_in_appends(scene.world.service(), &dispatch);
         let _there = (why != "it is gone").then_some(dispatch);
         assert_eq!(scene.queue_after_another().await, (0, 1), "{why}");
         assert_eq!(scene.wakes().await, 1, "{why}");
-        assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 1, "{why}");
+        assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 1, "{why}");
         scene.assert_all_arrived_once(1).await;
     }
 }
@@ -327,8 +328,8 @@ async fn the_limits_of_a_host_and_of_the_permits_hold_in_appends_too() {
         let scene = Scene::new().await;
         scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
         scene.receiver.hold();
-        let process = scene.process(|courier| {
-            (courier.settings.caps, courier.settings.permits) = (caps, permits);
+        let process = scene.process(|deliverer| {
+            (deliverer.settings.caps, deliverer.settings.permits) = (caps, permits);
         });
         scene.submit(1).await;
         scene.submit(2).await;
@@ -375,7 +376,7 @@ async fn what_an_append_sends_is_what_a_claim_would_have_sent() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
-    let process = scene.process(|courier| courier.settings.caps = one);
+    let process = scene.process(|deliverer| deliverer.settings.caps = one);
     assert_eq!(scene.queue_after_another().await, (1, 1));
     process.ends(&scene.world).await;
     assert_eq!(scene.world.deliver().await, 1);

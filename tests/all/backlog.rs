@@ -18,10 +18,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-fn courier(world: &World, permits: usize, caps: HostCaps) -> DelivererContext {
-    let mut courier = world.courier().clone();
-    (courier.settings.permits, courier.settings.caps) = (permits, caps);
-    courier
+fn deliverer(world: &World, permits: usize, caps: HostCaps) -> DelivererContext {
+    let mut deliverer = world.deliverer().clone();
+    (deliverer.settings.permits, deliverer.settings.caps) = (permits, caps);
+    deliverer
 }
 
 /// F3: all that one firm's receivers do is hang, and it has ten times more than there are permits.
@@ -38,11 +38,11 @@ async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     for _ in 0..16 {
         world.submit(&hog).await;
     }
-    let (courier, nudge) =
-        (courier(&world, 16, HostCaps::default()), world.service().store.nudge());
+    let (deliverer, nudge) =
+        (deliverer(&world, 16, HostCaps::default()), world.service().store.nudge());
     let (stop, nudge) = (CancellationToken::new(), nudge.clone());
     let until = stop.clone();
-    let (dispatch, answers) = Dispatcher::new(courier, SenderCount::alone(), until);
+    let (dispatch, answers) = Dispatcher::new(deliverer, SenderCount::alone(), until);
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &nudge).await });
     let patience = Duration::from_secs(8);
     timeout(patience, black_hole.wait_for(12)).await.unwrap();
@@ -73,9 +73,9 @@ async fn a_row_that_could_not_be_claimed_stopped_everybody() {
         firms[0]
     );
     world.pool().execute(refuse.as_str()).await.unwrap();
-    let (courier, nudge) = (world.courier().clone(), world.service().store.nudge().clone());
+    let (deliverer, nudge) = (world.deliverer().clone(), world.service().store.nudge().clone());
     let (stop, patience) = (CancellationToken::new(), Duration::from_secs(20));
-    let (dispatch, answers) = Dispatcher::new(courier, SenderCount::alone(), stop.clone());
+    let (dispatch, answers) = Dispatcher::new(deliverer, SenderCount::alone(), stop.clone());
     let told = nudge.clone();
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &told).await });
     let sent = timeout(patience, receiver.wait_for(2)).await.unwrap();
@@ -144,12 +144,12 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
         world.pass(Duration::from_secs(600));
     }
 
-    let courier = courier(&world, 64, HostCaps { per_firm_and_host: 5, per_host: 8 });
-    let (mut lanes, limits) = (queued(&world).await, SendLimits::alone(courier.settings));
+    let deliverer = deliverer(&world, 64, HostCaps { per_firm_and_host: 5, per_host: 8 });
+    let (mut lanes, limits) = (queued(&world).await, SendLimits::alone(deliverer.settings));
     assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
     let mut rounds = Vec::new();
     while lanes.values().any(|waiting| !waiting.is_empty()) {
-        let claimed = claim(&courier, &limits).await.unwrap();
+        let claimed = claim(&deliverer, &limits).await.unwrap();
         assert!(!claimed.is_empty(), "it drains: {lanes:?}");
         take(&mut lanes, &claimed);
         rounds.push((to(&one_host, &claimed), to(&other_host, &claimed)));
@@ -158,15 +158,15 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
     }
     assert!(rounds.iter().all(|(one, other)| *one <= 8 && *other <= 8), "{rounds:?}");
     assert_eq!(rounds[0], (8, 8), "as fast as the limits allow");
-    assert!(claim(&courier, &limits).await.unwrap().is_empty(), "the one that was told to wait");
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty(), "the one that was told to wait");
     let early: Vec<i32> =
         sqlx::query_scalar("select tries from outbox").fetch_all(world.pool()).await.unwrap();
     assert_eq!(early, [1]);
     world.pass(Duration::from_secs(3_600 - 1));
-    assert!(claim(&courier, &limits).await.unwrap().is_empty());
-    assert!(next_due(&courier, &limits).await.unwrap().is_some());
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(next_due(&deliverer, &limits).await.unwrap().is_some());
     world.pass(Duration::from_secs(1));
-    assert_eq!(claim(&courier, &limits).await.unwrap().len(), 1);
+    assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 1);
 }
 
 /// F5: a wait begins with its own answer, so the second wave is as long as the first, and that is as
@@ -184,18 +184,18 @@ async fn f5_receivers_that_all_say_later_are_met_by_no_steeper_second_wave() {
             world.submit(&firm).await;
         }
     }
-    let courier = courier(&world, 16, HostCaps::default());
+    let deliverer = deliverer(&world, 16, HostCaps::default());
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for _second in 0..60 {
         // The permits are out for a second.
-        first.push(deliver_once(&courier).await.unwrap());
+        first.push(deliver_once(&deliverer).await.unwrap());
         world.pass(Duration::from_secs(1));
     }
     for _second in 0..60 {
         // Whatever has fallen due goes out, so that nothing but its time holds it back.
         let mut sent = 0;
         loop {
-            match deliver_once(&courier).await.unwrap() {
+            match deliver_once(&deliverer).await.unwrap() {
                 0 => break,
                 now => sent += now,
             }
@@ -229,8 +229,8 @@ async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() 
     assert_eq!(world.report(&[event]).await.status, 202);
     let wide = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
     let claimed = {
-        let courier = courier(&world, 512, wide);
-        claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap()
+        let deliverer = deliverer(&world, 512, wide);
+        claim(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap()
     };
     assert_eq!(claimed.len(), 100);
     let bytes: Vec<_> = claimed.iter().map(|one| &one.body.as_ref().unwrap().bytes).collect();
@@ -257,14 +257,15 @@ async fn f9_a_claim_holds_no_more_answers_than_it_may() {
         let event = activity(firm.id, "response.submitted", data);
         assert_eq!(world.report(&[event]).await.status, 202);
     }
-    let mut courier = courier(&world, 512, HostCaps { per_firm_and_host: 1_000, per_host: 1_000 });
-    courier.settings.claim_bytes = 16 * 10_500;
-    let first = claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap();
-    release(&courier, &first).await.unwrap();
+    let mut deliverer =
+        deliverer(&world, 512, HostCaps { per_firm_and_host: 1_000, per_host: 1_000 });
+    deliverer.settings.claim_bytes = 16 * 10_500;
+    let first = claim(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap();
+    release(&deliverer, &first).await.unwrap();
     world.pass(Duration::from_millis(1));
     let mut claims = vec![first.len()];
     while claims.iter().skip(1).sum::<usize>() < 40 {
-        claims.push(claim(&courier, &SendLimits::alone(courier.settings)).await.unwrap().len());
+        claims.push(claim(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap().len());
     }
     assert_eq!(claims, [16, 8, 8, 16, 8], "documents, their bodies, and what comes after them");
 }

@@ -54,9 +54,9 @@ async fn world(wall: &Arc<Wall>) -> (World, PgPool) {
 
 /// Delivers like a service, until told to stop.
 fn delivering(world: &World) -> (CancellationToken, JoinHandle<()>) {
-    let (courier, stop) = (world.courier().clone(), CancellationToken::new());
+    let (deliverer, stop) = (world.deliverer().clone(), CancellationToken::new());
     let (nudge, ended) = (world.service().store.nudge().clone(), stop.clone());
-    let (dispatch, answers) = Dispatcher::new(courier, SenderCount::alone(), ended);
+    let (dispatch, answers) = Dispatcher::new(deliverer, SenderCount::alone(), ended);
     (stop, tokio::spawn(async move { deliver(dispatch, answers, &nudge).await }))
 }
 

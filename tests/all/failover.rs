@@ -167,7 +167,7 @@ async fn a_lost_end_of_the_log_is_an_alarm_until_an_operator_acknowledges_it() {
 async fn an_answer_of_a_lost_delivery_leaves_nothing_and_a_new_report_has_the_same_id() {
     let (server, database) = ReplicatedServer::start().await;
     let world = World::on(database).await;
-    let mut sending = Sending::with(world.courier().clone());
+    let mut sending = Sending::with(world.deliverer().clone());
     sending.claims_in_appends(&world);
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;

@@ -19,7 +19,7 @@ use tests::{ATTEMPTS, Receiver, Reply, Sending, World};
 use uuid::Uuid;
 
 async fn one_claim(world: &World) -> ClaimedAttempt {
-    let mut claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
+    let mut claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
     assert_eq!(claimed.len(), 1);
     claimed.remove(0)
 }
@@ -37,7 +37,7 @@ fn answered(world: &World, claimed: &ClaimedAttempt, status: u16) -> FinishedAtt
 }
 
 async fn write_down(world: &World, claimed: &ClaimedAttempt, status: u16) {
-    record(world.courier(), &[answered(world, claimed, status)]).await.unwrap();
+    record(world.deliverer(), &[answered(world, claimed, status)]).await.unwrap();
 }
 
 /// Number, outcome, status, whether it was late.
@@ -134,7 +134,7 @@ async fn e21_a_late_answer_and_the_one_that_counts_come_together() {
     for (late, in_time, state) in [(200, 503, "delivered"), (503, 200, "delivered")] {
         let (world, first, second) = taken_over().await;
         let batch = [answered(&world, &first, late), answered(&world, &second, in_time)];
-        record(world.courier(), &batch).await.unwrap();
+        record(world.deliverer(), &batch).await.unwrap();
         let (found, all) = tries(&world).await;
         assert_eq!((found.as_str(), all.len()), (state, 3));
     }
@@ -160,7 +160,7 @@ async fn a_late_answer_of_what_was_queued_anew_did_away_with_the_delivery() {
             .unwrap();
         write_down(&world, &first, late).await;
         assert_eq!(tries(&world).await.0, state);
-        let second = claim(world.courier(), &world.limits(16)).await.unwrap();
+        let second = claim(world.deliverer(), &world.limits(16)).await.unwrap();
         assert_eq!(second.len(), usize::from(late == 503), "its next try is not that of before");
         for second in second {
             assert_ne!(first.lease, second.lease);
@@ -210,7 +210,7 @@ async fn e25_a_claim_that_is_given_back_uses_up_no_try() {
     for _ in 0..10 {
         let claimed = one_claim(&world).await;
         assert_eq!(claimed.number, 1);
-        release(world.courier(), &[claimed]).await.unwrap();
+        release(world.deliverer(), &[claimed]).await.unwrap();
     }
     assert_eq!(world.deliver().await, 1);
     let (state, all) = tries(&world).await;
@@ -253,8 +253,8 @@ async fn answers_of_a_lane_that_somebody_had_locked_held_up_all_others() {
     world.subscribe(&other, &receiver.url("/other")).await;
     let options = world.database.main.clone().options([("lock_timeout", "200ms")]);
     let pool = PgPoolOptions::new().max_connections(5).connect_lazy_with(options);
-    let store = world.courier().store.with_pool(pool);
-    let sending = Sending::with(DelivererContext { store, ..world.courier().clone() });
+    let store = world.deliverer().store.with_pool(pool);
+    let sending = Sending::with(DelivererContext { store, ..world.deliverer().clone() });
     sending.claims_in_appends(&world);
     world.submit(&held).await;
     world.submit(&held).await;

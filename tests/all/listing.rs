@@ -167,7 +167,7 @@ async fn what_is_in_flight_and_what_is_cancelled_shows_in_its_lane() {
     let scene = Scene::new().await;
     scene.world.pass(Duration::from_secs(3_600));
     let claimed =
-        deliverer::claim::claim(scene.world.courier(), &scene.world.limits(1)).await.unwrap();
+        deliverer::claim::claim(scene.world.deliverer(), &scene.world.limits(1)).await.unwrap();
     let wanted = deliverer::inspect::lane_list::LaneFilter { firm_id: None, host: None, limit: 10 };
     let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();

@@ -69,7 +69,7 @@ async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
     }
     let hook = json!({"target_url": receiver.url("/more"), "trigger": "form_submitted"});
     assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
-    let sent = deliverer::send::deliver_once(world.courier()).await.unwrap();
+    let sent = deliverer::send::deliver_once(world.deliverer()).await.unwrap();
     assert_eq!((sent, receiver.received().len()), (2, 2), "what is queued goes out");
 }
 

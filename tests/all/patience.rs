@@ -51,7 +51,7 @@ async fn queued() -> (World, Receiver, Follower<DeliveryProjection>) {
 #[tokio::test]
 async fn what_is_delivered_within_a_moment_is_written_once() {
     let (world, receiver, mut history) = queued().await;
-    assert_eq!(send::deliver_once(world.courier()).await.unwrap(), 1);
+    assert_eq!(send::deliver_once(world.deliverer()).await.unwrap(), 1);
     assert_eq!(receiver.received().len(), 1);
     assert_eq!(follow(&mut history, &world).await, NextStep::IDLE);
     assert_eq!(written(&world).await, ["delivered(0,1)"]);
@@ -67,7 +67,7 @@ async fn what_takes_longer_is_pending_after_a_moment_and_delivered_later() {
     world.pass(Duration::from_millis(1));
     assert_eq!(follow(&mut history, &world).await, NextStep::IDLE);
     assert_eq!(written(&world).await, ["pending(0,1)"]);
-    assert_eq!(send::deliver_once(world.courier()).await.unwrap(), 1);
+    assert_eq!(send::deliver_once(world.deliverer()).await.unwrap(), 1);
     assert_eq!(follow(&mut history, &world).await, NextStep::IDLE);
     assert_eq!(written(&world).await, ["delivered(0,2)"]);
 }
@@ -84,7 +84,7 @@ async fn who_hangs_holds_history_up_for_a_moment_only() {
     let waits = NextStep::IdleFor(Duration::from_millis(300));
     assert_eq!(follow(&mut history, &world).await, waits);
     assert_eq!(written(&world).await, ["pending(0,1)"]);
-    while send::deliver_once(world.courier()).await.unwrap() > 0 {}
+    while send::deliver_once(world.deliverer()).await.unwrap() > 0 {}
     assert_eq!(follow(&mut history, &world).await, NextStep::IDLE);
     assert_eq!(written(&world).await, ["delivered(0,3)", "delivered(0,2)"]);
 }

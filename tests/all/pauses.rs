@@ -119,7 +119,7 @@ async fn what_is_held_waits_all_else_goes_on_and_it_is_sent_when_it_is_resumed()
             .unwrap();
         assert_eq!(queued, 2 - i64::try_from(goes_on).unwrap(), "queueing goes on: {scope}");
         assert!(scene.held().await.contains(&json!(id)), "{scope}");
-        let due = next_due(world.courier(), &world.limits(8)).await.unwrap();
+        let due = next_due(world.deliverer(), &world.limits(8)).await.unwrap();
         assert_eq!(due, None, "a claim does not wake for what is held");
         scene.resume(&id).await;
         assert_eq!(world.deliver().await, 2 - goes_on, "{scope}");
@@ -240,12 +240,12 @@ async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
     for _ in 0..2 {
         world.submit(&scene.firm).await;
     }
-    let claimed = claim(world.courier(), &world.limits(8)).await.unwrap();
+    let claimed = claim(world.deliverer(), &world.limits(8)).await.unwrap();
     scene.pause(json!({"hook_id": gone})).await;
     let gone_twice: Vec<FinishedAttempt> =
         claimed.into_iter().map(|claimed| answered_gone(world, claimed)).collect();
     assert_eq!(gone_twice.len(), 2);
-    record(world.courier(), &gone_twice).await.unwrap();
+    record(world.deliverer(), &gone_twice).await.unwrap();
     assert_eq!(listed().await, [of_host]);
 }
 

@@ -105,10 +105,10 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     for _ in 0..3 {
         world.submit(firm).await;
     }
-    release(world.courier(), &claim(world.courier(), &world.limits(16)).await.unwrap())
+    release(world.deliverer(), &claim(world.deliverer(), &world.limits(16)).await.unwrap())
         .await
         .unwrap();
-    drop(claim(world.courier(), &world.limits(16)).await.unwrap());
+    drop(claim(world.deliverer(), &world.limits(16)).await.unwrap());
     world.pass(Duration::from_secs(180));
     world.deliver().await;
     receiver.reply((0..4).map(|_| Reply::status(503)));
@@ -116,7 +116,7 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
         world.submit(firm).await;
     }
     world.deliver().await;
-    let process = Sending::with(world.courier().clone());
+    let process = Sending::with(world.deliverer().clone());
     process.claims_in_appends(world);
     world.submit(firm).await;
     process.ends(world).await;
@@ -193,7 +193,7 @@ fn end(cluster: &Templates) -> u64 {
 
 /// What has no index is found out, however it is asked; what has one is not.
 async fn refused(cluster: &Templates, world: &World, sizes: &Sizes) {
-    let (doors, workers) = (world.service().store.pool(), world.courier().store.pool());
+    let (doors, workers) = (world.service().store.pool(), world.deliverer().store.pool());
     let found = async |pool: &PgPool, statement: &str| {
         let from = end(cluster);
         pool.execute(statement).await.unwrap();
@@ -261,10 +261,10 @@ async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
     }
     world.deliver().await;
     world.pass(Duration::from_secs(60));
-    let claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
-    release(world.courier(), &claimed).await.unwrap();
+    let claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
+    release(world.deliverer(), &claimed).await.unwrap();
     world.deliver().await;
-    let process = Sending::with(world.courier().clone());
+    let process = Sending::with(world.deliverer().clone());
     process.claims_in_appends(world);
     world.submit(firm).await;
     process.ends(world).await;

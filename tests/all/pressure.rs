@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 const CAPS: HostCaps = HostCaps { per_firm_and_host: 5, per_host: 8 };
 
-fn courier(world: &World, caps: HostCaps) -> DelivererContext {
-    let mut courier = world.courier().clone();
-    courier.settings.caps = caps;
-    courier
+fn deliverer(world: &World, caps: HostCaps) -> DelivererContext {
+    let mut deliverer = world.deliverer().clone();
+    deliverer.settings.caps = caps;
+    deliverer
 }
 
 /// A firm with so many subscriptions to one host, and so many responses.
@@ -45,13 +45,13 @@ fn by_firm(claimed: &[ClaimedAttempt]) -> HashMap<Uuid, usize> {
 }
 
 /// Claims by many tasks of a process at once, until nothing is due that there is room for.
-async fn race(courier: &DelivererContext, limits: &SendLimits) -> Vec<ClaimedAttempt> {
+async fn race(deliverer: &DelivererContext, limits: &SendLimits) -> Vec<ClaimedAttempt> {
     let mut all = Vec::new();
     loop {
-        let claims = join_all((0..6).map(|_| claim(courier, limits))).await;
+        let claims = join_all((0..6).map(|_| claim(deliverer, limits))).await;
         let got: Vec<ClaimedAttempt> = claims.into_iter().flat_map(Result::unwrap).collect();
-        let now = courier.clock.now().get();
-        let due = next_due(courier, limits).await.unwrap().is_some_and(|due_at| due_at <= now);
+        let now = deliverer.clock.now().get();
+        let due = next_due(deliverer, limits).await.unwrap().is_some_and(|due_at| due_at <= now);
         if got.is_empty() && !due {
             return all;
         }
@@ -62,15 +62,15 @@ async fn race(courier: &DelivererContext, limits: &SendLimits) -> Vec<ClaimedAtt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_in_flight_to_a_host_has_limits_that_racing_claims_keep() {
     let world = World::new().await;
-    let courier = courier(&world, CAPS);
-    let limits = SendLimits::alone(courier.settings);
+    let deliverer = deliverer(&world, CAPS);
+    let limits = SendLimits::alone(deliverer.settings);
     let mut firms = Vec::new();
     for _ in 0..3 {
         firms.push(busy_firm(&world, "127.0.0.1", 2, 12).await.id);
     }
     firms.push(busy_firm(&world, "127.0.0.2", 1, 12).await.id);
     for round in 0..8 {
-        let claimed = race(&courier, &limits).await;
+        let claimed = race(&deliverer, &limits).await;
         let counts = by_firm(&claimed);
         let of = |firm: &Uuid| counts.get(firm).copied().unwrap_or_default();
         let to_first: usize = firms[..3].iter().map(of).sum();
@@ -86,21 +86,21 @@ async fn what_is_in_flight_to_a_host_has_limits_that_racing_claims_keep() {
 #[tokio::test]
 async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leases_end() {
     let world = World::new().await;
-    let courier = courier(&world, CAPS);
+    let deliverer = deliverer(&world, CAPS);
     let firm = busy_firm(&world, "127.0.0.1", 1, 8).await;
-    let dead = SendLimits::alone(courier.settings);
-    let held = claim(&courier, &dead).await.unwrap();
+    let dead = SendLimits::alone(deliverer.settings);
+    let held = claim(&deliverer, &dead).await.unwrap();
     assert_eq!(by_firm(&held), HashMap::from([(firm.id, 5)]));
-    assert!(claim(&courier, &dead).await.unwrap().is_empty());
-    assert_eq!(next_due(&courier, &dead).await.unwrap(), None, "full, so nothing is due");
+    assert!(claim(&deliverer, &dead).await.unwrap().is_empty());
+    assert_eq!(next_due(&deliverer, &dead).await.unwrap(), None, "full, so nothing is due");
 
-    let restarted = SendLimits::alone(courier.settings);
-    let new = claim(&courier, &restarted).await.unwrap();
+    let restarted = SendLimits::alone(deliverer.settings);
+    let new = claim(&deliverer, &restarted).await.unwrap();
     assert_eq!(new.len(), 3, "it has all its places");
     drop(new);
     world.pass(Duration::from_secs(121));
     world.end_leases().await;
-    let again = claim(&courier, &restarted).await.unwrap();
+    let again = claim(&deliverer, &restarted).await.unwrap();
     assert_eq!(again.len(), 5);
     assert!(again.iter().all(|one| one.number == 2));
 }
@@ -109,14 +109,14 @@ async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leas
 #[tokio::test]
 async fn f3_a_firm_over_its_share_leaves_a_quarter_of_the_permits() {
     let world = World::new().await;
-    let courier = courier(&world, HostCaps::default());
+    let deliverer = deliverer(&world, HostCaps::default());
     let limits = world.limits(16);
     let hog = busy_firm(&world, "127.0.0.1", 4, 8).await;
-    let held = claim(&courier, &limits).await.unwrap();
+    let held = claim(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&held), HashMap::from([(hog.id, 12)]));
-    assert!(claim(&courier, &limits).await.unwrap().is_empty());
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
     let other = busy_firm(&world, "127.0.0.1", 1, 8).await;
-    let claimed = claim(&courier, &limits).await.unwrap();
+    let claimed = claim(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 4)]));
 }
 

@@ -67,7 +67,7 @@ impl Scene {
     }
 
     fn spreader(&self) -> SpreadWorker {
-        SpreadWorker::new(self.world.courier().clone())
+        SpreadWorker::new(self.world.deliverer().clone())
     }
 
     /// One piece, by a spreader that has just begun.
@@ -162,9 +162,9 @@ async fn f3_a_lane_that_somebody_holds_keeps_no_other_lane_from_being_woken() {
         .await
         .unwrap();
     scene.submit(&other, 1).await;
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 1, "the other firm's");
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 1, "the other firm's");
     holder.rollback().await.unwrap();
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 1);
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 1);
 }
 
 /// F3: two firms with 30 occurrences each.
@@ -271,7 +271,7 @@ async fn history_and_the_proof_know_of_what_is_not_spread_yet() {
     assert_eq!((report.listed, report.unspread), (200, 100));
     let shown = "select count(distinct (occurrence_id, hook_id)) from deliveries";
     assert_eq!(scene.count(shown).await, 200);
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 32);
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 32);
     assert_eq!(scene.states().await, [state("delivered", 32), state("pending", 168)]);
     assert_eq!(scene.assert_proven().await.unspread, 100, "others are on their way");
     scene.world.spread().await;
@@ -327,7 +327,7 @@ async fn h1_what_is_erased_before_it_is_spread_is_cancelled() {
 async fn what_is_beyond_the_budget_of_its_call_is_not_leased_in_its_append() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(10).await;
-    let process = Sending::with(scene.world.courier().clone());
+    let process = Sending::with(scene.world.deliverer().clone());
     process.claims_in_appends(&scene.world);
     scene.submit(&firm, 15).await;
     assert_eq!(scene.queue().await, (40, 11));

@@ -201,7 +201,7 @@ async fn a_submission_racing_the_claim_of_the_partial_cancels_it_or_comes_after_
         let before = receiver.received().len();
         let claim = async {
             handicap.first().await;
-            deliverer::send::deliver_once(world.courier()).await.unwrap();
+            deliverer::send::deliver_once(world.deliverer()).await.unwrap();
         };
         let submission = async {
             handicap.second().await;
@@ -249,7 +249,7 @@ async fn e20_racing_claimers_send_each_delivery_once() {
     let claimer = || async {
         let mut sent = 0;
         loop {
-            match deliverer::send::deliver_once(world.courier()).await.unwrap() {
+            match deliverer::send::deliver_once(world.deliverer()).await.unwrap() {
                 0 => return sent,
                 now => sent += now,
             }

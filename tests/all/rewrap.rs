@@ -37,9 +37,9 @@ async fn said(command: &mut Command) -> (i32, String) {
 async fn rewrap(world: &World, file: &str) -> (i32, String) {
     // The world itself is a process at work.
     world.service().store.connections().close().await;
-    world.courier().store.connections().close().await;
+    world.deliverer().store.connections().close().await;
     world.service().health.close().await;
-    world.courier().keyring.close().await;
+    world.deliverer().keyring.close().await;
     let arguments = ["keyring", "rewrap", "--new-key-file", file];
     said(firmforms(&world.database).args(arguments)).await
 }

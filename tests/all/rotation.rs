@@ -52,7 +52,7 @@ async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_
     let old = old.secret.as_str();
     receiver.reply([Reply::status(500), Reply::status(500)]);
     world.submit(&firm).await;
-    assert_eq!(deliver_once(other.courier()).await.unwrap(), 1);
+    assert_eq!(deliver_once(other.deliverer()).await.unwrap(), 1);
     world.pass(Duration::from_secs(30));
 
     let answer = rotate(&world, &firm, r#"{"reason":"a laptop was stolen"}"#).await;
@@ -67,11 +67,11 @@ async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_
     assert_eq!(signed_by(&world, &receiver.received()[0], [old, new]), [true, false]);
 
     world.submit(&firm).await;
-    assert_eq!(deliver_once(other.courier()).await.unwrap(), 1, "new, by the other process");
+    assert_eq!(deliver_once(other.deliverer()).await.unwrap(), 1, "new, by the other process");
     world.pass(Duration::from_secs(30));
-    assert_eq!(deliver_once(world.courier()).await.unwrap(), 1, "the retry of before");
+    assert_eq!(deliver_once(world.deliverer()).await.unwrap(), 1, "the retry of before");
     world.pass(Duration::from_secs(30));
-    assert_eq!(deliver_once(other.courier()).await.unwrap(), 1, "the retry of after");
+    assert_eq!(deliver_once(other.deliverer()).await.unwrap(), 1, "the retry of after");
     let received = receiver.received();
     assert_eq!((&received[0].body, received.len()), (&received[2].body, 4));
     for later in &received[1..] {

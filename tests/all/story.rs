@@ -361,7 +361,7 @@ async fn e5_a_try_nobody_recorded_counts_and_is_sent_again_when_its_lease_ends()
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    let lost = deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap();
+    let lost = deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap();
     assert_eq!(lost.len(), 1);
     world.pass(Duration::from_secs(119));
     assert_eq!(world.deliver().await, 0);
@@ -384,12 +384,14 @@ async fn an_interrupted_last_try_ends_the_delivery_as_failed() {
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
     for number in 1..=8 {
-        let claimed = deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap();
+        let claimed = deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap();
         assert_eq!(claimed[0].number, number);
         world.pass(Duration::from_secs(120));
         world.end_leases().await;
     }
-    assert!(deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap().is_empty());
+    assert!(
+        deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap().is_empty()
+    );
     world.project().await;
     let id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
         .fetch_one(world.pool())
@@ -409,12 +411,12 @@ async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retrie
     for _ in 0..3 {
         world.submit(&firm).await;
     }
-    let claimed = deliverer::claim::claim(world.courier(), &world.limits(10)).await.unwrap();
+    let claimed = deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap();
     let [arrives, fails, lost] = <[_; 3]>::try_from(claimed).ok().unwrap();
     let path = format!("/hooks/{hook_id}");
     world.call(&firm.key, "DELETE", &path, Value::Null).await;
     let batch = [finished(&world, &arrives, 200), finished(&world, &fails, 503)];
-    deliverer::record::record(world.courier(), &batch).await.unwrap();
+    deliverer::record::record(world.deliverer(), &batch).await.unwrap();
     world.deliver().await;
     assert_eq!(world.history(arrives.delivery_id).await.0, "delivered");
     assert_eq!(world.history(fails.delivery_id).await.0, "cancelled");
@@ -452,14 +454,14 @@ async fn answers_recorded_together_leave_the_lane_awake() {
         world.submit(&firm).await;
     }
     let limits = world.limits(100);
-    let mut claimed = deliverer::claim::claim(world.courier(), &limits).await.unwrap();
+    let mut claimed = deliverer::claim::claim(world.deliverer(), &limits).await.unwrap();
     assert_eq!(claimed.len(), 32);
     let batch: Vec<_> = claimed.drain(..30).map(|one| finished(&world, &one, 200)).collect();
-    deliverer::record::record(world.courier(), &batch).await.unwrap();
+    deliverer::record::record(world.deliverer(), &batch).await.unwrap();
     drop(batch);
-    let next = deliverer::claim::claim(world.courier(), &limits).await.unwrap();
+    let next = deliverer::claim::claim(world.deliverer(), &limits).await.unwrap();
     assert_eq!(next.len(), 28, "all that is left: 30 places are free");
-    assert!(deliverer::claim::claim(world.courier(), &limits).await.unwrap().is_empty());
+    assert!(deliverer::claim::claim(world.deliverer(), &limits).await.unwrap().is_empty());
 }
 
 fn finished(

@@ -44,7 +44,7 @@ async fn last_try(world: &World, firm: &Firm, delivery_id: Uuid) -> (Vec<String>
 async fn c11_a_fragment_is_echoed_and_never_sent_and_names_are_shown_in_punycode() {
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let mut world = World::new().await;
-    world.system.courier.outgoing = asking(&dns);
+    world.system.deliverer.outgoing = asking(&dns);
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let port = receiver.address().port();
     let target = format!("http://\u{430}pple.example:{port}/%0d%0aX:%20y?a=%23b#part");
@@ -115,7 +115,7 @@ async fn c15_a_name_that_turns_private_is_refused_try_by_try_and_never_sent_to()
     })
     .await;
     let mut world = World::new().await;
-    world.system.courier.outgoing = asking(&dns);
+    world.system.deliverer.outgoing = asking(&dns);
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let port = receiver.address().port();
     let private = TcpListener::bind(("127.0.0.2", port)).unwrap();

@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// Such a process.
 pub struct Sending {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     dispatch: Arc<Dispatcher>,
     answers: AnswerInbox,
     /// The signal that ends it.
@@ -27,11 +27,11 @@ pub struct Sending {
 impl Sending {
     /// One that works with this.
     #[must_use]
-    pub fn with(courier: DelivererContext) -> Self {
+    pub fn with(deliverer: DelivererContext) -> Self {
         let stop = CancellationToken::new();
         let (dispatch, answers) =
-            Dispatcher::new(courier.clone(), SenderCount::alone(), stop.clone());
-        Self { courier, dispatch, answers, stop }
+            Dispatcher::new(deliverer.clone(), SenderCount::alone(), stop.clone());
+        Self { deliverer, dispatch, answers, stop }
     }
 
     /// The doors of this world claim for it what they record.
@@ -52,7 +52,7 @@ impl Sending {
         loop {
             // Asked first: an attempt hands its answer over before it ends.
             let idle = self.dispatch.is_idle();
-            recorded += self.answers.record_waiting(&self.courier).await.unwrap();
+            recorded += self.answers.record_waiting(&self.deliverer).await.unwrap();
             if idle {
                 return recorded;
             }
@@ -62,8 +62,8 @@ impl Sending {
 
     /// It works by itself until it is stopped, and ends with what is out then.
     pub fn runs(self) -> JoinHandle<()> {
-        let Self { courier, dispatch, answers, .. } = self;
-        tokio::spawn(async move { deliver(dispatch, answers, courier.store.nudge()).await })
+        let Self { deliverer, dispatch, answers, .. } = self;
+        tokio::spawn(async move { deliver(dispatch, answers, deliverer.store.nudge()).await })
     }
 
     /// It stops: what is out is sent and recorded.

@@ -132,7 +132,7 @@ impl World {
     pub async fn claiming(first: FirstClaim) -> Self {
         let mut world = Self::new().await;
         if first == FirstClaim::InAppend {
-            let sending = Sending::with(world.courier().clone());
+            let sending = Sending::with(world.deliverer().clone());
             sending.claims_in_appends(&world);
             world.sending = Some(Mutex::new(sending));
         }
@@ -200,9 +200,9 @@ impl World {
             let intake = connections.to(&database.main, "api").options(WORKER_PLAN_SETTINGS);
             system.service.intake = system.service.store.with_pool(life.connect(intake, 4));
             system.service.readers = life.connect_guarded(callers, 4);
-            system.courier.store = projector.with_pool(workers_of("deliverer"));
-            system.courier.keyring = keyring_of("deliverer");
-            system.fence = Fence::of(&system.courier.store);
+            system.deliverer.store = projector.with_pool(workers_of("deliverer"));
+            system.deliverer.keyring = keyring_of("deliverer");
+            system.fence = Fence::of(&system.deliverer.store);
         }
         let pool = if apart {
             connect(database.main.clone().options(UNSEEN), 4)
@@ -240,8 +240,8 @@ impl World {
 
     /// What the deliverer works with.
     #[must_use]
-    pub const fn courier(&self) -> &DelivererContext {
-        &self.system.courier
+    pub const fn deliverer(&self) -> &DelivererContext {
+        &self.system.deliverer
     }
 
     /// The main database, as a superuser meets it.
@@ -356,18 +356,18 @@ impl World {
 
     /// Spreads what was too much for the transactions that recorded it.
     pub async fn spread(&self) {
-        drain(SpreadWorker::new(self.courier().clone())).await;
+        drain(SpreadWorker::new(self.deliverer().clone())).await;
     }
 
     /// Limits with so many permits, all of them free.
     #[must_use]
     pub fn limits(&self, permits: usize) -> SendLimits {
-        SendLimits::alone(DelivererSettings { permits, ..self.courier().settings })
+        SendLimits::alone(DelivererSettings { permits, ..self.deliverer().settings })
     }
 
     /// Takes back what was claimed and not recorded in time.
     pub async fn end_leases(&self) {
-        drain(EndedLeaseWorker::new(self.courier().clone())).await;
+        drain(EndedLeaseWorker::new(self.deliverer().clone())).await;
     }
 
     /// Records the partial submissions that are due.
@@ -378,22 +378,22 @@ impl World {
 
     /// Drops what was kept long enough.
     pub async fn purge(&self) {
-        drain(PurgeWorker::new(self.courier().clone())).await;
+        drain(PurgeWorker::new(self.deliverer().clone())).await;
     }
 
     /// Carries out what was erased.
     pub async fn erase(&self) {
-        drain(EraseWorker::new(self.courier().clone(), self.system.fence.clone())).await;
+        drain(EraseWorker::new(self.deliverer().clone(), self.system.fence.clone())).await;
     }
 
     /// Cancels what is left of removed subscriptions.
     pub async fn cancel(&self) {
-        drain(CancelWorker::new(self.courier().clone())).await;
+        drain(CancelWorker::new(self.deliverer().clone())).await;
     }
 
     /// Queues what replays may queue now.
     pub async fn replay(&self) {
-        let mut worker = ReplayWorker::new(self.courier().clone());
+        let mut worker = ReplayWorker::new(self.deliverer().clone());
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
     }
 
@@ -429,7 +429,7 @@ impl World {
         self.spread().await;
         self.end_leases().await;
         loop {
-            let now = deliver_once(self.courier()).await.unwrap();
+            let now = deliver_once(self.deliverer()).await.unwrap();
             sent += now;
             if now == 0 {
                 break;

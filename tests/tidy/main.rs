@@ -167,6 +167,24 @@ fn long_pages(pages: &[Page]) -> Vec<Offence> {
     .collect()
 }
 
+/// A page may leave out the first folders of a path.
+fn missing_files(pages: &[Page], paths: &[String]) -> Vec<Offence> {
+    let is_there = |name: &str| {
+        let end = format!("/{name}");
+        paths.iter().any(|path| path == name || path.ends_with(&end))
+    };
+    let missing = |page: &Page| {
+        let names = page.rust_files().filter(|(_, name)| !is_there(name));
+        let offence = |(line, name): (usize, &str)| Offence {
+            path: page.path.clone(),
+            line,
+            text: name.to_owned(),
+        };
+        names.map(offence).collect::<Vec<_>>()
+    };
+    pages.iter().flat_map(missing).collect()
+}
+
 #[test]
 fn no_function_is_longer_than_its_ceiling() {
     let files = source::files();
@@ -225,6 +243,11 @@ fn comments_say_nouns_and_not_what_or_who() {
 #[test]
 fn no_page_but_a_reference_is_longer_than_its_ceiling() {
     assert_at_most(LONG_PAGES_MAX, &long_pages(&source::pages()));
+}
+
+#[test]
+fn pages_name_only_files_that_exist() {
+    assert_at_most(0, &missing_files(&source::pages(), &source::rust_paths()));
 }
 
 #[test]

@@ -62,6 +62,15 @@ impl Page {
         self.text.split_whitespace().count()
     }
 
+    /// The names of Rust files between backticks, each with its line.
+    pub(crate) fn rust_files(&self) -> impl Iterator<Item = (usize, &str)> {
+        let is_file = |name: &&str| name.ends_with(".rs") && !name.contains([' ', '*', '<']);
+        (1..).zip(self.text.lines()).flat_map(move |(line, text)| {
+            let spans = text.split('`').skip(1).step_by(2);
+            spans.filter(is_file).map(move |name| (line, name))
+        })
+    }
+
     /// The line on which this word stands.
     pub(crate) fn line_of_word(&self, number: usize) -> usize {
         let mut words = 0;
@@ -82,6 +91,11 @@ pub(crate) fn files() -> Vec<SourceFile> {
     };
     let paths = paths_where(is_source).into_iter();
     paths.map(|path| SourceFile::of(&path, &read(&path))).collect()
+}
+
+/// The paths of all Rust files, tests included.
+pub(crate) fn rust_paths() -> Vec<String> {
+    paths_where(|path| path.ends_with(".rs"))
 }
 
 /// Every page of documentation, by path.

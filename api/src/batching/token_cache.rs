@@ -88,7 +88,6 @@ pub(crate) async fn authenticate(
 ///
 /// # Errors
 /// If the database does not answer.
-/// If the database does not answer.
 pub(crate) async fn authenticate_cached(
     service: &Service,
     token: &str,

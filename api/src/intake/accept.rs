@@ -1,5 +1,5 @@
-//! Takes in the reports of a call: in the call's own transaction, or in one that small concurrent
-//! calls share.
+//! Takes in the activities of a call: in the call's own transaction, or in one that small
+//! concurrent calls share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +41,10 @@ pub(crate) const SMALL_CALL_BYTES_MAX: usize = 64 << 10;
 /// that many bad calls delay the good ones only briefly.
 const REFUSED_CALLS_MAX: usize = 4;
 
-/// Takes in a call in a transaction of its own: all of its reports or none.
+/// Takes in a call in a transaction of its own: all of its activities or none.
 ///
 /// # Errors
-/// [`IntakeError`] says why no report was taken in.
+/// [`IntakeError`] says why no activity was taken in.
 pub async fn accept(
     service: &Service,
     events: Vec<CloudEvent>,
@@ -55,10 +55,10 @@ pub async fn accept(
 }
 
 /// Takes in a call whose body has `bytes` bytes. A small call shares a batch with other small
-/// calls. All of a call's reports are taken in or none, even if other calls of the batch fail.
+/// calls. All of a call's activities are taken in or none, even if other calls of the batch fail.
 ///
 /// # Errors
-/// [`IntakeError`] says why no report was taken in.
+/// [`IntakeError`] says why no activity was taken in.
 pub(crate) async fn accept_with_others(
     service: &Arc<Service>,
     events: Vec<CloudEvent>,
@@ -80,7 +80,7 @@ pub(crate) async fn accept_with_others(
     match service.batchers.intake.ask(Arc::clone(&call), serve).await {
         Ok(CallOutcome::Taken(accepted)) => Ok(accepted),
         Ok(CallOutcome::Failed(error)) => Err(error),
-        // The outcome is unknown here. A second attempt finds a recorded report and counts it as a
+        // The outcome is unknown here. A second run finds a recorded activity and counts it as a
         // duplicate.
         Ok(CallOutcome::ByItself) | Err(NoAnswer) => retry_alone(service, call).await,
     }
@@ -127,7 +127,7 @@ async fn alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts,
     retry_conflicts(seed, || take_in_once(service, &batch)).await
 }
 
-/// Runs one call after a shared batch failed. The first attempt counts as a conflict, so the retry
+/// Runs one call after a shared batch failed. The shared run counts as a conflict, so the retry
 /// waits and meets the other calls of that batch less often.
 async fn retry_alone(
     service: &Service,

@@ -1,5 +1,5 @@
 //! Reads from a batch the ids that must be loaded or locked before the decision. They are subjects,
-//! reports of state, changed rows, decided streams and mere references.
+//! activities of state, changed rows, decided streams and mere references.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use domain::form::Form;
 use domain::person::Person;
 use domain::trigger::{FirmPlan, Trigger};
 use eventstore::StreamName;
-use projector::reports::ReportId;
+use projector::activity_ids::ActivityId;
 use projector::subjects::{SubjectId, SubjectLinks};
 use uuid::Uuid;
 use vault::{IdentityKey, KeySubject};
@@ -126,8 +126,8 @@ pub(super) fn subjects_of(batch: &IntakeBatch) -> Vec<KeySubject> {
         .collect()
 }
 
-/// Responses, reports and calls in the batch, each with its form or response. The first report of a
-/// subject decides.
+/// Responses, reports and bookings in the batch, each with its form or response. The first activity
+/// about a subject decides.
 pub(super) fn reported_of(batch: &IntakeBatch) -> BTreeMap<SubjectId, SubjectLinks> {
     let mut reported: BTreeMap<SubjectId, SubjectLinks> = BTreeMap::new();
     for CloudEvent { firm_id, activity, .. } in batch.events() {
@@ -173,15 +173,14 @@ pub(super) fn erased_people(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<
         .collect()
 }
 
-/// Ids of the batch's reports of state.
-pub(super) fn report_ids(batch: &IntakeBatch) -> Vec<ReportId> {
-    batch.events().filter_map(report_id).collect()
+/// Ids of the batch's activities of state.
+pub(super) fn ids_of_state(batch: &IntakeBatch) -> Vec<ActivityId> {
+    batch.events().filter_map(id_of_state).collect()
 }
 
-/// The id of a report of state. A report of a fact has none: the fact itself tells duplicates
-/// apart.
-pub(super) fn report_id(event: &CloudEvent) -> Option<ReportId> {
-    event.activity.is_told_by_id().then(|| ReportId {
+/// The id of an activity of state. Other activities are known by their content, not by their id.
+pub(super) fn id_of_state(event: &CloudEvent) -> Option<ActivityId> {
+    event.activity.is_told_by_id().then(|| ActivityId {
         firm_id: event.firm_id,
         source: event.source.clone(),
         id: event.id.clone(),

@@ -1,4 +1,4 @@
-//! A batch of intake: the reports of one call, or of several concurrent calls.
+//! A batch of intake: the activities of one call, or of several concurrent calls.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use telemetry::metrics::INTAKE;
 use super::cloudevents::CloudEvent;
 use crate::batching::token_cache::TokenHash;
 
-/// One call and its reports.
+/// One call and its activities.
 #[derive(Debug)]
 pub(crate) struct IntakeCall {
-    /// Reports, in the order of the request.
+    /// Activities, in the order of the request.
     pub(super) events: Vec<CloudEvent>,
-    /// Actor and time of the call. The firm is nil: each event gets the firm of its report.
+    /// Actor and time of the call. The firm is nil: each event gets the firm of its activity.
     pub(super) context: EventContext,
     /// The call's token, if no look-up has confirmed the token since the call began.
     pub(super) unconfirmed: Option<TokenHash>,
@@ -34,7 +34,7 @@ impl IntakeCall {
 #[derive(Debug)]
 pub(super) struct IntakeBatch {
     calls: Vec<Arc<IntakeCall>>,
-    /// End of each call's reports, as an index into all reports of the batch.
+    /// End of each call's activities, as an index into all activities of the batch.
     ends: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ impl IntakeBatch {
         Self { ends: ends.collect(), calls }
     }
 
-    /// All reports, in order. A report's place is its index in this order.
+    /// All activities, in order. An activity's place is its index in this order.
     pub(super) fn events(&self) -> impl Iterator<Item = &CloudEvent> {
         self.calls.iter().flat_map(|call| &call.events)
     }
@@ -57,17 +57,17 @@ impl IntakeBatch {
         self.calls.iter().filter_map(|call| call.unconfirmed).collect()
     }
 
-    /// All reports, each with the context of its call.
+    /// All activities, each with the context of its call.
     pub(super) fn in_context(&self) -> impl Iterator<Item = (&CloudEvent, &EventContext)> {
         self.calls.iter().flat_map(|call| call.events.iter().map(|event| (event, &call.context)))
     }
 
-    /// The context of the report at a place.
+    /// The context of the activity at a place.
     pub(super) fn context_of(&self, place: usize) -> &EventContext {
         &self.calls[self.call_of(place)].context
     }
 
-    /// Index of the call whose report is at a place.
+    /// Index of the call whose activity is at a place.
     pub(super) fn call_of(&self, place: usize) -> usize {
         self.ends.partition_point(|end| *end <= place)
     }
@@ -77,7 +77,7 @@ impl IntakeBatch {
         self.calls.iter().map(|call| call.context.recorded_at.get()).max().unwrap_or_default()
     }
 
-    /// Counts for each call, if the reports at these places are duplicates.
+    /// Counts for each call, if the activities at these places are duplicates.
     pub(super) fn accepted(&self, duplicates: &[usize]) -> Vec<IntakeCounts> {
         let of = |range: Range<usize>| {
             let duplicates = duplicates.iter().filter(|place| range.contains(place)).count();
@@ -88,20 +88,20 @@ impl IntakeBatch {
     }
 }
 
-/// Counts of one call's reports. Their sum is the number of reports in the call.
+/// Counts of one call's activities. Their sum is the number of activities in the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct IntakeCounts {
-    /// Reports that changed something.
+    /// Activities that changed something.
     pub accepted: usize,
-    /// Reports that changed nothing, because their fact or a newer one is known.
+    /// Activities that changed nothing, because their fact or a newer one is known.
     pub duplicates: usize,
 }
 
 impl IntakeCounts {
     /// Adds the counts to the metric, when the answer goes to the product.
     pub(crate) fn count(&self) {
-        for (result, reports) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
-            INTAKE.add(&[("result", result)], reports as u64);
+        for (result, activities) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
+            INTAKE.add(&[("result", result)], activities as u64);
         }
     }
 }
@@ -126,7 +126,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Calls with these reports, told apart by their correlation ids: 9, 10 and so on.
+    /// Calls with these activities, told apart by their correlation ids: 9, 10 and so on.
     pub(in crate::intake) fn calls<const N: usize>(calls: [&[CloudEvent]; N]) -> IntakeBatch {
         let call = |(id, events): (u128, &[CloudEvent])| {
             Arc::new(IntakeCall {
@@ -150,7 +150,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_call_is_told_of_its_own_reports() {
+    fn each_call_is_told_of_its_own_activities() {
         let batch = calls([&[event(), event()], &[], &[event(), event(), event()]]);
         assert_eq!([0, 1, 2, 4].map(|place| batch.call_of(place)), [0, 0, 2, 2]);
         assert_eq!(batch.context_of(2).correlation_id, Uuid::from_u128(11));

@@ -19,16 +19,16 @@ type Attributes<'a> = BTreeMap<String, &'a RawValue>;
 /// Longest `id` or `source`, in bytes. Both are part of one index key.
 const ID_BYTES_MAX: usize = 1_024;
 
-/// A report of the product, with the reporter's source and id.
+/// An activity, with the source and the id that the reporting system gave it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CloudEvent {
-    /// The firm of the report.
+    /// The firm.
     pub firm_id: Uuid,
     /// The reporting system.
     pub source: String,
-    /// The reporter's id for it.
+    /// The reporting system's id for the activity.
     pub id: String,
-    /// Time of the report, by the reporter's clock.
+    /// Time of the activity, by the reporting system's clock.
     pub time: Timestamp,
     /// The reported activity.
     pub activity: Activity,

@@ -1,6 +1,6 @@
-//! Consequences of reports. A member who may not make keys any more loses them. A revoked key takes
-//! its subscriptions along, and so does a closed firm (contract, Authentication 5 and 6; ruling
-//! 28). Each consequence names its cause.
+//! Consequences of activities. A member who may not make keys any more loses them. A revoked key
+//! takes its subscriptions along, and so does a closed firm (contract, Authentication 5 and 6;
+//! ruling 28). Each consequence names its cause.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::plan::BatchPlan;
 use crate::commands::keys::{removal, revocation};
 
-/// Locked keys and subscriptions that must go.
+/// Locked keys to revoke, and subscriptions to remove.
 #[derive(Debug, Default)]
 pub(super) struct EndedAccess {
     /// Keys of members who do not manage.
@@ -27,10 +27,10 @@ pub(super) struct EndedAccess {
 }
 
 /// The plan's events, each followed by its consequences. A subscription is removed once, by the
-/// first event that removes it. The result is as if each report had come alone.
-pub(super) fn with_consequences(plan: &mut BatchPlan, condemned: &EndedAccess) -> Vec<NewEvent> {
+/// first event that removes it. The result is as if each activity had come alone.
+pub(super) fn with_consequences(plan: &mut BatchPlan, ended: &EndedAccess) -> Vec<NewEvent> {
     let events = std::mem::take(&mut plan.events);
-    let mut consequences = ConsequenceBuilder { condemned, gone: HashSet::new() };
+    let mut consequences = ConsequenceBuilder { ended, removed: HashSet::new() };
     let unmanaging: HashMap<Uuid, _> =
         plan.unmanaging.iter().map(|(who, by)| (*by, *who)).collect();
     let closed: HashSet<Uuid> = plan.closed.values().copied().collect();
@@ -53,9 +53,9 @@ pub(super) fn with_consequences(plan: &mut BatchPlan, condemned: &EndedAccess) -
 }
 
 struct ConsequenceBuilder<'a> {
-    condemned: &'a EndedAccess,
+    ended: &'a EndedAccess,
     /// Subscriptions that are removed already.
-    gone: HashSet<Uuid>,
+    removed: HashSet<Uuid>,
 }
 
 impl ConsequenceBuilder<'_> {
@@ -67,9 +67,9 @@ impl ConsequenceBuilder<'_> {
         events: &mut Vec<NewEvent>,
     ) {
         let of_member = |key: &&ActiveKey| key.firm_id == firm_id && key.member_id == member_id;
-        for key in self.condemned.keys.iter().filter(of_member) {
+        for key in self.ended.keys.iter().filter(of_member) {
             let of_key = |hook: &LiveHook| hook.key_id == key.key_id;
-            let hooks = self.going(&self.condemned.hooks_of_keys, of_key);
+            let hooks = self.take_remaining(&self.ended.hooks_of_keys, of_key);
             let reason = RevocationReason::MemberNotManager;
             events.extend(revocation(context, key.key_id, reason, &hooks));
         }
@@ -77,15 +77,19 @@ impl ConsequenceBuilder<'_> {
 
     fn close(&mut self, context: &EventContext, events: &mut Vec<NewEvent>) {
         let of_firm = |hook: &LiveHook| hook.firm_id == context.firm_id;
-        let hooks = self.going(&self.condemned.hooks_of_firms, of_firm);
+        let hooks = self.take_remaining(&self.ended.hooks_of_firms, of_firm);
         let removal = |hook: &LiveHook| removal(context, hook, RemovalReason::FirmClosed);
         events.extend(hooks.iter().map(removal));
     }
 
     /// Subscriptions that match `which` and are not removed yet. They count as removed afterwards.
-    fn going(&mut self, hooks: &[LiveHook], which: impl Fn(&LiveHook) -> bool) -> Vec<LiveHook> {
-        let gone = &mut self.gone;
-        hooks.iter().filter(|hook| which(hook) && gone.insert(hook.hook_id)).copied().collect()
+    fn take_remaining(
+        &mut self,
+        hooks: &[LiveHook],
+        which: impl Fn(&LiveHook) -> bool,
+    ) -> Vec<LiveHook> {
+        let removed = &mut self.removed;
+        hooks.iter().filter(|hook| which(hook) && removed.insert(hook.hook_id)).copied().collect()
     }
 }
 

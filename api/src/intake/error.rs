@@ -37,7 +37,7 @@ pub enum IntakeError {
     /// The shared transaction of this call reached no database.
     #[error("{0}")]
     Away(String),
-    /// The vault could not seal the content. An error of its database is [`Self::Append`].
+    /// The vault could not encrypt the content. An error of its database is [`Self::Append`].
     #[error("the vault: {0}")]
     Vault(String),
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sealed_is_a_defect() {
+    fn content_that_cannot_be_encrypted_is_a_defect() {
         let error = IntakeError::from(VaultError::Broken(vault::BrokenSeal));
         assert!(!error.is_conflict());
         assert!(matches!(error.into(), Error::Internal(_)));

@@ -1,4 +1,4 @@
-//! Facts of a batch. A fact becomes an occurrence if its response is known; otherwise the fact
+//! Facts of a batch. A fact becomes an occurrence if its response is known. Otherwise the fact
 //! waits.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
 use super::known::KnownState;
 
-/// The fact that an event reports to a firm with this plan, if the event reports a fact.
+/// The fact that an activity is for a firm with this plan, if it is one.
 pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan) -> Option<Fact> {
     let person_id = match &event.activity {
         Activity::LeadScored(lead) => identity.person_named(event.firm_id, &lead.person),
@@ -26,11 +26,11 @@ pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan
     Fact::of(&event.activity, event.time, plan, person_id)
 }
 
-/// Facts that a batch reports, in order. Each fact is there once, with the place of its report.
+/// Facts of a batch, in order. Each fact is there once, with the place of its activity.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct BatchFacts {
     reported: Vec<(WaitingFact, usize)>,
-    /// Facts by occurrence and subject.
+    /// Occurrence and subject of each fact.
     known: HashSet<(Uuid, Uuid)>,
 }
 
@@ -39,8 +39,8 @@ pub(super) struct BatchFacts {
 pub(super) struct PlacedFacts {
     /// Occurrences to append.
     pub(super) events: Vec<NewEvent>,
-    /// Places of the batch's placed facts, if the fact makes its report news. A fact that waited
-    /// before has no event here.
+    /// Places of the batch's facts that became occurrences, each with its event if the batch
+    /// appends the event. A fact that waited may already append it.
     reported: Vec<(usize, Option<Uuid>)>,
     /// Facts that must wait.
     pub(super) waiting: Vec<WaitingFact>,
@@ -49,7 +49,7 @@ pub(super) struct PlacedFacts {
 }
 
 impl BatchFacts {
-    /// Takes a fact in, and answers whether the batch reports the fact for the first time.
+    /// Takes a fact in, and returns whether it is new in this batch.
     pub(super) fn take(&mut self, firm_id: Uuid, fact: Fact, place: usize) -> bool {
         let occurrence_id = fact.occurrence_id(firm_id);
         let news = self.known.insert((occurrence_id, fact.subject_id));
@@ -59,7 +59,7 @@ impl BatchFacts {
         news
     }
 
-    /// Places the facts that waited until now, then the facts of this batch.
+    /// Makes occurrences of the facts that waited until now, then of this batch's facts.
     pub(super) fn into_occurrences(
         self,
         known: &KnownState,
@@ -67,12 +67,12 @@ impl BatchFacts {
         batch: &IntakeBatch,
     ) -> PlacedFacts {
         let mut placed = PlacedFacts::default();
-        let mut once = HashSet::new();
+        let mut appended = HashSet::new();
         // Facts that waited for a part of an erased response are dropped.
         for (response, fact) in waited.iter().filter(|(response, _)| !known.is_erased(*response)) {
-            let context = batch.context_of(known.told_by(*response, fact));
+            let context = batch.context_of(known.released_by(*response, fact));
             if let Some(event) = event(known, *response, fact, context)
-                && once.insert(event.id())
+                && appended.insert(event.id())
             {
                 placed.events.push(event);
             }
@@ -88,8 +88,8 @@ impl BatchFacts {
                 placed.waiting_from.push(place);
                 continue;
             };
-            let news = once.insert(event.id());
-            if is_told_by(&waiting.fact) {
+            let news = appended.insert(event.id());
+            if decides_news(&waiting.fact) {
                 placed.reported.push((place, news.then(|| event.id())));
             }
             placed.events.extend(news.then_some(event));
@@ -109,15 +109,15 @@ impl PlacedFacts {
         let placed = self.reported.iter().filter(|(_, event)| !event.as_ref().is_some_and(is_news));
         let waited = self.waiting.iter().zip(&self.waiting_from).filter(|(waiting, _)| {
             let fact = (waiting.occurrence_id, waiting.fact.subject_id);
-            is_told_by(&waiting.fact) && !now_waiting.contains(&fact)
+            decides_news(&waiting.fact) && !now_waiting.contains(&fact)
         });
         placed.map(|(place, _)| *place).chain(waited.map(|(_, place)| *place)).collect()
     }
 }
 
-/// Whether the fact decides that its report is news. For a booked call the vault decides by the
-/// call's own id. A call is news even if it is not the first of its response.
-fn is_told_by(fact: &Fact) -> bool {
+/// Whether the fact decides that its activity is news. For a booking the vault decides by the
+/// booking's own id: a second booking of a response is news, and no occurrence.
+fn decides_news(fact: &Fact) -> bool {
     fact.trigger != Trigger::BookingMade
 }
 

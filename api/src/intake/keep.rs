@@ -1,4 +1,4 @@
-//! Puts a batch away. The vault gets answers, reports, calls, secrets and reply addresses. The
+//! Stores a batch. The vault gets answers, reports, bookings, secrets and reply addresses. The
 //! timer gets the due times of unfinished responses.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -20,16 +20,16 @@ use super::take_in::BatchIntake;
 
 /// Result of the writes to the vault.
 pub(super) struct VaultOutcome {
-    /// Places of reports that the vault found to be duplicates.
+    /// Places of activities that the vault found to be duplicates.
     pub(super) duplicates: Vec<usize>,
     /// New submissions of which the batch stores nothing else.
     pub(super) submitted: Vec<StoredResponse>,
 }
 
-/// Everything beside the content that a write to the vault needs.
+/// Inputs of a write to the vault, beside the content.
 #[derive(Clone, Copy)]
-pub(super) struct VaultSealing<'a> {
-    /// Keys that seal the content.
+pub(super) struct VaultEncryption<'a> {
+    /// Keys that encrypt the content.
     pub(super) keys: &'a DataKeys,
     /// Prior content that the vault may have.
     pub(super) before: PriorContent,
@@ -56,10 +56,10 @@ impl BatchIntake<'_> {
         &self,
         connection: &mut PgConnection,
         plan: BatchPlan,
-        sealing: VaultSealing<'_>,
+        encryption: VaultEncryption<'_>,
     ) -> Result<VaultOutcome, IntakeError> {
         let entropy = &*self.service.entropy;
-        let keys = sealing.keys;
+        let keys = encryption.keys;
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let news = reports::put(connection, keys, &reports, entropy).await?;
         let mut duplicates = old(reports.iter().map(StoredReport::id).zip(places), &news);
@@ -70,35 +70,36 @@ impl BatchIntake<'_> {
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
         let mut kept =
-            self.keep_responses(connection, plan.responses, &plan.named, sealing).await?;
+            self.keep_responses(connection, plan.responses, &plan.named, encryption).await?;
         kept.duplicates.extend(duplicates);
         let of_reports =
             reports.iter().map(|report| (report.subject.firm_id, report.subject.subject_id));
-        let of_calls = bookings.iter().map(|call| (call.subject.firm_id, call.subject.subject_id));
-        let with_parts: HashSet<(Uuid, Uuid)> = of_reports.chain(of_calls).collect();
+        let of_bookings =
+            bookings.iter().map(|booking| (booking.subject.firm_id, booking.subject.subject_id));
+        let with_parts: HashSet<(Uuid, Uuid)> = of_reports.chain(of_bookings).collect();
         kept.submitted
             .retain(|response| !with_parts.contains(&(response.firm_id, response.response_id)));
         Ok(kept)
     }
 
-    /// Skips a submission that the log already knew.
+    /// Stores responses and names. Skips a submission that the log already has.
     async fn keep_responses(
         &self,
         connection: &mut PgConnection,
         reported: BTreeMap<KeySubject, ReportedResponse>,
         named: &BTreeSet<NamedOn>,
-        VaultSealing { keys, before, recorded }: VaultSealing<'_>,
+        VaultEncryption { keys, before, recorded }: VaultEncryption<'_>,
     ) -> Result<VaultOutcome, IntakeError> {
         let is_new = |reported: &ReportedResponse| {
             reported.submission.is_none_or(|event| recorded.contains(&event))
         };
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
-        let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.reports).collect();
+        let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.places).collect();
         if new.is_empty() && named.is_empty() {
             return Ok(VaultOutcome { duplicates, submitted: Vec::new() });
         }
         let (put, places): (Vec<_>, Vec<_>) =
-            new.into_iter().map(|reported| (reported.response, reported.reports)).unzip();
+            new.into_iter().map(|reported| (reported.response, reported.places)).unzip();
         let entropy = &*self.service.entropy;
         let batch = ResponseBatch { responses: &put, named, before };
         let news = responses::put(connection, keys, batch, entropy).await?;
@@ -140,7 +141,7 @@ impl BatchIntake<'_> {
     }
 }
 
-/// Places of the reports whose part was no news to the vault.
+/// Places of the activities that told the vault nothing new.
 fn old(parts: impl Iterator<Item = (SubjectId, Vec<usize>)>, news: &[SubjectId]) -> Vec<usize> {
     let news: HashSet<&SubjectId> = news.iter().collect();
     parts.filter(|(id, _)| !news.contains(id)).flat_map(|(_, places)| places).collect()

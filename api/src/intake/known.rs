@@ -1,6 +1,6 @@
 //! State of the firms and forms that a batch names. The streams under decision are aggregates in
-//! memory. Each is loaded once and carried forward by each decision, so a report can build on an
-//! earlier one. The tables answer for firms and forms that the batch only names.
+//! memory. Each is loaded once and carried forward by each decision, so an activity can build on
+//! an earlier one. The tables answer for firms and forms that the batch only names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -38,7 +38,7 @@ pub(super) struct KnownState {
     in_table: HashMap<SubjectId, SubjectRow>,
     /// Subjects that no batch had reported before.
     new: HashSet<SubjectId>,
-    /// Subjects with new links, by the place of the report that gave the link.
+    /// Subjects with new links, by the place of the activity that gave the link.
     learned: BTreeMap<SubjectId, usize>,
 }
 
@@ -117,8 +117,8 @@ impl KnownState {
         Self { plans, silent, named, ..self }
     }
 
-    /// A fact with the silence of its first report. A waiting fact keeps the plan of the time of
-    /// its report; the plan at the time of its response does not count.
+    /// A fact with the silence of its first activity. A waiting fact keeps the plan of the time of
+    /// its activity; the plan at the time of its response does not count.
     pub(super) fn as_first_reported(&mut self, firm_id: Uuid, fact: Fact) -> Fact {
         let first = self.silent.entry(fact.occurrence_id(firm_id)).or_insert(fact.silent);
         Fact { silent: *first, ..fact }
@@ -145,7 +145,7 @@ impl KnownState {
         })
     }
 
-    /// Learns the form of a response, and answers it. The first report counts.
+    /// Learns the form of a response, and returns it. The first activity counts.
     pub(super) fn learn_form(&mut self, response: SubjectId, form_id: Uuid, place: usize) -> Uuid {
         let known = self.subject(response).form_id;
         if known.is_none() {
@@ -155,7 +155,7 @@ impl KnownState {
         known.unwrap_or(form_id)
     }
 
-    /// Learns the response of a report or call. The first report counts.
+    /// Learns the response of a report or booking. The first activity counts.
     pub(super) fn learn_response(&mut self, part: SubjectId, response_id: Uuid, place: usize) {
         if self.subject(part).response_id.is_none() {
             self.subject(part).response_id = Some(response_id);
@@ -163,7 +163,7 @@ impl KnownState {
         }
     }
 
-    /// Learns that a response is erased, and answers whether this is news.
+    /// Learns that a response is erased, and returns whether this is news.
     pub(super) fn learn_erased(&mut self, response: SubjectId, place: usize) -> bool {
         let news = !std::mem::replace(&mut self.subject(response).erased, true);
         if news {
@@ -186,7 +186,7 @@ impl KnownState {
         self.response_of(subject).is_some_and(|response| response.erased)
     }
 
-    /// Reports and calls that turned out to belong to an erased response.
+    /// Reports and bookings that turned out to belong to an erased response.
     pub(super) fn parts_of_erased(&self) -> Vec<SubjectId> {
         let is_part =
             |id: &&SubjectId| self.subjects.get(id).is_some_and(|row| row.response_id.is_some());
@@ -194,7 +194,7 @@ impl KnownState {
     }
 
     /// Subjects among these that an earlier batch reported.
-    pub(super) fn heard_of(&self, mut subjects: Vec<SubjectId>) -> Vec<SubjectId> {
+    pub(super) fn reported_before(&self, mut subjects: Vec<SubjectId>) -> Vec<SubjectId> {
         subjects.retain(|id| !self.new.contains(id));
         subjects
     }
@@ -220,8 +220,8 @@ impl KnownState {
         (rows, responses.into_iter().collect())
     }
 
-    /// Place of the report that released a waiting fact: the last link that the fact waited for.
-    pub(super) fn told_by(&self, response: SubjectId, fact: &Fact) -> usize {
+    /// Place of the activity that released a waiting fact: the last link that the fact waited for.
+    pub(super) fn released_by(&self, response: SubjectId, fact: &Fact) -> usize {
         let (firm_id, _) = response;
         let place = |id| self.learned.get(&id).copied();
         place(response).max(place((firm_id, fact.subject_id))).unwrap_or_default()
@@ -232,7 +232,7 @@ impl KnownState {
         self.references.forms.get(&(firm_id, form_id))
     }
 
-    /// Refuses a report of an unknown firm.
+    /// Refuses an activity of an unknown firm.
     pub(super) fn require_firm(&self, firm_id: Uuid) -> Result<(), FirmRejection> {
         let opened = self.firms.get(&firm_id).is_some_and(|firm| firm.firm_id.is_some());
         if opened || self.references.firms.contains(&firm_id) {
@@ -242,7 +242,7 @@ impl KnownState {
         }
     }
 
-    /// Refuses a report or call under another response than the first one.
+    /// Refuses a report or booking under another response than the first one.
     pub(super) fn require_response(
         &self,
         part: SubjectId,
@@ -276,7 +276,7 @@ impl KnownState {
         Ok(())
     }
 
-    /// Refuses a report of a form that is unknown or another firm's. A deleted form still takes
+    /// Refuses an activity of a form that is unknown or another firm's. A deleted form still takes
     /// responses.
     pub(super) fn require_form(&self, firm_id: Uuid, form_id: Uuid) -> Result<(), FormRejection> {
         let created = self.forms.get(&form_id).is_some_and(|form| form.firm_id == Some(firm_id));
@@ -357,14 +357,14 @@ mod tests {
         heard.learn_form(RESPONSE, FORM, 0);
         let written = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         assert_eq!(heard.learned(), (vec![written], vec![RESPONSE]));
-        assert_eq!(heard.heard_of(vec![RESPONSE, PART]), [RESPONSE, PART]);
+        assert_eq!(heard.reported_before(vec![RESPONSE, PART]), [RESPONSE, PART]);
 
         let of_part = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         let mut part = known([(of_part, true), (row(PART), false)]);
         part.learn_form(RESPONSE, FORM, 0);
         part.learn_response(PART, RESPONSE.1, 1);
         assert_eq!(part.learned().1, [RESPONSE], "for the part, before its response came");
-        assert_eq!(part.heard_of(vec![RESPONSE, PART]), [PART]);
+        assert_eq!(part.reported_before(vec![RESPONSE, PART]), [PART]);
     }
 
     #[test]
@@ -380,8 +380,8 @@ mod tests {
         };
         let mut known = known([(row(RESPONSE), false), (row(PART), false)]);
         known.learn_response(PART, RESPONSE.1, 3);
-        assert_eq!(known.told_by(RESPONSE, &fact(PART.1)), 3);
+        assert_eq!(known.released_by(RESPONSE, &fact(PART.1)), 3);
         known.learn_form(RESPONSE, FORM, 7);
-        assert_eq!(known.told_by(RESPONSE, &fact(PART.1)), 7);
+        assert_eq!(known.released_by(RESPONSE, &fact(PART.1)), 7);
     }
 }

@@ -15,8 +15,8 @@ use super::consequences::EndedAccess;
 use super::known::FoundReferences;
 use super::plan::BatchPlan;
 
-/// Locks the subjects of a batch and the responses that they belong to, in one order. A subject is
-/// locked by its id alone, because the table may know the id as a part's.
+/// Locks the subjects of a batch and the responses that they belong to, in one order. Ids of
+/// responses and of parts are locked alike, because the table may know an id as the other kind.
 pub(super) async fn lock_subjects(
     connection: &mut PgConnection,
     reported_of: &BTreeMap<SubjectId, SubjectLinks>,
@@ -52,7 +52,7 @@ pub(super) async fn find_references(
 }
 
 /// Locks firms, then members.
-pub(super) async fn lock(
+pub(super) async fn lock_changed(
     connection: &mut PgConnection,
     changing: ChangedFirms,
 ) -> Result<(), sqlx::Error> {
@@ -65,30 +65,30 @@ pub(super) async fn lock(
     Ok(())
 }
 
-/// Locks the keys that must go, then lists their subscriptions. No subscription can be added in
+/// Locks the keys to revoke, then lists their subscriptions. No subscription can be added in
 /// between.
 pub(super) async fn lock_ended_access(
     connection: &mut PgConnection,
     plan: &BatchPlan,
 ) -> Result<EndedAccess, sqlx::Error> {
-    let mut condemned = EndedAccess::default();
+    let mut ended = EndedAccess::default();
     if !plan.unmanaging.is_empty() {
         let members: Vec<_> = plan.unmanaging.keys().copied().collect();
-        condemned.keys = keys::lock_active_of(connection, &members).await?;
+        ended.keys = keys::lock_active_of(connection, &members).await?;
     }
-    if !condemned.keys.is_empty() {
-        let key_ids: Vec<_> = condemned.keys.iter().map(|key| key.key_id).collect();
-        condemned.hooks_of_keys = hooks::live_of_keys(connection, &key_ids).await?;
+    if !ended.keys.is_empty() {
+        let key_ids: Vec<_> = ended.keys.iter().map(|key| key.key_id).collect();
+        ended.hooks_of_keys = hooks::live_of_keys(connection, &key_ids).await?;
     }
     if !plan.closed.is_empty() {
         let firm_ids: Vec<_> = plan.closed.keys().copied().collect();
-        condemned.hooks_of_firms = hooks::live_of_firms(connection, &firm_ids).await?;
+        ended.hooks_of_firms = hooks::live_of_firms(connection, &firm_ids).await?;
     }
-    Ok(condemned)
+    Ok(ended)
 }
 
 /// Puts hot leads last, in one order. A person becomes hot on any response, so no lock of a subject
-/// keeps two batches apart. Each waits for positions that the other took, and one order prevents a
+/// keeps two batches apart. Each waits for sequences that the other took, and one order prevents a
 /// deadlock.
 pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
     let is_lead = |new: &NewEvent| {

@@ -1,14 +1,16 @@
-//! Intake: takes in the product's reports, one batch at a time. A call's reports are all taken in,
-//! or none.
+//! Intake: takes in the product's activities, one batch at a time. A call's activities are all
+//! taken in, or none.
 //!
 //! [`parse`] reads a request into [`CloudEvent`]s. `calls` holds one call or several concurrent
 //! small ones as a batch; `accept` decides which. `batch` reads ids from the batch, `locks` locks
 //! rows, and `known` is the loaded state.
 //!
-//! `plan` decides without I/O; `parts`, `facts`, `reported` and `consequences` are its subjects.
-//! `take_in` carries the plan out in one transaction, and `keep` writes to the vault.
+//! `plan` decides without I/O; `parts`, `facts`, `reported` and `consequences` are its subjects. A
+//! *part* is a report or a booking; its response may come later. `take_in` carries the plan out in
+//! one transaction, and `keep` writes to the vault.
 //!
-//! When [`accept()`] has answered, every report is in the log, in the vault, or a known duplicate.
+//! When [`accept()`] has returned, every activity is in the log, in the vault, or a known
+//! duplicate.
 
 mod accept;
 mod batch;

@@ -1,5 +1,5 @@
-//! Plans reports, calls, payments, leads and erasure. Each belongs to a response: the plan keeps it
-//! with the response and turns it into a fact.
+//! Plans reports, bookings, payments, leads and erasure. Each belongs to a response: the plan keeps
+//! it with the response and turns it into a fact.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use vault::reports::StoredReport;
 
 use super::cloudevents::CloudEvent;
 use super::facts::fact_of;
-use super::plan::{Planner, ReportVerdict};
+use super::plan::{ActivityVerdict, Planner};
 
 impl Planner<'_> {
-    /// Learns the response that a part belongs to, even if the report is not taken in. Otherwise a
-    /// part of an erased response would pass as unknown.
+    /// Learns the response that a part belongs to, even if the activity is not taken in. Otherwise
+    /// a part of an erased response would pass as unknown.
     pub(super) fn learn_part(&mut self, event: &CloudEvent) {
         let part_id = event.activity.part_id();
         let response_id = event.activity.response_id();
         if let (Some(part_id), Some(response_id)) = (part_id, response_id) {
-            self.known.learn_response((event.firm_id, part_id), response_id, self.index);
+            self.known.learn_response((event.firm_id, part_id), response_id, self.place);
         }
     }
 
@@ -51,7 +51,7 @@ impl Planner<'_> {
         plan.cancelled.retain(|booking| !known.is_erased(*booking));
     }
 
-    /// Reports of an erased response are accepted and ignored (rulings, section Occurrences).
+    /// Activities about an erased response are accepted and ignored (rulings, section Occurrences).
     pub(super) fn is_of_erased(&self, event: &CloudEvent) -> bool {
         if matches!(event.activity, Activity::ResponseErased { .. }) {
             return false;
@@ -60,7 +60,7 @@ impl Planner<'_> {
         ids.into_iter().flatten().any(|id| self.known.is_erased((event.firm_id, id)))
     }
 
-    /// Learns the person that a report names, even if the report is a duplicate.
+    /// Learns the person that an activity names, even if the activity is a duplicate.
     pub(super) fn learn_person(&mut self, event: &CloudEvent) {
         if let (Some(email), Some(response_id)) =
             (event.activity.named(), event.activity.response_id())
@@ -75,7 +75,7 @@ impl Planner<'_> {
         &mut self,
         event: &CloudEvent,
         activity: &Activity,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         match activity {
@@ -103,17 +103,17 @@ impl Planner<'_> {
         Ok(self.fact(event))
     }
 
-    fn fact(&mut self, event: &CloudEvent) -> ReportVerdict {
+    fn fact(&mut self, event: &CloudEvent) -> ActivityVerdict {
         let firm_id = event.firm_id;
         let Some(fact) = fact_of(event, self.identity, self.known.plan_of(firm_id)) else {
             // A lead that is not hot has no fact, and is no duplicate either.
-            return ReportVerdict::News;
+            return ActivityVerdict::News;
         };
         let fact = self.known.as_first_reported(firm_id, fact);
-        if self.plan.facts.take(firm_id, fact, self.index) {
-            ReportVerdict::News
+        if self.plan.facts.take(firm_id, fact, self.place) {
+            ActivityVerdict::News
         } else {
-            ReportVerdict::Duplicate
+            ActivityVerdict::Duplicate
         }
     }
 
@@ -122,7 +122,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         response_id: Uuid,
         report: &ReportDocument,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let id: SubjectId = (event.firm_id, report.id.into());
         let elsewhere = PartRejection::ReportElsewhere;
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
@@ -131,30 +131,30 @@ impl Planner<'_> {
         let is_newer = |new: &StoredReport, old: &StoredReport| {
             new.reported_at >= old.reported_at && new != old
         };
-        Ok(keep_newest(&mut self.plan.reports, id, self.index, new, is_newer))
+        Ok(keep_newest(&mut self.plan.reports, id, self.place, new, is_newer))
     }
 
-    /// Keeps every call of a response. Only the first call becomes an occurrence, which the fact
-    /// decides.
+    /// Keeps every booking of a response. Only the first booking becomes an occurrence, which the
+    /// fact decides.
     fn booking(
         &mut self,
         event: &CloudEvent,
         response_id: Uuid,
         booking: &Call,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let id: SubjectId = (event.firm_id, booking.id.into());
         let elsewhere = PartRejection::BookingElsewhere;
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = KeySubject { firm_id: event.firm_id, subject_id: response_id };
         let new = StoredBooking { subject, made_at: event.time.get(), document: booking.clone() };
         let is_newer = |new: &StoredBooking, old: &StoredBooking| new.made_at > old.made_at;
-        Ok(keep_newest(&mut self.plan.bookings, id, self.index, new, is_newer))
+        Ok(keep_newest(&mut self.plan.bookings, id, self.place, new, is_newer))
     }
 
     /// Erases each response once, and drops everything that the batch itself reported of it.
-    fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> ReportVerdict {
+    fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> ActivityVerdict {
         let firm_id = event.firm_id;
-        let place = self.index;
+        let place = self.place;
         let news: Vec<Uuid> = response_ids
             .iter()
             .copied()
@@ -183,7 +183,7 @@ impl Planner<'_> {
 
     /// Erases all responses that name a person, including those of this batch. A person who was
     /// erased before is erased again: an open invite ends by the newest erasure.
-    fn erase_person(&mut self, event: &CloudEvent, email: &str) -> ReportVerdict {
+    fn erase_person(&mut self, event: &CloudEvent, email: &str) -> ActivityVerdict {
         let firm_id = event.firm_id;
         let person_id = self.identity.person_named(firm_id, email);
         let naming = self.plan.named.iter().chain(&self.known.named);
@@ -208,9 +208,9 @@ fn keep_newest<P>(
     place: usize,
     new: P,
     is_newer: impl Fn(&P, &P) -> bool,
-) -> ReportVerdict {
+) -> ActivityVerdict {
     match parts.get_mut(&id) {
-        Some((known, _)) if !is_newer(&new, known) => return ReportVerdict::Duplicate,
+        Some((known, _)) if !is_newer(&new, known) => return ActivityVerdict::Duplicate,
         Some((known, places)) => {
             *known = new;
             places.push(place);
@@ -219,5 +219,5 @@ fn keep_newest<P>(
             parts.insert(id, (new, vec![place]));
         }
     }
-    ReportVerdict::News
+    ActivityVerdict::News
 }

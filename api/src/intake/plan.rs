@@ -1,4 +1,4 @@
-//! The plan of a batch. Planning is pure: it decides report by report, on streams in memory.
+//! The plan of a batch. Planning is pure: it decides activity by activity, on streams in memory.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -11,7 +11,7 @@ use domain::form::{FormChange, FormCommand};
 use domain::person::{AddressChange, PersonCommand};
 use domain::time::Timestamp;
 use eventstore::NewEvent;
-use projector::reports::ReportId;
+use projector::activity_ids::ActivityId;
 use projector::subjects::SubjectId;
 use uuid::Uuid;
 use vault::bookings::StoredBooking;
@@ -19,7 +19,7 @@ use vault::people::NamedOn;
 use vault::reports::StoredReport;
 use vault::{IdentityKey, KeySubject};
 
-use super::batch::report_id;
+use super::batch::id_of_state;
 use super::calls::IntakeBatch;
 use super::cloudevents::CloudEvent;
 use super::error::BadEvent;
@@ -30,35 +30,35 @@ use super::reported::{ReportedResponse, submission};
 /// Effects of a batch, decided and not yet carried out.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct BatchPlan {
-    /// Events to append, in the order of the reports.
+    /// Events to append, in the order of the activities.
     pub(super) events: Vec<NewEvent>,
     /// Responses for the vault, each once.
     pub(super) responses: BTreeMap<KeySubject, ReportedResponse>,
-    /// Reports for the vault. Each is in its last state, with the places of the reports that led
+    /// Reports for the vault. Each is in its last state, with the places of the activities that led
     /// there.
     pub(super) reports: BTreeMap<SubjectId, (StoredReport, Vec<usize>)>,
     /// People named on responses.
     pub(super) named: BTreeSet<NamedOn>,
     /// Approved reports: firm, report and time of approval.
     pub(super) approved: Vec<(Uuid, Uuid, DateTime<Utc>)>,
-    /// Calls for the vault. Each is as it was booked last, with the places of the reports that led
-    /// there.
+    /// Bookings for the vault. Each is as it was booked last, with the places of the activities
+    /// that led there.
     pub(super) bookings: BTreeMap<SubjectId, (StoredBooking, Vec<usize>)>,
-    /// New times of calls.
+    /// New times of bookings.
     pub(super) moves: Vec<(Uuid, BookingMove)>,
-    /// Calls that were cancelled.
+    /// Cancelled bookings.
     pub(super) cancelled: Vec<SubjectId>,
-    /// Facts that the batch reports.
+    /// Facts of the batch.
     pub(super) facts: BatchFacts,
     /// Firms that need a webhook secret.
     pub(super) opened: Vec<Uuid>,
-    /// The newest reply address of firms whose brand was reported.
+    /// The newest reply address of firms, if the batch reports one.
     pub(super) contacts: BTreeMap<Uuid, Option<String>>,
     /// Members who may not make keys, with the event that took the right away.
     pub(super) unmanaging: BTreeMap<(Uuid, Uuid), Uuid>,
     /// Closed firms, with the event that closed them.
     pub(super) closed: BTreeMap<Uuid, Uuid>,
-    /// Places of reports that are known duplicates.
+    /// Places of activities that are known duplicates.
     pub(super) duplicates: Vec<usize>,
 }
 
@@ -70,34 +70,34 @@ impl BatchPlan {
     }
 }
 
-/// Whether a report changes anything.
+/// Whether an activity changes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReportVerdict {
+pub(super) enum ActivityVerdict {
     News,
     Duplicate,
 }
 
-/// Decides the plan of a batch. `fresh` holds the ids of the reports of state that no batch had
-/// before. The firm in a call's context is replaced by the firm of each report.
+/// Decides the plan of a batch. `fresh` holds the ids of activities of state that no batch had
+/// before. The firm in a call's context is replaced by the firm of each activity.
 ///
 /// # Errors
-/// The first refused report, with its place.
+/// The first refused activity, with its place.
 pub(super) fn plan(
     batch: &IntakeBatch,
-    fresh: Vec<ReportId>,
+    fresh: Vec<ActivityId>,
     known: KnownState,
     identity: &IdentityKey,
 ) -> Result<(BatchPlan, KnownState), BadEvent> {
     let fresh = fresh.into_iter().collect();
     let context = batch.context_of(0);
     let plan = BatchPlan::default();
-    let mut planner = Planner { fresh, known, identity, context, index: 0, plan };
+    let mut planner = Planner { fresh, known, identity, context, place: 0, plan };
     for (place, (event, context)) in batch.in_context().enumerate() {
-        planner.index = place;
+        planner.place = place;
         planner.context = context;
         match planner.take(event) {
-            Ok(ReportVerdict::News) => {}
-            Ok(ReportVerdict::Duplicate) => planner.plan.duplicates.push(place),
+            Ok(ActivityVerdict::News) => {}
+            Ok(ActivityVerdict::Duplicate) => planner.plan.duplicates.push(place),
             Err(why) => {
                 return Err(BadEvent { index: place, line: event.line, why });
             }
@@ -107,36 +107,36 @@ pub(super) fn plan(
     Ok((planner.plan, planner.known))
 }
 
-/// Decides one report after another. The module `parts` adds reports, calls and erasure.
+/// Decides one activity after another. The module `parts` adds reports, bookings and erasure.
 pub(super) struct Planner<'a> {
-    fresh: HashSet<ReportId>,
+    fresh: HashSet<ActivityId>,
     pub(super) known: KnownState,
     pub(super) identity: &'a IdentityKey,
     /// Context of the current call.
     pub(super) context: &'a EventContext,
-    /// Place of the current report.
-    pub(super) index: usize,
+    /// Place of the current activity.
+    pub(super) place: usize,
     pub(super) plan: BatchPlan,
 }
 
 impl Planner<'_> {
-    fn take(&mut self, event: &CloudEvent) -> Result<ReportVerdict, String> {
-        if let Some(id) = report_id(event)
+    fn take(&mut self, event: &CloudEvent) -> Result<ActivityVerdict, String> {
+        if let Some(id) = id_of_state(event)
             && !self.fresh.remove(&id)
         {
-            return Ok(ReportVerdict::Duplicate);
+            return Ok(ActivityVerdict::Duplicate);
         }
         self.require_one_kind(event)?;
         self.learn_part(event);
         if self.is_of_erased(event) {
-            return Ok(ReportVerdict::Duplicate);
+            return Ok(ActivityVerdict::Duplicate);
         }
         self.learn_person(event);
         match &event.activity {
             Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
             Activity::Member { member_id, change } => self.member(event, *member_id, *change),
             Activity::Form { form_id, change } => self.form(event, *form_id, change),
-            Activity::Address { email: None, .. } => Ok(ReportVerdict::Duplicate),
+            Activity::Address { email: None, .. } => Ok(ActivityVerdict::Duplicate),
             Activity::Address { email: Some(email), change } => {
                 self.address(event, self.identity.person(event.firm_id, email), *change)
             }
@@ -151,17 +151,17 @@ impl Planner<'_> {
         event: &CloudEvent,
         change: &FirmChange,
         reply_to: Option<&Option<String>>,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let command = FirmCommand::ReportFirm { time: event.time, change: change.clone() };
         let new = self.decide_firm(event.firm_id, &command)?;
         let Some(first) = new.first() else {
-            // The vault holds the reply address, and no event carries it. A repeated report must
+            // The vault holds the reply address, and no event carries it. A repeated activity must
             // therefore write the address again.
             let again = self.known.firm(event.firm_id).aggregate.was_changed_at(event.time);
             if let Some(reply_to) = reply_to.filter(|_| again) {
                 self.plan.contacts.insert(event.firm_id, reply_to.clone());
             }
-            return Ok(ReportVerdict::Duplicate);
+            return Ok(ActivityVerdict::Duplicate);
         };
         if let FirmChange::Opened { plan, .. } | FirmChange::Changed { plan: Some(plan), .. } =
             change
@@ -181,14 +181,14 @@ impl Planner<'_> {
         Ok(self.append(new))
     }
 
-    /// A member who does not manage after any report of the batch loses the keys. A later report
-    /// that gives the right back does not undo the loss (rulings, section Occurrences).
+    /// A member who does not manage after any activity of the batch loses the keys. A later
+    /// activity that gives the right back does not undo the loss (rulings, section Occurrences).
     fn member(
         &mut self,
         event: &CloudEvent,
         member_id: Uuid,
         change: MemberChange,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let command = FirmCommand::ReportMember { member_id, time: event.time, change };
         let new = self.decide_firm(event.firm_id, &command)?;
         if let Some(first) = new.first()
@@ -217,7 +217,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         form_id: Uuid,
         change: &FormChange,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let firm_id = event.firm_id;
         let time = event.time;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
@@ -234,7 +234,7 @@ impl Planner<'_> {
         event: &CloudEvent,
         person_id: Uuid,
         change: AddressChange,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         let context = self.context_of(firm_id);
@@ -250,30 +250,31 @@ impl Planner<'_> {
         event: &CloudEvent,
         report: &ResponseReport,
         submitted_at: Option<Timestamp>,
-    ) -> Result<ReportVerdict, String> {
+    ) -> Result<ActivityVerdict, String> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
         let form_id =
-            self.known.learn_form((firm_id, report.response_id), report.form_id, self.index);
-        let reported = ReportedResponse::new(firm_id, form_id, report, submitted_at, self.index);
+            self.known.learn_form((firm_id, report.response_id), report.form_id, self.place);
+        let reported = ReportedResponse::new(firm_id, form_id, report, submitted_at, self.place);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),
             Entry::Occupied(known) => known.into_mut().followed_by(reported),
         };
         let Some(news) = news else {
-            return Ok(ReportVerdict::Duplicate);
+            return Ok(ActivityVerdict::Duplicate);
         };
         if let Some(at) = submitted_at {
             let recorded = submission(self.context, &news.response, at);
             news.submission = Some(recorded.id());
             self.plan.events.push(recorded);
         }
-        Ok(ReportVerdict::News)
+        Ok(ActivityVerdict::News)
     }
 
-    pub(super) fn append(&mut self, new: Vec<NewEvent>) -> ReportVerdict {
-        let verdict = if new.is_empty() { ReportVerdict::Duplicate } else { ReportVerdict::News };
+    pub(super) fn append(&mut self, new: Vec<NewEvent>) -> ActivityVerdict {
+        let verdict =
+            if new.is_empty() { ActivityVerdict::Duplicate } else { ActivityVerdict::News };
         self.plan.events.extend(new);
         verdict
     }

@@ -15,8 +15,8 @@ use vault::responses::StoredResponse;
 pub(super) struct ReportedResponse {
     /// Last state.
     pub(super) response: StoredResponse,
-    /// Places of the reports that led there. All are duplicates if the vault finds no news.
-    pub(super) reports: Vec<usize>,
+    /// Places of the activities that led there. All are duplicates if the vault finds no news.
+    pub(super) places: Vec<usize>,
     /// Event that records the submission.
     pub(super) submission: Option<Uuid>,
 }
@@ -37,10 +37,10 @@ impl ReportedResponse {
             submitted_at: submitted_at.map(Timestamp::get),
             document: report.document.clone(),
         };
-        Self { response, reports: vec![place], submission: None }
+        Self { response, places: vec![place], submission: None }
     }
 
-    /// Takes in the next report of this response. Answers `None` if the report is no news.
+    /// Takes in the next activity of this response. Returns `None` if it is no news.
     ///
     /// The vault has the rule for batches: a submission is final, and a later save replaces an
     /// earlier one.
@@ -53,7 +53,7 @@ impl ReportedResponse {
             return None;
         }
         self.response = next.response;
-        self.reports.extend(next.reports);
+        self.places.extend(next.places);
         Some(self)
     }
 }

@@ -6,7 +6,7 @@ use domain::event::Event;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, AppendTransaction, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
-use projector::{firms, partials, reports};
+use projector::{activity_ids, firms, partials};
 use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
 use uuid::Uuid;
@@ -15,15 +15,15 @@ use vault::{DataKeys, KeySubject, erasure, people};
 
 use super::batch::{
     BatchReferences, ChangedFirms, erased_people, firms_of_leads, firms_of_state, hot_leads,
-    report_ids, reported_of, streams, subjects_of,
+    ids_of_state, reported_of, streams, subjects_of,
 };
 use super::calls::{IntakeBatch, IntakeCounts};
 use super::consequences::with_consequences;
 use super::error::IntakeError;
 use super::facts::PlacedFacts;
-use super::keep::VaultSealing;
+use super::keep::VaultEncryption;
 use super::known::KnownState;
-use super::locks::{find_references, leads_last, lock, lock_ended_access, lock_subjects};
+use super::locks::{find_references, leads_last, lock_changed, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan};
 use crate::batching::token_cache;
 use crate::service::{ClaimedInAppend, NewSubmission, Service};
@@ -32,28 +32,33 @@ use crate::service::{ClaimedInAppend, NewSubmission, Service};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrustedSource {
     /// The tables are trusted: a response without a row has no submission in the log and no content
-    /// in the vault. A contradiction is a conflict.
+    /// in the vault. A contradiction is a conflict. The tables answer only for a batch whose
+    /// occurrences are all submissions of new responses.
     Tables,
-    /// Each occurrence is looked up in the log, which costs a third more.
+    /// Nothing is trusted: the inserts allow for rows that exist already, which costs a third more.
     Nothing,
 }
 
-/// Takes the calls of a batch in, and answers the counts of each.
+/// Takes the calls of a batch in, and returns the counts of each.
 ///
 /// # Errors
-/// [`IntakeError`] says why no report was taken in. A [`super::BadEvent`] has its place in the
+/// [`IntakeError`] says why no activity was taken in. A [`super::BadEvent`] has its place in the
 /// batch.
 pub(super) async fn take_in(
     service: &Service,
     batch: &IntakeBatch,
-    belief: TrustedSource,
+    trusted: TrustedSource,
 ) -> Result<Vec<IntakeCounts>, IntakeError> {
-    let intake = BatchIntake { service, batch, trusted: belief, subjects: subjects_of(batch) };
-    let mut taken = intake.attempt(intake.begin().await?, ClaimMode::InAppend).await;
+    let intake = BatchIntake { service, batch, trusted, subjects: subjects_of(batch) };
+    let mut taken = intake.run(intake.begin().await?, ClaimMode::InAppend).await;
     if let Err(IntakeError::ClaimRefused(error)) = &taken {
         tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
         WORKER_FAILURES.count(&[("worker", "claim_in_append")]);
-        taken = intake.attempt(intake.begin().await?, ClaimMode::Later).await;
+        // The refused run has made keys, so a failure here must not skip `forget_erased`.
+        taken = match intake.begin().await {
+            Ok(appending) => intake.run(appending, ClaimMode::Later).await,
+            Err(error) => Err(error),
+        };
     }
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
     let taken = taken?;
@@ -99,12 +104,12 @@ struct DecidedBatch<'a> {
 }
 
 impl<'a> BatchIntake<'a> {
-    /// Makes the keys while the batch is decided. The keyring is a database of its own with its own
-    /// commit. A key without data does no harm, but data without a key would.
+    /// Takes the batch in: decides, appends, stores, leases, commits, sends.
     ///
-    /// The attempt always waits for the keys, so that no key appears after the look-up of erased
-    /// subjects.
-    async fn attempt(
+    /// The keys are made while the batch is decided. The keyring is a database of its own with its
+    /// own commit. A key without data does no harm, but data without a key would. A run always
+    /// waits for the keys, so that no key appears after the look-up of erased subjects.
+    async fn run(
         &self,
         appending: AppendTransaction<'a>,
         mode: ClaimMode,
@@ -113,9 +118,10 @@ impl<'a> BatchIntake<'a> {
         let mut decided = decided?;
         let keys = keys?;
         let connection = decided.appending.connection();
-        // The timer also drops partials before it appends. The log then has the order of the
-        // commits.
-        partials::drop_of(connection, &decided.known.heard_of(decided.plan.submitted())).await?;
+        // Partial rows are deleted before the append, as `PartialTimer` does. The row lock then
+        // makes the log's order that of the commits.
+        partials::drop_of(connection, &decided.known.reported_before(decided.plan.submitted()))
+            .await?;
         let recorded = append(&mut decided.appending, decided.events, decided.before).await?;
         let connection = decided.appending.connection();
         drop_parts(connection, &decided.known.parts_of_erased()).await?;
@@ -123,8 +129,9 @@ impl<'a> BatchIntake<'a> {
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
         duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
-        let sealing = VaultSealing { keys: &keys, before: decided.before, recorded: &recorded };
-        let kept = self.keep(connection, decided.plan, sealing).await?;
+        let encryption =
+            VaultEncryption { keys: &keys, before: decided.before, recorded: &recorded };
+        let kept = self.keep(connection, decided.plan, encryption).await?;
         duplicates.extend(kept.duplicates);
         let claimed = match mode {
             ClaimMode::InAppend => {
@@ -144,7 +151,7 @@ impl<'a> BatchIntake<'a> {
     }
 
     /// Submissions whose deliveries can be composed here. Their responses are new, and the batch
-    /// changes neither their forms nor their firms.
+    /// reports no state of their firm, its members or its forms.
     fn new_submissions<'b>(
         &self,
         known: &'b KnownState,
@@ -165,8 +172,8 @@ impl<'a> BatchIntake<'a> {
         submitted.iter().filter_map(submission).collect()
     }
 
-    /// Claims deliveries of the submissions, if this process sends. Otherwise the commit queues
-    /// them.
+    /// Queues all deliveries of the append, and leases those of the submissions if this process may
+    /// send now. Without submissions or a sender, the commit queues them.
     async fn claim(
         &self,
         appending: &mut AppendTransaction<'_>,
@@ -212,8 +219,8 @@ impl<'a> BatchIntake<'a> {
         mut appending: AppendTransaction<'a>,
     ) -> Result<DecidedBatch<'a>, IntakeError> {
         let (mut plan, known) = self.plan(appending.connection()).await?;
-        let condemned = lock_ended_access(appending.connection(), &plan).await?;
-        let mut events = with_consequences(&mut plan, &condemned);
+        let ended = lock_ended_access(appending.connection(), &plan).await?;
+        let mut events = with_consequences(&mut plan, &ended);
         let mut placed = self.place_facts(appending.connection(), &mut plan, &known).await?;
         events.extend(leads_last(std::mem::take(&mut placed.events)));
         let before = match self.trusted {
@@ -223,20 +230,26 @@ impl<'a> BatchIntake<'a> {
         Ok(DecidedBatch { appending, plan, known, events, before, placed })
     }
 
-    /// Locks before it loads, so that no firm or subject of the batch changes before the commit.
+    /// Remembers activity ids and locks changed firms and members, then loads and locks the
+    /// subjects. Forms and people have no lock: a taken sequence is a conflict.
     async fn plan(
         &self,
         connection: &mut PgConnection,
     ) -> Result<(BatchPlan, KnownState), IntakeError> {
-        let fresh = reports::remember(connection, &report_ids(self.batch), self.batch.at()).await?;
-        lock(connection, ChangedFirms::by(self.batch)).await?;
-        let known = self.known(connection).await?;
+        let ids = ids_of_state(self.batch);
+        let fresh = activity_ids::remember(connection, &ids, self.batch.at()).await?;
+        lock_changed(connection, ChangedFirms::by(self.batch)).await?;
+        let known = self.load_and_lock(connection).await?;
         let identity = &self.service.inviter.identity;
         Ok(plan(self.batch, fresh, known, identity)?)
     }
 
-    /// Loads only the streams that the batch decides about. The tables answer for the rest.
-    async fn known(&self, connection: &mut PgConnection) -> Result<KnownState, IntakeError> {
+    /// Loads only the streams that the batch decides about. The tables answer for the rest. Locks
+    /// the subjects last.
+    async fn load_and_lock(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<KnownState, IntakeError> {
         let identity = &self.service.inviter.identity;
         let streams = streams(self.batch, identity);
         let upcasters = self.service.intake.upcasters();
@@ -307,7 +320,8 @@ impl<'a> BatchIntake<'a> {
 }
 
 /// Whether the log and the vault can hold no part of the batch. All its occurrences must be
-/// submissions of new responses. Another occurrence may have a key that differs from its response.
+/// submissions of new responses. Other occurrences have ids of their own, and may be recorded
+/// already for a new response.
 fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool {
     let is_new = |firm_id, response_id| known.is_new((firm_id, response_id));
     events.iter().all(|new| {
@@ -317,8 +331,8 @@ fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool
         && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))
 }
 
-/// Drops facts and content of parts that turned out to be an erased response's. The eraser could
-/// not know of these parts.
+/// Drops facts and content of reports and bookings that turned out to belong to an erased response.
+/// The eraser could not know of them.
 async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Result<(), sqlx::Error> {
     if parts.is_empty() {
         return Ok(());
@@ -327,8 +341,9 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
     erasure::erase_parts(connection, parts).await
 }
 
-/// Appends the events in the order of the reports, and answers the ids of new occurrences. Only an
-/// occurrence may be recorded already. Any other taken position is a conflict with another append.
+/// Appends the events in their order, and returns the ids of new occurrences. With
+/// [`PriorContent::Anything`], an occurrence may be recorded already. Any other taken sequence is a
+/// conflict.
 async fn append(
     appending: &mut AppendTransaction<'_>,
     events: Vec<NewEvent>,

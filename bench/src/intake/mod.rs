@@ -146,8 +146,8 @@ fn workers(system: &System, stop: &CancellationToken) -> JoinSet<()> {
     // The cluster was made without care; none of that is to be paid for in the run.
     nix::unistd::sync();
     let mut tasks = start_workers(system, ProcessRole::Projector, stop);
-    let spread = SpreadWorker::new(system.courier.clone());
-    let nudge = system.courier.store.nudge().subscribe_to_deliveries();
+    let spread = SpreadWorker::new(system.deliverer.clone());
+    let nudge = system.deliverer.store.nudge().subscribe_to_deliveries();
     tasks.spawn(run_worker(spread, nudge, stop.clone()));
     tasks
 }

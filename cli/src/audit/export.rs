@@ -15,8 +15,8 @@ use super::args::{ExportArgs, ExportFormat};
 use super::{OPERATOR, terminal_error};
 use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(place: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     let since = export.time.since;
     let until = export.time.until;
     let how = match export.format {
@@ -30,16 +30,16 @@ pub(crate) async fn run(place: &StorageArgs, export: &ExportArgs) -> anyhow::Res
         Some(path) => {
             let named = || path.display().to_string();
             let file = File::create(path).with_context(named)?;
-            write(place, &system, export, BufWriter::new(file)).await.with_context(named)
+            write(storage, &system, export, BufWriter::new(file)).await.with_context(named)
         }
-        None => write(place, &system, export, BufWriter::new(stdout())).await,
+        None => write(storage, &system, export, BufWriter::new(stdout())).await,
     };
     system.stop().await?;
     written
 }
 
 async fn write(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     system: &System,
     export: &ExportArgs,
     mut to: impl Write + Send,
@@ -62,7 +62,7 @@ async fn write(
         }
         ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
         ExportFormat::Bundle => {
-            let notary = place.notary();
+            let notary = storage.notary();
             let at = system.service.clock.now();
             let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
             bundle::export(pool, signing, asked, to, progress).await?;

@@ -16,8 +16,8 @@ use super::{OPERATOR, terminal_error};
 use crate::operate::{print, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(place: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     ask(&system, command).await?;
     system.stop().await
 }

@@ -24,19 +24,19 @@ use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
 pub(crate) use hooks::run as hooks;
 
-pub(crate) async fn run(place: &StorageArgs, command: AuditCommand) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {
-        AuditCommand::List(list) => show(place, list).await?,
-        AuditCommand::Export(export) => export::run(place, &export).await?,
-        AuditCommand::Verify(verify) => return Ok(verify::run(place, &verify).await),
-        AuditCommand::Checkpoint(how) => checkpoint(place, how).await?,
-        AuditCommand::Keys(command) => keys(place, &command)?,
+        AuditCommand::List(list) => show(storage, list).await?,
+        AuditCommand::Export(export) => export::run(storage, &export).await?,
+        AuditCommand::Verify(verify) => return Ok(verify::run(storage, &verify).await),
+        AuditCommand::Checkpoint(how) => checkpoint(storage, how).await?,
+        AuditCommand::Keys(command) => keys(storage, &command)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(place: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
-    let system = wiring::open(place).await?;
+async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
     let since = list.time.since;
     let until = list.time.until;
     let look =
@@ -70,10 +70,10 @@ async fn show(place: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
     system.stop().await
 }
 
-async fn checkpoint(place: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
-    let looking = MainDatabase::at(place).await?;
+async fn checkpoint(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
+    let looking = MainDatabase::at(storage).await?;
     let at = Clock::of_database(&looking.pool).await?.now();
-    let taken = place.notary().take(&looking.pool, &SystemEntropy, at).await?;
+    let taken = storage.notary().take(&looking.pool, &SystemEntropy, at).await?;
     print(
         how,
         vec![checkpoint_json(&taken)],
@@ -90,8 +90,8 @@ fn checkpoint_json(taken: &SignedCheckpoint) -> Value {
     })
 }
 
-fn keys(place: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {
-    let keys = place.notary().keys;
+fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {
+    let keys = storage.notary().keys;
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
         AuditKeysCommand::List(how) => {

@@ -20,12 +20,12 @@ use crate::wiring::StorageArgs;
 const EXIT_INCOMPLETE: u8 = 2;
 
 /// A database or bundle that cannot be read counts as neither intact nor broken.
-pub(crate) async fn run(place: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
+pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
         match &verify.bundle {
             Some(path) => file(path, trusted.as_deref()),
-            None => database(place, trusted).await,
+            None => database(storage, trusted).await,
         }
     };
     match verified.await {
@@ -46,10 +46,10 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
 
 /// Verifies the database as it is: no migration, no writes.
 async fn database(
-    place: &StorageArgs,
+    storage: &StorageArgs,
     trusted: Option<Vec<PublicKey>>,
 ) -> anyhow::Result<ExitCode> {
-    let looking = MainDatabase::at(place).await?;
+    let looking = MainDatabase::at(storage).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         ProgressBar::new(0)
     } else {
@@ -59,7 +59,7 @@ async fn database(
         bar.set_length(all.cast_unsigned());
         bar.set_position(done.cast_unsigned());
     };
-    let verdict = verify::database(&looking.pool, &place.notary(), trusted, progress).await;
+    let verdict = verify::database(&looking.pool, &storage.notary(), trusted, progress).await;
     bar.finish_and_clear();
     looking.close().await?;
     Ok(print_verdict(&verdict?, of_database))

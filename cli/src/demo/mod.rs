@@ -48,7 +48,7 @@ struct DemoSubscriber {
     secret: String,
 }
 
-pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let activity = DemoActivity::of(demo)?;
     let (public, internal) = addresses(demo);
@@ -56,7 +56,7 @@ pub(crate) async fn run(place: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<
     let public = doors.public_addr().context("the public door's address")?;
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
-    let system = start(place, base_url).await?;
+    let system = start(storage, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
@@ -80,14 +80,14 @@ fn addresses(demo: &DemoArgs) -> (SocketAddr, SocketAddr) {
     (port(8080), port(8081))
 }
 
-async fn start(place: &StorageArgs, base_url: String) -> anyhow::Result<System> {
-    let databases = Databases::new_and_empty(place, DEMO_DATABASES).await?;
+async fn start(storage: &StorageArgs, base_url: String) -> anyhow::Result<System> {
+    let databases = Databases::new_and_empty(storage, DEMO_DATABASES).await?;
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
     let setup = SystemSetup {
         allowed: AllowedTargets::new(vec![loopback]).with_http(),
-        ..SystemSetup::quiet(&base_url, &place.mails())?
+        ..SystemSetup::quiet(&base_url, &storage.mails())?
     };
-    System::start(databases, place.wrapping_key()?, setup).await
+    System::start(databases, storage.wrapping_key()?, setup).await
 }
 
 /// Plays the story in its order. An error names the step that failed.
@@ -169,7 +169,7 @@ async fn subscribe(
         body: body.to_string().into(),
         connect_by: None,
     };
-    let exchange = system.courier.outgoing.send(request).await;
+    let exchange = system.deliverer.outgoing.send(request).await;
     if exchange.answer != AttemptAnswer::Status(201) {
         bail!("POST /hooks: {}", exchange.answer);
     }

@@ -38,13 +38,13 @@ fn prefix(text: &str) -> Result<String, String> {
     Err("up to 40 small letters, digits and _, a letter first".to_owned())
 }
 
-pub(crate) async fn migrate(place: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
+pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
-        wiring::open(place).await?.stop().await?;
+        wiring::open(storage).await?.stop().await?;
         println!("both databases are at this version's schema");
         return Ok(());
     }
-    let databases = wiring::Databases::open(place, wiring::SERVICE_DATABASES).await?;
+    let databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;

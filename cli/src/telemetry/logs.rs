@@ -97,8 +97,8 @@ where
             "message": fields.0.remove("message").unwrap_or_default(),
             "fields": fields.0,
         });
-        if let Some(place) = trace::current_traceparent() {
-            line["trace_id"] = hex::encode(place.trace_id).into();
+        if let Some(traceparent) = trace::current_traceparent() {
+            line["trace_id"] = hex::encode(traceparent.trace_id).into();
         }
         writeln!(writer, "{line}")
     }
@@ -178,8 +178,9 @@ mod tests {
         let listening =
             tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
         tracing::info!(target: "api", ready = true, of = %"two\nlines", "a line\nand another");
-        let place = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
-        trace::scope(place, async { tracing::warn!(count = 3_u64, share = 0.5, "told") }).await;
+        let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
+        trace::scope(traceparent, async { tracing::warn!(count = 3_u64, share = 0.5, "told") })
+            .await;
         drop(listening);
         let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let mut lines: Vec<Value> =

@@ -2,16 +2,16 @@
 //! and trace; only this module knows the readers.
 
 pub(crate) mod args;
-mod figures;
 mod gather;
 mod logs;
+mod process_metrics;
 mod traces;
 
 use std::sync::Arc;
 
 use args::OtlpEndpoint;
-pub(crate) use figures::ProcessMetrics;
 pub(crate) use logs::{LogFormat, last_line};
+pub(crate) use process_metrics::ProcessMetrics;
 use tokio_util::sync::CancellationToken;
 pub(crate) use traces::TraceExporter;
 

@@ -14,7 +14,8 @@ use crate::limits::{FullLimits, SendLimits, SendReservation};
 use crate::outbox::lanes::not_held;
 use crate::outbox::row::{OutboxRow, outbox_columns};
 
-/// Candidates read of a lane, at least. Another lane may leave more capacity unused than its share.
+/// Fewest candidates read of a lane. Twice a lane's share of the permits is read, because other
+/// lanes may leave some unused.
 const CANDIDATES_PER_LANE_MIN: usize = 2;
 
 /// Open lanes. `$1` are firms, `$2` hosts, and `$3` and `$4` pairs of both, that have no spare

@@ -49,18 +49,18 @@ struct ComposeInputs {
 }
 
 pub(crate) async fn compose(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     connection: &mut PgConnection,
     rows: &[&OutboxRow],
     now: Timestamp,
 ) -> Result<ComposedDeliveries, DeliveryError> {
-    let inputs = ComposeInputs::read(courier, connection, rows).await?;
-    inputs.compose(courier, connection, rows, now).await
+    let inputs = ComposeInputs::read(deliverer, connection, rows).await?;
+    inputs.compose(deliverer, connection, rows, now).await
 }
 
 impl ComposeInputs {
     async fn read(
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         connection: &mut PgConnection,
         rows: &[&OutboxRow],
     ) -> Result<Self, DeliveryError> {
@@ -70,8 +70,8 @@ impl ComposeInputs {
         let subjects = listed(&subjects);
         // Both at once, because the keyring is a database of its own.
         let (keys, secrets) = tokio::join!(
-            courier.keyring.find(&subjects),
-            secrets::read(connection, courier.keyring.wrapping(), &firm_ids),
+            deliverer.keyring.find(&subjects),
+            secrets::read(connection, deliverer.keyring.wrapping(), &firm_ids),
         );
         let keys = keys?;
         let secrets = secrets?;
@@ -93,7 +93,7 @@ impl ComposeInputs {
     /// Composes the leased rows, and freezes the bodies of first attempts.
     async fn compose(
         self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         connection: &mut PgConnection,
         rows: &[&OutboxRow],
         now: Timestamp,
@@ -105,10 +105,10 @@ impl ComposeInputs {
             rows.iter().filter(with_headers).map(|row| row.delivery_id).collect();
         let step_headers = step_headers::read(connection, keys, &step_ids).await?;
         let mut bodies = thaw(connection, keys, rows).await?;
-        let built = BuiltBodies::of(rows, |row| self.build(row), &*courier.entropy, now);
-        bodies.extend(freeze(courier, connection, keys, built).await?);
+        let built = BuiltBodies::of(rows, |row| self.build(row), &*deliverer.entropy, now);
+        bodies.extend(freeze(deliverer, connection, keys, built).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
-        let targets = courier.targets.of(connection, hooks.collect()).await?;
+        let targets = deliverer.targets.of(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
         Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers })
     }
@@ -199,7 +199,7 @@ impl<'a> BuiltBodies<'a> {
 
 /// Freezes the built bodies in the vault. Answers with the frozen bodies by delivery.
 pub(super) async fn freeze(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     connection: &mut PgConnection,
     keys: &DataKeys,
     built: BuiltBodies<'_>,
@@ -209,7 +209,7 @@ pub(super) async fn freeze(
         return Ok(HashMap::new());
     }
     let bodies: Vec<StoredBody> = by_occurrence.values().cloned().collect();
-    bodies::put(connection, keys, &bodies, built_at.get(), &*courier.entropy).await?;
+    bodies::put(connection, keys, &bodies, built_at.get(), &*deliverer.entropy).await?;
     let frozen: HashMap<Uuid, FrozenBody> = by_occurrence
         .into_iter()
         .map(|(occurrence_id, body)| (occurrence_id, to_frozen(body)))

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::candidates;
-use super::committed::{CommittedClaim, LeasedRow};
 use super::compose::{ComposedDeliveries, compose};
+use super::leased::{LeasedClaim, LeasedRow};
 use super::screening::ScreenedRows;
 use crate::attempt::ClaimedAttempt;
 use crate::error::DeliveryError;
@@ -18,16 +18,17 @@ use crate::outbox::row::{OutboxRow, new_lease};
 use crate::outbox::{lanes, wakes};
 use crate::settings::DelivererContext;
 
-/// Claims rows that are due, as far as the limits allow. An empty answer means that no row is due.
+/// Claims rows that are due, as far as the limits allow. The result is empty if no row can be
+/// claimed now.
 ///
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. If the claim had committed, its leases end and the rows
 /// are due again.
 pub async fn claim(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     limits: &SendLimits,
 ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
-    match claim_from_lanes(courier, limits, limits.permit_usage().free).await? {
+    match claim_from_lanes(deliverer, limits, limits.permit_usage().free).await? {
         ClaimOutcome::Claimed(attempts) => Ok(attempts),
         ClaimOutcome::NothingDue | ClaimOutcome::HeldElsewhere => Ok(Vec::new()),
         ClaimOutcome::Refused { error, .. } => Err(error),
@@ -53,12 +54,12 @@ pub(crate) enum ClaimOutcome {
 
 /// Claims from at most `lanes_max` lanes. Errors that may pass are returned as errors.
 pub(crate) async fn claim_from_lanes(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     limits: &SendLimits,
     lanes_max: usize,
 ) -> Result<ClaimOutcome, DeliveryError> {
     let mut progress = ClaimProgress::default();
-    match progress.run(courier, limits, lanes_max).await {
+    match progress.run(deliverer, limits, lanes_max).await {
         Ok(attempts) if !attempts.is_empty() => Ok(ClaimOutcome::Claimed(attempts)),
         Ok(_) if progress.wakes_are_left => Ok(ClaimOutcome::HeldElsewhere),
         Ok(_) => Ok(ClaimOutcome::NothingDue),
@@ -67,7 +68,7 @@ pub(crate) async fn claim_from_lanes(
     }
 }
 
-/// The steps of one claim that its outcome depends on, also if the claim fails.
+/// Facts about a claim that its outcome depends on, also if the claim fails.
 #[derive(Default)]
 struct ClaimProgress {
     locked: Vec<Uuid>,
@@ -77,13 +78,13 @@ struct ClaimProgress {
 impl ClaimProgress {
     async fn run(
         &mut self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         limits: &SendLimits,
         lanes_max: usize,
     ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
-        let now = courier.clock.now();
+        let now = deliverer.clock.now();
         let began = Instant::now();
-        let mut appending = courier.store.begin().await?;
+        let mut appending = deliverer.store.begin().await?;
         let connection = appending.connection();
         self.wakes_are_left = wakes::absorb(connection, now.get()).await?;
         let lane_ids =
@@ -95,29 +96,30 @@ impl ClaimProgress {
         self.locked.clone_from(&lane_ids);
         let chosen = candidates::choose_rows(connection, &lane_ids, now.get(), limits).await?;
         let chosen =
-            candidates::within_memory(connection, chosen, courier.settings.claim_bytes).await?;
+            candidates::within_memory(connection, chosen, deliverer.settings.claim_bytes).await?;
         let mut screened = ScreenedRows::of(connection, chosen).await?;
         let mut leased: Vec<LeasedRow> = std::mem::take(&mut screened.kept)
             .into_iter()
             .map(|(row, reservation)| LeasedRow {
                 row,
-                lease: new_lease(&*courier.entropy),
+                lease: new_lease(&*deliverer.entropy),
                 reservation,
             })
             .collect();
         leased.iter_mut().for_each(|one| one.row.tries += 1);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
-        let composed = compose(courier, connection, &rows, now).await?;
-        let terms = LeaseTerms { now: now.get(), end: now.get() + courier.settings.scale.lease() };
+        let composed = compose(deliverer, connection, &rows, now).await?;
+        let terms =
+            LeaseTerms { now: now.get(), end: now.get() + deliverer.settings.scale.lease() };
         lease(connection, &leased, &composed, terms).await?;
         lanes::reschedule(connection, &lane_ids, now.get()).await?;
         replays::conclude(connection, &screened.dropped_replays()).await?;
         appending.append(screened.cancelled(now)).await?;
         let taken =
-            CommittedClaim { leased, composed, claimed_at: now, claimed_instant: Instant::now() };
+            LeasedClaim { leased, composed, claimed_at: now, claimed_instant: Instant::now() };
         appending.commit().await?;
         CLAIM_SECONDS.observe(&[], began.elapsed());
-        taken.hand_over(courier).await
+        taken.hand_over(deliverer).await
     }
 }
 
@@ -129,7 +131,7 @@ struct LeaseTerms {
 }
 
 /// Writes the leases, each with its token and its body. `width_bucket` finds a row's values in the
-/// lists by halving. A join would compare each row with each.
+/// lists by binary search. A join would compare each row with each.
 async fn lease(
     connection: &mut PgConnection,
     leased: &[LeasedRow],
@@ -168,10 +170,10 @@ async fn lease(
 /// # Errors
 /// If the database does not answer.
 pub async fn next_due(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     limits: &SendLimits,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-    let connections = courier.store.connections();
+    let connections = deliverer.store.connections();
     let mut connection = connections.take().await?;
     let next = candidates::next(&mut connection, &limits.full()).await?;
     connections.give_back(connection);

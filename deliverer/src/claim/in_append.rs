@@ -10,8 +10,8 @@ use domain::trigger::Trigger;
 use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
 
-use super::committed::CommittedClaim;
-use super::leasing::{BodySource, PartedRows, RowLeasing, SubmissionParts, SubmissionsBySubject};
+use super::leased::LeasedClaim;
+use super::leasing::{BodySource, RowLeasing, SubmissionParts, SubmissionsBySubject};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
 use crate::outbox::queue::{ListedRows, due_at, list_rows};
@@ -19,32 +19,34 @@ use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
 use crate::outbox::unspread::{leave_unspread, occurrences_of};
 use crate::settings::DelivererContext;
 
-/// Rows without a lease that one append inserts, at most. Beyond that, occurrences without a leased
-/// row are left to the spread worker, which leases and writes each row once.
-const INSERTED_MAX: usize = 16;
+/// With more waiting rows than this, occurrences without a leased row are left to the spread
+/// worker, which leases and writes each row once. Rows of an occurrence with a leased row are
+/// inserted in any number.
+const WAITING_ROWS_THRESHOLD: usize = 16;
 
 /// The deliveries of one append.
 pub(crate) struct QueuedInAppend {
-    /// Leased rows. `None` if this process leases nothing now.
-    pub(crate) leased: Option<CommittedClaim>,
+    /// Leased rows. `None` if this process may not send now. The claim may be empty.
+    pub(crate) leased: Option<LeasedClaim>,
     /// Whether rows or occurrences wait for a worker.
     pub(crate) waits: bool,
 }
 
-/// The sender of this process. It must be able to send now.
+/// The context and the limits for leasing. Given only if this process may send now.
 #[derive(Clone, Copy)]
-pub(crate) struct AppendSender<'a> {
-    pub(crate) courier: &'a DelivererContext,
+pub(crate) struct LeaseContext<'a> {
+    pub(crate) deliverer: &'a DelivererContext,
     pub(crate) limits: &'a SendLimits,
 }
 
-/// Inserts the rows that these occurrences list. Leases a row if its submission is at hand, and its
-/// lane is open and has no due row. Without a sender every row waits.
+/// Inserts the rows that these occurrences list. Leases a row only if its submission is at hand,
+/// its lane is open, not locked and without a due row, its firm has nothing unspread, and the
+/// limits have room. Without a lease context every row waits.
 ///
 /// # Errors
 /// [`DeliveryError`]; the transaction must be rolled back then.
 pub(crate) async fn queue_and_lease(
-    sender: Option<AppendSender<'_>>,
+    lease_context: Option<LeaseContext<'_>>,
     connection: &mut PgConnection,
     occurrences: &[RecordedEvent],
     submissions: &[SubmissionParts<'_>],
@@ -52,32 +54,32 @@ pub(crate) async fn queue_and_lease(
     let ListedRows { rows, mut unspread } = list_rows(occurrences);
     let submissions: SubmissionsBySubject<'_, '_> =
         submissions.iter().map(|one| (one.response.subject(), one)).collect();
-    let (mine, mut rest): (Vec<_>, Vec<_>) =
+    let (leasable, mut waiting): (Vec<_>, Vec<_>) =
         rows.into_iter().partition(|row| may_be_leased(row, &submissions));
     let now = due_at(occurrences);
-    let mut new = Vec::with_capacity(mine.len() + rest.len());
-    let leased = match sender {
-        Some(AppendSender { courier, limits }) => {
-            let leasing = RowLeasing { courier, limits, now };
+    let mut new = Vec::with_capacity(leasable.len() + waiting.len());
+    let leased = match lease_context {
+        Some(LeaseContext { deliverer, limits }) => {
+            let leasing = RowLeasing { deliverer, limits, now };
             let source = BodySource::AtHand(&submissions);
-            let PartedRows { leased, waiting } = leasing.lease(connection, mine, source).await?;
-            rest.extend(waiting);
-            new.extend(leasing.rows(&leased));
-            Some(leased)
+            let rows = leasing.lease(connection, leasable, source).await?;
+            waiting.extend(rows.waiting);
+            new.extend(leasing.rows(&rows.leased));
+            Some(rows.leased)
         }
         None => {
-            rest.extend(mine);
+            waiting.extend(leasable);
             None
         }
     };
-    let waits = !rest.is_empty() || !unspread.is_empty();
-    if rest.len() > INSERTED_MAX {
-        let inserted: HashSet<i64> = new.iter().map(|one| one.row.position).collect();
-        let whole = |row: &mut OutboxRow| !inserted.contains(&row.position);
-        unspread.extend(occurrences_of(&rest.extract_if(.., whole).collect::<Vec<_>>()));
+    let waits = !waiting.is_empty() || !unspread.is_empty();
+    if waiting.len() > WAITING_ROWS_THRESHOLD {
+        let with_lease: HashSet<i64> = new.iter().map(|one| one.row.position).collect();
+        let has_no_lease = |row: &mut OutboxRow| !with_lease.contains(&row.position);
+        unspread.extend(occurrences_of(&waiting.extract_if(.., has_no_lease).collect::<Vec<_>>()));
     }
     leave_unspread(connection, &unspread).await?;
-    new.extend(rest.into_iter().map(|row| NewOutboxRow { row, due_at: now, lease: None }));
+    new.extend(waiting.into_iter().map(|row| NewOutboxRow { row, due_at: now, lease: None }));
     insert(connection, &new).await?;
     crash::point("leasing");
     Ok(QueuedInAppend { leased, waits })

@@ -1,9 +1,9 @@
 //! Leasing of new rows: the append that records an occurrence leases its rows, and so does the
 //! spread worker. Each row is inserted with its lease, so it is written once.
 //!
-//! Leasing is a claim in the sense of ruling 29 (in flight at removal). It shares each lane's lock
-//! with all transactions but a removal, and the order of the commits decides. It never waits for a
-//! lane.
+//! Leasing is a claim in the sense of ruling 29 (in flight at removal): the order of the commits
+//! decides. Its key-share lock on a lane conflicts only with `for update`, which changes of the
+//! subscription or its firm take. It never waits for a lane.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use uuid::Uuid;
 use vault::responses::StoredResponse;
 use vault::{DataKey, DataKeys, KeySubject, secrets};
 
-use super::committed::{CommittedClaim, LeasedRow};
 use super::compose::{BuiltBodies, ComposedDeliveries, compose, freeze, payload};
+use super::leased::{LeasedClaim, LeasedRow};
 use crate::error::DeliveryError;
 use crate::limits::{SendLimits, SendReservation};
 use crate::outbox::lanes::not_held;
 use crate::outbox::row::{NewLease, NewOutboxRow, OutboxRow, new_lease};
 use crate::settings::DelivererContext;
 
-/// A new submission, with the parts that its bodies are composed from.
+/// A new submission, with everything that its bodies are composed from.
 pub struct SubmissionParts<'a> {
     /// The response.
     pub response: &'a StoredResponse,
-    /// The data key that seals the response.
+    /// The data key that encrypts the response.
     pub key: &'a DataKey,
     /// The response's form.
     pub form: &'a FormPart,
@@ -44,31 +44,31 @@ pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a Submissio
 pub(crate) enum BodySource<'a, 'b> {
     /// Submissions at hand. The vault is not read.
     AtHand(&'a SubmissionsBySubject<'a, 'b>),
-    /// The vault, as in a claim from the outbox.
+    /// The vault, read as in a claim from the outbox.
     Vault,
 }
 
-/// The leasing of one transaction.
+/// Leases rows in one transaction.
 pub(crate) struct RowLeasing<'a> {
-    pub(crate) courier: &'a DelivererContext,
+    pub(crate) deliverer: &'a DelivererContext,
     pub(crate) limits: &'a SendLimits,
     pub(crate) now: DateTime<Utc>,
 }
 
 /// Leased rows, and rows that wait for a claim.
-pub(crate) struct PartedRows {
-    pub(crate) leased: CommittedClaim,
+pub(crate) struct LeasedAndWaitingRows {
+    pub(crate) leased: LeasedClaim,
     pub(crate) waiting: Vec<OutboxRow>,
 }
 
 impl RowLeasing<'_> {
-    /// Leases the rows that can be sent now.
+    /// Leases the rows whose lanes are open and whose limits have room. Freezes their bodies.
     pub(crate) async fn lease(
         &self,
         connection: &mut PgConnection,
         rows: Vec<OutboxRow>,
         source: BodySource<'_, '_>,
-    ) -> Result<PartedRows, DeliveryError> {
+    ) -> Result<LeasedAndWaitingRows, DeliveryError> {
         let lanes = open_lanes(connection, &rows, self.now, &source).await?;
         let (leased, waiting) = self.reserve(rows, &lanes);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
@@ -76,22 +76,24 @@ impl RowLeasing<'_> {
             BodySource::AtHand(submissions) => {
                 self.compose_at_hand(connection, &rows, submissions, &lanes).await?
             }
-            BodySource::Vault => compose(self.courier, connection, &rows, self.now.into()).await?,
+            BodySource::Vault => {
+                compose(self.deliverer, connection, &rows, self.now.into()).await?
+            }
         };
-        let leased = CommittedClaim {
+        let leased = LeasedClaim {
             leased,
             composed,
             claimed_at: self.now.into(),
             claimed_instant: Instant::now(),
         };
-        Ok(PartedRows { leased, waiting })
+        Ok(LeasedAndWaitingRows { leased, waiting })
     }
 
     /// The leased rows as they are inserted, each with its body.
-    pub(crate) fn rows(&self, taken: &CommittedClaim) -> impl Iterator<Item = NewOutboxRow> {
-        let end = self.now + self.courier.settings.scale.lease();
-        taken.leased.iter().map(move |one| {
-            let body = taken.composed.bodies.get(&one.row.delivery_id);
+    pub(crate) fn rows(&self, claim: &LeasedClaim) -> impl Iterator<Item = NewOutboxRow> {
+        let end = self.now + self.deliverer.settings.scale.lease();
+        claim.leased.iter().map(move |one| {
+            let body = claim.composed.bodies.get(&one.row.delivery_id);
             let row = OutboxRow {
                 body_id: body.map(|body| body.body_id),
                 body_sha256: body.map(|body| body.sha256.to_vec()),
@@ -120,7 +122,7 @@ impl RowLeasing<'_> {
             match reservations.remove(&row.delivery_id) {
                 Some(reservation) => {
                     row.tries = 1;
-                    let lease = new_lease(&*self.courier.entropy);
+                    let lease = new_lease(&*self.deliverer.entropy);
                     leased.push(LeasedRow { row, lease, reservation });
                 }
                 None => waiting.push(row),
@@ -137,7 +139,7 @@ impl RowLeasing<'_> {
         submissions: &SubmissionsBySubject<'_, '_>,
         lanes: &HashMap<Uuid, OpenLane>,
     ) -> Result<ComposedDeliveries, DeliveryError> {
-        let courier = self.courier;
+        let deliverer = self.deliverer;
         let now = Timestamp::from(self.now);
         let subjects: HashSet<KeySubject> = rows.iter().map(|row| row.subject()).collect();
         let keys: DataKeys = subjects
@@ -148,8 +150,8 @@ impl RowLeasing<'_> {
             let SubmissionParts { response, form, .. } = submissions.get(&row.subject())?;
             payload(Trigger::FormSubmitted, (*form).clone(), response, None, None)
         };
-        let built = BuiltBodies::of(rows, build, &*courier.entropy, now);
-        let bodies = freeze(courier, connection, &keys, built).await?;
+        let built = BuiltBodies::of(rows, build, &*deliverer.entropy, now);
+        let bodies = freeze(deliverer, connection, &keys, built).await?;
         let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
         let mut targets = HashMap::new();
         for row in rows {
@@ -157,8 +159,9 @@ impl RowLeasing<'_> {
             targets.entry(row.lane_id).or_insert_with(|| lane.target_url.as_str().into());
             if !secrets.contains_key(&row.firm_id) {
                 let secret = lane.secret.as_deref();
-                let wrapping = courier.keyring.wrapping();
-                let opened = secret.and_then(|sealed| secrets::open(wrapping, row.firm_id, sealed));
+                let wrapping = deliverer.keyring.wrapping();
+                let opened =
+                    secret.and_then(|encrypted| secrets::open(wrapping, row.firm_id, encrypted));
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));
             }
         }
@@ -172,13 +175,13 @@ struct OpenLane {
     lane_id: Uuid,
     host: String,
     target_url: String,
-    /// The signing secret of the firm, sealed.
+    /// The signing secret of the firm, as ciphertext.
     secret: Option<Vec<u8>>,
 }
 
-/// The open lanes of these rows that have no due row. The lanes are locked against their removal,
-/// and lanes that a removal has locked are left out. For an append, unspread occurrences of the
-/// firm come first, so its lanes are left out too.
+/// The open lanes of these rows that have no due row, locked. Lanes that another transaction has
+/// locked against this lock are left out. For an append, unspread occurrences of a firm come first,
+/// so the lanes of this firm are left out too.
 async fn open_lanes(
     connection: &mut PgConnection,
     rows: &[OutboxRow],

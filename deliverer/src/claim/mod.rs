@@ -10,16 +10,16 @@
 //!   written once. This source saves a claim, and nothing but cost depends on it. The spread
 //!   worker leases the same way.
 //! - `compose` builds or thaws the bodies for both sources.
-//! - `committed` holds the leased rows until the commit, and makes attempts of them.
+//! - `leased` holds the leased rows until the commit, and makes attempts of them.
 //!
 //! A claim guarantees: the lane was open at the commit, the attempt has its number and its
 //! fencing token, and its capacity is reserved. A claim does not send.
 
 pub(crate) mod candidates;
-pub(crate) mod committed;
 mod compose;
 pub(crate) mod from_outbox;
 pub(crate) mod in_append;
+pub(crate) mod leased;
 pub(crate) mod leasing;
 mod screening;
 

@@ -36,7 +36,7 @@ pub struct RepairOrder {
 /// [`DeliveryError`]; deliveries of earlier transactions stay queued, and the others are still
 /// missing.
 pub async fn repair(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     missing: &[DeliveryOf],
     order: &RepairOrder,
 ) -> Result<u64, DeliveryError> {
@@ -47,19 +47,19 @@ pub async fn repair(
     let wanted: Vec<(Uuid, BTreeSet<Uuid>)> = wanted.into_iter().collect();
     let mut repaired = 0;
     for some in wanted.chunks(OCCURRENCES_PER_TRANSACTION) {
-        repaired += repair_some(courier, some, order).await?;
+        repaired += repair_some(deliverer, some, order).await?;
     }
     Ok(repaired)
 }
 
 async fn repair_some(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     wanted: &[(Uuid, BTreeSet<Uuid>)],
     order: &RepairOrder,
 ) -> Result<u64, DeliveryError> {
-    let mut appending = courier.store.begin().await?;
+    let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
-    let upcasters = courier.store.upcasters();
+    let upcasters = deliverer.store.upcasters();
     let ids: Vec<String> = wanted.iter().map(|(id, _)| id.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let events = load_first(connection, &upcasters, "Occurrence", &ids).await?;
@@ -72,9 +72,9 @@ async fn repair_some(
             of(event).into_iter().flatten().filter_map(|hook_id| LostDelivery::of(event, *hook_id))
         })
         .collect();
-    let now = courier.clock.now();
+    let now = deliverer.clock.now();
     still_lost(connection, &upcasters, &mut lost).await?;
-    let repair = RepairBatch::of(courier, &lost, order);
+    let repair = RepairBatch::of(deliverer, &lost, order);
     // A delivery that is listed or has a stream needs no event to say that it exists.
     let unsaid = lost.iter().filter(|one| one.is_unsaid());
     let queued = unsaid.map(|one| one.queued(repair.context(one.recorded))).collect();
@@ -170,12 +170,12 @@ struct RepairBatch<'a> {
 }
 
 impl<'a> RepairBatch<'a> {
-    fn of(courier: &DelivererContext, lost: &[LostDelivery<'_>], order: &'a RepairOrder) -> Self {
+    fn of(deliverer: &DelivererContext, lost: &[LostDelivery<'_>], order: &'a RepairOrder) -> Self {
         let mut streams = BTreeMap::new();
         for one in lost {
-            streams.entry(one.row.firm_id).or_insert_with(|| courier.entropy.id());
+            streams.entry(one.row.firm_id).or_insert_with(|| deliverer.entropy.id());
         }
-        Self { order, at: courier.clock.now(), streams }
+        Self { order, at: deliverer.clock.now(), streams }
     }
 
     /// The context of a delivery's event. Its cause is the occurrence, its correlation the repair.

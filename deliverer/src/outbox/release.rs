@@ -14,14 +14,14 @@ use crate::settings::DelivererContext;
 /// # Errors
 /// [`DeliveryError`]; their leases end by themselves then.
 pub async fn release(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     claimed: &[ClaimedAttempt],
 ) -> Result<(), DeliveryError> {
     if claimed.is_empty() {
         return Ok(());
     }
-    let now = courier.clock.now().get();
-    let mut appending = courier.store.begin().await?;
+    let now = deliverer.clock.now().get();
+    let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
     release_rows(connection, claimed, now).await?;
     wakes::add(connection, claimed.iter().map(|one| one.lane_id)).await?;

@@ -31,10 +31,10 @@ pub(crate) async fn erased_of(
 /// The erased responses among these, looked up after the commit of a transaction about them. The
 /// eraser may not have seen the data that this transaction wrote, so the data is deleted here.
 pub(crate) async fn erased_meanwhile(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     responses: impl Iterator<Item = KeySubject>,
 ) -> Result<HashSet<KeySubject>, DeliveryError> {
-    let connections = courier.store.connections();
+    let connections = deliverer.store.connections();
     let mut connection = connections.take().await?;
     let erased = erased_of(&mut connection, responses).await?;
     if !erased.is_empty() {

@@ -16,7 +16,7 @@ use crate::settings::DelivererContext;
 /// Deletes kept answers of responses that were erased during the record. The erasure did not see
 /// them. After a crash in between, the next start carries out all erasures again.
 pub(super) async fn drop_what_was_erased(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     batch: &[&FinishedAttempt],
 ) -> Result<(), DeliveryError> {
     let kept = batch.iter().filter(|one| !one.exchange.snippet.is_empty());
@@ -24,7 +24,7 @@ pub(super) async fn drop_what_was_erased(
     if subjects.is_empty() {
         return Ok(());
     }
-    withdraw::erased_meanwhile(courier, subjects.into_iter()).await?;
+    withdraw::erased_meanwhile(deliverer, subjects.into_iter()).await?;
     Ok(())
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn drop_what_was_erased(
 /// same lane may have been recorded at the same time. The success counts if it came after that 410
 /// (ruling 26, 410).
 pub(super) async fn answer_later_warnings(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     batch: &[&FinishedAttempt],
     lanes: &HashMap<Uuid, LaneState>,
 ) -> Result<(), DeliveryError> {
@@ -42,7 +42,7 @@ pub(super) async fn answer_later_warnings(
     if lane_ids.is_empty() {
         return Ok(());
     }
-    let connections = courier.store.connections();
+    let connections = deliverer.store.connections();
     let mut connection = connections.take().await?;
     let rows = read_lanes(&mut connection, &lane_ids).await?;
     connections.give_back(connection);
@@ -51,17 +51,17 @@ pub(super) async fn answer_later_warnings(
     if warned.is_empty() {
         return Ok(());
     }
-    let mut appending = courier.store.begin().await?;
+    let mut appending = deliverer.store.begin().await?;
     let mut lanes = lock_lanes(appending.connection(), &warned, StreamEnds::Always).await?;
     let mut effects = RecordEffects::default();
     for one in unlocked() {
         if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)
             && lane.gone_at.is_some_and(|gone_at| gone_at < one.finished_at)
         {
-            effects.count_gone(one, Outcome::Delivered, lane);
+            effects.count_or_reset_gone(one, Outcome::Delivered, lane);
         }
     }
-    effects.write(courier, &mut appending).await?;
+    effects.write(deliverer, &mut appending).await?;
     appending.commit().await?;
     Ok(())
 }

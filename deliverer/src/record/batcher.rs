@@ -44,14 +44,14 @@ impl AnswerInbox {
     /// [`DeliveryError`]; the answers are lost then, and their leases end.
     pub async fn record_waiting(
         &mut self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
     ) -> Result<usize, DeliveryError> {
         let mut batch = Vec::new();
         while let Ok(finished) = self.inbox.try_recv() {
             batch.push(finished);
         }
         if !batch.is_empty() {
-            record(courier, &batch).await?;
+            record(deliverer, &batch).await?;
         }
         Ok(batch.len())
     }
@@ -66,13 +66,13 @@ impl AnswerInbox {
 /// Two tasks: the first records until the dispatcher is gone, the second records the answers that
 /// were put aside until the first has ended.
 pub(crate) fn recorders(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     answers: AnswerInbox,
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
-    let (put, stuck) = mpsc::channel(courier.settings.permits.max(1));
+    let (put, stuck) = mpsc::channel(deliverer.settings.permits.max(1));
     let aside = StuckAnswers { put, lanes: Arc::default() };
-    let patient = record_stuck(courier.clone(), stuck, Arc::clone(&aside.lanes));
-    (record_all(courier.clone(), answers, aside), patient)
+    let patient = record_stuck(deliverer.clone(), stuck, Arc::clone(&aside.lanes));
+    (record_all(deliverer.clone(), answers, aside), patient)
 }
 
 /// Answers that the database does not take together with others.
@@ -119,14 +119,14 @@ fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
 }
 
 /// Records until the dispatcher is gone.
-async fn record_all(courier: DelivererContext, mut answers: AnswerInbox, aside: StuckAnswers) {
+async fn record_all(deliverer: DelivererContext, mut answers: AnswerInbox, aside: StuckAnswers) {
     let mut batch = Vec::with_capacity(ANSWERS_PER_RECORD_MAX);
     let mut next = Instant::now();
     while answers.inbox.recv_many(&mut batch, ANSWERS_PER_RECORD_MAX).await > 0 {
         gather(&mut answers, &mut batch, next).await;
         next = Instant::now() + RECORD_INTERVAL_MIN;
         aside.take_from(&mut batch);
-        record_or_put_aside(&courier, std::mem::take(&mut batch), &aside).await;
+        record_or_put_aside(&deliverer, std::mem::take(&mut batch), &aside).await;
     }
 }
 
@@ -143,15 +143,16 @@ async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, unt
 /// Records a batch, and waits while the database is away. If the database refuses the batch, it is
 /// recorded lane by lane, and the lanes it refuses are put aside.
 async fn record_or_put_aside(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     batch: Vec<FinishedAttempt>,
     aside: &StuckAnswers,
 ) {
-    if batch.is_empty() || record_patiently(courier, &batch, DeliveryError::is_away).await.is_ok() {
+    if batch.is_empty() || record_patiently(deliverer, &batch, DeliveryError::is_away).await.is_ok()
+    {
         return;
     }
     for of_lane in by_lane(batch) {
-        if let Err(error) = record_patiently(courier, &of_lane, DeliveryError::is_away).await {
+        if let Err(error) = record_patiently(deliverer, &of_lane, DeliveryError::is_away).await {
             tracing::warn!(%error, "answers of a lane could not be recorded; will try again");
             aside.put(of_lane);
         }
@@ -160,12 +161,12 @@ async fn record_or_put_aside(
 
 /// Records answers that were put aside, until the batcher ends.
 async fn record_stuck(
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     mut stuck: mpsc::Receiver<Vec<FinishedAttempt>>,
     lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
 ) {
     while let Some(batch) = stuck.recv().await {
-        record_surely(&courier, &batch).await;
+        record_surely(&deliverer, &batch).await;
         let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let lane_id = batch[0].claimed.lane_id;
         if let Some(count) = lanes.get_mut(&lane_id) {
@@ -179,11 +180,11 @@ async fn record_stuck(
 
 /// Records a batch for certain. An answer that is refused for good is found by halving, and given
 /// up alone.
-async fn record_surely(courier: &DelivererContext, finished: &[FinishedAttempt]) {
+async fn record_surely(deliverer: &DelivererContext, finished: &[FinishedAttempt]) {
     let may_pass = |error: &DeliveryError| error.is_away() || error.may_pass();
     let mut halves = vec![finished];
     while let Some(batch) = halves.pop() {
-        match record_patiently(courier, batch, may_pass).await {
+        match record_patiently(deliverer, batch, may_pass).await {
             Ok(()) => {}
             Err(_) if batch.len() > 1 => {
                 halves.extend([&batch[batch.len() / 2..], &batch[..batch.len() / 2]]);
@@ -199,15 +200,15 @@ async fn record_surely(courier: &DelivererContext, finished: &[FinishedAttempt])
 /// Repeats a record whose error passes, as long as a lease of the batch runs. After that the
 /// attempts are made anew, and their answers are only history. History gets one more record's time.
 async fn record_patiently(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     batch: &[FinishedAttempt],
     passes: impl Fn(&DeliveryError) -> bool,
 ) -> Result<(), DeliveryError> {
-    let lease = courier.settings.scale.lease();
+    let lease = deliverer.settings.scale.lease();
     let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
     let ends = leased.chain([Instant::now() + RECORD_WITHIN]).max();
     loop {
-        let recorded = timeout(RECORD_WITHIN, record(courier, batch)).await;
+        let recorded = timeout(RECORD_WITHIN, record(deliverer, batch)).await;
         match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
             Err(error) if passes(&error) && ends.is_some_and(|end| Instant::now() < end) => {
                 tracing::warn!(%error, "could not record answers; will try again");

@@ -1,5 +1,6 @@
 //! The effects of a batch of answers: events, outbox rows and lanes. They are collected first, and
-//! written in one transaction.
+//! written in one transaction. Rows of final answers are already deleted by then, in this
+//! transaction (`rows::held`).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,9 +16,9 @@ use uuid::Uuid;
 use vault::KeySubject;
 use vault::answers::{self, ReceiverAnswer};
 
-use super::event::{attempt, context, kept_answer};
+use super::event::{attempt, event_context, kept_answer};
 use super::lane::{GONE_STATUS, LaneState};
-use super::rows::{self, may_come_again};
+use super::rows::{self, row_is_kept};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::outbox::row::drop_rows;
@@ -31,14 +32,14 @@ use crate::tally::AttemptTally;
 pub(super) struct RecordEffects<'a> {
     /// Responses of the batch that were erased while their attempts were in flight. Their answers
     /// are not kept, and their deliveries are not retried.
-    pub(super) erased: HashSet<KeySubject>,
+    pub(super) erased_responses: HashSet<KeySubject>,
     events: Vec<NewEvent>,
     /// Ended deliveries whose rows are still in the outbox.
     pub(super) ended: Vec<Uuid>,
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
-    /// Due times of the lanes of these retries.
+    /// The earliest of these retries, by lane.
     due: BTreeMap<Uuid, DateTime<Utc>>,
-    /// Deliveries whose stream goes on, and nothing else changes.
+    /// Deliveries with a late answer in history only, and the new ends of their streams.
     pub(super) noted: Vec<(Uuid, i64)>,
     pub(super) tally: AttemptTally,
     /// Outcomes of replayed deliveries.
@@ -47,25 +48,27 @@ pub(super) struct RecordEffects<'a> {
 }
 
 impl<'a> RecordEffects<'a> {
-    /// No effects yet, for a batch with these erased responses.
-    pub(super) fn without(erased: HashSet<KeySubject>) -> Self {
-        Self { erased, ..Self::default() }
+    /// No effects yet. `erased_responses` are the erased responses of the batch.
+    pub(super) fn for_batch(erased_responses: HashSet<KeySubject>) -> Self {
+        Self { erased_responses, ..Self::default() }
     }
 
+    /// Adds the effects of an attempt that held its lease. `sequence` is the last one of the
+    /// delivery's stream.
     pub(super) fn enter(
         &mut self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         finished: &'a FinishedAttempt,
         sequence: i64,
         lane: &mut LaneState,
     ) {
         let claimed = &finished.claimed;
-        let erased = self.erased.contains(&claimed.subject);
-        let withdrawn = lane.withdrawn.or(erased.then_some(CancelCause::SourceErased));
+        let is_erased = self.erased_responses.contains(&claimed.subject);
+        let withdrawn = lane.withdrawn.or(is_erased.then_some(CancelCause::SourceErased));
         // A replayed delivery had ended before, so it cannot be cancelled.
         let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
-        let answer = kept_answer(finished).filter(|_| !erased);
-        let mut attempt = attempt(courier, finished, answer.as_deref());
+        let answer = kept_answer(finished).filter(|_| !is_erased);
+        let mut attempt = attempt(deliverer, finished, answer.as_deref());
         attempt.of = claimed.delivery_of().filter(|_| sequence == 0);
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
@@ -74,8 +77,9 @@ impl<'a> RecordEffects<'a> {
                 let due = self.due.entry(claimed.lane_id).or_insert(at.get());
                 *due = at.get().min(*due);
             }
-            None if may_come_again(finished) => self.ended.push(claimed.delivery_id),
-            // Its row was deleted when the lease was checked.
+            // The answer asked for a retry and none follows: its row must still be deleted.
+            None if row_is_kept(finished) => self.ended.push(claimed.delivery_id),
+            // `rows::held` deleted its row.
             None => {}
         }
         let outcome = attempt.outcome;
@@ -84,7 +88,7 @@ impl<'a> RecordEffects<'a> {
             self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
         }
         self.put(finished, sequence + 1, after_attempt(attempt, withdrawn), answer);
-        self.count_gone(finished, outcome, lane);
+        self.count_or_reset_gone(finished, outcome, lane);
     }
 
     pub(super) fn put(
@@ -109,13 +113,14 @@ impl<'a> RecordEffects<'a> {
             aggregate_id: claimed.delivery_id.to_string(),
             sequence,
             event: event.into(),
-            context: context(finished),
+            context: event_context(finished),
         });
     }
 
-    /// Counts 410s. Two deliveries in a row that end with 410 remove the subscription. A success in
-    /// between resets the count (contract, section Retries; ruling 26, 410).
-    pub(super) fn count_gone(
+    /// Counts 410s. The second delivery that ends with 410 since the last success removes the
+    /// subscription. Other failures, late 410s and 410s of replays do not count (contract, section
+    /// Retries; ruling 26, 410).
+    pub(super) fn count_or_reset_gone(
         &mut self,
         finished: &FinishedAttempt,
         outcome: Outcome,
@@ -139,18 +144,18 @@ impl<'a> RecordEffects<'a> {
             return;
         };
         for event in subscription.decide(&command).unwrap_or_default() {
-            lane.sequence += 1;
+            lane.subscription_sequence += 1;
             if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = &event {
                 lane.withdrawn = Some((*reason).into());
             }
             cqrs_es::Aggregate::apply(subscription, event.clone());
             self.events.push(NewEvent {
                 aggregate_id: claimed.lane_id.to_string(),
-                sequence: lane.sequence,
+                sequence: lane.subscription_sequence,
                 event: event.into(),
                 context: EventContext {
                     actor: Actor::Receiver(claimed.lane_id),
-                    ..context(finished)
+                    ..event_context(finished)
                 },
             });
         }
@@ -161,7 +166,7 @@ impl<'a> RecordEffects<'a> {
 
     pub(super) async fn write(
         self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         appending: &mut AppendTransaction<'_>,
     ) -> Result<(), DeliveryError> {
         appending.append(self.events).await?;
@@ -170,8 +175,8 @@ impl<'a> RecordEffects<'a> {
         rows::put_due_again(connection, &self.due_again).await?;
         rows::move_streams(connection, &self.noted).await?;
         replays::conclude(connection, &self.replayed).await?;
-        let now = courier.clock.now().get();
-        answers::put(connection, &self.answers, now, &*courier.entropy).await?;
+        let now = deliverer.clock.now().get();
+        answers::put(connection, &self.answers, now, &*deliverer.entropy).await?;
         lanes::due_by(connection, &self.due).await?;
         Ok(())
     }
@@ -179,7 +184,7 @@ impl<'a> RecordEffects<'a> {
 
 /// The erased responses of the batch whose erasure matters. It does not matter for a delivered
 /// attempt with an empty answer, because nothing is kept of it.
-pub(super) async fn erased(
+pub(super) async fn erasures_that_matter(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
 ) -> Result<HashSet<KeySubject>, sqlx::Error> {

@@ -15,7 +15,7 @@ use crate::settings::DelivererContext;
 const SECRET_LENGTH_MIN: usize = 6;
 
 /// The context of a delivery's events, as part of its trace.
-pub(super) fn context(finished: &FinishedAttempt) -> EventContext {
+pub(super) fn event_context(finished: &FinishedAttempt) -> EventContext {
     let claimed = &finished.claimed;
     let of = system_context(claimed.firm_id, claimed.delivery_id, finished.finished_at);
     EventContext { traceparent: claimed.traceparent, ..of }
@@ -23,14 +23,14 @@ pub(super) fn context(finished: &FinishedAttempt) -> EventContext {
 
 /// The attempt as it is recorded.
 pub(super) fn attempt(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     finished: &FinishedAttempt,
     answer: Option<&str>,
 ) -> Attempt {
     let FinishedAttempt { claimed, exchange, finished_at } = finished;
     let asked =
         exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
-    let jitter = jitter(&*courier.entropy);
+    let jitter = jitter(&*deliverer.entropy);
     let AttemptConclusion { outcome, wait } =
         conclude(claimed.schedule(), claimed.nth, &exchange.answer, asked, jitter);
     let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
@@ -43,7 +43,7 @@ pub(super) fn attempt(
         error,
         retry_after_seconds: asked.map(|wait| wait.as_secs()),
         next_try_at: wait
-            .map(|wait| Timestamp::from(finished_at.get() + courier.settings.scale.wait(wait))),
+            .map(|wait| Timestamp::from(finished_at.get() + deliverer.settings.scale.wait(wait))),
         hops: exchange.hops.clone(),
         body_id: claimed.body.as_ref().map(|body| body.body_id),
         body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),

@@ -5,7 +5,7 @@ use telemetry::metrics::RECORD_SECONDS;
 use tokio::time::Instant;
 
 use super::after::{answer_later_warnings, drop_what_was_erased};
-use super::effects::{RecordEffects, erased};
+use super::effects::{RecordEffects, erasures_that_matter};
 use super::lane::{lanes_of, lock_quotas};
 use super::late::record_late;
 use super::rows;
@@ -18,14 +18,14 @@ use crate::settings::DelivererContext;
 /// # Errors
 /// [`DeliveryError`]; the batch can be recorded again then. Answers that were recorded are found.
 pub async fn record(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     batch: &[FinishedAttempt],
 ) -> Result<(), DeliveryError> {
     let began = Instant::now();
     let mut batch: Vec<&FinishedAttempt> = batch.iter().collect();
     batch.sort_by_key(|finished| finished.finished_at);
-    for late in record_in_time(courier, &batch).await? {
-        record_late(courier, late).await?;
+    for late in record_in_time(deliverer, &batch).await? {
+        record_late(deliverer, late).await?;
     }
     RECORD_SECONDS.observe(&[], began.elapsed());
     Ok(())
@@ -33,33 +33,33 @@ pub async fn record(
 
 /// Records the answers whose attempts hold their leases, and returns the others.
 async fn record_in_time<'a>(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     batch: &[&'a FinishedAttempt],
 ) -> Result<Vec<&'a FinishedAttempt>, DeliveryError> {
-    let mut appending = courier.store.begin().await?;
+    let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
     lock_quotas(connection, batch).await?;
     let mut lanes = lanes_of(connection, batch).await?;
     let known: Vec<&FinishedAttempt> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
     let held = rows::held(connection, &known).await?;
-    let mut effects = RecordEffects::without(erased(connection, &known).await?);
+    let mut effects = RecordEffects::for_batch(erasures_that_matter(connection, &known).await?);
     let mut late = Vec::new();
     for finished in known {
         let claimed = &finished.claimed;
         let held = held.get(&(claimed.delivery_id, claimed.lease));
         match (held, lanes.get_mut(&claimed.lane_id)) {
-            (Some(sequence), Some(lane)) => effects.enter(courier, finished, *sequence, lane),
+            (Some(sequence), Some(lane)) => effects.enter(deliverer, finished, *sequence, lane),
             _ => late.push(finished),
         }
     }
     let tally = std::mem::take(&mut effects.tally);
-    effects.write(courier, &mut appending).await?;
+    effects.write(deliverer, &mut appending).await?;
     crash::point("recording");
     appending.commit().await?;
     crash::point("recorded");
     tally.count();
-    answer_later_warnings(courier, batch, &lanes).await?;
-    drop_what_was_erased(courier, batch).await?;
+    answer_later_warnings(deliverer, batch, &lanes).await?;
+    drop_what_was_erased(deliverer, batch).await?;
     Ok(late)
 }

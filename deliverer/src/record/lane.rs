@@ -22,7 +22,7 @@ pub(super) struct LaneState {
     pub(super) gone_at: Option<Timestamp>,
     pub(super) subscription: Option<Subscription>,
     pub(super) withdrawn: Option<CancelCause>,
-    pub(super) sequence: i64,
+    pub(super) subscription_sequence: i64,
 }
 
 #[derive(FromRow)]
@@ -46,7 +46,7 @@ impl LaneStateRow {
             gone_at,
             subscription,
             withdrawn,
-            sequence: end.unwrap_or_default(),
+            subscription_sequence: end.unwrap_or_default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use domain::delivery::{Delivery, LateEffect, OutboxPresence, Outcome};
 use eventstore::load;
 
-use super::effects::{RecordEffects, erased};
+use super::effects::{RecordEffects, erasures_that_matter};
 use super::event::{attempt, kept_answer};
 use super::lane::{LaneState, StreamEnds, lock_lanes};
 use super::rows;
@@ -15,16 +15,16 @@ use crate::settings::DelivererContext;
 /// E21). Left out: an answer that was recorded already (case E14), and an answer whose delivery is
 /// neither queued nor in the log. The database has lost that delivery.
 pub(super) async fn record_late(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     finished: &FinishedAttempt,
 ) -> Result<(), DeliveryError> {
     let claimed = &finished.claimed;
-    let mut appending = courier.store.begin().await?;
+    let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
     let mut lanes = lock_lanes(connection, &[claimed.lane_id], StreamEnds::Always).await?;
     let stream = claimed.delivery_id.to_string();
     let (delivery, last) =
-        load::<Delivery>(connection, &courier.store.upcasters(), &stream).await?;
+        load::<Delivery>(connection, &deliverer.store.upcasters(), &stream).await?;
     let outbox = rows::outbox_presence(connection, claimed.delivery_id).await?;
     if last == 0 && outbox == OutboxPresence::Absent {
         appending.rollback().await?;
@@ -32,14 +32,14 @@ pub(super) async fn record_late(
         tracing::error!(%delivery_id, "an answer was dropped: its delivery is not in the database");
         return Ok(());
     }
-    let erased = erased(connection, &[finished]).await?;
-    let mut effects = RecordEffects::without(erased);
+    let erased = erasures_that_matter(connection, &[finished]).await?;
+    let mut effects = RecordEffects::for_batch(erased);
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
         let late = LateDelivery { delivery: &delivery, last, outbox };
-        late.enter(courier, finished, &mut effects, lane);
+        late.enter(deliverer, finished, &mut effects, lane);
     }
     let tally = std::mem::take(&mut effects.tally);
-    effects.write(courier, &mut appending).await?;
+    effects.write(deliverer, &mut appending).await?;
     appending.commit().await?;
     tally.count();
     Ok(())
@@ -57,15 +57,15 @@ struct LateDelivery<'a> {
 impl LateDelivery<'_> {
     fn enter<'b>(
         &self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
         finished: &'b FinishedAttempt,
         effects: &mut RecordEffects<'b>,
         lane: &mut LaneState,
     ) {
         let delivery_id = finished.claimed.delivery_id;
-        let erased = effects.erased.contains(&finished.claimed.subject);
-        let answer = kept_answer(finished).filter(|_| !erased);
-        let mut attempt = attempt(courier, finished, answer.as_deref());
+        let is_erased = effects.erased_responses.contains(&finished.claimed.subject);
+        let answer = kept_answer(finished).filter(|_| !is_erased);
+        let mut attempt = attempt(deliverer, finished, answer.as_deref());
         attempt.of = finished.claimed.delivery_of().filter(|_| self.last == 0);
         let outcome = attempt.outcome;
         let Some((late, event)) = self.delivery.record_late(attempt, self.outbox) else {
@@ -75,7 +75,7 @@ impl LateDelivery<'_> {
         match late {
             LateEffect::Arrived => {
                 effects.ended.push(delivery_id);
-                effects.count_gone(finished, Outcome::Delivered, lane);
+                effects.count_or_reset_gone(finished, Outcome::Delivered, lane);
             }
             LateEffect::Noted => effects.noted.push((delivery_id, self.last + 1)),
         }

@@ -17,7 +17,7 @@ pub(super) async fn held(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
 ) -> Result<HashMap<(Uuid, i64), i64>, sqlx::Error> {
-    let (again, end): (Vec<_>, Vec<_>) = batch.iter().copied().partition(|one| may_come_again(one));
+    let (again, end): (Vec<_>, Vec<_>) = batch.iter().copied().partition(|one| row_is_kept(one));
     let mut rows = HashMap::new();
     let statements = [
         (
@@ -59,8 +59,8 @@ pub(super) async fn outbox_presence(
     Ok(if is_queued { OutboxPresence::Queued } else { OutboxPresence::Absent })
 }
 
-/// Whether another attempt may follow this one.
-pub(super) fn may_come_again(finished: &FinishedAttempt) -> bool {
+/// Whether [`held`] keeps the row, because another attempt may follow.
+pub(super) fn row_is_kept(finished: &FinishedAttempt) -> bool {
     finished.exchange.answer.verdict() == AnswerVerdict::Retry
 }
 

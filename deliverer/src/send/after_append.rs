@@ -8,8 +8,8 @@ use telemetry::metrics::CLAIM_SECONDS;
 
 use super::dispatcher::{Dispatcher, SendTiming};
 use crate::attempt::SEND_WITHIN;
-use crate::claim::committed::CommittedClaim;
-use crate::claim::in_append::{AppendSender, QueuedInAppend, queue_and_lease};
+use crate::claim::in_append::{LeaseContext, QueuedInAppend, queue_and_lease};
+use crate::claim::leased::LeasedClaim;
 use crate::claim::leasing::SubmissionParts;
 use crate::error::DeliveryError;
 
@@ -36,18 +36,18 @@ impl AppendLeaser {
         submissions: &[SubmissionParts<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {
         let dispatch = self.0.upgrade().filter(|dispatch| dispatch.may_send());
-        let sender = dispatch
+        let lease_context = dispatch
             .as_deref()
-            .map(|Dispatcher { courier, limits, .. }| AppendSender { courier, limits });
+            .map(|Dispatcher { deliverer, limits, .. }| LeaseContext { deliverer, limits });
         let QueuedInAppend { leased, waits } =
-            queue_and_lease(sender, connection, occurrences, submissions).await?;
+            queue_and_lease(lease_context, connection, occurrences, submissions).await?;
         Ok(LeasedInAppend { leased: dispatch.zip(leased), waits })
     }
 }
 
 /// Deliveries that an append has leased. Dropping them before the commit undoes their reservation.
 pub struct LeasedInAppend {
-    leased: Option<(Arc<Dispatcher>, CommittedClaim)>,
+    leased: Option<(Arc<Dispatcher>, LeasedClaim)>,
     waits: bool,
 }
 

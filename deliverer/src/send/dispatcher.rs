@@ -24,7 +24,7 @@ const RELEASE_RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The dispatcher of a process.
 pub struct Dispatcher {
-    pub(super) courier: DelivererContext,
+    pub(super) deliverer: DelivererContext,
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
     pub(super) limits: SendLimits,
@@ -47,14 +47,14 @@ impl Dispatcher {
     /// A dispatcher that sends until `stop`, beside these other senders.
     #[must_use]
     pub fn new(
-        courier: DelivererContext,
+        deliverer: DelivererContext,
         senders: SenderCount,
         stop: CancellationToken,
     ) -> (Arc<Self>, AnswerInbox) {
-        let (answers, inbox) = mpsc::channel(courier.settings.permits.max(1));
+        let (answers, inbox) = mpsc::channel(deliverer.settings.permits.max(1));
         let dispatch = Self {
-            limits: SendLimits::new(courier.settings, senders),
-            courier,
+            limits: SendLimits::new(deliverer.settings, senders),
+            deliverer,
             stop,
             tasks: TaskTracker::new(),
             answers,
@@ -74,7 +74,9 @@ impl Dispatcher {
     /// Whether attempts that are claimed now may be sent. Receivers reject signatures of a wrong
     /// clock (cases E18 and E19), and nothing new begins at a stop.
     pub(super) fn may_send(&self) -> bool {
-        !self.stop.is_cancelled() && self.courier.clock.fault().is_none() && self.limits.may_send()
+        !self.stop.is_cancelled()
+            && self.deliverer.clock.fault().is_none()
+            && self.limits.may_send()
     }
 
     /// Notes that the limits may keep rows out of a claim.
@@ -104,9 +106,9 @@ impl Dispatcher {
                 drop(reservation);
                 return dispatch.release_with_others(vec![claimed]).await;
             };
-            claimed.started_at = dispatch.courier.clock.now();
+            claimed.started_at = dispatch.deliverer.clock.now();
             // Boxed, because a task's future is moved several times as the task starts.
-            let finished = Box::pin(run_attempt(&dispatch.courier, claimed)).await;
+            let finished = Box::pin(run_attempt(&dispatch.deliverer, claimed)).await;
             slot.note_answer(finished.exchange.answer.verdict());
             let Ok(answer) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
@@ -115,7 +117,7 @@ impl Dispatcher {
             drop(reservation);
             answer.send(finished);
             if dispatch.is_limited.swap(false, Ordering::Relaxed) {
-                dispatch.courier.store.nudge().wake_for_deliveries();
+                dispatch.deliverer.store.nudge().wake_for_deliveries();
             }
         });
     }
@@ -125,7 +127,7 @@ impl Dispatcher {
     async fn wait_for_slot(&self, claimed: &ClaimedAttempt) -> Option<HostSlot> {
         let pair = (claimed.firm_id, claimed.host.clone());
         let until = claimed.claimed_instant + SEND_WITHIN;
-        let until = until.min(Instant::now() + self.courier.settings.slot_wait_max);
+        let until = until.min(Instant::now() + self.deliverer.settings.slot_wait_max);
         // Biased: an attempt that has its slot is sent, also at a stop.
         tokio::select! {
             biased;
@@ -141,7 +143,7 @@ impl Dispatcher {
     /// Whether the server is still in the life in which the attempt was claimed. Another life may
     /// know nothing of the claim, nor of the delivery.
     fn lease_may_hold(&self, claimed: &ClaimedAttempt) -> bool {
-        self.courier.store.life().had_begun_at(claimed.claimed_instant.into_std())
+        self.deliverer.store.life().had_begun_at(claimed.claimed_instant.into_std())
     }
 
     /// Releases unsent attempts, together with unsent attempts of other tasks.
@@ -151,8 +153,8 @@ impl Dispatcher {
         let _alone = self.releasing.lock().await;
         let mut all = std::mem::take(&mut *unsent());
         all.iter_mut().for_each(|one| one.reservation = None);
-        let until = Instant::now() + self.courier.settings.scale.lease() / 2;
-        while let Err(error) = release(&self.courier, &all).await {
+        let until = Instant::now() + self.deliverer.settings.scale.lease() / 2;
+        while let Err(error) = release(&self.deliverer, &all).await {
             if !error.is_transient() || self.stop.is_cancelled() || Instant::now() > until {
                 tracing::error!(%error, "unsent attempts were not released; their leases will end");
                 return;
@@ -165,17 +167,17 @@ impl Dispatcher {
 
 /// Sends an attempt and waits for its answer.
 pub(super) async fn run_attempt(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     claimed: ClaimedAttempt,
 ) -> FinishedAttempt {
     let traced = TraceSpan::attempt(claimed.traceparent, claimed.number);
     let exchange = {
         // Pinned here, because a future that is handed on is stored twice.
-        let sent = pin!(send(courier, &claimed));
+        let sent = pin!(send(deliverer, &claimed));
         trace::scope(traced.traceparent(), sent).await
     };
     crash::point("answered");
     traced.tried(exchange.answer.class(), exchange.answer.status());
     let claimed = ClaimedAttempt { traceparent: traced.traceparent(), ..claimed };
-    FinishedAttempt { claimed, exchange, finished_at: courier.clock.now() }
+    FinishedAttempt { claimed, exchange, finished_at: deliverer.clock.now() }
 }

@@ -19,11 +19,14 @@ const TEST: HeaderName = HeaderName::from_static("x-service-test");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
 
 /// Sends an attempt. A failure is an exchange like any other.
-pub(super) async fn send(courier: &DelivererContext, claimed: &ClaimedAttempt) -> OutgoingExchange {
+pub(super) async fn send(
+    deliverer: &DelivererContext,
+    claimed: &ClaimedAttempt,
+) -> OutgoingExchange {
     let (Some(body), Some(secret)) = (&claimed.body, &claimed.secret) else {
         return never_sent();
     };
-    let Some(headers) = headers(claimed, body, secret, courier.clock.now()) else {
+    let Some(headers) = headers(claimed, body, secret, deliverer.clock.now()) else {
         return never_sent();
     };
     crash::point("signed");
@@ -34,7 +37,7 @@ pub(super) async fn send(courier: &DelivererContext, claimed: &ClaimedAttempt) -
         body: body.bytes.clone(),
         connect_by: Some(claimed.claimed_instant + CONNECT_WITHIN),
     };
-    courier.outgoing.send(request).await
+    deliverer.outgoing.send(request).await
 }
 
 const fn method(sender: &DeliveryOrigin) -> Method {

@@ -13,8 +13,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::dispatcher::{Dispatcher, SendTiming};
-use crate::claim::committed::CommittedClaim;
-use crate::claim::leasing::{BodySource, PartedRows, RowLeasing};
+use crate::claim::leased::LeasedClaim;
+use crate::claim::leasing::{BodySource, LeasedAndWaitingRows, RowLeasing};
 use crate::error::DeliveryError;
 use crate::outbox::queue::rows;
 use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
@@ -30,7 +30,7 @@ const REST_MIN: Duration = Duration::from_millis(1);
 
 /// The worker.
 pub struct SpreadWorker {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     /// The dispatcher, if this process sends.
     dispatch: Option<Arc<Dispatcher>>,
     /// The firm of the last occurrence that was taken.
@@ -55,8 +55,8 @@ enum SpreadMode {
 impl SpreadWorker {
     /// A worker that inserts rows and leases none.
     #[must_use]
-    pub const fn new(courier: DelivererContext) -> Self {
-        Self { courier, dispatch: None, last_firm_id: Uuid::nil(), mode: SpreadMode::Leasing }
+    pub const fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer, dispatch: None, last_firm_id: Uuid::nil(), mode: SpreadMode::Leasing }
     }
 
     /// A worker in a process that sends.
@@ -70,8 +70,8 @@ impl SpreadWorker {
         &mut self,
         sender: Option<&Dispatcher>,
     ) -> Result<Option<SpreadBatch>, DeliveryError> {
-        let store = &self.courier.store;
-        let now = self.courier.clock.now().get();
+        let store = &self.deliverer.store;
+        let now = self.deliverer.clock.now().get();
         let mut appending = store.begin().await?;
         let connection = appending.connection();
         let taken = take_unspread(connection, self.last_firm_id).await?;
@@ -100,7 +100,7 @@ impl SpreadWorker {
 /// The committed rows of one step.
 struct SpreadBatch {
     last_firm_id: Uuid,
-    leased: Option<CommittedClaim>,
+    leased: Option<LeasedClaim>,
 }
 
 /// Inserts the rows. With a sender, the rows that can be sent now get a lease.
@@ -109,10 +109,10 @@ async fn put_in(
     rows: Vec<OutboxRow>,
     sender: Option<&Dispatcher>,
     now: DateTime<Utc>,
-) -> Result<Option<CommittedClaim>, DeliveryError> {
+) -> Result<Option<LeasedClaim>, DeliveryError> {
     match sender {
-        Some(Dispatcher { courier, limits, .. }) => {
-            let leasing = RowLeasing { courier, limits, now };
+        Some(Dispatcher { deliverer, limits, .. }) => {
+            let leasing = RowLeasing { deliverer, limits, now };
             lease_and_insert(connection, rows, &leasing).await.map(Some)
         }
         None => {
@@ -136,13 +136,14 @@ async fn lease_and_insert(
     connection: &mut PgConnection,
     rows: Vec<OutboxRow>,
     leasing: &RowLeasing<'_>,
-) -> Result<CommittedClaim, DeliveryError> {
+) -> Result<LeasedClaim, DeliveryError> {
     // Left to a claim, which cancels them if their response was erased, or finished meanwhile.
     let erased = withdraw::erased_of(connection, rows.iter().map(OutboxRow::subject)).await?;
     let (for_claims, rows): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .partition(|row| row.is_first_of_partial() || erased.contains(&row.subject()));
-    let PartedRows { leased, waiting } = leasing.lease(connection, rows, BodySource::Vault).await?;
+    let LeasedAndWaitingRows { leased, waiting } =
+        leasing.lease(connection, rows, BodySource::Vault).await?;
     let mut new: Vec<NewOutboxRow> = leasing.rows(&leased).collect();
     let due = |row| NewOutboxRow { row, due_at: leasing.now, lease: None };
     new.extend(waiting.into_iter().chain(for_claims).map(due));
@@ -175,7 +176,7 @@ impl Worker for SpreadWorker {
         };
         self.last_firm_id = last_firm_id;
         if let Some((sender, leased)) = sender.zip(leased) {
-            sender.start_all(leased.hand_over(&self.courier).await?, SendTiming::InTime);
+            sender.start_all(leased.hand_over(&self.deliverer).await?, SendTiming::InTime);
             return Ok(NextStep::Busy);
         }
         let took = began.elapsed();

@@ -31,11 +31,12 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// [`DeliveryError`].
-pub async fn deliver_once(courier: &DelivererContext) -> Result<usize, DeliveryError> {
-    let claimed = claim(courier, &SendLimits::alone(courier.settings)).await?;
-    let finished = join_all(claimed.into_iter().map(|claimed| run_attempt(courier, claimed))).await;
+pub async fn deliver_once(deliverer: &DelivererContext) -> Result<usize, DeliveryError> {
+    let claimed = claim(deliverer, &SendLimits::alone(deliverer.settings)).await?;
+    let finished =
+        join_all(claimed.into_iter().map(|claimed| run_attempt(deliverer, claimed))).await;
     if !finished.is_empty() {
-        record(courier, &finished).await?;
+        record(deliverer, &finished).await?;
     }
     Ok(finished.len())
 }
@@ -43,7 +44,7 @@ pub async fn deliver_once(courier: &DelivererContext) -> Result<usize, DeliveryE
 /// Claims, sends and records until the dispatcher's stop, then finishes the attempts in flight.
 /// Ends early if the recorder ends: an attempt that is sent and not recorded is sent again.
 pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nudge) {
-    let (recorder, stuck) = recorders(&dispatch.courier, answers);
+    let (recorder, stuck) = recorders(&dispatch.deliverer, answers);
     let mut recorder = tokio::spawn(recorder);
     let mut stuck = tokio::spawn(stuck);
     let tasks = dispatch.tasks.clone();
@@ -84,9 +85,9 @@ impl ClaimWorker {
     /// After a refused claim the next claim takes from half as many lanes. A lane that is refused
     /// alone is put off.
     async fn claim(&mut self, free: usize) -> Result<ClaimOutcome, DeliveryError> {
-        let Dispatcher { courier, limits, .. } = &*self.dispatch;
+        let Dispatcher { deliverer, limits, .. } = &*self.dispatch;
         let lanes_max = self.lanes_max.unwrap_or(free);
-        let outcome = claim_from_lanes(courier, limits, lanes_max).await?;
+        let outcome = claim_from_lanes(deliverer, limits, lanes_max).await?;
         if let ClaimOutcome::Refused { error, lane_ids } = &outcome {
             tracing::warn!(%error, lanes = lane_ids.len(), "a claim was refused; the next takes from fewer lanes");
             WORKER_FAILURES.count(&[("worker", Self::NAME)]);
@@ -101,9 +102,9 @@ impl ClaimWorker {
     }
 
     async fn put_off(&self, lane_id: Uuid) -> Result<(), DeliveryError> {
-        let courier = &self.dispatch.courier;
-        let until = courier.clock.now().get() + PUT_OFF_FOR;
-        lanes::put_off(courier.store.pool(), lane_id, until).await?;
+        let deliverer = &self.dispatch.deliverer;
+        let until = deliverer.clock.now().get() + PUT_OFF_FOR;
+        lanes::put_off(deliverer.store.pool(), lane_id, until).await?;
         tracing::error!(%lane_id, "the due rows of a lane cannot be claimed; it is put off for a minute");
         Ok(())
     }
@@ -142,10 +143,10 @@ impl Worker for ClaimWorker {
 
 /// The wait until a row is due. A due lane that was not claimed is locked by another process.
 async fn until_due(dispatch: &Dispatcher) -> Result<Duration, DeliveryError> {
-    let courier = &dispatch.courier;
-    let Some(due_at) = next_due(courier, &dispatch.limits).await? else {
+    let deliverer = &dispatch.deliverer;
+    let Some(due_at) = next_due(deliverer, &dispatch.limits).await? else {
         return Ok(Duration::MAX);
     };
-    let wait = (due_at - courier.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero());
+    let wait = (due_at - deliverer.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero());
     Ok(wait.unwrap_or(HELD_LANE_RETRY_AFTER))
 }

@@ -36,15 +36,15 @@ const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// The worker.
 pub struct CancelWorker {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     next_look: Option<Instant>,
 }
 
 impl CancelWorker {
     /// A cancel worker of this outbox.
     #[must_use]
-    pub const fn new(courier: DelivererContext) -> Self {
-        Self { courier, next_look: None }
+    pub const fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer, next_look: None }
     }
 }
 
@@ -56,11 +56,11 @@ impl Worker for CancelWorker {
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         // A clock that cannot be trusted ends no delivery (case E19).
-        if self.courier.clock.fault().is_some() {
+        if self.deliverer.clock.fault().is_some() {
             return Ok(NextStep::IDLE);
         }
-        let now = self.courier.clock.now();
-        let mut appending = self.courier.store.begin().await?;
+        let now = self.deliverer.clock.now();
+        let mut appending = self.deliverer.store.begin().await?;
         let connection = appending.connection();
         let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
         if lane_ids.is_empty() {
@@ -74,7 +74,7 @@ impl Worker for CancelWorker {
             lane_ids = lock_closed_lanes(connection, now.get()).await?;
         }
         if lane_ids.is_empty() {
-            let waited = self.courier.settings.scale.wait(SUSPENDED_WAIT_MAX);
+            let waited = self.deliverer.settings.scale.wait(SUSPENDED_WAIT_MAX);
             lane_ids = lock_suspended_lanes(connection, now.get(), waited).await?;
         }
         if lane_ids.is_empty() {

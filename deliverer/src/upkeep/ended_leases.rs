@@ -29,14 +29,14 @@ const LEASES_PER_STEP: i64 = 500;
 
 /// The worker.
 pub struct EndedLeaseWorker {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
 }
 
 impl EndedLeaseWorker {
     /// A worker of this outbox.
     #[must_use]
-    pub const fn new(courier: DelivererContext) -> Self {
-        Self { courier }
+    pub const fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer }
     }
 }
 
@@ -47,15 +47,15 @@ impl Worker for EndedLeaseWorker {
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         // A clock that cannot be trusted ends no lease (case E19).
-        if self.courier.clock.fault().is_some() {
+        if self.deliverer.clock.fault().is_some() {
             return Ok(NextStep::IDLE);
         }
-        let now = self.courier.clock.now();
-        let mut appending = self.courier.store.begin().await?;
+        let now = self.deliverer.clock.now();
+        let mut appending = self.deliverer.store.begin().await?;
         let connection = appending.connection();
         let lane_ids = lanes_of_ended(connection, now.get()).await?;
         if lane_ids.is_empty() {
-            let restarted = restart_overlong(&self.courier, connection, now.get()).await?;
+            let restarted = restart_overlong(&self.deliverer, connection, now.get()).await?;
             appending.commit().await?;
             return Ok(if restarted { NextStep::Busy } else { NextStep::IDLE });
         }
@@ -211,12 +211,12 @@ async fn put_due_again(
 /// and would otherwise last as long as the clock went back (case E19). Returns whether there was
 /// one.
 async fn restart_overlong(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     connection: &mut PgConnection,
     now: DateTime<Utc>,
 ) -> Result<bool, sqlx::Error> {
     let skew = CLOCK_SKEW_MAX.to_std().unwrap_or(Duration::ZERO);
-    let lease = courier.settings.scale.lease();
+    let lease = deliverer.settings.scale.lease();
     let restarted = sqlx::query(
         "update outbox set leased_at = $1, due_at = $2
           where leased_at is not null

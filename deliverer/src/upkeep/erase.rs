@@ -37,7 +37,7 @@ const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// The worker.
 pub struct EraseWorker {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     fence: Fence,
     done: CaughtUp,
 }
@@ -45,8 +45,8 @@ pub struct EraseWorker {
 impl EraseWorker {
     /// An erase worker of this log.
     #[must_use]
-    pub fn new(courier: DelivererContext, fence: Fence) -> Self {
-        Self { courier, fence, done: CaughtUp::default() }
+    pub fn new(deliverer: DelivererContext, fence: Fence) -> Self {
+        Self { deliverer, fence, done: CaughtUp::default() }
     }
 }
 
@@ -73,12 +73,12 @@ impl Worker for EraseWorker {
         };
         // Before the transaction, because the keyring is a database of its own and no lock should
         // wait for it.
-        self.courier.keyring.forget(&erased).await?;
-        let mut appending = self.courier.store.begin().await?;
+        self.deliverer.keyring.forget(&erased).await?;
+        let mut appending = self.deliverer.store.begin().await?;
         if checkpoint::take(appending.connection(), Self::NAME).await?.is_none() {
             return Ok(NextStep::IDLE);
         }
-        erase(&self.courier, &mut appending, &erased).await?;
+        erase(&self.deliverer, &mut appending, &erased).await?;
         checkpoint::move_to(appending.connection(), Self::NAME, last).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
@@ -88,13 +88,13 @@ impl Worker for EraseWorker {
 impl EraseWorker {
     /// The next erasures, and the position of the last event that was read.
     async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
-        let connections = self.courier.store.connections();
+        let connections = self.deliverer.store.connections();
         let mut connection = connections.take().await?;
         let after = checkpoint::position(&mut connection, Self::NAME).await?;
         if after.is_none() {
             checkpoint::make(&mut connection, Self::NAME).await?;
         }
-        let upcasters = self.courier.store.upcasters();
+        let upcasters = self.deliverer.store.upcasters();
         let stretch =
             LogRange { after: after.unwrap_or_default(), settled, limit: EVENTS_PER_STEP };
         let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
@@ -109,17 +109,17 @@ impl EraseWorker {
 ///
 /// # Errors
 /// [`DeliveryError`].
-pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryError> {
+pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<u64, DeliveryError> {
     let mut after = 0;
     let mut erased = 0;
     loop {
-        let (gone, last) = read_all(courier, after).await?;
+        let (gone, last) = read_all(deliverer, after).await?;
         let Some(last) = last else {
             return Ok(erased);
         };
-        courier.keyring.forget(&gone).await?;
-        let mut appending = courier.store.begin().await?;
-        erase(courier, &mut appending, &gone).await?;
+        deliverer.keyring.forget(&gone).await?;
+        let mut appending = deliverer.store.begin().await?;
+        erase(deliverer, &mut appending, &gone).await?;
         appending.commit().await?;
         after = last;
         erased += gone.len() as u64;
@@ -128,11 +128,11 @@ pub async fn redo_erasures(courier: &DelivererContext) -> Result<u64, DeliveryEr
 
 /// The next erasures of the log, settled or not. An erasure is true once it is in the log.
 async fn read_all(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     after: i64,
 ) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
-    let mut connection = courier.store.pool().acquire().await?;
-    let upcasters = courier.store.upcasters();
+    let mut connection = deliverer.store.pool().acquire().await?;
+    let upcasters = deliverer.store.upcasters();
     let stretch = LogRange { after, settled: i64::MAX, limit: EVENTS_PER_STEP };
     let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
     let gone = events.iter().filter_map(subject).collect();
@@ -142,11 +142,11 @@ async fn read_all(
 /// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the
 /// same lanes, so their earlier writes are seen here.
 async fn erase(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     appending: &mut AppendTransaction<'_>,
     erased: &[KeySubject],
 ) -> Result<(), DeliveryError> {
-    let now = courier.clock.now();
+    let now = deliverer.clock.now();
     let connection = appending.connection();
     let lane_ids = lock_lanes(connection, erased).await?;
     let queued = take_queued(connection, erased).await?;

@@ -64,15 +64,15 @@ async fn not_under_way(
 
 /// The worker. One process sweeps at a time.
 pub struct PurgeWorker {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     next_sweep: Option<DateTime<Utc>>,
 }
 
 impl PurgeWorker {
     /// A purge worker of this vault. Its first step sweeps.
     #[must_use]
-    pub const fn new(courier: DelivererContext) -> Self {
-        Self { courier, next_sweep: None }
+    pub const fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer, next_sweep: None }
     }
 }
 
@@ -82,15 +82,15 @@ impl Worker for PurgeWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        if self.courier.clock.fault().is_some() {
+        if self.deliverer.clock.fault().is_some() {
             return Ok(NextStep::IDLE);
         }
-        let now = self.courier.clock.now().get();
+        let now = self.deliverer.clock.now().get();
         if self.next_sweep.is_some_and(|next| now < next) {
             return Ok(NextStep::IDLE);
         }
-        let kept = self.courier.settings.retention;
-        let mut transaction = self.courier.store.pool().begin().await?;
+        let kept = self.deliverer.settings.retention;
+        let mut transaction = self.deliverer.store.pool().begin().await?;
         if !deliveries::is_only_purger(&mut transaction).await? {
             return Ok(NextStep::IDLE);
         }

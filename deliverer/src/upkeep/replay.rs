@@ -41,7 +41,7 @@ const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// The worker.
 pub struct ReplayWorker {
-    courier: DelivererContext,
+    deliverer: DelivererContext,
     /// Replays whose lanes were full, and the end of their wait.
     held_up: HashMap<Uuid, Instant>,
 }
@@ -49,8 +49,8 @@ pub struct ReplayWorker {
 impl ReplayWorker {
     /// A replay worker of this outbox.
     #[must_use]
-    pub fn new(courier: DelivererContext) -> Self {
-        Self { courier, held_up: HashMap::new() }
+    pub fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer, held_up: HashMap::new() }
     }
 
     /// The replays that wait.
@@ -67,9 +67,9 @@ impl Worker for ReplayWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        let now = self.courier.clock.now();
+        let now = self.deliverer.clock.now();
         let held_up = self.held_up();
-        let mut appending = self.courier.store.begin().await?;
+        let mut appending = self.deliverer.store.begin().await?;
         let Some(turn) = replays::take_turn(appending.connection(), &held_up).await? else {
             appending.rollback().await?;
             return Ok(if held_up.is_empty() {

@@ -9,8 +9,8 @@ const CAPS: HostCaps = HostCaps { per_firm_and_host: 2, per_host: 3 };
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// However slow the machine is, the receiver is quick, and nothing waits for too long.
-fn settings(courier: &mut DelivererContext) {
-    let settings = &mut courier.settings;
+fn settings(deliverer: &mut DelivererContext) {
+    let settings = &mut deliverer.settings;
     (settings.caps, settings.ahead, settings.slot_wait_max) = (CAPS, HOUR, HOUR);
 }
 
@@ -22,9 +22,9 @@ impl Scene {
     }
 
     async fn quick_with(&self, change: impl FnOnce(&mut DelivererContext)) -> Sending {
-        let process = self.process(|courier| {
-            settings(courier);
-            change(courier);
+        let process = self.process(|deliverer| {
+            settings(deliverer);
+            change(deliverer);
         });
         self.submit(1).await;
         process.answered(1).await;
@@ -40,9 +40,9 @@ impl Scene {
 
     /// Sends what waits, within the same limits.
     async fn send_the_rest(&self) {
-        let mut courier = self.world.courier().clone();
-        settings(&mut courier);
-        while deliver_once(&courier).await.unwrap() > 0 {}
+        let mut deliverer = self.world.deliverer().clone();
+        settings(&mut deliverer);
+        while deliver_once(&deliverer).await.unwrap() > 0 {}
     }
 }
 
@@ -177,7 +177,7 @@ async fn e25_what_was_leased_ahead_is_given_back_at_a_stop() {
 async fn what_was_leased_ahead_for_a_host_that_hangs_is_given_back() {
     let scene = Scene::new().await;
     let soon = Duration::from_millis(200);
-    let process = scene.quick_with(|courier| courier.settings.slot_wait_max = soon).await;
+    let process = scene.quick_with(|deliverer| deliverer.settings.slot_wait_max = soon).await;
     scene.world.pool().execute(FULL_ONCE).await.unwrap();
     let leased_at = scene.world.clock.now().get();
     assert_eq!(scene.queue_after_unanswered(9).await, (10, 0));

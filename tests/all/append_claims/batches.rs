@@ -199,7 +199,7 @@ async fn a_batch_that_reports_the_state_of_a_firm_leases_nothing_of_that_firm() 
 #[tokio::test]
 async fn an_append_that_fails_after_it_has_leased_sends_nothing_and_gives_its_permits_back() {
     let scene = Scene::new().await;
-    let process = scene.process(|courier| courier.settings.permits = 4);
+    let process = scene.process(|deliverer| deliverer.settings.permits = 4);
     scene.receiver.hold();
     fail_commits(&scene, 3, "P0001").await;
     for _ in 0..3 {
@@ -218,7 +218,7 @@ async fn an_append_that_fails_after_it_has_leased_sends_nothing_and_gives_its_pe
 #[tokio::test]
 async fn of_a_burst_that_finds_no_room_occurrences_are_left_to_the_spread_worker() {
     let scene = Scene::new().await;
-    let process = scene.process(|courier| courier.settings.permits = 0);
+    let process = scene.process(|deliverer| deliverer.settings.permits = 0);
     scene.submit(16).await;
     assert_eq!((scene.queue().await, scene.unspread().await), ((0, 16), 0));
     scene.submit(17).await;
@@ -235,7 +235,7 @@ async fn an_occurrence_with_a_leased_delivery_is_not_left_to_the_spread_worker()
     for hook in 0..20 {
         scene.world.subscribe(&scene.firm, &scene.receiver.url(&format!("/{hook}"))).await;
     }
-    let process = scene.process(|courier| courier.settings.permits = 4);
+    let process = scene.process(|deliverer| deliverer.settings.permits = 4);
     scene.receiver.hold();
     scene.submit(1).await;
     assert_eq!((scene.queue().await, scene.unspread().await), ((3, 18), 0));
@@ -265,20 +265,9 @@ async fn what_comes_behind_unspread_occurrences_of_its_firm_waits_for_its_turn()
 }
 
 #[tokio::test]
-async fn a_lease_that_the_database_refused_failed_the_whole_report() {
-    let scene = Scene::new().await;
-    let process = scene.process(|_| {});
-    refuse_leases(&scene).await;
-    assert_eq!(scene.queue_after_another().await, (0, 1), "it is accepted, and waits");
-    process.ends(&scene.world).await;
-    assert_eq!(scene.world.deliver().await, 1);
-    scene.assert_all_arrived_once(1).await;
-}
-
-#[tokio::test]
 async fn an_append_that_lost_a_race_after_it_has_leased_is_sent_once() {
     let scene = Scene::new().await;
-    let process = scene.process(|courier| courier.settings.permits = 4);
+    let process = scene.process(|deliverer| deliverer.settings.permits = 4);
     fail_commits(&scene, 4, "40001").await;
     assert_eq!(scene.queue_after_another().await, (1, 0), "the fifth time");
     process.ends(&scene.world).await;
@@ -343,7 +332,7 @@ async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_wha
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
-    let process = scene.process(|courier| courier.settings.caps = one);
+    let process = scene.process(|deliverer| deliverer.settings.caps = one);
     scene.receiver.hold();
     let lead = Lead::of(&scene);
     scene.report(&[lead.submitted()]).await;
@@ -384,9 +373,9 @@ async fn e20_what_racing_processes_lease_in_appends_and_claim_is_sent_once() {
     }
     let (main, keyring) = (&scene.world.database.main, &scene.world.database.keyring);
     let another = World::on(TestDatabase::of(main.clone(), keyring.clone())).await;
-    let processes = [scene.process(|_| {}), Sending::with(another.courier().clone())];
+    let processes = [scene.process(|_| {}), Sending::with(another.deliverer().clone())];
     processes[1].claims_in_appends(&another);
-    let claims = async || deliver_once(scene.world.courier()).await.unwrap();
+    let claims = async || deliver_once(scene.world.deliverer()).await.unwrap();
     let mut claimed_later = 0;
     for _ in 0..40 {
         let (_, _, some, more) = tokio::join!(

@@ -48,7 +48,7 @@ async fn a_removal_that_commits_between_the_match_and_the_append_cancels_what_is
     assert_eq!(scene.wakes().await, 1);
     scene.world.cancel().await;
     scene.assert_all_cancelled(1, "subscription_deleted").await;
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 0);
     process.ends(&scene.world).await;
 }
 
@@ -61,13 +61,13 @@ async fn an_append_does_not_wait_for_a_removal_that_cancels_what_is_queued_there
     let append = async {
         until_blocked(scene.world.pool(), 1).await;
         assert_eq!(scene.queue_after_another().await, (0, 1));
-        assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
+        assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 0);
         scene.world.cancel().await;
         assert_eq!(scene.queue().await, (0, 1), "nobody has decided yet");
         gate.open().await;
     };
     tokio::join!(scene.remove(scene.hook), append);
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 0);
     scene.world.cancel().await;
     scene.assert_all_cancelled(1, "subscription_deleted").await;
     process.ends(&scene.world).await;
@@ -116,7 +116,7 @@ async fn in_one_batch_the_order_of_a_removal_and_a_submission_decides_who_is_lis
         }
         scene.report(&batch).await;
         assert_eq!(scene.queue().await, (0, i64::try_from(listed).unwrap()));
-        assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
+        assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 0);
         scene.world.cancel().await;
         scene.assert_all_cancelled(listed, "firm_closed").await;
         process.ends(&scene.world).await;

@@ -17,11 +17,11 @@ struct Spreading {
 }
 
 impl Spreading {
-    fn with(courier: DelivererContext) -> Self {
+    fn with(deliverer: DelivererContext) -> Self {
         let stop = CancellationToken::new();
         let (dispatch, answers) =
-            Dispatcher::new(courier.clone(), SenderCount::alone(), stop.clone());
-        let spread = SpreadWorker::new(courier).that_leases(Arc::clone(&dispatch));
+            Dispatcher::new(deliverer.clone(), SenderCount::alone(), stop.clone());
+        let spread = SpreadWorker::new(deliverer).that_leases(Arc::clone(&dispatch));
         Self { spread, dispatch, answers, stop }
     }
 
@@ -49,9 +49,9 @@ impl Spreading {
 
 impl Scene {
     fn spreading(&self, change: impl FnOnce(&mut DelivererContext)) -> Spreading {
-        let mut courier = self.world.courier().clone();
-        change(&mut courier);
-        Spreading::with(courier)
+        let mut deliverer = self.world.deliverer().clone();
+        change(&mut deliverer);
+        Spreading::with(deliverer)
     }
 
     /// Has all that waits be too much for its transaction.
@@ -81,7 +81,7 @@ async fn what_is_spread_by_a_process_that_sends_is_leased_and_leaves_its_lanes_a
     let (mut process, lanes) = (scene.spreading(|_| {}), scene.lanes().await);
     assert_eq!(scene.queue_after_spread(12, &mut process).await, (24, 0));
     assert_eq!(scene.wakes().await, 0);
-    assert_eq!(deliver_once(scene.world.courier()).await.unwrap(), 0);
+    assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 0);
     scene.receiver.wait_for(24).await;
     process.ends(&scene.world).await;
     scene.assert_all_arrived_once(24).await;
@@ -92,7 +92,7 @@ async fn what_is_spread_by_a_process_that_sends_is_leased_and_leaves_its_lanes_a
 #[tokio::test]
 async fn what_is_held_or_due_or_full_is_spread_and_left_to_a_claim() {
     let scene = Scene::new().await;
-    let mut process = scene.spreading(|courier| courier.settings.caps.per_firm_and_host = 3);
+    let mut process = scene.spreading(|deliverer| deliverer.settings.caps.per_firm_and_host = 3);
     scene.receiver.hold();
     assert_eq!(scene.queue_after_spread(4, &mut process).await, (3, 1), "full");
     scene.receiver.release();
@@ -184,7 +184,7 @@ async fn what_is_spread_into_a_closed_lane_is_not_leased() {
 #[tokio::test]
 async fn a_spread_that_fails_after_it_has_leased_sends_nothing_and_gives_its_permits_back() {
     let scene = Scene::new().await;
-    let mut process = scene.spreading(|courier| courier.settings.permits = 4);
+    let mut process = scene.spreading(|deliverer| deliverer.settings.permits = 4);
     scene.receiver.hold();
     fail_commits(&scene, 3, "P0001").await;
     scene.submit(4).await;

@@ -77,7 +77,7 @@ async fn h3_what_was_erased_cannot_be_read_in_a_dump_from_before() {
     let main = copies.restore(&dump, &world.database.main).await;
     let restored = restored(&world, main, world.database.keyring.clone()).await;
     assert_eq!(
-        upkeep::redo_erasures(restored.courier()).await.unwrap(),
+        upkeep::redo_erasures(restored.deliverer()).await.unwrap(),
         0,
         "its log knows of none"
     );
@@ -108,7 +108,7 @@ async fn h3_an_older_keyring_brought_back_what_was_erased() {
     let keyring = copies.restore(&keyring, &world.database.keyring).await;
     let restored = restored(&world, main, keyring).await;
     assert_eq!(readable(&restored, &firm, erased).await, [1; 5], "the key is back");
-    assert_eq!(upkeep::redo_erasures(restored.courier()).await.unwrap(), 1);
+    assert_eq!(upkeep::redo_erasures(restored.deliverer()).await.unwrap(), 1);
     restored.project().await;
     assert_eq!(left(&restored, erased).await, (0, 0));
     assert_eq!(readable(&restored, &firm, kept).await, [1; 5]);
@@ -127,7 +127,7 @@ async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
     let queued = submit(&world, &firm, "a@example.com").await;
     let erased = activity(firm.id, "response.erased", json!({"response_id": queued}));
     assert_eq!(world.report(&[erased]).await.status, 202);
-    assert_eq!(upkeep::redo_erasures(world.courier()).await.unwrap(), 1);
+    assert_eq!(upkeep::redo_erasures(world.deliverer()).await.unwrap(), 1);
     world.project().await;
     assert_eq!(causes(&world).await, ["source_erased"]);
     let due: i64 = sqlx::query_scalar("select count(*) from lanes where due_at is not null")

@@ -71,7 +71,7 @@ async fn h1_a_claim_that_committed_after_the_erasure_was_sent() {
         erased(&world, &firm, response_id).await;
         holding.commit().await.unwrap();
     };
-    let (sent, ()) = tokio::join!(deliver_once(world.courier()), erase_meanwhile);
+    let (sent, ()) = tokio::join!(deliver_once(world.deliverer()), erase_meanwhile);
     assert_eq!(sent.unwrap(), 1);
     assert!(receiver.received().is_empty());
     world.erase().await;
@@ -97,7 +97,7 @@ async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() 
         let response_id = submit(&world, &firm, "a@example.com").await;
         let claiming = async {
             handicap.first().await;
-            deliver_once(world.courier()).await.unwrap();
+            deliver_once(world.deliverer()).await.unwrap();
         };
         let erasing = async {
             handicap.second().await;
@@ -135,7 +135,7 @@ fn finished(world: &World, claimed: ClaimedAttempt, status: u16) -> FinishedAtte
 /// One claimed try.
 async fn claimed(world: &World, firm: &Firm) -> (Uuid, ClaimedAttempt) {
     let response_id = submit(world, firm, "a@example.com").await;
-    let mut claimed = claim(world.courier(), &world.limits(16)).await.unwrap();
+    let mut claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
     (response_id, claimed.pop().unwrap())
 }
 
@@ -150,7 +150,7 @@ async fn h1_an_answer_recorded_after_the_erasure_stayed_for_30_days() {
         let (response_id, claimed) = claimed(&world, &firm).await;
         erased(&world, &firm, response_id).await;
         world.erase().await;
-        record(world.courier(), &[finished(&world, claimed, status)]).await.unwrap();
+        record(world.deliverer(), &[finished(&world, claimed, status)]).await.unwrap();
         world.project().await;
         assert_eq!(left(&world, response_id).await, (0, 0));
         assert_eq!(ends(&world, response_id).await, [end]);
@@ -168,7 +168,7 @@ async fn h1_an_erasure_racing_the_record_leaves_nothing_and_sends_nothing_more()
         let (status, end) = if seed % 2 == 0 { (500, cancelled()) } else { (200, delivered()) };
         let recording = async {
             handicap.first().await;
-            record(world.courier(), &[finished(&world, claimed, status)]).await.unwrap();
+            record(world.deliverer(), &[finished(&world, claimed, status)]).await.unwrap();
         };
         let erasing = async {
             handicap.second().await;

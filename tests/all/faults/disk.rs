@@ -59,7 +59,7 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    let under_way = claim(world.courier(), &world.limits(1)).await.unwrap();
+    let under_way = claim(world.deliverer(), &world.limits(1)).await.unwrap();
     world.submit(&firm).await;
     world.submit(&firm).await;
     world.pool().execute(FULL).await.unwrap();
@@ -75,11 +75,11 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
         assert_eq!(world.get(&firm, path).await.status, 200, "{path}");
     }
     let answers = [answered(&world, &under_way[0])];
-    assert!(record(world.courier(), &answers).await.unwrap_err().may_pass());
+    assert!(record(world.deliverer(), &answers).await.unwrap_err().may_pass());
 
     let (stop, nudge) = (CancellationToken::new(), world.service().store.nudge().clone());
-    let (courier, until) = (world.courier().clone(), stop.clone());
-    let (dispatch, inbox) = Dispatcher::new(courier, SenderCount::alone(), until);
+    let (deliverer, until) = (world.deliverer().clone(), stop.clone());
+    let (dispatch, inbox) = Dispatcher::new(deliverer, SenderCount::alone(), until);
     let sending = tokio::spawn(async move { deliver(dispatch, inbox, &nudge).await });
     let before = refused(&world).await;
     let looked_at = async { while refused(&world).await < before + 4 {} };
@@ -87,7 +87,7 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
     assert_eq!((receiver.received().len(), tries(&world).await), (0, vec![0, 0, 1]));
 
     world.pool().execute(ROOM_AGAIN).await.unwrap();
-    record(world.courier(), &answers).await.unwrap();
+    record(world.deliverer(), &answers).await.unwrap();
     let sent = tokio::time::timeout(Duration::from_secs(30), receiver.wait_for(2)).await.unwrap();
     assert_eq!(sent.len(), 2, "the two that were queued");
     assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);

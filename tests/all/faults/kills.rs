@@ -140,7 +140,7 @@ impl Scene {
     /// Another process claimed what there is, and went away; its leases have ended.
     async fn is_claimed_and_left(&self) {
         let limits = self.world.limits(16);
-        drop(claim(self.world.courier(), &limits).await.unwrap());
+        drop(claim(self.world.deliverer(), &limits).await.unwrap());
         let ended = "update outbox set leased_at = now() - interval '3 min',
                                        due_at = now() - interval '1 min'";
         sqlx::query(ended).execute(self.world.pool()).await.unwrap();

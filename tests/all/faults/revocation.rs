@@ -64,5 +64,5 @@ async fn racers(scene: &Scene) -> Vec<(Uuid, Vec<Uuid>)> {
 /// Claims and sends while there is something that nobody else has locked.
 async fn claims(world: &World, round: u64) {
     tokio::time::sleep(Duration::from_micros(round * 397 % 12_000)).await;
-    while deliverer::send::deliver_once(world.courier()).await.unwrap() > 0 {}
+    while deliverer::send::deliver_once(world.deliverer()).await.unwrap() > 0 {}
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::intake::batch::{BatchReferences, report_ids, streams};
+use crate::intake::batch::{BatchReferences, ids_of_state, streams};
 use crate::intake::calls::tests::calls;
 use crate::intake::known::FoundReferences;
 use domain::event::Event;
@@ -75,7 +75,7 @@ fn submitted(second: u32) -> CloudEvent {
 /// A batch on an empty log, all ids new.
 fn given(batch: &[CloudEvent]) -> Result<BatchPlan, BadEvent> {
     let batch = calls([batch]);
-    plan(&batch, report_ids(&batch), KnownState::default(), &identity()).map(|(plan, _)| plan)
+    plan(&batch, ids_of_state(&batch), KnownState::default(), &identity()).map(|(plan, _)| plan)
 }
 
 /// A batch on a log that took in another before, and on the tables that go with it.
@@ -84,7 +84,7 @@ fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<BatchPlan,
     let batch = calls([batch]);
     let there = there(&log, BatchReferences::by(&batch));
     let known = KnownState::of(loaded(log, &streams(&batch, &identity())), there, Vec::new());
-    plan(&batch, report_ids(&batch), known, &identity()).map(|(plan, _)| plan)
+    plan(&batch, ids_of_state(&batch), known, &identity()).map(|(plan, _)| plan)
 }
 
 fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
@@ -217,7 +217,7 @@ fn the_line_of_a_refused_report_is_told() {
 #[test]
 fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
-    let fresh = report_ids(&calls([&[opened(FIRM)]]));
+    let fresh = ids_of_state(&calls([&[opened(FIRM)]]));
     let (plan, _) = plan(&calls([&batch]), fresh, KnownState::default(), &identity()).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
     assert_eq!(plan.duplicates, [1, 2]);
@@ -260,14 +260,14 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
     assert_eq!(reported.response.submitted_at, Some(at(9).get()));
 }
 
-/// What is left of a batch of reports about one response: how many led to its last state, whether
-/// it is submitted, when it was saved, and how many reports were duplicates.
+/// What is left of a batch of activities about one response: how many led to its last state,
+/// whether it is submitted, when it was saved, and how many activities were duplicates.
 fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let plan = given(&[&[opened(FIRM), form(FIRM)], reports].concat()).unwrap();
     let reported = &plan.responses[&KeySubject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(plan.events.len() - 2, usize::from(reported.submission.is_some()));
     let saved_at = reported.response.saved_at.into();
-    (reported.reports.len(), reported.submission.is_some(), saved_at, plan.duplicates.len())
+    (reported.places.len(), reported.submission.is_some(), saved_at, plan.duplicates.len())
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The ids of reports of state, by which a repeated report is known at once (rulings, section
-//! Occurrences). The table has requests and no events, so it is no read model. Housekeeping forgets
-//! old ids.
+//! The ids of activities that report a state. A repeated activity is known at once by its id
+//! (rulings, section Occurrences). The table has requests and no events, so it is no read model.
+//! Housekeeping forgets old ids.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool};
@@ -9,14 +9,14 @@ use uuid::Uuid;
 /// The time for which an id is remembered (rulings, section Occurrences).
 pub const REMEMBER_FOR: TimeDelta = TimeDelta::days(30);
 
-/// The identity of a report: the firm, the reporter, and the reporter's id.
+/// The identity of an activity: the firm, the reporting system, and its id for the activity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, sqlx::FromRow)]
-pub struct ReportId {
+pub struct ActivityId {
     /// The firm.
     pub firm_id: Uuid,
-    /// The reporter.
+    /// The reporting system.
     pub source: String,
-    /// The reporter's id of the report.
+    /// The reporting system's id for the activity.
     pub id: String,
 }
 
@@ -27,10 +27,10 @@ pub struct ReportId {
 /// If the database does not answer.
 pub async fn remember(
     connection: &mut PgConnection,
-    reports: &[ReportId],
+    activities: &[ActivityId],
     at: DateTime<Utc>,
-) -> Result<Vec<ReportId>, sqlx::Error> {
-    if reports.is_empty() {
+) -> Result<Vec<ActivityId>, sqlx::Error> {
+    if activities.is_empty() {
         return Ok(Vec::new());
     }
     sqlx::query_as(
@@ -41,9 +41,9 @@ pub async fn remember(
              on conflict (firm_id, source, id) do nothing
          returning firm_id, source, id",
     )
-    .bind(reports.iter().map(|report| report.firm_id).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.source.as_str()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.id.as_str()).collect::<Vec<_>>())
+    .bind(activities.iter().map(|activity| activity.firm_id).collect::<Vec<_>>())
+    .bind(activities.iter().map(|activity| activity.source.as_str()).collect::<Vec<_>>())
+    .bind(activities.iter().map(|activity| activity.id.as_str()).collect::<Vec<_>>())
     .bind(at)
     .fetch_all(connection)
     .await

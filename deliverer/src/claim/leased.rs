@@ -26,7 +26,7 @@ pub(crate) struct LeasedRow {
 }
 
 /// The leased rows of a claim. They may be sent after the commit, and not before.
-pub(crate) struct CommittedClaim {
+pub(crate) struct LeasedClaim {
     pub(super) leased: Vec<LeasedRow>,
     pub(super) composed: ComposedDeliveries,
     pub(super) claimed_at: Timestamp,
@@ -34,7 +34,7 @@ pub(crate) struct CommittedClaim {
     pub(super) claimed_instant: Instant,
 }
 
-impl CommittedClaim {
+impl LeasedClaim {
     /// Whether no row is leased.
     pub(crate) fn is_empty(&self) -> bool {
         self.leased.is_empty()
@@ -51,15 +51,15 @@ impl CommittedClaim {
     /// [`DeliveryError`]; the leases were released, or end by themselves.
     pub(crate) async fn hand_over(
         mut self,
-        courier: &DelivererContext,
+        deliverer: &DelivererContext,
     ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
         crash::point("claimed");
-        let looked = take_out_erased(courier, &self.leased, &mut self.composed).await;
+        let looked = take_out_erased(deliverer, &self.leased, &mut self.composed).await;
         let claimed_instant = self.claimed_instant;
         let all = self.attempts();
         if looked.is_err() || claimed_instant.elapsed() > SEND_WITHIN {
             // A delivery that cannot be sent in time uses up no attempt (case E13).
-            release(courier, &all).await?;
+            release(deliverer, &all).await?;
             return looked.map(|()| Vec::new());
         }
         Ok(all)
@@ -80,7 +80,7 @@ impl CommittedClaim {
 /// before the claim committed. Such an attempt is never sent, and its record ends the delivery
 /// (ruling 29, in flight at removal).
 async fn take_out_erased(
-    courier: &DelivererContext,
+    deliverer: &DelivererContext,
     leased: &[LeasedRow],
     composed: &mut ComposedDeliveries,
 ) -> Result<(), DeliveryError> {
@@ -88,7 +88,7 @@ async fn take_out_erased(
         return Ok(());
     }
     let erased =
-        withdraw::erased_meanwhile(courier, leased.iter().map(|one| one.row.subject())).await?;
+        withdraw::erased_meanwhile(deliverer, leased.iter().map(|one| one.row.subject())).await?;
     for one in leased.iter().filter(|one| erased.contains(&one.row.subject())) {
         composed.bodies.remove(&one.row.delivery_id);
     }

@@ -10,7 +10,7 @@ use eventstore::{Clock, Fence};
 use futures::future::BoxFuture;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sqlx::PgPool;
-use telemetry::metrics as told;
+use telemetry::metrics;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -58,9 +58,9 @@ impl ProcessMetrics {
             .set_buckets(&BUCKET_BOUNDS_SECONDS)
             .and_then(PrometheusBuilder::install_recorder)
             .context("the recorder of metrics")?;
-        told::describe();
-        told::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-        told::DATABASE_UP.set(&[], 0.0);
+        metrics::describe();
+        metrics::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        metrics::DATABASE_UP.set(&[], 0.0);
         begin_at_zero();
         Ok(Self { recorder, sources: OnceLock::new(), scrape_times: Mutex::default() })
     }
@@ -73,7 +73,7 @@ impl ProcessMetrics {
                 ("callers", service.store.pool().clone()),
                 ("intake", service.intake.pool().clone()),
                 ("readers", service.readers.clone()),
-                ("workers", system.courier.store.pool().clone()),
+                ("workers", system.deliverer.store.pool().clone()),
                 ("health", service.health.clone()),
                 ("keyring", service.keyring.pool().clone()),
             ],
@@ -94,20 +94,20 @@ impl ProcessMetrics {
         }
     }
 
-    async fn look(&self, watched: &MetricSources) {
-        watched.tell();
+    async fn refresh(&self, sources: &MetricSources) {
+        sources.set_measured();
         // A concurrent scrape waits here, and then finds the answer fresh.
-        let mut looked = self.scrape_times.lock().await;
-        if looked.asked.is_none_or(|asked| asked.elapsed() >= SCRAPE_CACHE_FOR) {
-            looked.asked = Some(Instant::now());
-            let answer = gather::ask(&watched.health, watched.clock.now().get()).await;
-            told::DATABASE_UP.set(&[], f64::from(u8::from(answer.up)));
+        let mut times = self.scrape_times.lock().await;
+        if times.asked.is_none_or(|asked| asked.elapsed() >= SCRAPE_CACHE_FOR) {
+            times.asked = Some(Instant::now());
+            let answer = gather::ask(&sources.health, sources.clock.now().get()).await;
+            metrics::DATABASE_UP.set(&[], f64::from(u8::from(answer.up)));
             if answer.whole {
-                looked.answered = looked.asked;
+                times.answered = times.asked;
             }
         }
-        if let Some(answered) = looked.answered {
-            told::DATABASE_AGE.set(&[], answered.elapsed().as_secs_f64());
+        if let Some(answered) = times.answered {
+            metrics::DATABASE_AGE.set(&[], answered.elapsed().as_secs_f64());
         }
     }
 }
@@ -115,8 +115,8 @@ impl ProcessMetrics {
 impl Exposition for ProcessMetrics {
     fn text(&self) -> BoxFuture<'_, String> {
         Box::pin(async {
-            if let Some(watched) = self.sources.get() {
-                self.look(watched).await;
+            if let Some(sources) = self.sources.get() {
+                self.refresh(sources).await;
             }
             self.recorder.render()
         })
@@ -124,20 +124,20 @@ impl Exposition for ProcessMetrics {
 }
 
 impl MetricSources {
-    /// Sets the metrics that need no question.
-    fn tell(&self) {
+    /// Sets the metrics that the process measures itself.
+    fn set_measured(&self) {
         for (name, pool) in &self.pools {
             let size = pool.size();
             let idle = u32::try_from(pool.num_idle()).unwrap_or_default();
             let free = pool.options().get_max_connections().saturating_sub(size);
             let states = [("used", size.saturating_sub(idle)), ("idle", idle), ("free", free)];
             for (state, count) in states {
-                told::POOL.set_count(&[("pool", name), ("state", state)], count);
+                metrics::POOL.set_count(&[("pool", name), ("state", state)], count);
             }
         }
-        told::FENCE_AGE.set(&[], self.fence.age().as_secs_f64());
-        told::CLOCK_OFFSET.set(&[], seconds(self.clock.offset()));
-        told::CLOCK_FAULT.set(&[], f64::from(u8::from(self.clock.fault().is_some())));
+        metrics::FENCE_AGE.set(&[], self.fence.age().as_secs_f64());
+        metrics::CLOCK_OFFSET.set(&[], seconds(self.clock.offset()));
+        metrics::CLOCK_FAULT.set(&[], f64::from(u8::from(self.clock.fault().is_some())));
     }
 }
 
@@ -146,21 +146,21 @@ fn begin_at_zero() {
     let tries = [("delivered", "2xx"), ("failed", "4xx"), ("failed", "410"), ("retry", "5xx")];
     let ours = [("retry", "dns"), ("retry", "timeout"), ("interrupted", "none")];
     for (outcome, class) in tries.into_iter().chain(ours) {
-        told::ATTEMPTS.add(&[("outcome", outcome), ("class", class)], 0);
+        metrics::ATTEMPTS.add(&[("outcome", outcome), ("class", class)], 0);
     }
     for code in ["rate_limited", "too_many_hooks", "invite_limit_reached", "unavailable"] {
-        told::REFUSALS.add(&[("code", code)], 0);
+        metrics::REFUSALS.add(&[("code", code)], 0);
     }
     for kind in ["malformed", "unknown"] {
-        told::WRONG_KEYS.add(&[("kind", kind)], 0);
+        metrics::WRONG_KEYS.add(&[("kind", kind)], 0);
     }
     for result in ["accepted", "duplicate"] {
-        told::INTAKE.add(&[("result", result)], 0);
+        metrics::INTAKE.add(&[("result", result)], 0);
     }
     for result in ["sent", "lost"] {
-        told::TRACE_SPANS.add(&[("result", result)], 0);
+        metrics::TRACE_SPANS.add(&[("result", result)], 0);
     }
     for outcome in ["sent", "failed"] {
-        told::INVITES.add(&[("outcome", outcome)], 0);
+        metrics::INVITES.add(&[("outcome", outcome)], 0);
     }
 }

@@ -1,0 +1,45 @@
+//! A claim in the append that the database refuses: the batch is taken in without the claim.
+
+use super::gate::{Gate, ROWS, until_blocked};
+use super::*;
+
+#[tokio::test]
+async fn a_lease_that_the_database_refused_failed_the_whole_report() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    refuse_leases(&scene).await;
+    assert_eq!(scene.queue_after_another().await, (0, 1), "it is accepted, and waits");
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    scene.assert_all_arrived_once(1).await;
+}
+
+/// H1: the token is revoked between the refused claim and the second transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h1_the_key_of_an_erased_response_stayed_if_no_second_transaction_began() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    let erased = scene.world.submit(&scene.firm).await;
+    process.answered(1).await;
+    scene
+        .report(&[activity(scene.firm.id, "response.erased", json!({"response_id": erased}))])
+        .await;
+    scene.world.erase().await;
+    refuse_leases(&scene).await;
+    let gate = Gate::before(&scene.world, ROWS).await;
+    let revoking = async {
+        until_blocked(scene.world.pool(), 1).await;
+        sqlx::query("update tokens set revoked_at = now()")
+            .execute(scene.world.pool())
+            .await
+            .unwrap();
+        gate.open().await;
+    };
+    let batch = [submitted(&scene.firm, scene.world.id()), submitted(&scene.firm, erased)];
+    let (refused, ()) = tokio::join!(scene.world.report(&batch), revoking);
+    assert_eq!(refused.code(), (401, "unauthorized"), "{}", refused.text());
+    process.ends(&scene.world).await;
+    let keys = sqlx::query_scalar::<_, i64>("select count(*) from data_keys where subject_id = $1");
+    let left = keys.bind(erased).fetch_one(scene.world.keys()).await.unwrap();
+    assert_eq!(left, 0);
+}
