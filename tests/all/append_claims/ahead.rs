@@ -208,7 +208,7 @@ async fn what_was_leased_in_an_earlier_life_of_the_server_was_sent() {
     scene.receiver.wait_for(3).await;
     let other_server = own_cluster().await;
     let elsewhere = other_server.database().await.main;
-    let life = scene.world.courier().store.life();
+    let life = scene.world.deliverer().store.life();
     life.connect(elsewhere, 1).acquire().await.unwrap();
     scene.receiver.release();
     process.answered(3).await;
