@@ -145,7 +145,7 @@ pub(crate) fn payload(
     serde_json::to_vec(&payload).ok()
 }
 
-/// The frozen bodies of later attempts.
+/// The frozen bodies of later attempts. A body with another digest than the sent one is left out.
 async fn thaw(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -158,10 +158,16 @@ async fn thaw(
     let bodies = bodies::read(connection, keys, &listed(&body_ids)).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         bodies.into_iter().map(|body| (body.body_id, to_frozen(body))).collect();
-    Ok(rows
-        .iter()
-        .filter_map(|row| Some((row.delivery_id, frozen.get(&row.body_id?)?.clone())))
-        .collect())
+    let sent_before = |row: &&OutboxRow| {
+        let body = frozen.get(&row.body_id?)?;
+        let known = row.body_sha256.as_deref();
+        if known.is_some_and(|known| known != body.sha256) {
+            tracing::error!(delivery_id = %row.delivery_id, "a body is not the one sent before");
+            return None;
+        }
+        Some((row.delivery_id, body.clone()))
+    };
+    Ok(rows.iter().filter_map(sent_before).collect())
 }
 
 /// The bodies of first attempts, not yet frozen.
