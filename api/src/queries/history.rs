@@ -121,7 +121,9 @@ impl HookHistory {
             return;
         };
         match event {
-            SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id } => {
+            SubscriptionEvent::SubscriptionCreated {
+                key_id, trigger, target_url, form_id, ..
+            } => {
                 self.key_id = Some(*key_id);
                 self.trigger = Some(trigger.key());
                 self.target = Some(shown_target(target_url));

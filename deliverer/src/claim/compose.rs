@@ -16,7 +16,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bodies::{self, StoredBody};
 use vault::responses::{self, ResponseParts, StoredResponse};
-use vault::step_headers::{self, Headers};
+use vault::step_headers::{self, StepSecrets};
 use vault::{DataKeys, Entropy, KeySubject, bookings, reports, secrets};
 
 use crate::attempt::FrozenBody;
@@ -36,7 +36,7 @@ pub(crate) struct ComposedDeliveries {
     /// By subscription.
     pub(crate) targets: TargetsByHook,
     /// By delivery of a workflow step.
-    pub(crate) step_headers: HashMap<Uuid, Headers>,
+    pub(crate) step_secrets: HashMap<Uuid, StepSecrets>,
 }
 
 /// The inputs of bodies. Reading them takes no lock.
@@ -99,18 +99,16 @@ impl ComposeInputs {
         now: Timestamp,
     ) -> Result<ComposedDeliveries, DeliveryError> {
         let keys = &self.keys;
-        let with_headers =
-            |row: &&&OutboxRow| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
         let step_ids: Vec<Uuid> =
-            rows.iter().filter(with_headers).map(|row| row.delivery_id).collect();
-        let step_headers = step_headers::read(connection, keys, &step_ids).await?;
+            rows.iter().filter(|row| row.step.is_some()).map(|row| row.delivery_id).collect();
+        let step_secrets = step_headers::read(connection, keys, &step_ids).await?;
         let mut bodies = thaw(connection, keys, rows).await?;
         let built = BuiltBodies::of(rows, |row| self.build(row), &*courier.entropy, now);
         bodies.extend(freeze(courier, connection, keys, built).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = courier.targets.of(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
-        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers })
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets })
     }
 
     fn build(&self, row: &OutboxRow) -> Option<Vec<u8>> {

@@ -18,8 +18,8 @@ use crate::reading::ReadingEvent;
 use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
-use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
-use crate::target::shown_target;
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
+use crate::target::{shown_target, shown_with_path};
 use crate::trigger::Trigger;
 
 /// Defines the actions. An action's word is its variant in snake case.
@@ -132,6 +132,8 @@ pub struct SubscriptionOrigin {
     pub target_url: String,
     /// The form, or `None` for every form.
     pub form_id: Option<Uuid>,
+    /// How entries show the target.
+    pub target_shown: TargetShown,
 }
 
 impl SubscriptionOrigin {
@@ -143,18 +145,28 @@ impl SubscriptionOrigin {
             trigger,
             target_url,
             form_id,
+            target_shown,
         }) = event
         else {
             return None;
         };
-        let target_url = target_url.clone();
-        Some(Self { key_id: *key_id, trigger: *trigger, target_url, form_id: *form_id })
+        Some(Self {
+            key_id: *key_id,
+            trigger: *trigger,
+            target_url: target_url.clone(),
+            form_id: *form_id,
+            target_shown: *target_shown,
+        })
     }
 
     fn evidence(&self) -> Value {
+        let target = match self.target_shown {
+            TargetShown::WithPath => shown_with_path(&self.target_url),
+            TargetShown::Origin => shown_target(&self.target_url),
+        };
         json!({
             "key_id": self.key_id, "trigger": self.trigger.key(), "form_id": self.form_id,
-            "target": shown_target(&self.target_url),
+            "target": target,
         })
     }
 }

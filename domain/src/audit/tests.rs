@@ -4,7 +4,7 @@
 use super::*;
 use crate::person::PersonEvent;
 use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
-use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
 use crate::trigger::Trigger;
 
 const HOOK: &str = "00000000-0000-0000-0000-000000000007";
@@ -35,6 +35,7 @@ fn created() -> Event {
         trigger: Trigger::FormSubmitted,
         target_url: "https://hooks.example.com/in/box?token=secret#x".into(),
         form_id: None,
+        target_shown: TargetShown::WithPath,
     })
 }
 
@@ -80,6 +81,21 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
         hex::encode(link(&GENESIS_HASH, text.as_bytes())),
         "6be644ea77f5d37b57b23e17b170880edf15b27ec1db68a939fea823db2c6c28"
     );
+}
+
+#[test]
+fn the_entries_of_a_subscription_showed_the_path_of_its_target() {
+    let mut created = created();
+    if let Event::Subscription(SubscriptionEvent::SubscriptionCreated { target_shown, .. }) =
+        &mut created
+    {
+        *target_shown = TargetShown::Origin;
+    }
+    let (origin, context) = (SubscriptionOrigin::by(&created), context(Actor::System));
+    for event in [removed(RemovalReason::DeletedByKey, Vec::new()), created] {
+        let entry = AuditEntry::of(stored(&event, &context), origin.as_ref()).unwrap();
+        assert_eq!(entry.deed.evidence["target"], "https://hooks.example.com/…");
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
     assert_eq!(removed["reason"], "deleted_by_key");
     assert_eq!(removed["actor"], json!({"kind": "key", "id": firm.key_id}));
     assert_eq!(removed["subject"], json!({"kind": "hook", "id": hook}));
-    assert_eq!(removed["evidence"]["target"], "https://hooks.example.com/box?…");
+    assert_eq!(removed["evidence"]["target"], "https://hooks.example.com/…");
     assert_eq!(removed["evidence"]["trigger"], "form_submitted");
     assert_eq!(removed["previous_hash"], all.body["items"][1]["hash"]);
     assert!(!all.text().contains("canary"));
