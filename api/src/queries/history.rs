@@ -116,6 +116,11 @@ pub async fn of_hook(
 }
 
 impl HookHistory {
+    /// Shows this text as the target.
+    pub fn show_target(&mut self, shown: String) {
+        self.target = Some(shown);
+    }
+
     fn follow(&mut self, recorded: &RecordedEvent) {
         let Event::Subscription(event) = &recorded.event else {
             return;

@@ -14,7 +14,7 @@ use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
-use crate::reading::ReadingEvent;
+use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
@@ -61,6 +61,7 @@ actions! {
     SecretRotated = "secret_rotated": "A new signing secret signs.",
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
+    TargetRevealed = "target_revealed": "An operator saw a target with its path and query.",
     KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
     HookCreated = "hook_created": "A subscription was created.",
@@ -198,11 +199,7 @@ impl Deed {
             Event::Response(ResponseEvent::ResponseErased { response_id }) => {
                 Some(Self::new(Action::ResponseErased, "response", &response_id.to_string()))
             }
-            Event::Reading(ReadingEvent::AuditRead(look)) => {
-                let exported = look.how.leaves();
-                let action = if exported { Action::AuditExported } else { Action::AuditRead };
-                Some(Self::new(action, "reading", id).with(json!(look)))
-            }
+            Event::Reading(ReadingEvent::AuditRead(look)) => Some(of_reading(id, look)),
             Event::Replay(event) => Some(of_replay(id, event)),
             Event::Pause(event) => Some(of_pause(id, event)),
             Event::Repair(RepairEvent::DeliveriesRepaired(repaired)) => Some(
@@ -260,6 +257,16 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
         FirmEvent::SecretRevealed {} => firm(Action::SecretRevealed),
         FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
     }
+}
+
+fn of_reading(id: &str, look: &ReadingDetails) -> Deed {
+    let action = match look.what {
+        ReadingSubject::Target => Action::TargetRevealed,
+        _ if look.how.leaves() => Action::AuditExported,
+        _ => Action::AuditRead,
+    };
+    let evidence = json!(ReadingDetails { reason: None, ..look.clone() });
+    Deed::new(action, "reading", id).with(evidence).why(&look.reason)
 }
 
 fn of_key(id: &str, event: &KeyEvent) -> Deed {

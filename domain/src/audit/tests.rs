@@ -128,6 +128,22 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
 }
 
 #[test]
+fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
+    let (context, hook_id) = (context(Actor::Operator(Uuid::nil())), Uuid::from_u128(7));
+    let look = ReadingDetails {
+        hook_id: Some(hook_id),
+        reason: Some("the receiver asked".into()),
+        ..ReadingDetails::at(ReadingSubject::Target, ReadAs::Page)
+    };
+    let event = Event::from(ReadingEvent::AuditRead(look));
+    let deed = AuditEntry::of(stored(&event, &context), None).unwrap().deed;
+    assert_eq!(deed.action, Action::TargetRevealed);
+    assert_eq!(deed.reason.as_deref(), Some("the receiver asked"));
+    let evidence = serde_json::json!({"what": "target", "how": "page", "hook_id": hook_id});
+    assert_eq!(deed.evidence, evidence);
+}
+
+#[test]
 fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
     let context = context(Actor::System);
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });

@@ -368,7 +368,7 @@ impl DeliveryThen {
     }
 
     /// Names the target in the first hop of each attempt. The log leaves the target out there.
-    fn show_target(&mut self, shown: &str) {
+    pub fn show_target(&mut self, shown: &str) {
         for first in self.attempts.iter_mut().filter_map(|attempt| attempt.hops.first_mut()) {
             first.url = Some(shown.to_owned());
         }
