@@ -1,5 +1,5 @@
-//! Keyed hashes: pseudonyms of people, digests of URLs, and unsubscribe links that only this service
-//! can make.
+//! Keyed hashes: pseudonyms of people, digests of URLs, and unsubscribe links that only this
+//! service can make.
 //!
 //! The identity key is made once, with the keyring, and never changes. With another key every
 //! person would get another id, and all mailed links would be dead.
@@ -60,8 +60,8 @@ impl IdentityKey {
         self.named(firm_id, &name)
     }
 
-    /// The digest of a workflow step's URL, in this firm (ruling 44). Equal URLs have equal digests.
-    /// Without the key, nobody can try URLs against a digest.
+    /// The digest of a workflow step's URL, in this firm (ruling 44). Equal URLs have equal
+    /// digests. Without the key, nobody can try URLs against a digest.
     #[must_use]
     pub fn step_url(&self, firm_id: Uuid, url: &str) -> [u8; 32] {
         let named = [b"step url".as_slice(), firm_id.as_bytes(), url.as_bytes()].concat();

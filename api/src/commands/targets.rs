@@ -1,5 +1,5 @@
-//! Shows a target with its path and query to an operator who gives a reason (ruling 44). The reading
-//! is recorded before the target is shown.
+//! Shows a target with its path and query to an operator who gives a reason (ruling 44). The
+//! reading is recorded before the target is shown.
 
 use domain::context::Actor;
 use domain::delivery::DeliveryEvent;
@@ -91,7 +91,8 @@ async fn step_url(
     if !subjects::erased(&mut connection, &[(firm_id, row.response_id)]).await?.is_empty() {
         return Ok(None);
     }
-    let (id, upcasters) = (row.delivery_id.to_string(), service.store.upcasters());
+    let id = row.delivery_id.to_string();
+    let upcasters = service.store.upcasters();
     let first = load_first(&mut connection, &upcasters, "Delivery", &[&id]).await;
     let first = first.map_err(AppendError::from)?.pop();
     let Some(Event::Delivery(DeliveryEvent::StepQueued(order))) = first.map(|first| first.event)

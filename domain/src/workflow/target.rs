@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::StepOrder;
 use crate::target::{host_of, origin_of, shown_target};
 
-/// Target of a step's webhook. Workflow builders put answers of people into URLs, so the vault holds
-/// the URL (ruling 44).
+/// Target of a step's webhook. Workflow builders put answers of people into URLs, so the vault
+/// holds the URL (ruling 44).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum StepTarget {
