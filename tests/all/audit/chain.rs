@@ -11,6 +11,7 @@ use futures::future::join_all;
 use projector::audit::AuditLog;
 use projector::follow::Follower;
 use serde_json::Value;
+use sqlx::FromRow;
 use sqlx::types::Json;
 use tests::{World, counting_statements};
 use uuid::Uuid;
@@ -128,36 +129,47 @@ async fn p17_a_checkpoint_that_is_signed_and_not_stored_was_not_taken() {
     assert!(code == 0 && text.contains("1 checkpoints"), "{text}");
 }
 
+/// An event of a subscription's creation, as it is stored.
+#[derive(FromRow)]
+struct StoredCreation {
+    position: i64,
+    aggregate_id: String,
+    firm_id: Uuid,
+    recorded_at: DateTime<Utc>,
+    payload: Json<Value>,
+    metadata: Json<Value>,
+}
+
 /// Rewrites the log's subscriptions as builds before ruling 44 recorded them.
 async fn create_as_before(world: &World) {
     sqlx::raw_sql("alter table events disable trigger user").execute(world.pool()).await.unwrap();
-    let rows: Vec<(i64, String, Uuid, DateTime<Utc>, Json<Value>, Json<Value>)> = sqlx::query_as(
+    let rows: Vec<StoredCreation> = sqlx::query_as(
         "select position, aggregate_id, firm_id, recorded_at, payload, metadata from events
           where event_type = 'SubscriptionCreated'",
     )
     .fetch_all(world.pool())
     .await
     .unwrap();
-    for (position, aggregate_id, firm_id, recorded_at, mut payload, metadata) in rows {
-        let created = payload["SubscriptionCreated"].as_object_mut().unwrap();
+    for mut row in rows {
+        let created = row.payload["SubscriptionCreated"].as_object_mut().unwrap();
         assert_eq!(created.remove("target_shown"), Some("origin".into()));
-        let payload = canonical(&payload.0).unwrap();
+        let payload = canonical(&row.payload.0).unwrap();
         let digest = digest(&DigestInput {
-            aggregate_id: &aggregate_id,
+            aggregate_id: &row.aggregate_id,
             aggregate_type: "Subscription",
             event_type: "SubscriptionCreated",
             event_version: "1.0",
-            firm_id,
-            metadata: &canonical(&metadata.0).unwrap(),
+            firm_id: row.firm_id,
+            metadata: &canonical(&row.metadata.0).unwrap(),
             payload: &payload,
-            recorded_at: recorded_at.into(),
+            recorded_at: row.recorded_at.into(),
             sequence: 1,
         });
         sqlx::query(
             "update events set event_version = '1.0', payload = $2::json, digest = $3
               where position = $1",
         )
-        .bind(position)
+        .bind(row.position)
         .bind(payload.get())
         .bind(digest.unwrap().as_slice())
         .execute(world.pool())
