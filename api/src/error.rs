@@ -90,7 +90,7 @@ pub enum Error {
     /// The webhook of a workflow step is pending, delivered or cancelled.
     #[error("only a failed step can be tried anew")]
     NotFailed,
-    /// The retention time of the step's body is over.
+    /// The retention time of the step's body and URL is over, or its response was erased.
     #[error("what this step sent is not kept any more")]
     BodyPurged,
     /// The delivery cannot be reissued.

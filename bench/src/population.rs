@@ -6,7 +6,7 @@ use anyhow::ensure;
 use domain::api_key::ApiKey;
 use domain::context::Actor;
 use domain::key::KeyEvent;
-use domain::subscription::SubscriptionEvent;
+use domain::subscription::{SubscriptionEvent, TargetShown};
 use domain::trigger::Trigger;
 use eventstore::NewEvent;
 use serde_json::{Value, json};
@@ -100,6 +100,7 @@ fn hook(world: &World, (firm, target_url): (&Firm, String)) -> NewEvent {
         trigger: Trigger::FormSubmitted,
         target_url,
         form_id: None,
+        target_shown: TargetShown::Origin,
     };
     NewEvent {
         aggregate_id: world.id().to_string(),

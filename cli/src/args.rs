@@ -388,18 +388,31 @@ pub(crate) enum DeliveriesCommand {
     /// List pauses.
     Paused(OutputArgs),
     /// Show one delivery with its attempts.
-    Show {
-        /// The firm.
-        #[arg(long)]
-        firm: Uuid,
-        /// The delivery.
-        delivery: Uuid,
-        /// Its state at a position of the log, or at an instant.
-        #[arg(long)]
-        as_of: Option<AsOf>,
-        #[command(flatten)]
-        json: OutputArgs,
-    },
+    Show(DeliveryShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeliveryShowArgs {
+    /// The firm.
+    #[arg(long)]
+    pub(crate) firm: Uuid,
+    /// The delivery.
+    pub(crate) delivery: Uuid,
+    /// Its state at a position of the log, or at an instant.
+    #[arg(long)]
+    pub(crate) as_of: Option<AsOf>,
+    #[command(flatten)]
+    pub(crate) reveal: TargetRevealArgs,
+    #[command(flatten)]
+    pub(crate) json: OutputArgs,
+}
+
+/// The wish to see a target with its path and query.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TargetRevealArgs {
+    /// Show the whole target, for this reason. The reason is kept in the audit log.
+    #[arg(long, value_name = "REASON")]
+    pub(crate) show_target: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use api::Service;
+use api::commands::targets::{self, TargetReveal};
 use api::commands::{self, keys, readings, secrets, tokens};
 use api::queries::as_of;
 use domain::as_of::AsOf;
@@ -18,8 +19,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{
-    DeliveriesCommand, FirmsCommand, KeysCommand, OutputArgs, SecretsCommand, TokenRole,
-    TokensCommand,
+    DeliveriesCommand, DeliveryShowArgs, FirmsCommand, KeysCommand, OutputArgs, SecretsCommand,
+    TokenRole, TokensCommand,
 };
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
@@ -145,33 +146,32 @@ async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::
         DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
         DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
         DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
-        DeliveriesCommand::Show { firm, delivery: id, as_of, json } => {
-            show(&system.service, firm, id, as_of, json).await?;
-        }
+        DeliveriesCommand::Show(asked) => show(&system.service, asked).await?,
     }
     Ok(())
 }
 
 /// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
-async fn show(
-    service: &Service,
-    firm_id: Uuid,
-    delivery_id: Uuid,
-    as_of: Option<AsOf>,
-    json: OutputArgs,
-) -> anyhow::Result<()> {
+async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
+    let DeliveryShowArgs { firm: firm_id, delivery: delivery_id, as_of, reveal, json } = asked;
     let until = match as_of {
         Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
         None => AsOf::NOW,
     };
     let found = as_of::delivery(service, firm_id, delivery_id, until).await;
-    let (DeliveryThen { row, attempts }, erased) = found.map_err(terminal_error)?;
+    let (mut found, erased) = found.map_err(terminal_error)?;
     let erasure = if erased { BodyErasure::Erased } else { BodyErasure::Kept };
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(service, firm_id, OPERATOR, look).await.map_err(terminal_error)?;
+    if let Some(reason) = &reveal.show_target {
+        let reveal = TargetReveal { firm_id, actor: OPERATOR, reason };
+        let target = targets::of_delivery(service, reveal, &found.row).await;
+        found.show_target(&target.map_err(terminal_error)?);
+    }
+    let DeliveryThen { row, attempts } = found;
     let mut shown = if as_of.is_some() {
         delivery_then(&row, erasure)
     } else {

@@ -20,12 +20,15 @@ use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 
-/// Version of every event. The first change of a shape makes versions differ.
+/// Version of every event whose shape never changed.
 pub const FIRST_VERSION: &str = "1.0";
 
-/// Defines the names of an event enum. An event's name in the log is its variant's.
+/// Defines the names and versions of an event enum. An event's name in the log is its variant's. A
+/// variant without a version has the first one.
 macro_rules! domain_event {
-    ($event:ident { $($variant:ident),+ $(,)? }) => {
+    (@version) => { crate::event::FIRST_VERSION };
+    (@version $version:expr) => { $version };
+    ($event:ident { $($variant:ident $(= $version:expr)?),+ $(,)? }) => {
         impl $event {
             /// Name of the event in the log.
             #[must_use]
@@ -45,7 +48,10 @@ macro_rules! domain_event {
             }
 
             fn event_version(&self) -> String {
-                crate::event::FIRST_VERSION.to_owned()
+                let version = match self {
+                    $(Self::$variant { .. } => domain_event!(@version $($version)?),)+
+                };
+                version.to_owned()
             }
         }
     };

@@ -69,13 +69,16 @@ pub struct ReadingDetails {
     /// End of the time range, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The reader's reason, for a whole target only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl ReadingDetails {
     /// A reading without limits of time.
     #[must_use]
     pub const fn at(what: ReadingSubject, how: ReadAs) -> Self {
-        Self { what, how, hook_id: None, delivery_id: None, since: None, until: None }
+        Self { what, how, hook_id: None, delivery_id: None, since: None, until: None, reason: None }
     }
 }
 
@@ -93,6 +96,8 @@ pub enum ReadingSubject {
     Deliveries,
     /// One delivery with its attempts. Operators see the receivers' answers too.
     Delivery,
+    /// The whole target of a subscription or of a workflow step (ruling 44).
+    Target,
 }
 
 /// Form of a reading.

@@ -2,6 +2,7 @@
 //! and States; rulings 26 and 29).
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::{aggregate, domain_event};
@@ -77,6 +78,27 @@ pub enum RemovalReason {
     FirmClosed,
 }
 
+/// How entries of the audit log show a subscription's target. Entries are hashed, so those of a
+/// subscription stay as its first event says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetShown {
+    /// With its path, for subscriptions from before ruling 44.
+    WithPath,
+    /// With scheme, host and port only.
+    Origin,
+}
+
+/// Version of [`SubscriptionEvent::SubscriptionCreated`]. Version 1 had no `target_shown`.
+pub const CREATED_VERSION: &str = "2.0";
+
+/// Rewrites the fields of a `SubscriptionCreated` of version 1 as version 2.
+pub fn upcast_created(created: &mut Value) {
+    if let Some(created) = created.as_object_mut() {
+        created.insert("target_shown".to_owned(), "with_path".into());
+    }
+}
+
 /// Event of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,6 +113,8 @@ pub enum SubscriptionEvent {
         target_url: String,
         /// The form, or `None` for every form.
         form_id: Option<Uuid>,
+        /// How entries of the audit log show the target.
+        target_shown: TargetShown,
     },
     /// A delivery ended with 410, the first one since the last success.
     TargetGone(GoneAnswer),
@@ -109,7 +133,7 @@ pub enum SubscriptionEvent {
 }
 
 domain_event!(SubscriptionEvent {
-    SubscriptionCreated,
+    SubscriptionCreated = CREATED_VERSION,
     TargetGone,
     TargetAnswered,
     SubscriptionRemoved,
@@ -151,6 +175,7 @@ impl Subscription {
                 trigger: *trigger,
                 target_url: target_url.clone(),
                 form_id: *form_id,
+                target_shown: TargetShown::Origin,
             }]),
             (
                 SubscriptionCommand::Create { .. },
@@ -240,6 +265,22 @@ mod tests {
 
     fn given(events: Vec<SubscriptionEvent>) -> cqrs_es::test::AggregateTestExecutor<Subscription> {
         TestFramework::with(()).given(events)
+    }
+
+    #[test]
+    fn a_subscription_of_version_1_is_read_and_shows_its_path() {
+        let mut first = serde_json::json!({
+            "key_id": Uuid::from_u128(1), "trigger": "form_submitted",
+            "target_url": "https://example.com/hook", "form_id": null,
+        });
+        upcast_created(&mut first);
+        let event = serde_json::json!({"SubscriptionCreated": first});
+        let read: SubscriptionEvent = serde_json::from_value(event).unwrap();
+        let SubscriptionEvent::SubscriptionCreated { target_shown, target_url, .. } = read else {
+            panic!("{read:?}")
+        };
+        assert_eq!(target_shown, TargetShown::WithPath);
+        assert_eq!(target_url, "https://example.com/hook");
     }
 
     #[test]

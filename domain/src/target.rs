@@ -172,9 +172,23 @@ impl Target {
     }
 }
 
-/// A stored target for display, with its host in punycode and its query hidden (cases C11 and G5).
+/// Scheme, host and port of a stored target.
+#[must_use]
+pub fn origin_of(target: &str) -> Option<String> {
+    Url::parse(target).ok().map(|url| url.origin().ascii_serialization())
+}
+
+/// A stored target for display, with its host in punycode (case C11). Path and query are masked,
+/// because they may name people or let anybody call the target (ruling 44).
 #[must_use]
 pub fn shown_target(target: &str) -> String {
+    origin_of(target).map_or_else(|| "?".to_owned(), |origin| format!("{origin}/…"))
+}
+
+/// A stored target as entries of the audit log showed it before ruling 44: with its path, and with
+/// its query hidden. Entries that say so stay as they are (case G1).
+#[must_use]
+pub fn shown_with_path(target: &str) -> String {
     let Ok(mut url) = Url::parse(target) else {
         return "?".to_owned();
     };

@@ -1,16 +1,28 @@
 //! Upcasters read old shapes of events as new ones. The store and the tail share one list.
 
-use cqrs_es::persist::{EventUpcaster, SerializedEvent};
+use cqrs_es::persist::{EventUpcaster, SemanticVersionEventUpcaster, SerializedEvent};
+use domain::subscription::{CREATED_VERSION, upcast_created};
+use domain::workflow::{STEP_VERSION, upcast_order};
+use serde_json::Value;
 
 /// The upcasters, oldest first.
 pub struct Upcasters(Vec<Box<dyn EventUpcaster>>);
 
 impl Upcasters {
-    /// Returns the upcasters of this build. The list is empty, because every event still has its
-    /// first shape.
+    /// Returns the upcasters of this build.
     #[must_use]
     pub fn current() -> Self {
-        Self(Vec::new())
+        Self(vec![
+            upcaster("StepQueued", STEP_VERSION, |event| {
+                event.get_mut("StepQueued").map(upcast_order)
+            }),
+            upcaster("StepRetried", STEP_VERSION, |event| {
+                event.get_mut("StepRetried")?.get_mut("order").map(upcast_order)
+            }),
+            upcaster("SubscriptionCreated", CREATED_VERSION, |event| {
+                event.get_mut("SubscriptionCreated").map(upcast_created)
+            }),
+        ])
     }
 
     /// Makes a list from these upcasters.
@@ -37,4 +49,18 @@ impl Upcasters {
             }
         })
     }
+}
+
+/// An upcaster to this version. `rewrite` changes the stored JSON, or returns `None` if a part is
+/// missing; the event then cannot be read.
+fn upcaster(
+    event_type: &str,
+    version: &str,
+    rewrite: fn(&mut Value) -> Option<()>,
+) -> Box<dyn EventUpcaster> {
+    let upcast = move |mut event: Value| {
+        rewrite(&mut event);
+        event
+    };
+    Box::new(SemanticVersionEventUpcaster::new(event_type, version, Box::new(upcast)))
 }

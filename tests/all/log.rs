@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use domain::context::{Actor, EventContext};
+use domain::delivery::DeliveryEvent;
 use domain::event::Event;
 use domain::firm::FirmEvent;
+use domain::subscription::{SubscriptionEvent, TargetShown};
 use domain::time::Timestamp;
+use domain::workflow::StepTarget;
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{AppendError, Fence, NewEvent, RecordedEvent, Store, Upcasters, connect};
 use futures::future::join_all;
@@ -359,4 +362,52 @@ async fn one_list_of_upcasters_serves_the_tail() {
     let read = tail::read(&mut connection, &upcasters, stretch(0, i64::MAX)).await.unwrap();
     let time = "2020-01-01T00:00:00.000Z".parse().unwrap();
     assert_eq!(read[0].event, Event::from(FirmEvent::FirmSuspended { time }));
+}
+
+/// Shapes of builds before ruling 44, as they are stored.
+#[tokio::test]
+async fn events_of_version_1_are_read_as_their_newest_shapes() {
+    let store = store().await;
+    store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
+    let order = r#"{"extra_headers":0,"form_id":"00000000-0000-0000-0000-000000000003","method":"POST",
+        "response_id":"00000000-0000-0000-0000-000000000004",
+        "step":{"run_id":"00000000-0000-0000-0000-000000000001",
+                "step_id":"00000000-0000-0000-0000-000000000002"},
+        "test":false,"trigger":"form_submitted","url":"https://hooks.example.com/in?a=b"}"#;
+    let created = r#"{"form_id":null,"key_id":"00000000-0000-0000-0000-000000000009",
+        "target_url":"https://hooks.example.com/in","trigger":"form_submitted"}"#;
+    for (stream, sequence, name, content) in [
+        ("Delivery", 1, "StepQueued", order.to_owned()),
+        ("Delivery", 2, "StepRetried", format!(r#"{{"body":null,"order":{order},"tries":5}}"#)),
+        ("Subscription", 1, "SubscriptionCreated", created.to_owned()),
+    ] {
+        sqlx::query(
+            "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
+                                 payload, metadata, firm_id, recorded_at, digest)
+             select $1, aggregate_id, $2, $3, '1.0', $4::json, metadata, firm_id, recorded_at, digest
+               from events where aggregate_type = 'Firm'",
+        )
+        .bind(stream)
+        .bind(sequence)
+        .bind(name)
+        .bind(format!(r#"{{"{name}":{content}}}"#))
+        .execute(store.pool())
+        .await
+        .unwrap();
+    }
+    let mut connection = store.pool().acquire().await.unwrap();
+    let read = tail::read(&mut connection, &Upcasters::current(), stretch(1, i64::MAX)).await;
+    let read: Vec<Event> = read.unwrap().into_iter().map(|recorded| recorded.event).collect();
+    let [
+        Event::Delivery(DeliveryEvent::StepQueued(queued)),
+        Event::Delivery(DeliveryEvent::StepRetried(retried)),
+        Event::Subscription(SubscriptionEvent::SubscriptionCreated { target_shown, .. }),
+    ] = read.as_slice()
+    else {
+        panic!("{read:?}")
+    };
+    let url = "https://hooks.example.com/in?a=b".to_owned();
+    assert_eq!(queued.target, StepTarget::InLog { url });
+    assert_eq!(&retried.order, queued);
+    assert_eq!(*target_shown, TargetShown::WithPath);
 }

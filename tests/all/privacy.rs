@@ -86,7 +86,8 @@ async fn a_word_that_is_in_a_table_is_found() {
 async fn step(world: &World, firm: &Firm, receiver: &Receiver, response_id: Uuid) {
     let order = json!({
         "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-        "url": receiver.url("/step"), "headers": {"Authorization": "Bearer canary"},
+        "url": receiver.url("/step/canary?email=canary%40example.com"),
+        "headers": {"Authorization": "Bearer canary"},
         "trigger": "form_submitted", "response_id": response_id,
     });
     let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));

@@ -59,7 +59,7 @@ async fn c11_a_fragment_is_echoed_and_never_sent_and_names_are_shown_in_punycode
     assert_eq!(sent.header("host"), format!("xn--pple-43d.example:{port}"));
     assert!(sent.headers.get("x").is_none());
     let id = sent.header("x-service-delivery").parse().unwrap();
-    let shown = format!("http://xn--pple-43d.example:{port}/%0d%0aX:%20y?…");
+    let shown = format!("http://xn--pple-43d.example:{port}/…");
     assert_eq!(last_try(&world, &firm, id).await, (vec![shown], String::new()));
 }
 

@@ -6,9 +6,9 @@ use eventstore::{LifeWatch, connect};
 use futures::future::join_all;
 use serde_json::json;
 use sqlx::{Executor, PgPool};
-use tests::{Firm, Receiver, Reply, World, activity, own_cluster};
+use tests::{ATTEMPTS, Firm, Receiver, Reply, World, activity, own_cluster};
 use uuid::Uuid;
-use vault::{KeySubject, Keyring, SystemEntropy, WrappingKey, secrets};
+use vault::{KeySubject, Keyring, SystemEntropy, WrappingKey, bodies, secrets};
 
 /// Reports a response in which everything that can be is this word; returns its id.
 async fn submit(world: &World, firm: &Firm, word: &str) -> Uuid {
@@ -312,4 +312,101 @@ async fn a_key_is_flushed_by_the_commit_of_its_data_only_if_one_server_has_both(
             .unwrap();
         assert_eq!(after, "on", "no other statement is concerned");
     }
+}
+
+/// Two deliveries about one response, whose first attempts failed; each has a body of its own.
+async fn two_bodies(world: &World, receiver: &Receiver) -> KeySubject {
+    let firm = world.firm().await;
+    for trigger in ["form_submitted", "report_approved"] {
+        let hook = json!({"trigger": trigger, "target_url": receiver.url("/hook")});
+        assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
+    }
+    let response_id = submit(world, &firm, "x").await;
+    let report_id = world.id();
+    let created = json!({"report_id": report_id, "response_id": response_id, "title": "x",
+                         "status": "draft", "review_url": "https://forms.test/x"});
+    let approved = json!({"report_id": report_id, "at": "2026-11-01T11:00:00Z"});
+    let reported = world
+        .report(&[
+            activity(firm.id, "report.created", created),
+            activity(firm.id, "report.approved", approved),
+        ])
+        .await;
+    assert_eq!(reported.status, 202, "{}", reported.text());
+    receiver.reply([Reply::status(503), Reply::status(503)]);
+    assert_eq!(world.deliver().await, 2);
+    KeySubject { firm_id: firm.id, subject_id: response_id }
+}
+
+/// Encrypts the bodies of a response as the first builds did, without their ids.
+async fn encrypt_as_before(world: &World, subject: KeySubject) {
+    let keys = world.deliverer().keyring.find(&[subject]).await.unwrap();
+    let mut connection = world.pool().acquire().await.unwrap();
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar("select body_id from bodies").fetch_all(&mut *connection).await.unwrap();
+    for body in bodies::read(&mut connection, &keys, &ids).await.unwrap() {
+        let sealed = keys[&subject].seal(b"body", &body.bytes, &SystemEntropy).unwrap();
+        sqlx::query("update bodies set ciphertext = $2 where body_id = $1")
+            .bind(body.body_id)
+            .bind(sealed)
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+    }
+}
+
+/// Swaps the bodies in the table, each with its digest.
+async fn swap_bodies(world: &World) {
+    let swapped = "update bodies a set ciphertext = b.ciphertext, sha256 = b.sha256
+                     from bodies b where a.body_id <> b.body_id";
+    let swapped = sqlx::query(swapped).execute(world.pool()).await.unwrap();
+    assert_eq!(swapped.rows_affected(), 2);
+}
+
+/// Core 14 (b): the purpose was the same for all bodies, and nobody made the digest again.
+#[tokio::test]
+async fn two_bodies_of_one_response_were_swapped_in_the_table_and_sent() {
+    for encrypted_before in [false, true] {
+        let world = World::new().await;
+        let receiver = Receiver::start().await;
+        let subject = two_bodies(&world, &receiver).await;
+        if encrypted_before {
+            encrypt_as_before(&world, subject).await;
+        }
+        swap_bodies(&world).await;
+        world.pass(Duration::from_secs(60));
+        assert_eq!(world.deliver().await, 2);
+        assert_eq!(receiver.received().len(), 2, "only the first attempts: {encrypted_before}");
+        let errors: Vec<Option<String>> =
+            sqlx::query_scalar(&format!("select error from {ATTEMPTS} where number = 2"))
+                .fetch_all(world.pool())
+                .await
+                .unwrap();
+        assert_eq!(errors, vec![Some("never_sent".to_owned()); 2], "{encrypted_before}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_with_a_changed_digest_was_sent() {
+    let world = World::new().await;
+    let receiver = Receiver::start().await;
+    two_bodies(&world, &receiver).await;
+    let changed = "update bodies set sha256 = sha256(sha256)";
+    sqlx::query(changed).execute(world.pool()).await.unwrap();
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.deliver().await, 2);
+    assert_eq!(receiver.received().len(), 2, "only the first attempts");
+}
+
+#[tokio::test]
+async fn a_body_that_an_older_build_encrypted_is_sent_again() {
+    let world = World::new().await;
+    let receiver = Receiver::start().await;
+    let subject = two_bodies(&world, &receiver).await;
+    encrypt_as_before(&world, subject).await;
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.deliver().await, 2);
+    let sent = receiver.received();
+    let twice = |event: &str| sent.iter().filter(|one| one.json()["event"] == event).count();
+    assert_eq!((twice("form_submitted"), twice("report_approved")), (2, 2));
 }

@@ -376,3 +376,192 @@ async fn h2_a_failed_step_that_was_purged_is_not_retried() {
         .unwrap();
     assert_eq!(left, 0);
 }
+
+/// The events of a step as the log holds them.
+async fn stored(world: &World, event_type: &str) -> Vec<(String, Value)> {
+    sqlx::query_as(
+        "select event_version, payload::jsonb from events where event_type = $1 order by position",
+    )
+    .bind(event_type)
+    .fetch_all(world.pool())
+    .await
+    .unwrap()
+}
+
+/// Workflow builders put answers of people into URLs, and the log is for ever (core 8 a; ruling 44).
+#[tokio::test]
+async fn the_url_of_a_step_was_in_the_log_and_in_the_queue() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let url = receiver.url("/canary/in?email=canary%40example.com");
+    let step = Step::new(&world);
+    receiver.reply([Reply::status(503), Reply::status(404)]);
+    assert_eq!(post(&world, step.order(&firm, &url, response_id)).await.status, 202);
+    assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
+    assert_eq!(world.deliver().await, 1);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.deliver().await, 1);
+    assert_eq!(step.retry(&world).await.status, 202);
+    assert_eq!(world.deliver().await, 1);
+    let sent = receiver.received();
+    assert_eq!(sent.len(), 3);
+    assert!(
+        sent.iter().all(|one| one.uri == "/canary/in?email=canary%40example.com"),
+        "every attempt goes to the whole URL"
+    );
+    for path in ["/elsewhere", "/canary/in?email=canary%40example.com"] {
+        let order = Step::new(&world).order(&firm, &receiver.url(path), response_id);
+        assert_eq!(post(&world, order).await.status, 202);
+    }
+    world.project().await;
+    assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
+
+    let queued = stored(&world, "StepQueued").await;
+    let target = |n: usize| &queued[n].1["StepQueued"]["target"]["in_vault"];
+    assert!(queued.iter().all(|(version, _)| version == "2.0"), "{queued:?}");
+    assert_eq!(target(0)["origin"], receiver.url(""));
+    assert_eq!(target(0)["digest"].as_str().unwrap().len(), 64);
+    assert_eq!(target(0), target(2), "equal URLs have equal digests");
+    assert_ne!(target(0)["digest"], target(1)["digest"]);
+    let retried = stored(&world, "StepRetried").await;
+    assert_eq!(&retried[0].1["StepRetried"]["order"]["target"]["in_vault"], target(0));
+    let shown = step.show(&world).await;
+    assert_eq!(shown.body["attempts"][0]["hops"][0]["url"], receiver.url("/…"));
+    assert!(!shown.text().contains("canary"), "{}", shown.text());
+}
+
+/// A URL that was put in the place of another would get the other's body.
+#[tokio::test]
+async fn the_url_of_a_step_was_swapped_in_the_table_and_sent() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    for damage in [
+        "update step_headers a set url = b.url from step_headers b
+          where a.delivery_id <> b.delivery_id",
+        "update step_headers set url = null",
+        "delete from step_headers",
+    ] {
+        let steps = [Step::new(&world), Step::new(&world)];
+        for (step, path) in steps.iter().zip(["/one", "/two"]) {
+            post(&world, step.order(&firm, &receiver.url(path), response_id)).await;
+        }
+        sqlx::query(damage).execute(world.pool()).await.unwrap();
+        assert_eq!(world.deliver().await, 2);
+        for step in steps {
+            let attempt = step.show(&world).await.body["attempts"][0].clone();
+            assert_eq!(attempt["error"], "never_sent", "{damage}");
+        }
+        sqlx::raw_sql("delete from outbox; delete from step_headers")
+            .execute(world.pool())
+            .await
+            .unwrap();
+    }
+    assert!(receiver.received().is_empty());
+}
+
+/// A redirect of a step leads from its whole URL, and says no path in history.
+#[tokio::test]
+async fn c19_a_relative_redirect_of_a_step_is_joined_with_its_url() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    receiver.reply([Reply::status(307).header("location", "next?canary")]);
+    post(&world, step.order(&firm, &receiver.url("/canary/in"), response_id)).await;
+    assert_eq!(world.deliver().await, 1);
+    assert_eq!(receiver.received()[1].uri.to_string(), "/canary/next?canary");
+    let shown = step.show(&world).await;
+    let urls: Vec<&Value> = shown.body["attempts"][0]["hops"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hop| &hop["url"])
+        .collect();
+    assert_eq!(urls, [&json!(receiver.url("/…")), &json!(receiver.url(""))]);
+}
+
+/// Makes a step's rows as builds before ruling 44 wrote them: the URL is in its event and in its order.
+async fn queue_as_before(world: &World, step: &Step, url: &str) {
+    sqlx::raw_sql("alter table events disable trigger user").execute(world.pool()).await.unwrap();
+    let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
+    for statement in [
+        "update events set event_version = '1.0',
+                payload = (jsonb_set(payload::jsonb #- '{StepQueued,target}', '{StepQueued,url}',
+                                     to_jsonb($1::text)))::json
+          where event_type = 'StepQueued'
+            and payload::jsonb #>> '{StepQueued,step,step_id}' = $2
+            and payload::jsonb #>> '{StepQueued,target,in_vault,origin}' = $3",
+        "update outbox set step = jsonb_set(step - 'target', '{url}', to_jsonb($1::text))
+          where step #>> '{step,step_id}' = $2 and step #>> '{target,in_vault,origin}' = $3",
+    ] {
+        let written = sqlx::query(statement)
+            .bind(url)
+            .bind(step.step_id.to_string())
+            .bind(&origin)
+            .execute(world.pool())
+            .await
+            .unwrap();
+        assert_eq!(written.rows_affected(), 1, "{statement}");
+    }
+    sqlx::query("update step_headers set url = null").execute(world.pool()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_that_an_older_build_queued_is_sent_shown_and_retried() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let (step, url) = (Step::new(&world), receiver.url("/in?a=b"));
+    let mut order = step.order(&firm, &url, response_id);
+    order["headers"] = json!({"X-Team": "tax"});
+    post(&world, order.clone()).await;
+    queue_as_before(&world, &step, &url).await;
+    assert_eq!(post(&world, order).await.status, 202, "posted again");
+    receiver.reply([Reply::status(404)]);
+    assert_eq!(world.deliver().await, 1);
+    let shown = step.show(&world).await;
+    assert_eq!(shown.body["state"], "failed");
+    assert_eq!(shown.body["attempts"][0]["hops"][0]["url"], receiver.url("/…"));
+    assert_eq!(step.retry(&world).await.status, 202);
+    assert_eq!(world.deliver().await, 1);
+    world.project().await;
+    let sent = receiver.received();
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|one| one.uri == "/in?a=b"));
+    assert!(sent.iter().all(|one| one.header("x-team") == "tax"));
+    assert_eq!(step.show(&world).await.body["state"], "delivered");
+    let host: String = sqlx::query_scalar("select host from deliveries where host is not null")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(host, "127.0.0.1");
+}
+
+/// H1: without its URL a step cannot be sent, and history says why.
+#[tokio::test]
+async fn h1_a_failed_step_that_is_retried_after_an_erasure_says_why_it_was_not_sent() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    receiver.reply([Reply::status(404)]);
+    post(&world, step.order(&firm, &receiver.url("/in?canary"), response_id)).await;
+    assert_eq!(world.deliver().await, 1);
+    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.erase().await;
+    world.project().await;
+    let left: i64 = sqlx::query_scalar("select count(*) from step_headers")
+        .fetch_one(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(left, 0, "the URL is gone");
+    assert_eq!(step.retry(&world).await.status, 202);
+    assert_eq!(world.deliver().await, 0);
+    let shown = step.show(&world).await;
+    let cancelled = (&json!("cancelled"), &json!("source_erased"));
+    assert_eq!((&shown.body["state"], &shown.body["cause"]), cancelled);
+    assert_eq!(receiver.received().len(), 1);
+}

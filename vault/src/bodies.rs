@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -11,7 +12,13 @@ use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, DataKey};
 
-const PURPOSE: &[u8] = b"body";
+/// Purpose of bodies of older builds. It does not name the body.
+const FIRST_PURPOSE: &[u8] = b"body";
+
+/// Purpose of a body. It names the body, so that no other body of the response can take its place.
+fn purpose(body_id: Uuid) -> Vec<u8> {
+    [b"body 2 ".as_slice(), body_id.as_bytes()].concat()
+}
 
 /// A frozen body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +47,7 @@ pub async fn put(
     let mut sealed = Vec::with_capacity(bodies.len());
     for body in bodies {
         let key = keys.get(&body.subject).ok_or(BrokenSeal)?;
-        sealed.push(key.seal(PURPOSE, &body.bytes, entropy)?);
+        sealed.push(key.seal(&purpose(body.body_id), &body.bytes, entropy)?);
     }
     sqlx::query(
         "insert into bodies (body_id, firm_id, response_id, sha256, ciphertext, created_at)
@@ -119,8 +126,8 @@ struct BodyRow {
     ciphertext: Vec<u8>,
 }
 
-/// The bodies with these ids that a key of `keys` decrypts. Leaves out a damaged body, so that
-/// other deliveries go on.
+/// The bodies with these ids that a key of `keys` decrypts and whose bytes have the stored digest.
+/// Leaves out a damaged body, so that other deliveries go on.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -152,10 +159,12 @@ impl BodyRow {
 }
 
 fn open(row: &BodyRow, key: &DataKey) -> Result<StoredBody, VaultError> {
-    Ok(StoredBody {
-        body_id: row.body_id,
-        subject: row.subject(),
-        sha256: row.sha256.as_slice().try_into().map_err(|_| BrokenSeal)?,
-        bytes: key.open(PURPOSE, &row.ciphertext)?,
-    })
+    let sealed = &row.ciphertext;
+    let bytes =
+        key.open(&purpose(row.body_id), sealed).or_else(|_| key.open(FIRST_PURPOSE, sealed))?;
+    let sha256: [u8; 32] = Sha256::digest(&bytes).into();
+    if row.sha256 != sha256 {
+        return Err(BrokenSeal.into());
+    }
+    Ok(StoredBody { body_id: row.body_id, subject: row.subject(), sha256, bytes })
 }

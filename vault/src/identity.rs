@@ -1,5 +1,5 @@
-//! Pseudonyms of people: keyed hashes of addresses, and unsubscribe links that only this service
-//! can make.
+//! Keyed hashes: pseudonyms of people, digests of URLs, and unsubscribe links that only this
+//! service can make.
 //!
 //! The identity key is made once, with the keyring, and never changes. With another key every
 //! person would get another id, and all mailed links would be dead.
@@ -19,7 +19,7 @@ use crate::seal::BrokenSeal;
 /// Bytes of a link's signature.
 const MAC_BYTES: usize = 16;
 
-/// The key that makes ids of people and signs unsubscribe links.
+/// The key that makes ids of people and digests of URLs, and signs unsubscribe links.
 #[derive(Clone)]
 pub struct IdentityKey(Hmac<Sha256>);
 
@@ -58,6 +58,14 @@ impl IdentityKey {
         let known = text.strip_suffix('.').unwrap_or(text).parse::<EmailAddress>();
         let name = known.map_or_else(|_| text.to_lowercase(), |address| address.person());
         self.named(firm_id, &name)
+    }
+
+    /// The digest of a workflow step's URL, in this firm (ruling 44). Equal URLs have equal
+    /// digests. Without the key, nobody can try URLs against a digest.
+    #[must_use]
+    pub fn step_url(&self, firm_id: Uuid, url: &str) -> [u8; 32] {
+        let named = [b"step url".as_slice(), firm_id.as_bytes(), url.as_bytes()].concat();
+        self.whole_mac(&named)
     }
 
     /// The text of an unsubscribe link.
@@ -115,11 +123,15 @@ impl IdentityKey {
     }
 
     fn mac(&self, text: &[u8]) -> [u8; MAC_BYTES] {
+        let mut cut = [0; MAC_BYTES];
+        cut.copy_from_slice(&self.whole_mac(text)[..MAC_BYTES]);
+        cut
+    }
+
+    fn whole_mac(&self, text: &[u8]) -> [u8; 32] {
         let mut mac = self.0.clone();
         mac.update(text);
-        let mut cut = [0; MAC_BYTES];
-        cut.copy_from_slice(&mac.finalize().into_bytes()[..MAC_BYTES]);
-        cut
+        mac.finalize().into_bytes().into()
     }
 }
 
@@ -154,6 +166,16 @@ mod tests {
         assert_ne!(ann, identity.person(one, &address("ann+tag@example.com")));
         assert_ne!(ann, identity.person(two, &address("ann@example.com")));
         assert_ne!(ann, IdentityKey::new(&[2; 32]).person(one, &address("ann@example.com")));
+    }
+
+    #[test]
+    fn equal_urls_of_a_firm_have_one_digest_that_needs_the_key() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let (identity, url) = (IdentityKey::new(&[1; 32]), "https://a.example/?email=a%40b.c");
+        assert_eq!(identity.step_url(one, url), identity.step_url(one, url));
+        assert_ne!(identity.step_url(one, url), identity.step_url(one, "https://a.example/"));
+        assert_ne!(identity.step_url(one, url), identity.step_url(two, url));
+        assert_ne!(identity.step_url(one, url), IdentityKey::new(&[2; 32]).step_url(one, url));
     }
 
     #[test]

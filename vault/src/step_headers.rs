@@ -1,5 +1,5 @@
-//! Extra headers of workflow steps. Headers may hold a firm's secrets, so the vault encrypts them
-//! like the body.
+//! Extra headers and URLs of workflow steps. Headers may hold a firm's secrets, and URLs answers of
+//! people, so the vault encrypts them like the body.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,29 @@ use uuid::Uuid;
 use crate::entropy::Entropy;
 use crate::keyring::{DataKeys, KeySubject};
 use crate::responses::{VaultError, unless_broken};
-use crate::seal::DataKey;
+use crate::seal::{BrokenSeal, DataKey};
 
-const PURPOSE: &[u8] = b"step headers";
+const HEADERS_PURPOSE: &[u8] = b"step headers";
+
+/// Purpose of a step's URL. It names the delivery, so that no URL of another step of the response
+/// can take its place.
+fn url_purpose(delivery_id: Uuid) -> Vec<u8> {
+    [b"step url ".as_slice(), delivery_id.as_bytes()].concat()
+}
 
 /// Names and values, in order.
 pub type Headers = Vec<(String, String)>;
 
-/// The delivery and the data key of a step's headers.
+/// The parts of a step's request that the log does not hold.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StepSecrets {
+    /// The extra headers.
+    pub headers: Headers,
+    /// The URL. `None` for a step that an older build queued.
+    pub url: Option<String>,
+}
+
+/// The delivery and the data key of a step's headers and URL.
 pub struct StepHeadersKey<'a> {
     /// The step's delivery.
     pub delivery_id: Uuid,
@@ -26,25 +41,29 @@ pub struct StepHeadersKey<'a> {
     pub key: &'a DataKey,
 }
 
-/// Stores the headers of a step. Headers that are already stored stay.
+/// Stores the headers and the URL of a step. A step that is already stored stays.
 ///
 /// # Errors
 /// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     kept: &StepHeadersKey<'_>,
-    headers: &Headers,
+    step: &StepSecrets,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    let sealed = kept.key.seal(PURPOSE, &serde_json::to_vec(headers)?, entropy)?;
+    let headers = kept.key.seal(HEADERS_PURPOSE, &serde_json::to_vec(&step.headers)?, entropy)?;
+    let seal =
+        |url: &String| kept.key.seal(&url_purpose(kept.delivery_id), url.as_bytes(), entropy);
+    let url = step.url.as_ref().map(seal).transpose()?;
     sqlx::query(
-        "insert into step_headers (delivery_id, firm_id, response_id, headers)
-         values ($1, $2, $3, $4) on conflict do nothing",
+        "insert into step_headers (delivery_id, firm_id, response_id, headers, url)
+         values ($1, $2, $3, $4, $5) on conflict do nothing",
     )
     .bind(kept.delivery_id)
     .bind(kept.subject.firm_id)
     .bind(kept.subject.subject_id)
-    .bind(sealed)
+    .bind(headers)
+    .bind(url)
     .execute(connection)
     .await?;
     Ok(())
@@ -56,9 +75,10 @@ struct StepHeadersRow {
     firm_id: Uuid,
     response_id: Uuid,
     headers: Vec<u8>,
+    url: Option<Vec<u8>>,
 }
 
-/// The headers of these deliveries, as far as a key of `keys` decrypts them.
+/// The headers and URLs of these deliveries, as far as a key of `keys` decrypts them.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -66,12 +86,12 @@ pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
     delivery_ids: &[Uuid],
-) -> Result<HashMap<Uuid, Headers>, sqlx::Error> {
+) -> Result<HashMap<Uuid, StepSecrets>, sqlx::Error> {
     if delivery_ids.is_empty() {
         return Ok(HashMap::new());
     }
     let rows: Vec<StepHeadersRow> = sqlx::query_as(
-        "select delivery_id, firm_id, response_id, headers from step_headers
+        "select delivery_id, firm_id, response_id, headers, url from step_headers
           where delivery_id = any($1)",
     )
     .bind(delivery_ids)
@@ -81,17 +101,22 @@ pub async fn read(
         .iter()
         .filter_map(|row| {
             let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-            let headers = unless_broken(open(keys.get(&subject)?, &row.headers), row.delivery_id);
-            Some((row.delivery_id, headers?))
+            let step = unless_broken(open(keys.get(&subject)?, row), row.delivery_id);
+            Some((row.delivery_id, step?))
         })
         .collect())
 }
 
-fn open(key: &DataKey, sealed: &[u8]) -> Result<Headers, VaultError> {
-    Ok(serde_json::from_slice(&key.open(PURPOSE, sealed)?)?)
+fn open(key: &DataKey, row: &StepHeadersRow) -> Result<StepSecrets, VaultError> {
+    let headers = serde_json::from_slice(&key.open(HEADERS_PURPOSE, &row.headers)?)?;
+    let open_url = |sealed: &Vec<u8>| -> Result<String, BrokenSeal> {
+        let url = key.open(&url_purpose(row.delivery_id), sealed)?;
+        String::from_utf8(url).map_err(|_| BrokenSeal)
+    };
+    Ok(StepSecrets { headers, url: row.url.as_ref().map(open_url).transpose()? })
 }
 
-/// Deletes headers of deliveries whose retention has ended.
+/// Deletes headers and URLs of deliveries whose retention has ended.
 ///
 /// # Errors
 /// If the database does not answer.

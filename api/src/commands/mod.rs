@@ -4,7 +4,7 @@
 //! - `hooks` and `invites` serve the public API.
 //! - `steps` queues webhooks of the workflow engine.
 //! - [`pauses`], [`replays`] and [`reissue`] are the operators' commands about deliveries.
-//! - [`readings`] records that somebody reads a firm's data.
+//! - [`readings`] records that somebody reads a firm's data, and [`targets`] shows whole targets.
 
 pub(crate) mod hooks;
 pub(crate) mod invites;
@@ -15,6 +15,7 @@ pub mod reissue;
 pub mod replays;
 pub mod secrets;
 pub(crate) mod steps;
+pub mod targets;
 pub mod tokens;
 
 use domain::replay::REASON_MAX_CHARS;

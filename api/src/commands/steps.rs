@@ -2,14 +2,15 @@
 
 use domain::context::Actor;
 use domain::delivery::{Delivery, DeliveryCommand, DeliveryRejection, DeliveryState};
+use domain::target::{TargetRefusal, origin_of};
 use domain::trigger::Trigger;
-use domain::workflow::{StepMethod, StepName, StepOrder, check_headers};
+use domain::workflow::{StepMethod, StepName, StepOrder, StepTarget, check_headers};
 use eventstore::{AppendError, CommandError, NewEvent, RecordedEvent, StreamName, load_many};
 use projector::as_of::DeliveryThen;
 use projector::deliveries;
 use projector::firms::{self, FirmStanding};
 use uuid::Uuid;
-use vault::step_headers::{self, Headers, StepHeadersKey};
+use vault::step_headers::{self, Headers, StepHeadersKey, StepSecrets};
 use vault::{DataKey, KeySubject, responses};
 
 use super::hooks::check_target;
@@ -88,7 +89,7 @@ async fn append(
         form_id,
         response_id: new.response_id,
         method: new.method,
-        url: new.url,
+        target: in_vault(service, &new)?,
         extra_headers: new.headers.len(),
         test: new.test,
     };
@@ -97,13 +98,21 @@ async fn append(
     let queued = Delivery::default().decide(&DeliveryCommand::QueueStep(order)).unwrap_or_default();
     let queued = NewEvent::after(0, &delivery_id.to_string(), &context, queued);
     let recorded = appending.append_new(queued).await?;
-    if !recorded.is_empty() && !new.headers.is_empty() {
+    if !recorded.is_empty() {
         let connection = appending.connection();
         let entropy = &*service.entropy;
         let kept = StepHeadersKey { delivery_id, subject, key: &key };
-        step_headers::put(connection, &kept, &new.headers, entropy).await?;
+        let secrets = StepSecrets { headers: new.headers, url: Some(new.url) };
+        step_headers::put(connection, &kept, &secrets, entropy).await?;
     }
     Ok(appending.commit().await?)
+}
+
+/// The target as the log keeps it. The vault gets the URL.
+fn in_vault(service: &Service, new: &NewStep) -> Result<StepTarget, Error> {
+    let origin = origin_of(&new.url).ok_or(Error::InvalidTarget(TargetRefusal::NotAUrl))?;
+    let digest = hex::encode(service.inviter.identity.step_url(new.firm_id, &new.url));
+    Ok(StepTarget::InVault { digest, origin })
 }
 
 /// Shows a step's webhook.

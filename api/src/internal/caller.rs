@@ -71,6 +71,17 @@ impl Reader {
     pub(super) fn sees_answers(self) -> bool {
         self.0.role == HolderRole::Operator
     }
+
+    /// Refuses a reader who asks for a whole target and is no operator.
+    ///
+    /// # Errors
+    /// `forbidden`.
+    pub(super) fn check_reveal(self, reason: Option<&str>) -> Result<(), Error> {
+        if reason.is_some() && self.0.role != HolderRole::Operator {
+            return Err(Error::Forbidden);
+        }
+        Ok(())
+    }
 }
 
 impl FromRequestParts<Arc<Service>> for Product {

@@ -21,6 +21,7 @@ use vault::{KeySubject, answers};
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
+use crate::commands::targets::{self, TargetReveal};
 use crate::commands::{pauses, readings};
 use crate::error::Error;
 use crate::queries::as_of;
@@ -31,6 +32,8 @@ use crate::service::Service;
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DeliveryParams {
     as_of: Option<String>,
+    /// The reason why an operator asks for the whole target.
+    show_target: Option<String>,
 }
 
 /// A delivery in an answer of the internal API.
@@ -125,19 +128,25 @@ pub(super) async fn show(
     State(service): State<Arc<Service>>,
     then: Result<Query<DeliveryParams>, QueryRejection>,
 ) -> Result<Json<DeliveryBody>, Error> {
-    let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
+    let Query(then) =
+        then.map_err(|_| Error::invalid("the query may hold as_of and show_target"))?;
+    reader.check_reveal(then.show_target.as_deref())?;
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
     let as_of = match &then.as_of {
         Some(text) => as_of::read(&service, text).await?,
         None => AsOf::NOW,
     };
-    let (DeliveryThen { row, attempts }, erased) =
-        as_of::delivery(&service, firm_id, delivery_id, as_of).await?;
+    let (mut found, erased) = as_of::delivery(&service, firm_id, delivery_id, as_of).await?;
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
+    if let Some(reason) = &then.show_target {
+        let reveal = TargetReveal { firm_id, actor: reader.actor(), reason };
+        found.show_target(&targets::of_delivery(&service, reveal, &found.row).await?);
+    }
+    let DeliveryThen { row, attempts } = found;
     let answers = if reader.sees_answers() {
         answers_to(&service, firm_id, &row).await?
     } else {

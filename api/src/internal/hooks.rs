@@ -16,6 +16,7 @@ use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
 use crate::commands::readings;
+use crate::commands::targets::{self, TargetReveal};
 use crate::error::Error;
 use crate::queries::as_of::{self, HookFilter};
 use crate::queries::history::{self, HookHistory};
@@ -39,6 +40,8 @@ pub(super) struct HookListParams {
 #[serde(deny_unknown_fields)]
 pub(super) struct HookHistoryParams {
     as_of: Option<String>,
+    /// The reason why an operator asks for the whole target.
+    show_target: Option<String>,
 }
 
 /// A subscription in an answer of the internal API.
@@ -96,13 +99,15 @@ pub(super) async fn history(
     State(service): State<Arc<Service>>,
     then: Result<Query<HookHistoryParams>, QueryRejection>,
 ) -> Result<Json<HookHistory>, Error> {
-    let Query(then) = then.map_err(|_| Error::invalid("the query may hold as_of"))?;
+    let Query(then) =
+        then.map_err(|_| Error::invalid("the query may hold as_of and show_target"))?;
+    reader.check_reveal(then.show_target.as_deref())?;
     let as_of = match &then.as_of {
         Some(text) => Some(as_of::read(&service, text).await?),
         None => None,
     };
     let hook_id = hook_id.or(Error::NotFound)?;
-    let found = history::of_hook(&service, hook_id, as_of).await?;
+    let mut found = history::of_hook(&service, hook_id, as_of).await?;
     if found.firm_id != firm_id {
         return Err(Error::NotFound);
     }
@@ -111,6 +116,10 @@ pub(super) async fn history(
         ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
+    if let Some(reason) = &then.show_target {
+        let reveal = TargetReveal { firm_id, actor: reader.actor(), reason };
+        found.show_target(targets::of_hook(&service, reveal, hook_id).await?);
+    }
     Ok(Json(found))
 }
 

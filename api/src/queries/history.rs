@@ -116,12 +116,19 @@ pub async fn of_hook(
 }
 
 impl HookHistory {
+    /// Shows this text as the target.
+    pub fn show_target(&mut self, shown: String) {
+        self.target = Some(shown);
+    }
+
     fn follow(&mut self, recorded: &RecordedEvent) {
         let Event::Subscription(event) = &recorded.event else {
             return;
         };
         match event {
-            SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id } => {
+            SubscriptionEvent::SubscriptionCreated {
+                key_id, trigger, target_url, form_id, ..
+            } => {
                 self.key_id = Some(*key_id);
                 self.trigger = Some(trigger.key());
                 self.target = Some(shown_target(target_url));

@@ -48,7 +48,7 @@ pub struct DeliveryListQuery {
 impl DeliveryListQuery {
     /// Details of the reading that this query is.
     #[must_use]
-    pub const fn look(&self) -> ReadingDetails {
+    pub fn look(&self) -> ReadingDetails {
         let Self { hook_id, since, until, .. } = *self;
         ReadingDetails {
             hook_id,

@@ -8,7 +8,7 @@ use domain::audit::Action;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
+use crate::args::{OutputArgs, TargetRevealArgs};
 
 /// The commands of the audit log.
 #[derive(Debug, Subcommand)]
@@ -125,6 +125,8 @@ pub(crate) enum HooksCommand {
     Why {
         /// The subscription.
         hook: Uuid,
+        #[command(flatten)]
+        reveal: TargetRevealArgs,
         #[command(flatten)]
         json: OutputArgs,
     },

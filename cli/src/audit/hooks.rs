@@ -1,6 +1,7 @@
 //! `hooks`: lists subscriptions, and explains removals from the audit log.
 
 use api::commands::readings;
+use api::commands::targets::{self, TargetReveal};
 use api::queries::as_of::{self, HookFilter};
 use api::queries::history;
 use api::queries::listing::{self, HookListQuery};
@@ -41,8 +42,8 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
             let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
             print(list.json, items(&page.rows), columns(as_of, which));
         }
-        HooksCommand::Why { hook, json } => {
-            let found =
+        HooksCommand::Why { hook, reveal, json } => {
+            let mut found =
                 history::of_hook(&system.service, hook, None).await.map_err(terminal_error)?;
             let look = ReadingDetails {
                 hook_id: Some(hook),
@@ -50,6 +51,12 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
             };
             let recorded = readings::record(&system.service, found.firm_id, OPERATOR, look).await;
             recorded.map_err(terminal_error)?;
+            if let Some(reason) = &reveal.show_target {
+                let firm_id = found.firm_id;
+                let reveal = TargetReveal { firm_id, actor: OPERATOR, reason };
+                let target = targets::of_hook(&system.service, reveal, hook).await;
+                found.show_target(target.map_err(terminal_error)?);
+            }
             let found = serde_json::to_value(&found)?;
             if json.json {
                 print_line(&format!("{found:#}"));

@@ -16,7 +16,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bodies::{self, StoredBody};
 use vault::responses::{self, ResponseParts, StoredResponse};
-use vault::step_headers::{self, Headers};
+use vault::step_headers::{self, StepSecrets};
 use vault::{DataKeys, Entropy, KeySubject, bookings, reports, secrets};
 
 use crate::attempt::FrozenBody;
@@ -36,7 +36,7 @@ pub(crate) struct ComposedDeliveries {
     /// By subscription.
     pub(crate) targets: TargetsByHook,
     /// By delivery of a workflow step.
-    pub(crate) step_headers: HashMap<Uuid, Headers>,
+    pub(crate) step_secrets: HashMap<Uuid, StepSecrets>,
 }
 
 /// The inputs of bodies. Reading them takes no lock.
@@ -99,18 +99,16 @@ impl ComposeInputs {
         now: Timestamp,
     ) -> Result<ComposedDeliveries, DeliveryError> {
         let keys = &self.keys;
-        let with_headers =
-            |row: &&&OutboxRow| row.step.as_ref().is_some_and(|step| step.extra_headers > 0);
         let step_ids: Vec<Uuid> =
-            rows.iter().filter(with_headers).map(|row| row.delivery_id).collect();
-        let step_headers = step_headers::read(connection, keys, &step_ids).await?;
+            rows.iter().filter(|row| row.step.is_some()).map(|row| row.delivery_id).collect();
+        let step_secrets = step_headers::read(connection, keys, &step_ids).await?;
         let mut bodies = thaw(connection, keys, rows).await?;
         let built = BuiltBodies::of(rows, |row| self.build(row), &*deliverer.entropy, now);
         bodies.extend(freeze(deliverer, connection, keys, built).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = deliverer.targets.of(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
-        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers })
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets })
     }
 
     fn build(&self, row: &OutboxRow) -> Option<Vec<u8>> {
@@ -145,7 +143,7 @@ pub(crate) fn payload(
     serde_json::to_vec(&payload).ok()
 }
 
-/// The frozen bodies of later attempts.
+/// The frozen bodies of later attempts. A body with another digest than the sent one is left out.
 async fn thaw(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -158,10 +156,16 @@ async fn thaw(
     let bodies = bodies::read(connection, keys, &listed(&body_ids)).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         bodies.into_iter().map(|body| (body.body_id, to_frozen(body))).collect();
-    Ok(rows
-        .iter()
-        .filter_map(|row| Some((row.delivery_id, frozen.get(&row.body_id?)?.clone())))
-        .collect())
+    let sent_before = |row: &&OutboxRow| {
+        let body = frozen.get(&row.body_id?)?;
+        let known = row.body_sha256.as_deref();
+        if known.is_some_and(|known| known != body.sha256) {
+            tracing::error!(delivery_id = %row.delivery_id, "a body is not the one sent before");
+            return None;
+        }
+        Some((row.delivery_id, body.clone()))
+    };
+    Ok(rows.iter().filter_map(sent_before).collect())
 }
 
 /// The bodies of first attempts, not yet frozen.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use domain::target::host_of;
 use domain::time::Timestamp;
+use domain::workflow::{StepTarget, StoredStepOrder};
 use eventstore::crash;
 use sqlx::types::Json;
 use tokio::time::Instant;
+use vault::step_headers::StepSecrets;
 
 use super::compose::ComposedDeliveries;
 use crate::attempt::{ClaimedAttempt, DeliveryOrigin, SEND_WITHIN};
@@ -131,16 +133,22 @@ fn to_attempt(
     Some(attempt)
 }
 
-/// The origin and the target of a delivery. A step whose headers cannot be read loses its body, so
-/// that it is not sent without its headers.
+/// The origin and the target of a delivery. A step whose headers or URL cannot be read loses its
+/// body, so that it is not sent without its headers or elsewhere.
 fn origin_of(row: &OutboxRow, composed: &mut ComposedDeliveries) -> (DeliveryOrigin, Arc<str>) {
-    let Some(Json(order)) = &row.step else {
+    let Some(Json(StoredStepOrder(order))) = &row.step else {
         let target = composed.targets.get(&row.lane_id).cloned().unwrap_or_default();
         return (DeliveryOrigin::Hook, target);
     };
-    let headers = composed.step_headers.remove(&row.delivery_id).unwrap_or_default();
-    if headers.len() != order.extra_headers {
+    let StepSecrets { headers, url } =
+        composed.step_secrets.remove(&row.delivery_id).unwrap_or_default();
+    let url = match &order.target {
+        StepTarget::InVault { .. } => url,
+        StepTarget::InLog { url } => Some(url.clone()),
+    };
+    if headers.len() != order.extra_headers || url.is_none() {
         composed.bodies.remove(&row.delivery_id);
     }
-    (DeliveryOrigin::Step(Box::new(order.clone()), headers), order.url.as_str().into())
+    let target = url.unwrap_or_else(|| order.target.origin());
+    (DeliveryOrigin::Step(Box::new(order.clone()), headers), target.into())
 }

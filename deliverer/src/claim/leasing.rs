@@ -165,7 +165,7 @@ impl RowLeasing<'_> {
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));
             }
         }
-        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_headers: HashMap::new() })
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets: HashMap::new() })
     }
 }
 

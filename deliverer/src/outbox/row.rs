@@ -14,7 +14,7 @@ use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use domain::trace::Traceparent;
 use domain::trigger::Trigger;
-use domain::workflow::StepOrder;
+use domain::workflow::StoredStepOrder;
 use eventstore::{NewEvent, RecordedEvent};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
@@ -40,7 +40,7 @@ pub(crate) struct OutboxRow {
     /// Attempts so far. A claim counts its own attempt.
     pub(crate) tries: i32,
     pub(crate) tries_max: i32,
-    pub(crate) step: Option<Json<StepOrder>>,
+    pub(crate) step: Option<Json<StoredStepOrder>>,
     pub(crate) replay_id: Option<Uuid>,
     pub(crate) traceparent: Option<String>,
     pub(crate) body_id: Option<Uuid>,

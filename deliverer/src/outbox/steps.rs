@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::delivery::{CancelCause, RetriedStep};
 use domain::retry::RetrySchedule;
-use domain::target::host_of;
 use domain::workflow::step_lane_id;
 use eventstore::{AppendError, RecordedEvent};
 use projector::firms;
@@ -23,7 +22,7 @@ pub(crate) async fn queue(
     RetriedStep { order, tries, body }: &RetriedStep,
 ) -> Result<(), AppendError> {
     let now = recorded.context.recorded_at.get();
-    let lane_id = open_lane(connection, recorded.context.firm_id, &order.url, now).await?;
+    let lane_id = open_lane(connection, recorded.context.firm_id, order.target.host(), now).await?;
     let sha256 = body.as_ref().and_then(|body| hex::decode(&body.sha256).ok());
     sqlx::query(
         "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
@@ -56,10 +55,9 @@ pub(crate) async fn queue(
 async fn open_lane(
     connection: &mut PgConnection,
     firm_id: Uuid,
-    url: &str,
+    host: String,
     now: DateTime<Utc>,
 ) -> Result<Uuid, sqlx::Error> {
-    let host = host_of(url);
     let lane_id = step_lane_id(firm_id, &host);
     let paused = firms::is_suspended(connection, firm_id).await?;
     sqlx::query(

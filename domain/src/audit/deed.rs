@@ -14,12 +14,12 @@ use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
-use crate::reading::ReadingEvent;
+use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
-use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
-use crate::target::shown_target;
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
+use crate::target::{shown_target, shown_with_path};
 use crate::trigger::Trigger;
 
 /// Defines the actions. An action's word is its variant in snake case.
@@ -61,6 +61,7 @@ actions! {
     SecretRotated = "secret_rotated": "A new signing secret signs.",
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
+    TargetRevealed = "target_revealed": "An operator saw a target with its path and query.",
     KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
     HookCreated = "hook_created": "A subscription was created.",
@@ -132,6 +133,8 @@ pub struct SubscriptionOrigin {
     pub target_url: String,
     /// The form, or `None` for every form.
     pub form_id: Option<Uuid>,
+    /// How entries show the target.
+    pub target_shown: TargetShown,
 }
 
 impl SubscriptionOrigin {
@@ -143,18 +146,28 @@ impl SubscriptionOrigin {
             trigger,
             target_url,
             form_id,
+            target_shown,
         }) = event
         else {
             return None;
         };
-        let target_url = target_url.clone();
-        Some(Self { key_id: *key_id, trigger: *trigger, target_url, form_id: *form_id })
+        Some(Self {
+            key_id: *key_id,
+            trigger: *trigger,
+            target_url: target_url.clone(),
+            form_id: *form_id,
+            target_shown: *target_shown,
+        })
     }
 
     fn evidence(&self) -> Value {
+        let target = match self.target_shown {
+            TargetShown::WithPath => shown_with_path(&self.target_url),
+            TargetShown::Origin => shown_target(&self.target_url),
+        };
         json!({
             "key_id": self.key_id, "trigger": self.trigger.key(), "form_id": self.form_id,
-            "target": shown_target(&self.target_url),
+            "target": target,
         })
     }
 }
@@ -186,11 +199,7 @@ impl Deed {
             Event::Response(ResponseEvent::ResponseErased { response_id }) => {
                 Some(Self::new(Action::ResponseErased, "response", &response_id.to_string()))
             }
-            Event::Reading(ReadingEvent::AuditRead(look)) => {
-                let exported = look.how.leaves();
-                let action = if exported { Action::AuditExported } else { Action::AuditRead };
-                Some(Self::new(action, "reading", id).with(json!(look)))
-            }
+            Event::Reading(ReadingEvent::AuditRead(look)) => Some(of_reading(id, look)),
             Event::Replay(event) => Some(of_replay(id, event)),
             Event::Pause(event) => Some(of_pause(id, event)),
             Event::Repair(RepairEvent::DeliveriesRepaired(repaired)) => Some(
@@ -248,6 +257,16 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
         FirmEvent::SecretRevealed {} => firm(Action::SecretRevealed),
         FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
     }
+}
+
+fn of_reading(id: &str, look: &ReadingDetails) -> Deed {
+    let action = match look.what {
+        ReadingSubject::Target => Action::TargetRevealed,
+        _ if look.how.leaves() => Action::AuditExported,
+        _ => Action::AuditRead,
+    };
+    let evidence = json!(ReadingDetails { reason: None, ..look.clone() });
+    Deed::new(action, "reading", id).with(evidence).why(&look.reason)
 }
 
 fn of_key(id: &str, event: &KeyEvent) -> Deed {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::person::PersonEvent;
 use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
-use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
 use crate::trigger::Trigger;
 
 const HOOK: &str = "00000000-0000-0000-0000-000000000007";
@@ -35,6 +35,7 @@ fn created() -> Event {
         trigger: Trigger::FormSubmitted,
         target_url: "https://hooks.example.com/in/box?token=secret#x".into(),
         form_id: None,
+        target_shown: TargetShown::WithPath,
     })
 }
 
@@ -83,6 +84,21 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
 }
 
 #[test]
+fn the_entries_of_a_subscription_showed_the_path_of_its_target() {
+    let mut created = created();
+    if let Event::Subscription(SubscriptionEvent::SubscriptionCreated { target_shown, .. }) =
+        &mut created
+    {
+        *target_shown = TargetShown::Origin;
+    }
+    let (origin, context) = (SubscriptionOrigin::by(&created), context(Actor::System));
+    for event in [removed(RemovalReason::DeletedByKey, Vec::new()), created] {
+        let entry = AuditEntry::of(stored(&event, &context), origin.as_ref()).unwrap();
+        assert_eq!(entry.deed.evidence["target"], "https://hooks.example.com/…");
+    }
+}
+
+#[test]
 fn g5_each_reason_of_a_removal_has_its_word() {
     let context = context(Actor::System);
     for (reason, word) in [
@@ -109,6 +125,22 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
         let event = Event::from(ReadingEvent::AuditRead(look));
         assert_eq!(AuditEntry::of(stored(&event, &context), None).unwrap().deed.action, action);
     }
+}
+
+#[test]
+fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
+    let (context, hook_id) = (context(Actor::Operator(Uuid::nil())), Uuid::from_u128(7));
+    let look = ReadingDetails {
+        hook_id: Some(hook_id),
+        reason: Some("the receiver asked".into()),
+        ..ReadingDetails::at(ReadingSubject::Target, ReadAs::Page)
+    };
+    let event = Event::from(ReadingEvent::AuditRead(look));
+    let deed = AuditEntry::of(stored(&event, &context), None).unwrap().deed;
+    assert_eq!(deed.action, Action::TargetRevealed);
+    assert_eq!(deed.reason.as_deref(), Some("the receiver asked"));
+    let evidence = serde_json::json!({"what": "target", "how": "page", "hook_id": hook_id});
+    assert_eq!(deed.evidence, evidence);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{AnswerVerdict, AttemptAnswer};
 use crate::event::{aggregate, domain_event};
 use crate::retry::RetrySchedule;
-use crate::workflow::StepOrder;
+use crate::workflow::{STEP_VERSION, StepOrder};
 
 pub use history::{
     Attempt, CancelCause, Consignment, DeliveryOf, DeliveryState, Hop, LateEffect, NotReissued,
@@ -105,8 +105,8 @@ pub enum DeliveryEvent {
 
 domain_event!(DeliveryEvent {
     DeliveryQueued,
-    StepQueued,
-    StepRetried,
+    StepQueued = STEP_VERSION,
+    StepRetried = STEP_VERSION,
     DeliveryReissued,
     DeliveryReplayed,
     DeliveryAttempted,

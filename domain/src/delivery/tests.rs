@@ -3,7 +3,7 @@
 use super::*;
 use crate::time::Timestamp;
 use crate::trigger::Trigger;
-use crate::workflow::{StepMethod, StepName};
+use crate::workflow::{StepMethod, StepName, StepTarget};
 use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 use uuid::Uuid;
 
@@ -208,7 +208,7 @@ fn order() -> StepOrder {
         form_id: Uuid::from_u128(3),
         response_id: Uuid::from_u128(4),
         method: StepMethod::Put,
-        url: "https://a.example/".into(),
+        target: StepTarget::InLog { url: "https://a.example/".into() },
         extra_headers: 0,
         test: false,
     }

@@ -7,8 +7,8 @@ use crate::delivery::{
     Attempt, CancelCause, DeliveryEvent, LateEffect, Outcome, ReplayedDelivery, RetriedStep,
     SentBody,
 };
-use crate::subscription::RemovalReason;
-use crate::workflow::{StepMethod, StepName, StepOrder};
+use crate::subscription::{RemovalReason, TargetShown};
+use crate::workflow::{StepMethod, StepName, StepOrder, StepTarget};
 
 fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
@@ -16,7 +16,13 @@ fn id(number: u128) -> Uuid {
 
 fn made(trigger: Trigger, form_id: Option<Uuid>) -> SubscriptionEvent {
     let target_url = "https://hooks.example.com/".to_owned();
-    SubscriptionEvent::SubscriptionCreated { key_id: id(9), trigger, target_url, form_id }
+    SubscriptionEvent::SubscriptionCreated {
+        key_id: id(9),
+        trigger,
+        target_url,
+        form_id,
+        target_shown: TargetShown::Origin,
+    }
 }
 
 fn removed() -> SubscriptionEvent {
@@ -294,7 +300,7 @@ fn a_step_has_five_tries_and_five_more_each_time_it_is_retried() {
         form_id: id(3),
         response_id: id(4),
         method: StepMethod::Post,
-        url: "https://hooks.example.com/".into(),
+        target: StepTarget::InLog { url: "https://hooks.example.com/".into() },
         extra_headers: 0,
         test: false,
     };

@@ -1,7 +1,7 @@
 //! Which texts are targets (rulings 15, 19 and 20, cases C1–C11, C17).
 
 use domain::address::AllowedTargets;
-use domain::target::{Target, TargetHost, TargetRefusal, shown_target};
+use domain::target::{Target, TargetHost, TargetRefusal, shown_target, shown_with_path};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -291,7 +291,8 @@ fn c11_a_fragment_is_echoed_and_never_sent() {
     let target = target("https://a.example/p?q#frag");
     assert_eq!(target.as_str(), "https://a.example/p?q#frag");
     assert_eq!(target.url().as_str(), "https://a.example/p?q");
-    assert_eq!(shown_target(target.as_str()), "https://a.example/p?…");
+    assert_eq!(shown_target(target.as_str()), "https://a.example/…");
+    assert_eq!(shown_with_path(target.as_str()), "https://a.example/p?…");
 }
 
 #[test]
@@ -304,7 +305,7 @@ fn c11_look_alike_names_are_shown_as_punycode() {
     let target = target("https://аpple.com/h");
     assert_eq!(target.as_str(), "https://аpple.com/h");
     assert_eq!(target.host(), name("xn--pple-43d.com"));
-    assert_eq!(shown_target(target.as_str()), "https://xn--pple-43d.com/h");
+    assert_eq!(shown_target(target.as_str()), "https://xn--pple-43d.com/…");
     assert_eq!(target.origin(), "https://xn--pple-43d.com");
 }
 
@@ -380,11 +381,23 @@ fn ruling_20_opens_what_it_names_and_no_more() {
 }
 
 #[test]
-fn a_shown_target_has_port_and_path_and_hides_the_query() {
-    assert_eq!(shown_target("https://1.1.1.1:8443/p?k=s"), "https://1.1.1.1:8443/p?…");
-    assert_eq!(shown_target("https://a.example"), "https://a.example/");
+fn a_shown_target_has_its_port_and_hides_path_and_query() {
+    assert_eq!(shown_target("https://1.1.1.1:8443/p?k=s"), "https://1.1.1.1:8443/…");
+    assert_eq!(shown_target("https://a.example"), "https://a.example/…");
     assert_eq!(
         shown_target("https://[2606:4700:4700:0::1111]/?"),
+        "https://[2606:4700:4700::1111]/…"
+    );
+    assert_eq!(shown_target("not a url"), "?");
+}
+
+/// Entries of the audit log from before ruling 44 are hashed with these texts.
+#[test]
+fn an_older_entry_shows_port_and_path_and_hides_the_query() {
+    assert_eq!(shown_with_path("https://1.1.1.1:8443/p?k=s"), "https://1.1.1.1:8443/p?…");
+    assert_eq!(shown_with_path("https://a.example"), "https://a.example/");
+    assert_eq!(
+        shown_with_path("https://[2606:4700:4700:0::1111]/?"),
         "https://[2606:4700:4700::1111]/?…"
     );
 }

@@ -90,7 +90,7 @@ pub async fn delivery(
     let Some(mut then) = then else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::targets(connection, &[hook_id]).await? {
-            then.show_target(&target);
+            then.show_target(&shown_target(&target));
         }
     }
     Ok(Some(then))
@@ -362,15 +362,15 @@ impl DeliveryThen {
         if let Some(Event::Delivery(DeliveryEvent::StepQueued(order))) =
             stream.first().map(|first| &first.event)
         {
-            self.show_target(&order.url);
+            self.show_target(&order.target.shown());
         }
         self
     }
 
     /// Names the target in the first hop of each attempt. The log leaves the target out there.
-    fn show_target(&mut self, target: &str) {
+    pub fn show_target(&mut self, shown: &str) {
         for first in self.attempts.iter_mut().filter_map(|attempt| attempt.hops.first_mut()) {
-            first.url = Some(shown_target(target));
+            first.url = Some(shown.to_owned());
         }
     }
 

@@ -71,6 +71,7 @@ fn made(recorded: &RecordedEvent) -> Option<HookThen> {
         trigger,
         target_url,
         form_id,
+        ..
     }) = &recorded.event
     else {
         return None;

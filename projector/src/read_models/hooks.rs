@@ -82,7 +82,7 @@ async fn create(
     event: &SubscriptionEvent,
     recorded: &RecordedEvent,
 ) -> Result<(), sqlx::Error> {
-    let SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id } = event
+    let SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id, .. } = event
     else {
         return Ok(());
     };

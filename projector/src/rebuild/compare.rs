@@ -260,7 +260,7 @@ fn other_column<'a>(row: &'a JsonValue, other: &JsonValue) -> Option<(&'a str, &
         .map(|(name, value)| (name.as_str(), value))
 }
 
-/// Returns the value to show. The query of a target may be a secret, so it is masked.
+/// Returns the value to show. Path and query of a target may be secrets, so they are masked.
 fn shown_value(column: Option<&str>, value: &JsonValue) -> String {
     let mut value = value.clone();
     let target = match column {

@@ -4,11 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auditor::{CheckpointFolder, Checkpointer, KeyFolder, Notary, verify};
+use chrono::{DateTime, Utc};
 use eventstore::worker::Worker;
+use eventstore::{DigestInput, canonical, digest};
 use futures::future::join_all;
 use projector::audit::AuditLog;
 use projector::follow::Follower;
+use serde_json::Value;
+use sqlx::FromRow;
+use sqlx::types::Json;
 use tests::{World, counting_statements};
+use uuid::Uuid;
 use vault::SystemEntropy;
 
 use super::{audit, read, read_often};
@@ -121,4 +127,81 @@ async fn p17_a_checkpoint_that_is_signed_and_not_stored_was_not_taken() {
     assert!(code == 0 && text.starts_with("1 "), "{text}");
     let (code, text) = audit(&world, &["audit", "verify"]).await;
     assert!(code == 0 && text.contains("1 checkpoints"), "{text}");
+}
+
+/// An event of a subscription's creation, as it is stored.
+#[derive(FromRow)]
+struct StoredCreation {
+    position: i64,
+    aggregate_id: String,
+    firm_id: Uuid,
+    recorded_at: DateTime<Utc>,
+    payload: Json<Value>,
+    metadata: Json<Value>,
+}
+
+/// Rewrites the log's subscriptions as builds before ruling 44 recorded them.
+async fn create_as_before(world: &World) {
+    sqlx::raw_sql("alter table events disable trigger user").execute(world.pool()).await.unwrap();
+    let rows: Vec<StoredCreation> = sqlx::query_as(
+        "select position, aggregate_id, firm_id, recorded_at, payload, metadata from events
+          where event_type = 'SubscriptionCreated'",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    for mut row in rows {
+        let created = row.payload["SubscriptionCreated"].as_object_mut().unwrap();
+        assert_eq!(created.remove("target_shown"), Some("origin".into()));
+        let payload = canonical(&row.payload.0).unwrap();
+        let digest = digest(&DigestInput {
+            aggregate_id: &row.aggregate_id,
+            aggregate_type: "Subscription",
+            event_type: "SubscriptionCreated",
+            event_version: "1.0",
+            firm_id: row.firm_id,
+            metadata: &canonical(&row.metadata.0).unwrap(),
+            payload: &payload,
+            recorded_at: row.recorded_at.into(),
+            sequence: 1,
+        });
+        sqlx::query(
+            "update events set event_version = '1.0', payload = $2::json, digest = $3
+              where position = $1",
+        )
+        .bind(row.position)
+        .bind(payload.get())
+        .bind(digest.unwrap().as_slice())
+        .execute(world.pool())
+        .await
+        .unwrap();
+    }
+    sqlx::raw_sql("alter table events enable trigger user").execute(world.pool()).await.unwrap();
+}
+
+/// Entries are hashed, so those of older subscriptions stay, beside newer ones with a masked target.
+#[tokio::test]
+async fn g1_a_chain_with_subscriptions_of_older_and_newer_builds_verifies() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let older = world.subscribe(&firm, "https://hooks.example.com/older?a=b").await;
+    create_as_before(&world).await;
+    world.subscribe(&firm, "https://hooks.example.com/newer?a=b").await;
+    let removed = format!("/hooks/{older}");
+    assert_eq!(world.call(&firm.key, "DELETE", &removed, Value::Null).await.status, 200);
+    world.project().await;
+    let shown: Vec<String> = sqlx::query_scalar(
+        "select evidence ->> 'target' from audit_log where subject_kind = 'hook' order by sequence",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    let (path, origin) = ("https://hooks.example.com/older?…", "https://hooks.example.com/…");
+    assert_eq!(shown, [path, origin, path]);
+    assert_eq!(audit(&world, &["audit", "checkpoint"]).await.0, 0);
+    let (code, text) = audit(&world, &["audit", "verify"]).await;
+    assert!(code == 0 && text.contains("1 checkpoints"), "{text}");
+    let listed =
+        audit(&world, &["hooks", "list", "--firm", &firm.id.to_string(), "--removed"]).await;
+    assert!(!listed.1.contains("older"), "{}", listed.1);
 }

@@ -4,7 +4,7 @@ use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World};
+use tests::{Answer, Firm, Receiver, Reply, World, activity};
 
 use super::audit;
 
@@ -52,7 +52,7 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
     assert_eq!(removed["reason"], "deleted_by_key");
     assert_eq!(removed["actor"], json!({"kind": "key", "id": firm.key_id}));
     assert_eq!(removed["subject"], json!({"kind": "hook", "id": hook}));
-    assert_eq!(removed["evidence"]["target"], "https://hooks.example.com/box?…");
+    assert_eq!(removed["evidence"]["target"], "https://hooks.example.com/…");
     assert_eq!(removed["evidence"]["trigger"], "form_submitted");
     assert_eq!(removed["previous_hash"], all.body["items"][1]["hash"]);
     assert!(!all.text().contains("canary"));
@@ -80,6 +80,112 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
         let refused = get(&world, HolderRole::Product, &firm, path).await;
         assert_eq!(refused.code(), (403, "forbidden"), "{path}");
     }
+}
+
+/// Paths of targets are often their secrets (core 8 c). Only an operator who says why sees them.
+#[tokio::test]
+async fn the_path_of_a_target_was_in_lists_exports_and_bundles() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let url = receiver.url("/canary/in?token=canary");
+    let hook = world.subscribe(&firm, &url).await;
+    world.submit(&firm).await;
+    receiver.reply([Reply::status(410)]);
+    assert_eq!(world.deliver().await, 1);
+    world.project().await;
+    let deliveries = get(&world, HolderRole::Operator, &firm, "/deliveries").await;
+    let delivery = deliveries.body["items"][0]["id"].as_str().unwrap().to_owned();
+    let (one, why) = (format!("/deliveries/{delivery}"), format!("/hooks/{hook}/history"));
+    let export = "/audit/export?format=csv";
+    for path in ["/hooks", "/hooks?warned=true", &why, &one, "/audit", "/audit/export", export] {
+        let shown = get(&world, HolderRole::Auditor, &firm, path).await;
+        assert_eq!(shown.status, 200, "{path}");
+        assert!(!shown.text().contains("canary"), "{path}: {}", shown.text());
+    }
+    let (hook_id, firm_id) = (hook.to_string(), firm.id.to_string());
+    for command in [
+        vec!["hooks", "list", "--firm", &firm_id, "--json"],
+        vec!["hooks", "why", &hook_id, "--json"],
+        vec!["deliveries", "show", "--firm", &firm_id, &delivery, "--json"],
+        vec!["lanes", "list", "--json"],
+        vec!["audit", "list", "--firm", &firm_id, "--json"],
+        vec!["audit", "export", "--firm", &firm_id],
+    ] {
+        let (code, text) = audit(&world, &command).await;
+        assert_eq!(code, 0, "{command:?}: {text}");
+        assert!(!text.contains("canary"), "{command:?}: {text}");
+    }
+    let own = world.get(&firm, "/hooks").await;
+    assert_eq!(own.body[0]["target_url"], url, "the firm's own people see all of it");
+}
+
+/// The reason is recorded before the target is shown.
+#[tokio::test]
+async fn an_operator_sees_a_whole_target_for_a_reason_that_is_kept() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let url = receiver.url("/in?token=canary");
+    let hook = world.subscribe(&firm, &url).await;
+    let response_id = world.submit(&firm).await;
+    let step = receiver.url("/step?email=canary");
+    let order = json!({
+        "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
+        "url": step, "headers": {}, "trigger": "form_submitted", "response_id": response_id,
+    });
+    let ordered = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
+    assert_eq!(world.internal(ordered.unwrap()).await.status, 202);
+    assert_eq!(world.deliver().await, 2);
+    world.project().await;
+    let why = format!("/hooks/{hook}/history?show_target=");
+    for (role, reason, refused) in [
+        (HolderRole::Auditor, "the%20receiver%20asked", (403, "forbidden")),
+        (HolderRole::Operator, "", (400, "invalid_request")),
+        (HolderRole::Operator, &"x".repeat(201), (400, "invalid_request")),
+    ] {
+        let answer = get(&world, role, &firm, &format!("{why}{reason}")).await;
+        assert_eq!(answer.code(), refused, "{reason}");
+    }
+    let shown = get(&world, HolderRole::Operator, &firm, &format!("{why}lost%20it")).await;
+    assert_eq!(shown.body["target"], url);
+    let deliveries = get(&world, HolderRole::Operator, &firm, "/deliveries").await;
+    let ids: Vec<String> = deliveries.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].as_str().unwrap().to_owned())
+        .collect();
+    let mut seen = Vec::new();
+    for id in &ids {
+        let path = format!("/deliveries/{id}?show_target=lost%20it");
+        let shown = get(&world, HolderRole::Operator, &firm, &path).await;
+        seen.push(shown.body["attempts"][0]["hops"][0]["url"].as_str().unwrap().to_owned());
+        let firm_id = firm.id.to_string();
+        let command =
+            ["deliveries", "show", "--firm", &firm_id, id, "--json", "--show-target", "lost it"];
+        let (code, text) = audit(&world, &command).await;
+        assert!(code == 0 && text.contains("canary"), "{text}");
+    }
+    seen.sort();
+    assert_eq!(seen, [url, step]);
+    let (code, text) =
+        audit(&world, &["hooks", "why", &hook.to_string(), "--show-target", "lost it"]).await;
+    assert!(code == 0 && text.contains("canary"), "{text}");
+
+    world.project().await;
+    let entries = get(&world, HolderRole::Auditor, &firm, "/audit?action=target_revealed").await;
+    let entries = entries.body["items"].as_array().unwrap();
+    assert_eq!(entries.len(), 6);
+    assert!(entries.iter().all(|entry| entry["reason"] == "lost it"), "{entries:?}");
+    assert!(entries.iter().all(|entry| entry["actor"]["kind"] == "operator"), "{entries:?}");
+    assert_eq!(entries[5]["evidence"]["hook_id"], json!(hook));
+
+    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    let of_step = deliveries.body["items"].as_array().unwrap();
+    let of_step = of_step.iter().find(|one| one["run_id"].is_string()).unwrap();
+    let path = format!("/deliveries/{}?show_target=x", of_step["id"].as_str().unwrap());
+    let gone = get(&world, HolderRole::Operator, &firm, &path).await;
+    assert_eq!(gone.code(), (409, "body_purged"));
 }
 
 #[tokio::test]

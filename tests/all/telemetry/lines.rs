@@ -178,6 +178,24 @@ async fn activities(talking: &Talking, world: &World, firm: &Firm) {
     }
 }
 
+/// A workflow step whose URL holds an answer.
+async fn step(talking: &Talking, world: &World, firm: &Firm, receiver: &Receiver) {
+    let response_id = world.submit(firm).await;
+    let order = json!({
+        "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
+        "url": receiver.url("/canary?email=canary%40example.com"), "headers": {"X-A": "canary"},
+        "trigger": "form_submitted", "response_id": response_id,
+    })
+    .to_string();
+    let request = format!(
+        "POST /internal/v1/workflow-steps HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{order}",
+        world.token(),
+        order.len()
+    );
+    assert_eq!(raw::exchange(talking.internal, &request).await.unwrap().0, 202);
+}
+
 /// A story with everything in it that must not be told; then all that was told is looked through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b15_no_secret_is_in_lines_figures_or_traces() {
@@ -191,7 +209,8 @@ async fn b15_no_secret_is_in_lines_figures_or_traces() {
     let talking = Talking::start(&world, &collector).await;
     calls(&talking, &firm, &receiver).await;
     activities(&talking, &world, &firm).await;
-    let received = receiver.wait_for(2).await;
+    step(&talking, &world, &firm, &receiver).await;
+    let received = receiver.wait_for(3).await;
     collected(&collector, |spans| named(spans, "attempt") >= 4 && named(spans, "GET unknown") >= 1)
         .await;
     let figures = Scrape::of(talking.internal).await;

@@ -8,7 +8,6 @@ use domain::delivery::{
 };
 use domain::event::Event;
 use domain::occurrence::{Happening, OccurrenceEvent};
-use domain::target::host_of;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use domain::workflow::{StepName, StepOrder};
@@ -79,7 +78,7 @@ impl<'a> DeliverySource<'a> {
     fn host(self) -> Option<String> {
         match self {
             Self::Listed(..) | Self::Repaired(_) | Self::Anew(_) => None,
-            Self::Step(order) => Some(host_of(&order.url)),
+            Self::Step(order) => Some(order.target.host()),
         }
     }
 

@@ -1,6 +1,8 @@
 //! A webhook of a step in a firm's workflow: its names, its method and its extra headers
 //! (contract, section Events; ruling 33; case D13).
 
+mod target;
+
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,8 @@ use uuid::Uuid;
 
 use crate::occurrence::id_of_rule;
 use crate::trigger::Trigger;
+
+pub use target::{STEP_VERSION, StepTarget, StoredStepOrder, upcast_order};
 
 /// Largest number of extra headers.
 pub const HEADERS_MAX: usize = 32;
@@ -76,8 +80,8 @@ pub struct StepOrder {
     pub response_id: Uuid,
     /// The method.
     pub method: StepMethod,
-    /// URL of the target.
-    pub url: String,
+    /// The target.
+    pub target: StepTarget,
     /// Number of extra headers.
     pub extra_headers: usize,
     /// Whether the run is a test.
