@@ -3,7 +3,7 @@
 //! An event's shape is a promise and never changes meaning. A new shape is a new version, with an
 //! upcaster from the old one.
 
-use cqrs_es::{Aggregate, DomainEvent};
+use cqrs_es::Aggregate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::delivery::{Delivery, DeliveryEvent};
@@ -40,6 +40,14 @@ macro_rules! domain_event {
 
             /// Names of all events of this stream.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($variant)),+];
+
+            /// Version of the event's shape.
+            #[must_use]
+            pub const fn version(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => domain_event!(@version $($version)?),)+
+                }
+            }
         }
 
         impl cqrs_es::DomainEvent for $event {
@@ -48,10 +56,7 @@ macro_rules! domain_event {
             }
 
             fn event_version(&self) -> String {
-                let version = match self {
-                    $(Self::$variant { .. } => domain_event!(@version $($version)?),)+
-                };
-                version.to_owned()
+                self.version().to_owned()
             }
         }
     };
@@ -119,9 +124,9 @@ macro_rules! all_events {
 
             /// Version of the event's shape.
             #[must_use]
-            pub fn event_version(&self) -> String {
+            pub const fn version(&self) -> &'static str {
                 match self {
-                    $(Self::$aggregate(event) => event.event_version(),)+
+                    $(Self::$aggregate(event) => event.version(),)+
                 }
             }
 

@@ -206,7 +206,7 @@ struct EventColumns {
     aggregate_ids: Vec<String>,
     sequences: Vec<i64>,
     event_types: Vec<&'static str>,
-    event_versions: Vec<String>,
+    event_versions: Vec<&'static str>,
     payloads: Vec<String>,
     metadata: Vec<String>,
     firm_ids: Vec<Uuid>,
@@ -226,12 +226,12 @@ impl EventColumns {
     fn push(&mut self, new: &NewEvent) -> serde_json::Result<()> {
         let payload = canonical(&new.event)?;
         let metadata = new.context.to_metadata()?;
-        let event_version = new.event.event_version();
+        let event_version = new.event.version();
         let digest = digest(&DigestInput {
             aggregate_id: &new.aggregate_id,
             aggregate_type: new.event.aggregate_type(),
             event_type: new.event.event_type(),
-            event_version: &event_version,
+            event_version,
             firm_id: new.context.firm_id,
             metadata: &metadata,
             payload: &payload,

@@ -47,39 +47,70 @@ pub async fn height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select coalesce(max(position), 0) from events").fetch_one(connection).await
 }
 
+/// Returns the highest position that a transaction has drawn. No event can have a higher one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn drawn(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select case when is_called then last_value else 0 end from events_position_seq")
+        .fetch_one(connection)
+        .await
+}
+
+/// Returns the lowest position above this one that has an event. A reader steps over a gap by it,
+/// however wide the gap is.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn next_position(
+    connection: &mut PgConnection,
+    after: i64,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar("select position from events where position > $1 order by position limit 1")
+        .bind(after)
+        .fetch_optional(connection)
+        .await
+}
+
+/// Counts the events, without a condition on their positions.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from events").fetch_one(connection).await
+}
+
 /// An event whose digest was computed again.
 #[derive(Debug)]
 pub struct CheckedEvent {
     /// The position in the log.
     pub position: i64,
-    /// Tells whether the stored digest equals the computed one.
-    pub intact: bool,
+    /// The firm of the event.
+    pub firm_id: Uuid,
+    /// The id of the event.
+    pub event_id: Uuid,
+    /// The stored digest. `None` if it is not the computed one.
+    pub digest: Option<[u8; 32]>,
     /// The event, or an error if this build cannot read the event.
     pub event: Result<RecordedEvent, TailError>,
 }
 
-/// Reads and checks the events after `after` and up to `through`.
+/// Reads and checks up to `limit` events at this position and above, in order.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn checked(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
-    after: i64,
-    through: i64,
+    from: i64,
+    limit: i64,
 ) -> Result<Vec<CheckedEvent>, sqlx::Error> {
-    let rows = sqlx::query(events_where!("position > $1 and position <= $2 order by position"))
-        .bind(after)
-        .bind(through)
+    let rows = sqlx::query(events_where!("position >= $1 order by position limit $2"))
+        .bind(from)
+        .bind(limit)
         .fetch_all(connection)
         .await?;
-    let check = |row| {
-        let stored = StoredEvent::of(row)?;
-        let (position, digest, computed) = stored.checked();
-        let intact = computed.is_some_and(|computed| computed == digest);
-        Ok(CheckedEvent { position, intact, event: stored.read(upcasters) })
-    };
-    rows.iter().map(check).collect()
+    rows.iter().map(|row| Ok(StoredEvent::of(row)?.checked(upcasters))).collect()
 }
 
 /// A part of the log, chosen by firm and time.

@@ -1,15 +1,17 @@
 //! This repository serves cqrs-es. It reads by postgres-es and writes by [`Store`].
 
-use cqrs_es::Aggregate;
+use cqrs_es::{Aggregate, DomainEvent};
 use cqrs_es::persist::{
     PersistedEventRepository, PersistenceError, ReplayStream, SerializedEvent, SerializedSnapshot,
 };
 use postgres_es::PostgresEventRepository;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::append::NewEvent;
 use crate::error::AppendError;
 use crate::store::Store;
+use crate::upcast::Upcasters;
 
 /// Persists a command's events in one transaction with the tables that the next request must see.
 pub(crate) struct StoreRepository {
@@ -29,7 +31,10 @@ impl PersistedEventRepository for StoreRepository {
         &self,
         aggregate_id: &str,
     ) -> Result<Vec<SerializedEvent>, PersistenceError> {
-        self.reads.get_events::<A>(aggregate_id).await
+        let events = self.reads.get_events::<A>(aggregate_id).await?;
+        let upcasters = self.store.upcasters();
+        events.iter().try_for_each(|event| require_known_version::<A>(event, &upcasters))?;
+        Ok(events)
     }
 
     async fn get_last_events<A: Aggregate>(
@@ -72,6 +77,24 @@ impl PersistedEventRepository for StoreRepository {
     async fn stream_all_events<A: Aggregate>(&self) -> Result<ReplayStream, PersistenceError> {
         Err(PersistenceError::UnknownError("replay reads the tail, not this stream".into()))
     }
+}
+
+/// Refuses an event of a version that this build does not write and no upcaster reads.
+fn require_known_version<A: Aggregate>(
+    event: &SerializedEvent,
+    upcasters: &Upcasters,
+) -> Result<(), PersistenceError> {
+    let SerializedEvent { event_type, event_version, payload, .. } = event;
+    if upcasters.touch(event_type, event_version) {
+        return Ok(());
+    }
+    let read = A::Event::deserialize(payload)
+        .map_err(|error| PersistenceError::DeserializationError(Box::new(error)))?;
+    if read.event_version() == *event_version {
+        return Ok(());
+    }
+    let why = format!("unknown version `{event_version}` of `{event_type}`");
+    Err(PersistenceError::DeserializationError(why.into()))
 }
 
 fn persistence_error(error: AppendError) -> PersistenceError {

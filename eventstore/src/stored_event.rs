@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
 use domain::context::EventContext;
 use domain::event::Event;
+use domain::occurrence::event_id;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sqlx::Row;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 use crate::append::RecordedEvent;
 use crate::digest::{DigestInput, canonical, digest, to_timestamp};
+use crate::proof::CheckedEvent;
 use crate::tail::TailError;
 use crate::upcast::Upcasters;
 
@@ -72,12 +74,18 @@ impl<'r> StoredEvent<'r> {
         })
     }
 
-    /// Returns the position, the stored digest, and the computed digest if the row can have one.
-    pub(crate) fn checked(&self) -> (i64, &'r [u8], Option<[u8; 32]>) {
+    /// Computes the digest again, and reads the event.
+    pub(crate) fn checked(self, upcasters: &Upcasters) -> CheckedEvent {
         let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
         let whole = whole && self.is_canonical().unwrap_or_default();
         let computed = whole.then(|| self.digest().ok()).flatten();
-        (self.position, self.digest, computed)
+        CheckedEvent {
+            position: self.position,
+            firm_id: self.firm_id,
+            event_id: event_id(self.aggregate_type, self.aggregate_id, self.sequence),
+            digest: computed.filter(|computed| computed == self.digest),
+            event: self.read(upcasters),
+        }
     }
 
     /// Returns whether the stored bytes are canonical. The digest covers the values, and several
@@ -126,11 +134,22 @@ impl<'r> StoredEvent<'r> {
         })
     }
 
+    /// Reads an event of the version that this build writes. Another version may have this shape by
+    /// chance, and another meaning.
+    fn newest(&self) -> Result<Event, String> {
+        let event = Event::from_payload(self.aggregate_type, self.event_type, self.payload)
+            .map_err(|error| error.to_string())?;
+        if event.version() == self.event_version {
+            return Ok(event);
+        }
+        Err(format!("unknown version `{}` of `{}`", self.event_version, self.event_type))
+    }
+
     fn event(&self, upcasters: &Upcasters) -> Result<Event, String> {
         let of = self.aggregate_type;
         let name = self.event_type;
         if !upcasters.touch(name, self.event_version) {
-            return Event::from_payload(of, name, self.payload).map_err(|error| error.to_string());
+            return self.newest();
         }
         let unreadable = |error: serde_json::Error| error.to_string();
         let stored = upcasters.apply(SerializedEvent::new(

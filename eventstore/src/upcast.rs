@@ -1,6 +1,7 @@
 //! Upcasters read old shapes of events as new ones. The store and the tail share one list.
 
 use cqrs_es::persist::{EventUpcaster, SemanticVersionEventUpcaster, SerializedEvent};
+use domain::event::FIRST_VERSION;
 use domain::subscription::{CREATED_VERSION, upcast_created};
 use domain::workflow::{STEP_VERSION, upcast_order};
 use serde_json::Value;
@@ -35,9 +36,11 @@ impl Upcasters {
         self.0
     }
 
-    /// Returns whether an upcaster reads events of this name and version.
+    /// Returns whether an upcaster reads events of this name and version. Every old version is the
+    /// first one so far; an upcaster alone would also read versions that no build has written.
     pub(crate) fn touch(&self, event_type: &str, event_version: &str) -> bool {
-        self.0.iter().any(|upcaster| upcaster.can_upcast(event_type, event_version))
+        event_version == FIRST_VERSION
+            && self.0.iter().any(|upcaster| upcaster.can_upcast(event_type, event_version))
     }
 
     pub(crate) fn apply(&self, event: SerializedEvent) -> SerializedEvent {

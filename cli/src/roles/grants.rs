@@ -10,6 +10,10 @@ pub(super) type TableGrants = (&'static str, [&'static str; 4]);
 const NO: &str = "";
 const READ: &str = "select";
 const ADD: &str = "select, insert";
+/// Only the database chooses a position. Without the right to insert it, no group can use
+/// `overriding system value`, and so none can put an event into a hole of a sealed block.
+const APPEND: &str = "select, insert (aggregate_type, aggregate_id, sequence, event_type, \
+                      event_version, payload, metadata, firm_id, recorded_at, digest)";
 const CHANGE: &str = "select, update";
 const DROP: &str = "select, delete";
 const TAKE: &str = "select, update, delete";
@@ -21,7 +25,7 @@ const ALL: &str = "select, insert, update, delete";
 /// tables of which it only locks rows. Serving groups read the tables that metrics count.
 pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     // The log and its proof. No group changes an entry.
-    ("events", [ADD, ADD, ADD, READ]),
+    ("events", [APPEND, APPEND, APPEND, READ]),
     ("audit_log", [READ, ADD, NO, READ]),
     ("audit_heads", [READ, WRITE, NO, READ]),
     ("seals", [READ, ADD, NO, READ]),

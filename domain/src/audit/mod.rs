@@ -184,7 +184,12 @@ impl AuditChain {
     /// Adds an entry to the chain.
     pub fn add(&mut self, entry: &AuditEntry) -> LinkedEntry {
         let sequence = self.sequence() + 1;
-        let canonical = entry.canonical(sequence);
+        self.add_canonical(entry.canonical(sequence))
+    }
+
+    /// Adds an entry by its bytes. A verifier does so with an entry whose event it cannot read.
+    pub fn add_canonical(&mut self, canonical: Vec<u8>) -> LinkedEntry {
+        let sequence = self.sequence() + 1;
         let previous = self.last;
         self.last = link(&previous, &canonical);
         self.tree.push(merkle::leaf(&self.last));

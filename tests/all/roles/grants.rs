@@ -71,6 +71,57 @@ async fn g1_no_role_of_the_service_changes_the_log_or_the_proof() {
     }
 }
 
+/// A position that was drawn and rolled back is a hole. An event in a hole of a sealed block would
+/// break the seal for good.
+#[tokio::test]
+async fn g1_no_role_of_the_service_chooses_the_position_of_an_event() {
+    let scene = Scene::new().await;
+    let firm = scene.world.firm().await;
+    for group in GROUPS {
+        let mut connection = scene.connection(group).await;
+        connection.execute("set firmforms.firm = '*'").await.unwrap();
+        let another = "'Firm', gen_random_uuid()::text, 1, event_type, event_version, payload,
+                       metadata, firm_id, recorded_at, digest from events where position = 1";
+        for position in ["9000000000000000000", "2", "-1"] {
+            let insert = format!("insert into events overriding system value select {position}, {another}");
+            let code = refused(&mut connection, &insert).await.map(|(code, _)| code);
+            assert_eq!(code.as_deref(), Some(DENIED), "{group}: {position}");
+        }
+        for sequence in ["setval('events_position_seq', 9)", "nextval('events_position_seq')"] {
+            let code = refused(&mut connection, &format!("select {sequence}")).await;
+            assert_eq!(code.map(|(code, _)| code).as_deref(), Some(DENIED), "{group}: {sequence}");
+        }
+        let append = format!(
+            "insert into events (aggregate_type, aggregate_id, sequence, event_type,
+                                 event_version, payload, metadata, firm_id, recorded_at, digest)
+             select {another} returning position"
+        );
+        let may = refused(&mut connection, &append).await.is_none();
+        assert_eq!(may, group != "auditor", "{group}");
+        connection.close().await.unwrap();
+    }
+    let pool = scene.world.pool();
+    for table in ["events", "audit_log"] {
+        let below = format!("insert into {table} overriding system value select * from {table}");
+        let below = below.replace("select *", &format!("select {}", columns_below(pool, table).await));
+        let error = pool.execute(below.as_str()).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("{table}_position_check")), "{}: {error}", firm.id);
+    }
+}
+
+/// The columns of a table, with a position below the first.
+async fn columns_below(pool: &PgPool, table: &str) -> String {
+    sqlx::query_scalar(
+        "select string_agg(case attname when 'position' then '-position' else attname end, ', '
+                           order by attnum)
+           from pg_attribute where attrelid = $1::regclass and attnum > 0 and not attisdropped",
+    )
+    .bind(table)
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
 #[tokio::test]
 async fn g1_the_owner_meets_the_trigger_and_nobody_logs_in_as_it() {
     let scene = Scene::new().await;
