@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
+use crate::verify::Flaw;
+
 /// Why a part of the proof could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
@@ -30,6 +32,9 @@ pub enum AuditError {
     /// The stored head of a chain is malformed.
     #[error("the stored head of firm {0}'s chain is malformed: run `firmforms audit verify`")]
     BrokenHead(Uuid),
+    /// The proof contradicts itself, so it is not signed.
+    #[error("{0}. Nothing is signed: run `firmforms audit verify`")]
+    Flawed(Flaw),
     /// The log differs from the last signed checkpoint.
     #[error(
         "the log up to position {position} is not what checkpoint {number} has signed: its end is \

@@ -19,6 +19,7 @@ mod keys;
 pub mod lines;
 mod notary;
 mod snapshot;
+mod tables;
 pub mod verify;
 mod worker;
 

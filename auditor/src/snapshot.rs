@@ -4,20 +4,34 @@
 use domain::audit::{AuditCheckpoint, GENESIS_HASH, OpenBlock, Seal};
 use domain::merkle::{Hash, MerkleFrontier};
 use eventstore::proof;
-use projector::audit::{HeadRow, followed_to, heads_after};
+use projector::audit::{self, ComparedHead, compared_heads_after, followed_to};
 use projector::seals::{self, SealRow};
 use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::error::AuditError;
+use crate::tables;
+use crate::verify::{Flaw, FlawLocation};
 
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
 
-/// Begins the transaction that reads the snapshot. The tables are locked before the first read: a
-/// rebuild swaps tables, and the new table would lack rows of the snapshot.
-pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+/// Most whole blocks that a checkpoint seals by itself, because the worker is behind. More of them
+/// are no backlog, but a forged position.
+const UNSEALED_BLOCKS_MAX: i64 = 100_000;
+
+/// Begins the transaction that reads the snapshot. No other schema can stand in for the tables, and
+/// each must be a plain table. The tables are locked before the first read: a rebuild swaps tables,
+/// and the new table would lack rows of the snapshot.
+pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, AuditError> {
     let mut transaction = proof::snapshot(pool).await?;
+    // A count of all rows takes longer than a statement of the service may.
+    transaction
+        .execute("set local search_path = public, pg_temp; set local statement_timeout = 0")
+        .await?;
+    if let Some(flaw) = tables::first_flaw(&mut transaction).await? {
+        return Err(AuditError::Flawed(flaw));
+    }
     transaction.execute("lock table audit_log, audit_heads, seals in access share mode").await?;
     Ok(transaction)
 }
@@ -39,6 +53,9 @@ pub(crate) struct AuditSnapshot {
 impl AuditSnapshot {
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self, AuditError> {
         let position = followed(connection).await?;
+        if position > proof::drawn(connection).await? {
+            return flawed(FlawLocation::Event { position }, UNDRAWN);
+        }
         let heads = heads(connection).await?;
         let SealState { seals, sealed, open } = SealState::up_to(connection, position).await?;
         Ok(Self { position, heads, seals, sealed, open })
@@ -48,6 +65,13 @@ impl AuditSnapshot {
     pub(crate) fn root(&self) -> Hash {
         self.heads.iter().copied().collect::<MerkleFrontier>().root()
     }
+}
+
+/// The flaw of a position that no transaction can have drawn.
+pub(crate) const UNDRAWN: &str = "no transaction has drawn its position";
+
+fn flawed<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
+    Err(AuditError::Flawed(Flaw { location, why: why.to_owned() }))
 }
 
 /// The position of the last event that the audit log has read. Followers move past positions
@@ -69,6 +93,17 @@ impl SealState {
         let last = seals::last(connection, position).await?;
         let (mut sealed, mut after) =
             last.map_or((GENESIS_HASH, 0), |row| (row.hash, row.last_position));
+        let whole = seals::sealed_to(connection).await?.min(position) / Seal::POSITIONS_PER_BLOCK;
+        if after != whole * Seal::POSITIONS_PER_BLOCK {
+            let number = last.map_or(whole, |row| row.number);
+            return flawed(FlawLocation::Seal { number }, "it is not the seal of the last block");
+        }
+        if (position - after) / Seal::POSITIONS_PER_BLOCK > UNSEALED_BLOCKS_MAX {
+            return flawed(
+                FlawLocation::Follower { name: "seals" },
+                "it is too far behind the log",
+            );
+        }
         // The worker that writes seals may be behind. Its next seals follow from the events.
         while position - after >= Seal::POSITIONS_PER_BLOCK {
             let end = after + Seal::POSITIONS_PER_BLOCK;
@@ -105,23 +140,33 @@ async fn tree(
     Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
 }
 
-/// The leaf of every head, in the order of the firms' ids.
+/// The leaf of every head, in the order of the firms' ids. Each head must be the last entry of its
+/// chain: a forged head that is signed would contradict the true history for good.
 async fn heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
     let mut leaves = Vec::new();
     let mut after: Option<Uuid> = None;
     loop {
-        let rows = heads_after(connection, after, HEADS_PER_PAGE).await?;
+        let rows = compared_heads_after(connection, after, HEADS_PER_PAGE).await?;
         for row in &rows {
             leaves.push(leaf(row)?);
         }
         match rows.last() {
-            Some(last) => after = Some(last.firm_id),
-            None => return Ok(leaves),
+            Some(last) => after = Some(last.head.firm_id),
+            None => break,
         }
     }
+    if audit::count_firms(connection).await? != i64::try_from(leaves.len()).unwrap_or(i64::MAX) {
+        return flawed(FlawLocation::Heads, "the kept end of a chain is missing");
+    }
+    Ok(leaves)
 }
 
-fn leaf(row: &HeadRow) -> Result<Hash, AuditError> {
-    let head = row.head().ok_or(AuditError::BrokenHead(row.firm_id))?;
-    Ok(head.leaf())
+fn leaf(row: &ComparedHead) -> Result<Hash, AuditError> {
+    match row.head.head() {
+        Some(head) if row.is_last_entry() => Ok(head.leaf()),
+        _ => flawed(
+            FlawLocation::Head { firm_id: row.head.firm_id },
+            "the kept end of the chain is not its last entry",
+        ),
+    }
 }

@@ -8,12 +8,13 @@ use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::inspect::checkup as queue;
+use domain::audit::Seal;
 use domain::checkup::{CheckVerdict, CheckpointFolder, Finding};
 use domain::time::Timestamp;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
-use projector::{firms, pauses, replays};
+use projector::{firms, pauses, replays, seals};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -113,6 +114,7 @@ async fn look_inside(
         let (behind, oldest) = checkup::unread(pool, name).await?;
         findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));
     }
+    findings.push(seals(pool, now).await?);
     findings.extend(queued(pool, now).await?);
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
@@ -120,6 +122,15 @@ async fn look_inside(
     findings.push(checkpoints(storage, now)?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
+}
+
+/// Checks the worker that seals. A seal that it has not made ends its work for good.
+async fn seals(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let mut connection = pool.acquire().await?;
+    let sealed_to = seals::sealed_to(&mut connection).await?;
+    let surplus = seals::count_above(&mut connection, sealed_to).await?;
+    let whole = checkup::whole_since(pool, sealed_to + Seal::POSITIONS_PER_BLOCK).await?;
+    Ok(Finding::seals(surplus, whole.map(|at| since(now, at))))
 }
 
 /// Checks whether this main database was used with these keys. The check writes nothing: a key

@@ -185,6 +185,26 @@ impl Finding {
         }
     }
 
+    /// Checks the worker that seals, by the seals that it has not made, and by the age of a whole
+    /// block without a seal.
+    #[must_use]
+    pub fn seals(surplus: i64, unsealed: Option<Duration>) -> Self {
+        let check = "seals";
+        match (surplus, unsealed) {
+            (1.., _) => Self::wrong(
+                check,
+                format!("{surplus} seals are of blocks that were not sealed: sealing fails"),
+                "run `firmforms audit verify`: somebody else has written them",
+            ),
+            (_, Some(age)) if age > FOLLOWER_LAG_MAX => Self::wrong(
+                check,
+                format!("a block has been whole for {}, and has no seal", spoken(age)),
+                "is `serve` running in this role? its log says if it cannot seal",
+            ),
+            _ => Self::fine(check, "all whole blocks are sealed".into()),
+        }
+    }
+
     /// Checks the deliveries that are queued and not held, and the wait of the first due lane.
     #[must_use]
     pub fn backlog(queued: i64, due_lanes: i64, oldest: Option<Duration>) -> Self {
@@ -368,6 +388,10 @@ mod tests {
             (Finding::follower("deliveries", 0, None), Fine),
             (Finding::follower("deliveries", 9, seconds(60)), Fine),
             (Finding::follower("deliveries", 9, seconds(61)), Wrong),
+            (Finding::seals(0, None), Fine),
+            (Finding::seals(0, seconds(60)), Fine),
+            (Finding::seals(0, seconds(61)), Wrong),
+            (Finding::seals(1, None), Wrong),
             (Finding::backlog(0, 0, None), Fine),
             (Finding::backlog(9, 1, seconds(300)), Fine),
             (Finding::backlog(9, 1, seconds(301)), Wrong),

@@ -104,3 +104,20 @@ pub async fn unread(
     };
     sqlx::query_as(statement).bind(follower).bind(UNREAD_COUNT_MAX).fetch_one(pool).await
 }
+
+/// Returns when the first event at or above this position was recorded. A block of the log that
+/// ends there has been whole since.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn whole_since(
+    pool: &PgPool,
+    position: i64,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select recorded_at from events where position >= $1 order by position limit 1",
+    )
+    .bind(position)
+    .fetch_optional(pool)
+    .await
+}

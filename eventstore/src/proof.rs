@@ -52,9 +52,11 @@ pub async fn height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 /// # Errors
 /// If the database does not answer.
 pub async fn drawn(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar("select case when is_called then last_value else 0 end from events_position_seq")
-        .fetch_one(connection)
-        .await
+    sqlx::query_scalar(
+        "select case when is_called then last_value else 0 end from events_position_seq",
+    )
+    .fetch_one(connection)
+    .await
 }
 
 /// Returns the lowest position above this one that has an event. A reader steps over a gap by it,

@@ -1,9 +1,9 @@
 //! This repository serves cqrs-es. It reads by postgres-es and writes by [`Store`].
 
-use cqrs_es::{Aggregate, DomainEvent};
 use cqrs_es::persist::{
     PersistedEventRepository, PersistenceError, ReplayStream, SerializedEvent, SerializedSnapshot,
 };
+use cqrs_es::{Aggregate, DomainEvent};
 use postgres_es::PostgresEventRepository;
 use serde::Deserialize;
 use serde_json::Value;

@@ -100,6 +100,25 @@ pub async fn read(
         .collect())
 }
 
+/// The time of the last new secret of up to `limit` firms after one, in the order of the firms.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn rotations_after(
+    connection: &mut PgConnection,
+    after: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<(Uuid, DateTime<Utc>)>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, rotated_at from webhook_secrets
+          where $1::uuid is null or firm_id > $1 order by firm_id limit $2",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}
+
 fn seal(
     wrapping: &WrappingKey,
     firm_id: Uuid,

@@ -44,6 +44,23 @@ pub enum FlawLocation {
     },
     /// The number of heads.
     Heads,
+    /// A table as a whole.
+    Table {
+        /// The table's name.
+        name: &'static str,
+    },
+    /// A row of a table that decides and is in no chain.
+    Row {
+        /// The table's name.
+        table: &'static str,
+        /// The row's key.
+        key: Uuid,
+    },
+    /// The position of a follower.
+    Follower {
+        /// The follower's name.
+        name: &'static str,
+    },
     /// A signed checkpoint.
     Checkpoint {
         /// The checkpoint's number.
@@ -75,6 +92,9 @@ impl fmt::Display for FlawLocation {
             }
             Self::Head { firm_id } => write!(f, "head of firm {firm_id}"),
             Self::Heads => f.write_str("heads"),
+            Self::Table { name } => write!(f, "table {name}"),
+            Self::Row { table, key } => write!(f, "{table} {key}"),
+            Self::Follower { name } => write!(f, "follower {name}"),
             Self::Checkpoint { number } => write!(f, "checkpoint {number}"),
             Self::Line { number } => write!(f, "line {number}"),
         }
@@ -94,7 +114,10 @@ pub(crate) enum VerifyStop {
 
 impl<E: Into<AuditError>> From<E> for VerifyStop {
     fn from(error: E) -> Self {
-        Self::Failed(error.into())
+        match error.into() {
+            AuditError::Flawed(flaw) => Self::Broken(flaw),
+            error => Self::Failed(error),
+        }
     }
 }
 

@@ -1,16 +1,27 @@
 //! Verifies the database: rebuilds the proof from the stored events and compares.
 //!
+//! - `walk` visits every row of the log and its proof once, in the order of positions.
+//! - `events` reads a page of events, and the entries that they lead to.
+//! - `chains` compares entries, `blocks` seals, `witnesses` has the signed checkpoints.
+//! - `deciding` compares tables that decide and are in no chain.
+//!
 //! The walk computes digests, seals, entries, links and heads from the first event on. At each
-//! signed checkpoint the computed state must equal the signed state. The log is read once, in
-//! windows. Memory holds one window, the head of each chain and the list of signed checkpoints.
+//! signed checkpoint the computed state must equal the signed state. Memory holds one page of each
+//! table, the head of each chain and the list of signed checkpoints.
 
+mod blocks;
+mod chains;
+mod deciding;
+mod events;
 mod flaw;
+mod rows;
 mod walk;
 mod witnesses;
 
+use domain::audit::Seal;
 use domain::time::Timestamp;
 use eventstore::proof;
-use projector::audit::heads_after;
+use projector::audit::{followed_to, heads_after};
 use projector::seals::sealed_to;
 use sqlx::{PgConnection, PgPool};
 
@@ -18,9 +29,11 @@ use crate::error::AuditError;
 use crate::keys::PublicKey;
 use crate::notary::Notary;
 use crate::snapshot;
-use walk::AuditWalk;
+use walk::{AuditWalk, StatedPositions};
 use witnesses::TrustedCheckpoints;
 
+pub use chains::AwaitedEntry;
+pub use deciding::ComparedRows;
 pub use flaw::{Flaw, FlawLocation};
 pub(crate) use flaw::{VerifyStop, broken};
 
@@ -55,6 +68,16 @@ pub struct DatabaseReport {
     pub checkpoints: u64,
     /// Position and time of the last agreeing checkpoint.
     pub witnessed: Option<(i64, Timestamp)>,
+    /// Events that the audit log has not followed yet.
+    pub events_awaited: u64,
+    /// Entries that these events lead to.
+    pub entries_awaited: u64,
+    /// The first of these entries.
+    pub first_awaited: Vec<AwaitedEntry>,
+    /// Whole blocks that are not sealed yet.
+    pub blocks_awaited: i64,
+    /// Rows of tables that are in no chain.
+    pub compared: ComparedRows,
 }
 
 /// Verifies a database against the signed checkpoints of a notary. Signatures must be made with a
@@ -74,7 +97,7 @@ pub async fn database(
         // Read before the snapshot begins: the database must then hold everything that a checkpoint
         // signs.
         let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted)?;
-        let mut transaction = snapshot::begin(pool).await.map_err(AuditError::from)?;
+        let mut transaction = snapshot::begin(pool).await?;
         walk(&mut transaction, witnesses, progress).await
     };
     match verified.await {
@@ -92,21 +115,37 @@ async fn walk(
     witnesses: TrustedCheckpoints,
     progress: impl Fn(i64, i64),
 ) -> Result<(DatabaseReport, Option<String>), VerifyStop> {
-    let unknown = witnesses.unknown(connection).await?;
-    let sealed_to = sealed_to(connection).await?;
-    let end = proof::height(connection).await?.max(sealed_to);
-    let followed_to = snapshot::followed(connection).await?;
-    let mut walk = AuditWalk::new(witnesses, followed_to, sealed_to);
-    let mut after = 0;
-    while after < end {
-        let through = (after + walk::WINDOW_POSITIONS).min(end);
-        walk.window(connection, after, through).await?;
-        progress(through, end);
-        after = through;
-    }
-    walk.end(connection, end).await?;
+    let unwitnessed = witnesses.unknown(connection).await?;
+    let stated = stated(connection).await?;
+    let mut walk = AuditWalk::new(witnesses, stated);
+    walk.all(connection, |position| progress(position, stated.height)).await?;
     compare_heads(connection, &walk).await?;
-    Ok((walk.report(end), unknown))
+    let tally = walk.unread.is_none().then_some(&walk.tally);
+    let compared = deciding::compare(connection, tally).await?;
+    let unknown = walk.unread.take().map_or(unwitnessed, |why| {
+        Some(format!("an event of another build: {why}; nothing contradicts its digest"))
+    });
+    Ok((DatabaseReport { compared, ..walk.report() }, unknown))
+}
+
+/// The positions that the database states. A follower cannot be above the highest position that was
+/// drawn.
+async fn stated(connection: &mut PgConnection) -> Result<StatedPositions, VerifyStop> {
+    let drawn = proof::drawn(connection).await?;
+    let height = proof::height(connection).await?;
+    let followed_to = followed_to(connection).await?;
+    let sealed_to = sealed_to(connection).await?;
+    for (name, position) in [("audit_log", followed_to), ("seals", sealed_to)] {
+        if position > drawn {
+            let why = format!("it is at position {position}, and the highest drawn is {drawn}");
+            return broken(FlawLocation::Follower { name }, why);
+        }
+    }
+    if sealed_to % Seal::POSITIONS_PER_BLOCK != 0 {
+        let why = format!("it is at position {sealed_to}, where no block ends");
+        return broken(FlawLocation::Follower { name: "seals" }, why);
+    }
+    Ok(StatedPositions { drawn, height, followed_to: followed_to.min(height), sealed_to })
 }
 
 /// Compares the stored heads, from which chains continue, with the heads that the walk computed.
@@ -116,7 +155,8 @@ async fn compare_heads(connection: &mut PgConnection, walk: &AuditWalk) -> Resul
     loop {
         let rows = heads_after(connection, after, HEADS_PER_PAGE).await?;
         for row in &rows {
-            if walk.chain(row.firm_id).is_none_or(|chain| row.chain().as_ref() != Some(chain)) {
+            let chain = walk.chains.chain(row.firm_id);
+            if chain.is_none_or(|chain| row.chain().as_ref() != Some(chain)) {
                 let place = FlawLocation::Head { firm_id: row.firm_id };
                 return broken(place, "the kept end of the chain is not where its entries end");
             }
@@ -127,8 +167,8 @@ async fn compare_heads(connection: &mut PgConnection, walk: &AuditWalk) -> Resul
             None => break,
         }
     }
-    match walk.chains().nth(kept) {
-        None => Ok(()),
-        Some(_) => broken(FlawLocation::Heads, "the kept end of a chain is missing"),
+    if walk.chains.firms() == kept {
+        return Ok(());
     }
+    broken(FlawLocation::Heads, "the kept end of a chain is missing")
 }

@@ -1,126 +1,123 @@
-//! The walk over the log. In each window the expected entries and seals are computed from the
-//! events and compared with the stored rows.
+//! The walk over the log. Events, entries and seals are read in the order of their positions, from
+//! the lowest to the highest there is. Each row of the three tables is visited once: the expected
+//! entries and seals are computed from the events and compared with the stored rows.
 
-use std::collections::BTreeMap;
-use std::iter::Peekable;
-use std::vec::IntoIter;
-
-use domain::audit::{AuditChain, AuditCheckpoint, AuditEntry, GENESIS_HASH, Seal};
-use domain::merkle::{Hash, MerkleFrontier};
+use domain::audit::AuditCheckpoint;
 use domain::time::Timestamp;
-use eventstore::proof::{self, CheckedEvent};
-use eventstore::{RecordedEvent, Upcasters};
-use projector::audit::{self, EntryRow, entries_of};
-use projector::seals::{self, SealRow};
-use sqlx::PgConnection;
-use uuid::Uuid;
+use eventstore::proof;
+use projector::{audit, seals};
+use sqlx::{Executor, PgConnection};
 
+use super::blocks::BlockWalk;
+use super::chains::ChainWalk;
+use super::events::{EventPage, LogTally, WalkedEvent};
 use super::witnesses::TrustedCheckpoints;
 use super::{DatabaseReport, FlawLocation, VerifyStop, broken};
+use crate::snapshot::UNDRAWN;
 
-/// Positions in one window.
-pub(super) const WINDOW_POSITIONS: i64 = 4 * Seal::POSITIONS_PER_BLOCK;
+/// Positions that the database states.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StatedPositions {
+    /// The highest position that a transaction has drawn.
+    pub(super) drawn: i64,
+    /// The highest position of an event.
+    pub(super) height: i64,
+    /// The position of the follower that writes the audit log.
+    pub(super) followed_to: i64,
+    /// The position of the worker that seals.
+    pub(super) sealed_to: i64,
+}
 
 /// The position of the walk, and the state computed so far.
 pub(super) struct AuditWalk {
+    stated: StatedPositions,
     witnesses: TrustedCheckpoints,
-    followed_to: i64,
-    sealed_to: i64,
-    chains: BTreeMap<Uuid, AuditChain>,
-    /// The root over all heads; `None` after a chain grew.
-    heads: Option<Hash>,
-    block: MerkleFrontier,
-    sealed: Hash,
-    seals: i64,
-    events: u64,
-    entries: u64,
+    pub(super) chains: ChainWalk,
+    blocks: BlockWalk,
+    pub(super) tally: LogTally,
+    /// The first event that this build cannot read, and why not.
+    pub(super) unread: Option<String>,
+    last: i64,
+    events: i64,
     agreed: u64,
     witnessed: Option<(i64, Timestamp)>,
 }
 
-/// The stored rows of a window, in order.
-struct WindowRows {
-    rows: Peekable<IntoIter<EntryRow>>,
-    seals: Peekable<IntoIter<SealRow>>,
-}
-
 impl AuditWalk {
-    pub(super) fn new(witnesses: TrustedCheckpoints, followed_to: i64, sealed_to: i64) -> Self {
+    pub(super) fn new(witnesses: TrustedCheckpoints, stated: StatedPositions) -> Self {
         Self {
+            stated,
             witnesses,
-            followed_to,
-            sealed_to,
-            chains: BTreeMap::new(),
-            heads: None,
-            block: MerkleFrontier::default(),
-            sealed: GENESIS_HASH,
-            seals: 0,
+            chains: ChainWalk::new(stated.followed_to),
+            blocks: BlockWalk::new(stated.sealed_to),
+            tally: LogTally::default(),
+            unread: None,
+            last: 0,
             events: 0,
-            entries: 0,
             agreed: 0,
             witnessed: None,
         }
     }
 
-    /// Verifies the events after position `after`, up to `through`.
-    pub(super) async fn window(
+    /// Verifies all events. Calls `progress` with the position after each page.
+    pub(super) async fn all(
         &mut self,
         connection: &mut PgConnection,
-        after: i64,
-        through: i64,
+        progress: impl Fn(i64),
     ) -> Result<(), VerifyStop> {
-        let checked = proof::checked(connection, &Upcasters::current(), after, through).await?;
-        let events = intact(checked)?;
-        let followed = events.partition_point(|event| event.position <= self.followed_to);
-        let entries = entries_of(connection, &events[..followed]).await?;
-        let mut there = WindowRows {
-            rows: audit::between(connection, after, through).await?.into_iter().peekable(),
-            seals: seals::between(connection, after, through).await?.into_iter().peekable(),
-        };
-        let mut entries = entries.iter().peekable();
-        for event in &events {
-            self.advance_to(event.position, &mut there)?;
-            self.block.push(Seal::leaf(event.position, &event.digest));
-            self.events += 1;
-            let entry = entries.next_if(|entry| entry.position == event.position);
-            self.compare_entry(event.position, entry, &mut there)?;
+        let mut from = Some(i64::MIN);
+        while let Some(first) = from {
+            let page = EventPage::read(connection, first, &mut self.tally).await?;
+            from = page.next;
+            self.unread = self.unread.take().or_else(|| page.first_unread().cloned());
+            for event in page.into_events() {
+                let (event, entry) = event?;
+                self.step(connection, &event).await?;
+                self.chains.compare(connection, &event, entry).await?;
+            }
+            progress(self.last);
         }
-        self.advance_to(through + 1, &mut there)?;
-        refuse_stray(there.rows.next())
+        self.end(connection).await
     }
 
-    /// Compares the expected entry of an event with the stored row.
-    fn compare_entry(
+    /// Steps to the next event.
+    async fn step(
         &mut self,
-        position: i64,
-        entry: Option<&AuditEntry>,
-        there: &mut WindowRows,
+        connection: &mut PgConnection,
+        event: &WalkedEvent,
     ) -> Result<(), VerifyStop> {
-        let row = there.rows.next_if(|row| row.position <= position);
-        let Some(entry) = entry else {
-            return refuse_stray(row);
-        };
-        let chain = self.chains.entry(entry.firm_id).or_default();
-        let linked = chain.add(entry);
-        let expected = EntryRow::of(entry, linked);
-        let place = location_of(&expected);
-        self.heads = None;
-        self.entries += 1;
-        match row {
-            Some(row) if row == expected => Ok(()),
-            Some(row) if row.position < position => refuse_stray(Some(row)),
-            Some(row) => broken(place, difference(&row, &expected)),
-            None => broken(place, "it is missing"),
+        let position = event.position;
+        let place = FlawLocation::Event { position };
+        if position < 1 {
+            return broken(place, "positions begin at 1");
         }
+        if position == self.last {
+            return broken(place, "two events have this position");
+        }
+        if position > self.stated.drawn {
+            let why = format!("{UNDRAWN}: the highest is {}", self.stated.drawn);
+            return broken(place, why);
+        }
+        self.advance_to(connection, position).await?;
+        self.blocks.push(position, &event.digest);
+        self.last = position;
+        self.events += 1;
+        Ok(())
     }
 
-    /// Moves to a position: compares each seal and signed checkpoint that ends before.
-    fn advance_to(&mut self, position: i64, there: &mut WindowRows) -> Result<(), VerifyStop> {
+    /// Moves to a position: compares each seal and signed checkpoint that ends before. Blocks that
+    /// are not sealed end only where a checkpoint needs them.
+    async fn advance_to(
+        &mut self,
+        connection: &mut PgConnection,
+        position: i64,
+    ) -> Result<(), VerifyStop> {
         loop {
-            let end = (self.seals + 1) * Seal::POSITIONS_PER_BLOCK;
+            let end = self.blocks.end();
             let witness = self.witnesses.next().map(|checkpoint| checkpoint.position);
-            if end < position && witness.is_none_or(|witness| end <= witness) {
-                self.compare_seal(end, there)?;
+            let is_needed = self.blocks.is_sealed() || witness.is_some();
+            if is_needed && end < position && witness.is_none_or(|witness| end <= witness) {
+                self.blocks.close(connection).await?;
             } else if witness.is_some_and(|witness| witness < position) {
                 self.compare_checkpoint()?;
             } else {
@@ -129,40 +126,16 @@ impl AuditWalk {
         }
     }
 
-    /// Compares the seal of a block that has just become whole.
-    fn compare_seal(&mut self, end: i64, there: &mut WindowRows) -> Result<(), VerifyStop> {
-        let block = std::mem::take(&mut self.block);
-        let expected = SealRow::of(end, &block, self.sealed);
-        self.sealed = expected.hash;
-        self.seals += 1;
-        let place = FlawLocation::Seal { number: expected.number };
-        match there.seals.next_if(|row| row.last_position <= end) {
-            Some(row) if row == expected => Ok(()),
-            Some(row) if row.root == expected.root => {
-                broken(place, "it does not follow the seal before")
-            }
-            Some(_) => broken(place, "the events in its block are not those that were sealed"),
-            None if end <= self.sealed_to => broken(place, "it is missing"),
-            None => Ok(()),
-        }
-    }
-
     /// Compares the computed state with the next signed checkpoint.
     fn compare_checkpoint(&mut self) -> Result<(), VerifyStop> {
-        let heads = *self.heads.get_or_insert_with(|| {
-            let leaves = self.chains.iter().map(|(firm_id, chain)| chain.head(*firm_id).leaf());
-            leaves.collect::<MerkleFrontier>().root()
-        });
         let Some(said) = self.witnesses.take_next() else {
             return Ok(());
         };
         let place = FlawLocation::Checkpoint { number: said.number };
-        let log = (said.seals, said.sealed, said.open.events, said.open.root);
-        if log != (self.seals, self.sealed, self.block.size(), self.block.root()) {
+        if !self.blocks.is_signed_by(&said) {
             return broken(place, mismatch("the log", &said));
         }
-        let firms = u64::try_from(self.chains.len()).unwrap_or(u64::MAX);
-        if (said.firms, said.heads) != (firms, heads) {
+        if (said.firms, said.heads) != (self.firms(), self.chains.root()) {
             return broken(place, mismatch("the audit log", &said));
         }
         self.agreed += 1;
@@ -170,90 +143,71 @@ impl AuditWalk {
         Ok(())
     }
 
-    /// Refuses leftovers: a signed checkpoint of a longer log, or a row without an event.
-    pub(super) async fn end(
-        &mut self,
-        connection: &mut PgConnection,
-        end: i64,
-    ) -> Result<(), VerifyStop> {
-        if self.witnesses.next().is_some_and(|said| said.position <= self.followed_to) {
-            // The last positions of the log were drawn and never used.
-            let mut nothing = WindowRows {
-                rows: Vec::new().into_iter().peekable(),
-                seals: Vec::new().into_iter().peekable(),
-            };
-            self.advance_to(self.followed_to + 1, &mut nothing)?;
-        }
+    /// Compares what ends after the last event, and refuses leftovers.
+    async fn end(&mut self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
+        let StatedPositions { height, sealed_to, .. } = self.stated;
+        // The last positions of the log may have been drawn and never used.
+        let end = height.max(sealed_to);
+        self.advance_to(connection, end.saturating_add(1)).await?;
         if let Some(said) = self.witnesses.next() {
             let why = format!("the log reached position {}, and ends at {end} now", said.position);
             return broken(FlawLocation::Checkpoint { number: said.number }, why);
         }
-        let rows = audit::between(connection, end.min(self.followed_to), i64::MAX).await?;
-        refuse_stray(rows.into_iter().find(|row| row.position > end))
+        self.chains.refuse_surplus(connection).await?;
+        self.blocks.refuse_surplus(connection).await?;
+        self.compare_counts(connection).await
     }
 
-    pub(super) fn report(&self, through: i64) -> DatabaseReport {
+    /// Compares the number of rows with the number of visited rows. The count reads the tables and
+    /// not the index of positions, so it finds rows that the index does not have.
+    async fn compare_counts(&self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
+        connection
+            .execute(
+                "set local enable_indexscan = off; set local enable_indexonlyscan = off;
+                 set local enable_bitmapscan = off; set local enable_seqscan = on",
+            )
+            .await?;
+        let counts = [
+            ("events", proof::count(connection).await?, self.events),
+            ("audit_log", audit::count(connection).await?, self.chains.rows.walked),
+            ("seals", seals::count(connection).await?, self.blocks.rows.walked),
+        ];
+        connection
+            .execute(
+                "set local enable_indexscan = on; set local enable_indexonlyscan = on;
+                 set local enable_bitmapscan = on",
+            )
+            .await?;
+        for (name, there, walked) in counts {
+            if there != walked {
+                let why = format!("it has {there} rows, and {walked} of them have a position");
+                return broken(FlawLocation::Table { name }, why);
+            }
+        }
+        Ok(())
+    }
+
+    fn firms(&self) -> u64 {
+        u64::try_from(self.chains.firms()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn report(&self) -> DatabaseReport {
+        let StatedPositions { drawn, height, sealed_to, .. } = self.stated;
         DatabaseReport {
-            events: self.events,
-            through,
-            seals: self.seals,
-            entries: self.entries,
-            firms: u64::try_from(self.chains.len()).unwrap_or(u64::MAX),
+            events: self.events.unsigned_abs(),
+            through: height.max(sealed_to),
+            seals: self.blocks.agreed,
+            entries: self.chains.entries,
+            firms: self.firms(),
             checkpoints: self.agreed,
             witnessed: self.witnessed,
+            events_awaited: self.chains.events_awaited,
+            entries_awaited: self.chains.entries_awaited,
+            first_awaited: self.chains.first_awaited.clone(),
+            blocks_awaited: (drawn - sealed_to) / domain::audit::Seal::POSITIONS_PER_BLOCK,
+            ..DatabaseReport::default()
         }
     }
-
-    pub(super) fn chain(&self, firm_id: Uuid) -> Option<&AuditChain> {
-        self.chains.get(&firm_id)
-    }
-
-    pub(super) fn chains(&self) -> impl Iterator<Item = &Uuid> {
-        self.chains.keys()
-    }
-}
-
-/// The events, if each stored digest is right.
-fn intact(checked: Vec<CheckedEvent>) -> Result<Vec<RecordedEvent>, VerifyStop> {
-    let read = |checked: CheckedEvent| {
-        if !checked.intact {
-            let place = FlawLocation::Event { position: checked.position };
-            return broken(place, "its digest is not that of what is stored");
-        }
-        checked
-            .event
-            .map_err(|error| VerifyStop::Unknown(format!("an event of another build: {error}")))
-    };
-    checked.into_iter().map(read).collect()
-}
-
-/// Refuses a row without an event.
-fn refuse_stray(row: Option<EntryRow>) -> Result<(), VerifyStop> {
-    row.map_or(Ok(()), |row| broken(location_of(&row), "no event in the log has led to it"))
-}
-
-fn location_of(row: &EntryRow) -> FlawLocation {
-    FlawLocation::Entry {
-        firm_id: row.firm_id,
-        sequence: row.sequence,
-        position: Some(row.position),
-    }
-}
-
-fn difference(row: &EntryRow, expected: &EntryRow) -> String {
-    if (row.firm_id, row.sequence) != (expected.firm_id, expected.sequence) {
-        return format!("what is there is entry {} of firm {}", row.sequence, row.firm_id);
-    }
-    let why = if row.entry != expected.entry {
-        "its bytes are not what its event says"
-    } else if row.previous_hash != expected.previous_hash {
-        "it does not follow the entry before"
-    } else if row.hash != expected.hash {
-        "its hash is not that of its bytes and the hash before"
-    } else {
-        "its columns are not what its bytes say"
-    };
-    why.to_owned()
 }
 
 fn mismatch(subject: &str, said: &AuditCheckpoint) -> String {

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use auditor::PublicKey;
 use auditor::bundle::{self, BundleReport};
-use auditor::verify::{self, AuditVerdict, DatabaseReport};
+use auditor::verify::{self, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport};
+use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use indicatif::ProgressBar;
 
 use super::args::AuditVerifyArgs;
@@ -60,9 +61,21 @@ async fn database(
         bar.set_position(done.cast_unsigned());
     };
     let verdict = verify::database(&looking.pool, &storage.notary(), trusted, progress).await;
+    let lanes = lane_proof::compare(&looking.pool).await;
     bar.finish_and_clear();
     looking.close().await?;
-    Ok(print_verdict(&verdict?, of_database))
+    let verdict = verdict?;
+    if matches!(verdict, AuditVerdict::Broken(_)) {
+        return Ok(print_verdict(&verdict, of_database));
+    }
+    let lanes = lanes?;
+    if let Some(LaneFault { lane_id, why }) = &lanes.fault {
+        print_line(&format!("BROKEN: lanes {lane_id}: {why}"));
+        return Ok(ExitCode::FAILURE);
+    }
+    let of_all =
+        |report: &DatabaseReport| [of_database(report), of_tables(report, &lanes)].concat();
+    Ok(print_verdict(&verdict, of_all))
 }
 
 fn print_verdict<R>(verdict: &AuditVerdict<R>, lines: impl Fn(&R) -> Vec<String>) -> ExitCode {
@@ -83,7 +96,8 @@ fn print_verdict<R>(verdict: &AuditVerdict<R>, lines: impl Fn(&R) -> Vec<String>
 }
 
 fn of_database(report: &DatabaseReport) -> Vec<String> {
-    let DatabaseReport { events, through, seals, entries, firms, checkpoints, witnessed } = report;
+    let DatabaseReport { events, through, seals, entries, firms, checkpoints, witnessed, .. } =
+        report;
     let mut lines = vec![
         format!("intact: {events} events up to position {through}, {seals} seals"),
         format!("        {entries} entries of {firms} firms"),
@@ -93,6 +107,37 @@ fn of_database(report: &DatabaseReport) -> Vec<String> {
             "        {checkpoints} checkpoints; the last is of {at}, at position {position}"
         ));
     }
+    lines
+}
+
+/// The tables that are in no chain, and how far the proof is behind the log.
+fn of_tables(report: &DatabaseReport, lanes: &LaneComparison) -> Vec<String> {
+    let ComparedRows { keys, hooks, secrets, unreadable } = &report.compared;
+    let lanes = lanes.lanes;
+    let mut lines = vec![format!(
+        "        {keys} keys, {hooks} subscriptions, {lanes} lanes and the age of {secrets} signing \
+         secrets are as the log says"
+    )];
+    if !unreadable.is_empty() {
+        let tables = unreadable.join(", ");
+        lines.push(format!("        not compared, since this login may not read it: {tables}"));
+    }
+    if report.events_awaited > 0 {
+        let DatabaseReport { events_awaited, entries_awaited, .. } = report;
+        lines.push(format!(
+            "        the audit log is {events_awaited} events behind, and lacks {entries_awaited} entries"
+        ));
+    }
+    for AwaitedEntry { position, firm_id, at, action } in &report.first_awaited {
+        lines.push(format!("          position {position}, of {at}: {action} of firm {firm_id}"));
+    }
+    if report.blocks_awaited > 0 {
+        lines.push(format!("        the seals are {} blocks behind", report.blocks_awaited));
+    }
+    lines.push(
+        "        not in the log, so not proved: tokens of the internal API (`firmforms tokens list`)"
+            .to_owned(),
+    );
     lines
 }
 

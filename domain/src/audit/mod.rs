@@ -9,6 +9,7 @@
 
 mod checkpoint;
 mod deed;
+mod stored;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub use checkpoint::{AuditCheckpoint, ChainHead, OpenBlock, Seal};
 pub use deed::{
     Action, Deed, SubscriptionOrigin, UNAUDITED_EVENTS, UnknownAction, subscription_in,
 };
+pub use stored::{StoredEntry, StoredParty};
 
 /// Version of an entry's shape. A new shape gets a new version, and old entries keep theirs.
 pub const FORMAT_VERSION: u32 = 1;

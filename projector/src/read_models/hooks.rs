@@ -5,6 +5,7 @@
 mod listed;
 mod lives;
 mod matching;
+mod stored;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,6 +19,7 @@ use uuid::Uuid;
 
 pub use listed::{HookRow, KeyHookList, list_for_keys};
 pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, positions};
+pub use stored::{StoredHook, stored_after};
 
 /// The writer of the table `hooks`, which also lists the subscriptions in each occurrence.
 pub(crate) struct HookWriter;

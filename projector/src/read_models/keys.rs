@@ -1,5 +1,7 @@
 //! The read model of keys: the keys of each firm, which authenticate callers by SHA-256.
 
+mod stored;
+
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -9,6 +11,8 @@ use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
+
+pub use stored::{StoredKey, stored_after};
 
 /// The writer of the table `key_auth`.
 pub(crate) struct KeyWriter;

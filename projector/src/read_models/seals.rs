@@ -163,23 +163,43 @@ pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error
     Ok(position.unwrap_or(0))
 }
 
-/// Returns the seals that end after `after` and at or before `through`, in order.
+/// Returns up to `limit` seals that end at this position or above, in order.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn between(
+pub async fn list_from(
     connection: &mut PgConnection,
-    after: i64,
-    through: i64,
+    from: i64,
+    limit: i64,
 ) -> Result<Vec<SealRow>, sqlx::Error> {
     sqlx::query_as(
         "select number, last_position, events, root, previous_hash, hash from seals
-          where last_position > $1 and last_position <= $2 order by last_position",
+          where last_position >= $1 order by last_position limit $2",
     )
-    .bind(after)
-    .bind(through)
+    .bind(from)
+    .bind(limit)
     .fetch_all(connection)
     .await
+}
+
+/// Counts the seals, without a condition on their positions.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from seals").fetch_one(connection).await
+}
+
+/// Counts the seals that end above this position. With the position of the worker, these are seals
+/// that the worker has not made, and it will fail at the first of them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count_above(connection: &mut PgConnection, position: i64) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from seals where last_position > $1")
+        .bind(position)
+        .fetch_one(connection)
+        .await
 }
 
 #[cfg(test)]

@@ -46,12 +46,15 @@ pub async fn verify(
     let subscriptions = lives.count() as u64;
     let report = ProofReport { through, subscriptions, ..ProofReport::default() };
     let mut walk = ProofWalk { scope, lives, report };
-    let before = scope.from.saturating_sub(1).max(0);
-    let mut after = before;
-    while after < through {
-        let until = (after + POSITIONS_PER_WINDOW).min(through);
-        walk.window(connection, after, until).await?;
-        progress(until - before, through - before);
+    let mut after = scope.before();
+    // A gap is one step, however wide it is: a forged position must not make the proof endless.
+    while let Some(first) = proof::next_position(connection, after).await? {
+        if first > through {
+            break;
+        }
+        let until = first.saturating_add(POSITIONS_PER_WINDOW - 1).min(through);
+        walk.window(connection, first.saturating_sub(1), until).await?;
+        progress(until, through);
         after = until;
     }
     walk.unknown(connection).await?;

@@ -20,6 +20,14 @@ pub struct ProofScope {
     pub examples: usize,
 }
 
+impl ProofScope {
+    /// The position before the first one. The beginning of the log is the lowest position there is,
+    /// because a forged event can have one below 1.
+    pub(super) const fn before(&self) -> i64 {
+        if self.from > 1 { self.from - 1 } else { i64::MIN }
+    }
+}
+
 /// The findings.
 #[derive(Debug, Default)]
 pub struct ProofReport {

@@ -101,6 +101,50 @@ pub(super) async fn keep(
     Ok(())
 }
 
+/// A kept end of a chain, and the last entry of that chain.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct ComparedHead {
+    /// The kept end.
+    #[sqlx(flatten)]
+    pub head: HeadRow,
+    last_sequence: Option<i64>,
+    last_hash: Option<Hash>,
+}
+
+impl ComparedHead {
+    /// Tells whether the kept end is the end of the chain.
+    #[must_use]
+    pub fn is_last_entry(&self) -> bool {
+        let HeadRow { sequence, hash, .. } = &self.head;
+        self.last_sequence == Some(*sequence) && self.last_hash == Some(*hash)
+    }
+}
+
+/// Returns the ends of up to `limit` chains after one firm, each with the last entry of its chain.
+/// PostgreSQL looks each entry up in the index.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn compared_heads_after(
+    connection: &mut PgConnection,
+    after: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<ComparedHead>, sqlx::Error> {
+    sqlx::query_as(
+        "select head.firm_id, head.sequence, head.hash, head.frontier,
+                entry.sequence as last_sequence, entry.hash as last_hash
+           from (select firm_id, sequence, hash, frontier from audit_heads
+                  where $1::uuid is null or firm_id > $1 order by firm_id limit $2) head
+           left join lateral (select sequence, hash from audit_log where firm_id = head.firm_id
+                               order by sequence desc limit 1) entry on true
+          order by head.firm_id",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}
+
 /// Returns the ends of up to `limit` chains after one firm, in the order of their firms.
 ///
 /// # Errors

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::audit::{
-    AuditChain, AuditEntry, EntrySource, LinkedEntry, SubscriptionOrigin, UNAUDITED_EVENTS,
-    subscription_in,
+    AuditChain, AuditEntry, EntrySource, LinkedEntry, StoredEntry, SubscriptionOrigin,
+    UNAUDITED_EVENTS, subscription_in,
 };
 use domain::merkle::Hash;
 use eventstore::tail::TailError;
@@ -23,9 +23,10 @@ use uuid::Uuid;
 
 use crate::follow::Projection;
 
-pub use chains::{HeadRow, chains, heads_after};
+pub use chains::{ComparedHead, HeadRow, chains, compared_heads_after, heads_after};
 pub use questions::{
-    AuditFilter, ChainSpan, between, find_at, followed_to, hashes, list, of_subject, span, stretch,
+    AuditFilter, ChainSpan, count, count_firms, find_at, followed_to, hashes, list, list_from,
+    of_subject, span, stretch,
 };
 
 /// The writer of the audit log.
@@ -42,7 +43,12 @@ impl Projection for AuditLog {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let entries = entries_of(connection, events).await?;
+            let entries = entries_of(connection, events).await.map_err(|error| match error {
+                TailError::Database(error) => error,
+                unreadable @ TailError::Unreadable { .. } => {
+                    sqlx::Error::Decode(Box::new(unreadable))
+                }
+            })?;
             if entries.is_empty() {
                 return Ok(());
             }
@@ -110,6 +116,27 @@ impl EntryRow {
             hash: linked.hash,
         }
     }
+
+    /// Makes the row of an entry that is known by its bytes alone. `said` is what the bytes say.
+    #[must_use]
+    pub fn of_bytes(said: StoredEntry, linked: LinkedEntry) -> Self {
+        Self {
+            firm_id: said.firm_id,
+            sequence: linked.sequence.cast_signed(),
+            position: said.position,
+            at: said.at.get(),
+            action: said.action,
+            actor_kind: said.actor.kind,
+            actor_id: said.actor.id,
+            subject_kind: said.subject.kind,
+            subject_id: said.subject.id,
+            reason: said.reason,
+            evidence: said.evidence,
+            entry: linked.canonical,
+            previous_hash: linked.previous,
+            hash: linked.hash,
+        }
+    }
 }
 
 /// Makes the entries of these events, in order. The origins of subscriptions are read from the log
@@ -120,7 +147,7 @@ impl EntryRow {
 pub async fn entries_of(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
-) -> Result<Vec<AuditEntry>, sqlx::Error> {
+) -> Result<Vec<AuditEntry>, TailError> {
     let about = |recorded: &RecordedEvent| {
         subscription_in(&recorded.aggregate_id, &recorded.event).map(str::to_owned)
     };
@@ -143,16 +170,12 @@ pub async fn entries_of(
 async fn subscribed(
     connection: &mut PgConnection,
     hooks: &BTreeSet<String>,
-) -> Result<HashMap<String, SubscriptionOrigin>, sqlx::Error> {
+) -> Result<HashMap<String, SubscriptionOrigin>, TailError> {
     if hooks.is_empty() {
         return Ok(HashMap::new());
     }
     let ids: Vec<&str> = hooks.iter().map(String::as_str).collect();
-    let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await;
-    let first = first.map_err(|error| match error {
-        TailError::Database(error) => error,
-        unreadable @ TailError::Unreadable { .. } => sqlx::Error::Decode(Box::new(unreadable)),
-    })?;
+    let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await?;
     let made = first.into_iter().filter_map(|recorded| {
         let made = SubscriptionOrigin::by(&recorded.event)?;
         Some((recorded.aggregate_id, made))

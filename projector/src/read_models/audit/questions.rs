@@ -86,20 +86,46 @@ pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, s
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
 }
 
-/// Lists the entries after `after` and up to `through`, in the order of positions.
+/// Lists up to `limit` entries at this position and above, in the order of positions.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn between(
+pub async fn list_from(
     connection: &mut PgConnection,
-    after: i64,
-    through: i64,
+    from: i64,
+    limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
-    sqlx::query_as(entries_where!("position > $1 and position <= $2 order by position"))
-        .bind(after)
-        .bind(through)
+    sqlx::query_as(entries_where!("position >= $1 order by position limit $2"))
+        .bind(from)
+        .bind(limit)
         .fetch_all(connection)
         .await
+}
+
+/// Counts the entries, without a condition on their positions.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from audit_log").fetch_one(connection).await
+}
+
+/// Counts the firms that have an entry. PostgreSQL looks each of them up in the index.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn count_firms(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "with recursive firm as (
+             (select firm_id from audit_log order by firm_id limit 1)
+              union all
+             select (select firm_id from audit_log where firm_id > firm.firm_id
+                      order by firm_id limit 1)
+               from firm where firm_id is not null)
+         select count(firm_id) from firm",
+    )
+    .fetch_one(connection)
+    .await
 }
 
 /// A span of a firm's chain, with both ends included.

@@ -1,0 +1,107 @@
+//! The blocks of the log: computes each seal from the events and compares it with the stored seal.
+
+use domain::audit::{AuditCheckpoint, GENESIS_HASH, Seal};
+use domain::merkle::{Hash, MerkleFrontier};
+use projector::seals::SealRow;
+use sqlx::PgConnection;
+
+use super::rows::PagedRows;
+use super::{FlawLocation, VerifyStop, broken};
+
+/// The blocks up to the position of the walk.
+pub(super) struct BlockWalk {
+    pub(super) rows: PagedRows<SealRow>,
+    /// The position of the worker that seals.
+    sealed_to: i64,
+    /// The events after the last whole block.
+    block: MerkleFrontier,
+    /// The hash of the last whole block.
+    sealed: Hash,
+    /// The number of whole blocks.
+    blocks: i64,
+    /// Stored seals that are right.
+    pub(super) agreed: i64,
+}
+
+impl BlockWalk {
+    pub(super) fn new(sealed_to: i64) -> Self {
+        Self {
+            rows: PagedRows::default(),
+            sealed_to,
+            block: MerkleFrontier::default(),
+            sealed: GENESIS_HASH,
+            blocks: 0,
+            agreed: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, position: i64, digest: &Hash) {
+        self.block.push(Seal::leaf(position, digest));
+    }
+
+    /// The last position of the block that is not whole yet.
+    pub(super) const fn end(&self) -> i64 {
+        (self.blocks + 1).saturating_mul(Seal::POSITIONS_PER_BLOCK)
+    }
+
+    /// Whether the worker has sealed the block that is not whole yet.
+    pub(super) const fn is_sealed(&self) -> bool {
+        self.end() <= self.sealed_to
+    }
+
+    /// Ends the block, and compares its seal.
+    pub(super) async fn close(&mut self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
+        let end = self.end();
+        let is_sealed = self.is_sealed();
+        let block = std::mem::take(&mut self.block);
+        let expected = SealRow::of(end, &block, self.sealed);
+        self.sealed = expected.hash;
+        self.blocks += 1;
+        let row = self.rows.next_through(connection, end).await?;
+        match row {
+            Some(row) if !is_sealed => self.surplus(row),
+            Some(row) if row == expected => {
+                self.agreed += 1;
+                Ok(())
+            }
+            Some(row) if row.last_position < end => {
+                let why = format!("no block of the log ends at position {}", row.last_position);
+                broken(FlawLocation::Seal { number: row.number }, why)
+            }
+            Some(row) if row.root == expected.root => {
+                broken(location_of(expected), "it does not follow the seal before")
+            }
+            Some(_) => {
+                let why = "the events in its block are not those that were sealed";
+                broken(location_of(expected), why)
+            }
+            None if is_sealed => broken(location_of(expected), "it is missing"),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a seal after the last block that the worker has sealed.
+    pub(super) async fn refuse_surplus(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<(), VerifyStop> {
+        let left = self.rows.next_through(connection, i64::MAX).await?;
+        left.map_or(Ok(()), |row| self.surplus(row))
+    }
+
+    fn surplus(&self, row: SealRow) -> Result<(), VerifyStop> {
+        let sealed_to = self.sealed_to;
+        let why = format!("it is one too many: the log is sealed up to position {sealed_to}");
+        broken(location_of(row), why)
+    }
+
+    /// Whether the log at this position is the log that was signed.
+    pub(super) fn is_signed_by(&self, said: &AuditCheckpoint) -> bool {
+        (said.seals, said.sealed) == (self.blocks, self.sealed)
+            && (said.open.events, said.open.root) == (self.block.size(), self.block.root())
+    }
+}
+
+const fn location_of(row: SealRow) -> FlawLocation {
+    FlawLocation::Seal { number: row.number }
+}

@@ -1,0 +1,193 @@
+//! The chains of the firms: computes each entry from its event and compares it with the stored
+//! entry.
+
+use std::collections::BTreeMap;
+
+use domain::audit::{AuditChain, AuditEntry, LinkedEntry, StoredEntry};
+use domain::merkle::{Hash, MerkleFrontier};
+use domain::time::Timestamp;
+use projector::audit::EntryRow;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::events::{ExpectedEntry, WalkedEvent};
+use super::rows::PagedRows;
+use super::{FlawLocation, VerifyStop, broken};
+
+/// Entries that a report lists of those that the audit log does not have yet.
+const AWAITED_LISTED_MAX: usize = 10;
+
+/// An entry that the audit log does not have yet, because its follower is behind the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedEntry {
+    /// The position of the event.
+    pub position: i64,
+    /// The firm of the chain.
+    pub firm_id: Uuid,
+    /// The time at which the event was recorded.
+    pub at: Timestamp,
+    /// The word of the action.
+    pub action: &'static str,
+}
+
+/// The chains up to the position of the walk.
+pub(super) struct ChainWalk {
+    pub(super) rows: PagedRows<EntryRow>,
+    /// The position of the follower that writes the audit log.
+    followed_to: i64,
+    chains: BTreeMap<Uuid, AuditChain>,
+    /// The root over all heads; `None` after a chain grew.
+    heads: Option<Hash>,
+    pub(super) entries: u64,
+    /// Events after the follower's position.
+    pub(super) events_awaited: u64,
+    /// Entries of these events.
+    pub(super) entries_awaited: u64,
+    /// The first of these entries.
+    pub(super) first_awaited: Vec<AwaitedEntry>,
+}
+
+impl ChainWalk {
+    pub(super) fn new(followed_to: i64) -> Self {
+        Self {
+            rows: PagedRows::default(),
+            followed_to,
+            chains: BTreeMap::new(),
+            heads: None,
+            entries: 0,
+            events_awaited: 0,
+            entries_awaited: 0,
+            first_awaited: Vec::new(),
+        }
+    }
+
+    /// Compares the expected entry of an event with the stored row.
+    pub(super) async fn compare(
+        &mut self,
+        connection: &mut PgConnection,
+        event: &WalkedEvent,
+        entry: ExpectedEntry,
+    ) -> Result<(), VerifyStop> {
+        let row = self.rows.next_through(connection, event.position).await?;
+        if let Some(row) = row.as_ref().filter(|row| row.position < event.position) {
+            return refuse_stray(row);
+        }
+        if event.position > self.followed_to {
+            self.wait_for(entry);
+            return row.as_ref().map_or(Ok(()), refuse_stray);
+        }
+        match (entry, row) {
+            (ExpectedEntry::None | ExpectedEntry::Unknown, None) => Ok(()),
+            (ExpectedEntry::None, Some(row)) => refuse_stray(&row),
+            (ExpectedEntry::Unknown, Some(row)) => self.take_over(event, &row),
+            (ExpectedEntry::Entry(entry), row) => self.add(&entry, row.as_ref()),
+        }
+    }
+
+    /// Adds an entry to its chain, and compares the row.
+    fn add(&mut self, entry: &AuditEntry, row: Option<&EntryRow>) -> Result<(), VerifyStop> {
+        let linked = self.link(entry.firm_id, |chain| chain.add(entry));
+        let expected = EntryRow::of(entry, linked);
+        match row {
+            Some(row) if *row == expected => Ok(()),
+            Some(row) => broken(location_of(&expected), difference(row, &expected)),
+            None => broken(location_of(&expected), "it is missing"),
+        }
+    }
+
+    /// Takes the stored bytes of an entry whose event this build cannot read. They must name the
+    /// event and its digest, and must follow the entry before.
+    fn take_over(&mut self, event: &WalkedEvent, row: &EntryRow) -> Result<(), VerifyStop> {
+        let sequence = self.chains.get(&event.firm_id).map_or(0, AuditChain::sequence) + 1;
+        let said = StoredEntry::read(&row.entry, sequence).filter(|said| {
+            (said.firm_id, said.position, said.event_id)
+                == (event.firm_id, event.position, event.event_id)
+                && said.digest == hex::encode(event.digest)
+        });
+        let Some(said) = said else {
+            return broken(location_of(row), "its bytes are not what its event says");
+        };
+        let linked = self.link(event.firm_id, |chain| chain.add_canonical(row.entry.clone()));
+        let expected = EntryRow::of_bytes(said, linked);
+        if *row == expected {
+            return Ok(());
+        }
+        broken(location_of(&expected), difference(row, &expected))
+    }
+
+    fn link(
+        &mut self,
+        firm_id: Uuid,
+        add: impl FnOnce(&mut AuditChain) -> LinkedEntry,
+    ) -> LinkedEntry {
+        self.heads = None;
+        self.entries += 1;
+        add(self.chains.entry(firm_id).or_default())
+    }
+
+    fn wait_for(&mut self, entry: ExpectedEntry) {
+        self.events_awaited += 1;
+        let ExpectedEntry::Entry(AuditEntry { position, firm_id, at, deed, .. }) = entry else {
+            return;
+        };
+        self.entries_awaited += 1;
+        if self.first_awaited.len() < AWAITED_LISTED_MAX {
+            let action = deed.action.name();
+            self.first_awaited.push(AwaitedEntry { position, firm_id, at, action });
+        }
+    }
+
+    /// Refuses an entry after the last event.
+    pub(super) async fn refuse_surplus(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<(), VerifyStop> {
+        let left = self.rows.next_through(connection, i64::MAX).await?;
+        left.as_ref().map_or(Ok(()), refuse_stray)
+    }
+
+    /// The root over all heads.
+    pub(super) fn root(&mut self) -> Hash {
+        *self.heads.get_or_insert_with(|| {
+            let leaves = self.chains.iter().map(|(firm_id, chain)| chain.head(*firm_id).leaf());
+            leaves.collect::<MerkleFrontier>().root()
+        })
+    }
+
+    pub(super) fn chain(&self, firm_id: Uuid) -> Option<&AuditChain> {
+        self.chains.get(&firm_id)
+    }
+
+    pub(super) fn firms(&self) -> usize {
+        self.chains.len()
+    }
+}
+
+/// Refuses a row without an event.
+fn refuse_stray(row: &EntryRow) -> Result<(), VerifyStop> {
+    broken(location_of(row), "no event in the log has led to it")
+}
+
+fn location_of(row: &EntryRow) -> FlawLocation {
+    FlawLocation::Entry {
+        firm_id: row.firm_id,
+        sequence: row.sequence,
+        position: Some(row.position),
+    }
+}
+
+fn difference(row: &EntryRow, expected: &EntryRow) -> String {
+    if (row.firm_id, row.sequence) != (expected.firm_id, expected.sequence) {
+        return format!("what is there is entry {} of firm {}", row.sequence, row.firm_id);
+    }
+    let why = if row.entry != expected.entry {
+        "its bytes are not what its event says"
+    } else if row.previous_hash != expected.previous_hash {
+        "it does not follow the entry before"
+    } else if row.hash != expected.hash {
+        "its hash is not that of its bytes and the hash before"
+    } else {
+        "its columns are not what its bytes say"
+    };
+    why.to_owned()
+}

@@ -1,0 +1,156 @@
+//! A page of events, with the entry that each of them leads to.
+
+use std::collections::{BTreeMap, HashMap};
+
+use domain::audit::AuditEntry;
+use domain::event::Event;
+use domain::firm::FirmEvent;
+use domain::key::KeyEvent;
+use domain::merkle::Hash;
+use domain::subscription::SubscriptionEvent;
+use domain::time::Timestamp;
+use eventstore::proof::{self, CheckedEvent};
+use eventstore::tail::TailError;
+use eventstore::{RecordedEvent, Upcasters};
+use projector::audit::entries_of;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::rows::ROWS_PER_PAGE;
+use super::{FlawLocation, VerifyStop, broken};
+
+/// An event whose digest is right.
+pub(super) struct WalkedEvent {
+    pub(super) position: i64,
+    pub(super) firm_id: Uuid,
+    pub(super) event_id: Uuid,
+    pub(super) digest: Hash,
+}
+
+/// The entry that an event leads to.
+pub(super) enum ExpectedEntry {
+    /// This entry.
+    Entry(AuditEntry),
+    /// No entry.
+    None,
+    /// This build cannot tell.
+    Unknown,
+}
+
+/// Rows of other tables that the log leads to.
+#[derive(Debug, Default)]
+pub(super) struct LogTally {
+    pub(super) keys: i64,
+    pub(super) hooks: i64,
+    /// The time of the last new signing secret of each firm.
+    pub(super) secrets: BTreeMap<Uuid, Timestamp>,
+}
+
+/// A page of events.
+pub(super) struct EventPage {
+    /// The events; the position of each whose digest is wrong.
+    events: Vec<Result<WalkedEvent, i64>>,
+    /// The lowest position of the next page; `None` after the last page.
+    pub(super) next: Option<i64>,
+    entries: HashMap<i64, AuditEntry>,
+    /// Events that do not tell their entry, and why not.
+    unread: BTreeMap<i64, String>,
+}
+
+impl EventPage {
+    /// Reads the events at this position and above.
+    pub(super) async fn read(
+        connection: &mut PgConnection,
+        from: i64,
+        tally: &mut LogTally,
+    ) -> Result<Self, VerifyStop> {
+        let checked =
+            proof::checked(connection, &Upcasters::current(), from, ROWS_PER_PAGE).await?;
+        let is_last = i64::try_from(checked.len()).unwrap_or(i64::MAX) < ROWS_PER_PAGE;
+        let last = checked.last().filter(|_| !is_last);
+        let next = last.and_then(|last| last.position.checked_add(1));
+        let mut page =
+            Self { events: Vec::new(), next, entries: HashMap::new(), unread: BTreeMap::new() };
+        let mut recorded = Vec::new();
+        for CheckedEvent { position, firm_id, event_id, digest, event } in checked {
+            match event {
+                Ok(event) => recorded.push(event),
+                Err(error) => drop(page.unread.insert(position, error.to_string())),
+            }
+            let walked = digest.map(|digest| WalkedEvent { position, firm_id, event_id, digest });
+            page.events.push(walked.ok_or(position));
+        }
+        recorded.iter().for_each(|event| tally.count(event));
+        page.derive(connection, &recorded).await?;
+        Ok(page)
+    }
+
+    /// Makes the entries of these events, one by one if not all of them tell.
+    async fn derive(
+        &mut self,
+        connection: &mut PgConnection,
+        recorded: &[RecordedEvent],
+    ) -> Result<(), VerifyStop> {
+        match entries_of(connection, recorded).await {
+            Ok(entries) => self.keep(entries),
+            Err(TailError::Database(error)) => return Err(error.into()),
+            Err(TailError::Unreadable { .. }) => {
+                for event in recorded {
+                    match entries_of(connection, std::slice::from_ref(event)).await {
+                        Ok(entries) => self.keep(entries),
+                        Err(TailError::Database(error)) => return Err(error.into()),
+                        Err(unreadable) => {
+                            self.unread.insert(event.position, unreadable.to_string());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, entries: Vec<AuditEntry>) {
+        self.entries.extend(entries.into_iter().map(|entry| (entry.position, entry)));
+    }
+
+    /// The events in order, each with its entry. Ends at an event whose digest is wrong.
+    pub(super) fn into_events(
+        self,
+    ) -> impl Iterator<Item = Result<(WalkedEvent, ExpectedEntry), VerifyStop>> {
+        let Self { events, mut entries, unread, .. } = self;
+        events.into_iter().map(move |event| {
+            let event = match event {
+                Ok(event) => event,
+                Err(position) => {
+                    let place = FlawLocation::Event { position };
+                    return broken(place, "its digest is not that of what is stored");
+                }
+            };
+            let entry = match entries.remove(&event.position) {
+                Some(entry) => ExpectedEntry::Entry(entry),
+                None if unread.contains_key(&event.position) => ExpectedEntry::Unknown,
+                None => ExpectedEntry::None,
+            };
+            Ok((event, entry))
+        })
+    }
+
+    /// The first event that does not tell its entry, and why not.
+    pub(super) fn first_unread(&self) -> Option<&String> {
+        self.unread.values().next()
+    }
+}
+
+impl LogTally {
+    fn count(&mut self, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::Key(KeyEvent::KeyCreated { .. }) => self.keys += 1,
+            Event::Subscription(SubscriptionEvent::SubscriptionCreated { .. }) => self.hooks += 1,
+            Event::Firm(FirmEvent::FirmOpened { .. } | FirmEvent::SecretRotated { .. }) => {
+                let context = &recorded.context;
+                self.secrets.insert(context.firm_id, context.recorded_at);
+            }
+            _ => {}
+        }
+    }
+}

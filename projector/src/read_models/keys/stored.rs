@@ -1,0 +1,84 @@
+//! Keys as their rows say and as the log says. A verifier compares the two.
+
+use chrono::{DateTime, Utc};
+use domain::event::Event;
+use domain::key::KeyEvent;
+use eventstore::RecordedEvent;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+/// A row of the table `key_auth`.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct StoredKey {
+    /// The key.
+    pub key_id: Uuid,
+    firm_id: Uuid,
+    member_id: Uuid,
+    name: String,
+    prefix: String,
+    sha256: Vec<u8>,
+    created_at: DateTime<Utc>,
+    revoked_at: Option<DateTime<Utc>>,
+}
+
+impl StoredKey {
+    /// Makes the row that a key's stream leads to. Returns `None` if the stream makes no key.
+    #[must_use]
+    pub fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+        let mut row = None;
+        for recorded in stream {
+            let at = recorded.context.recorded_at.get();
+            match &recorded.event {
+                Event::Key(KeyEvent::KeyCreated { member_id, name, prefix, sha256 }) => {
+                    row = Some(Self {
+                        key_id: recorded.aggregate_id.parse().ok()?,
+                        firm_id: recorded.context.firm_id,
+                        member_id: *member_id,
+                        name: name.clone(),
+                        prefix: prefix.clone(),
+                        sha256: hex::decode(sha256).ok()?,
+                        created_at: at,
+                        revoked_at: None,
+                    });
+                }
+                Event::Key(KeyEvent::KeyRevoked { .. }) => row.as_mut()?.revoked_at = Some(at),
+                _ => return None,
+            }
+        }
+        row
+    }
+
+    /// Returns the first column that differs from the other row's.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<&'static str> {
+        let columns = [
+            ("firm_id", self.firm_id == other.firm_id),
+            ("member_id", self.member_id == other.member_id),
+            ("name", self.name == other.name),
+            ("prefix", self.prefix == other.prefix),
+            ("sha256", self.sha256 == other.sha256),
+            ("created_at", self.created_at == other.created_at),
+            ("revoked_at", self.revoked_at == other.revoked_at),
+        ];
+        columns.into_iter().find(|(_, is_equal)| !is_equal).map(|(column, _)| column)
+    }
+}
+
+/// Lists up to `limit` keys after one, in the order of their ids.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn stored_after(
+    connection: &mut PgConnection,
+    after: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<StoredKey>, sqlx::Error> {
+    sqlx::query_as(
+        "select key_id, firm_id, member_id, name, prefix, sha256, created_at, revoked_at
+           from key_auth where $1::uuid is null or key_id > $1 order by key_id limit $2",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}
