@@ -10,13 +10,19 @@ use crate::tail::{TailError, read_all};
 use crate::upcast::Upcasters;
 
 /// Begins a transaction that reads the database as it was at the begin. The transaction draws no
-/// transaction id, so it holds no fence back.
+/// transaction id, so it holds no fence back. It reads the schema `public`: a search path of the
+/// database or the login must not put other tables before ours.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut transaction = pool.begin().await?;
-    transaction.execute("set transaction isolation level repeatable read, read only").await?;
+    transaction
+        .execute(
+            "set transaction isolation level repeatable read, read only;
+             set local search_path = public, pg_temp",
+        )
+        .await?;
     Ok(transaction)
 }
 

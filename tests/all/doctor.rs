@@ -81,6 +81,8 @@ async fn what_stands_still_is_found() {
                     update checkpoints set position = 0 where name = 'deliveries';
                     reset session_replication_role";
     assert_eq!(break_it(follower).await[0], "deliveries: wrong");
+    let seal = "insert into seals values (1, 1024, 0, sha256(''), sha256(''), sha256(''))";
+    assert!(break_it(seal).await.contains(&"seals: wrong".to_owned()));
 }
 
 #[tokio::test]

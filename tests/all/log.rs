@@ -8,7 +8,7 @@ use std::time::Duration;
 use domain::context::{Actor, EventContext};
 use domain::delivery::DeliveryEvent;
 use domain::event::Event;
-use domain::firm::FirmEvent;
+use domain::firm::{Firm, FirmCommand, FirmEvent};
 use domain::subscription::{SubscriptionEvent, TargetShown};
 use domain::time::Timestamp;
 use domain::workflow::StepTarget;
@@ -345,6 +345,28 @@ async fn an_unknown_event_stops_the_tail_loudly() {
         panic!("it was read: {read:?}")
     };
     assert!(why.contains("FirmSold"), "{why}");
+}
+
+/// A version that looks like ours by chance may mean something else.
+#[tokio::test]
+async fn an_event_of_an_unknown_version_is_refused_by_every_reader() {
+    let store = store().await;
+    let firm_id = Uuid::from_u128(1);
+    store.append(vec![event(firm_id, 1)]).await.unwrap();
+    let newer = "alter table events disable trigger events_refuse_change;
+                 update events set event_version = '9.9'";
+    store.pool().execute(newer).await.unwrap();
+    let mut connection = store.pool().acquire().await.unwrap();
+    let read = tail::read(&mut connection, &Upcasters::current(), stretch(0, i64::MAX)).await;
+    let Err(TailError::Unreadable { position: 1, why }) = read else {
+        panic!("it was read: {read:?}")
+    };
+    assert!(why.contains("unknown version `9.9`"), "{why}");
+
+    let NewEvent { aggregate_id, context, .. } = event(firm_id, 1);
+    let reveal = FirmCommand::RevealSecret;
+    let refused = store.execute::<Firm>(&aggregate_id, reveal, &context).await.unwrap_err();
+    assert!(refused.to_string().contains("unknown version `9.9`"), "{refused}");
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ pub struct ComparedRows {
 trait StreamRow: Sized {
     const TABLE: &'static str;
     const AGGREGATE: &'static str;
+    /// A column that decides.
+    const COLUMN: &'static str;
 
     fn key(&self) -> Uuid;
     fn of(stream: &[&RecordedEvent]) -> Option<Self>;
@@ -49,6 +51,7 @@ trait StreamRow: Sized {
 impl StreamRow for StoredKey {
     const TABLE: &'static str = "key_auth";
     const AGGREGATE: &'static str = "Key";
+    const COLUMN: &'static str = "sha256";
 
     fn key(&self) -> Uuid {
         self.key_id
@@ -73,6 +76,7 @@ impl StreamRow for StoredKey {
 impl StreamRow for StoredHook {
     const TABLE: &'static str = "hooks";
     const AGGREGATE: &'static str = "Subscription";
+    const COLUMN: &'static str = "target_url";
 
     fn key(&self) -> Uuid {
         self.hook_id
@@ -101,19 +105,19 @@ pub(super) async fn compare(
     tally: Option<&LogTally>,
 ) -> Result<ComparedRows, VerifyStop> {
     let mut compared = ComparedRows::default();
-    if may_read(connection, StoredKey::TABLE).await? {
+    if may_read(connection, StoredKey::TABLE, StoredKey::COLUMN).await? {
         let known = tally.map(|tally| tally.keys);
         compared.keys = compare_table::<StoredKey>(connection, known).await?;
     } else {
         compared.unreadable.push(StoredKey::TABLE);
     }
-    if may_read(connection, StoredHook::TABLE).await? {
+    if may_read(connection, StoredHook::TABLE, StoredHook::COLUMN).await? {
         let known = tally.map(|tally| tally.hooks);
         compared.hooks = compare_table::<StoredHook>(connection, known).await?;
     } else {
         compared.unreadable.push(StoredHook::TABLE);
     }
-    if !may_read(connection, SECRETS).await? {
+    if !may_read(connection, SECRETS, "rotated_at").await? {
         compared.unreadable.push(SECRETS);
     } else if let Some(tally) = tally {
         compared.secrets = compare_secrets(connection, tally).await?;
@@ -123,9 +127,14 @@ pub(super) async fn compare(
 
 const SECRETS: &str = "webhook_secrets";
 
-async fn may_read(connection: &mut PgConnection, table: &str) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("select has_table_privilege($1, 'select')")
+async fn may_read(
+    connection: &mut PgConnection,
+    table: &str,
+    column: &str,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select has_column_privilege($1, $2, 'select')")
         .bind(table)
+        .bind(column)
         .fetch_one(connection)
         .await
 }

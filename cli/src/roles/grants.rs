@@ -14,6 +14,8 @@ const ADD: &str = "select, insert";
 /// `overriding system value`, and so none can put an event into a hole of a sealed block.
 const APPEND: &str = "select, insert (aggregate_type, aggregate_id, sequence, event_type, \
                       event_version, payload, metadata, firm_id, recorded_at, digest)";
+/// An auditor compares keys with the log, which has their hashes too.
+const COMPARE_KEYS: &str = "select (key_id, firm_id, member_id, sha256, created_at, revoked_at)";
 const CHANGE: &str = "select, update";
 const DROP: &str = "select, delete";
 const TAKE: &str = "select, update, delete";
@@ -34,8 +36,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("firms", [WRITE, READ, READ, READ]),
     ("members", [WRITE, NO, NO, NO]),
     ("forms", [WRITE, NO, READ, READ]),
-    // An auditor compares keys with the log, which has their hashes too.
-    ("key_auth", [WRITE, NO, NO, READ]),
+    ("key_auth", [WRITE, NO, NO, COMPARE_KEYS]),
     ("hooks", [WRITE, READ, CHANGE, READ]),
     ("quotas", [WRITE, TAKE, CHANGE, NO]),
     ("people", [WRITE, NO, NO, NO]),

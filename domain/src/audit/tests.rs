@@ -172,3 +172,18 @@ fn an_action_is_read_by_its_word() {
     }
     assert_eq!("hook_painted".parse::<Action>(), Err(UnknownAction));
 }
+
+#[test]
+fn an_entry_is_read_from_its_bytes_at_its_sequence_and_version_only() {
+    let event = Event::from(PersonEvent::PersonErased { time: at(1) });
+    let context = context(Actor::System);
+    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let bytes = entry.canonical(3);
+    let said = StoredEntry::read(&bytes, 3).unwrap();
+    assert_eq!((said.firm_id, said.position), (Uuid::from_u128(1), 42));
+    assert_eq!((said.event_id, said.digest), (entry.event_id, hex::encode([0xab; 32])));
+    assert_eq!((said.action.as_str(), said.actor.id), ("person_erased", None));
+    assert_eq!(StoredEntry::read(&bytes, 4), None);
+    let newer = String::from_utf8(bytes).unwrap().replace("\"v\":1", "\"v\":2");
+    assert_eq!(StoredEntry::read(newer.as_bytes(), 3), None);
+}

@@ -3,6 +3,7 @@
 mod bundles;
 mod chain;
 mod doors;
+mod forgeries;
 mod tampering;
 
 use std::process::Output;

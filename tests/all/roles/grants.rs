@@ -169,6 +169,9 @@ async fn b16_the_auditor_reads_and_writes_nothing_and_not_the_vault() {
         let code = refused(&mut auditor, &read).await.map(|(code, _)| code);
         assert_eq!(code.as_deref(), Some(DENIED), "{read}");
     }
+    // The hashes of keys are in the log. Their names are for the firm.
+    assert_eq!(refused(&mut auditor, "select sha256, revoked_at from key_auth").await, None);
+    assert_eq!(refused(&mut auditor, "select name from key_auth").await.unwrap().0, DENIED);
     let whose_key = "select * from authenticate_keys('{}', now(), 1, 1)";
     assert_eq!(refused(&mut auditor, whose_key).await.unwrap().0, DENIED);
     let keyring = PgConnection::connect_with(&scene.as_login("auditor").keyring).await;

@@ -140,6 +140,30 @@ async fn hook(world: &World, firm: &Firm) -> Uuid {
     world.subscribe(firm, "https://hooks.example.com/").await
 }
 
+/// A policy that hides an event from the auditor's login would hide it from the verification.
+#[tokio::test]
+async fn b16_a_policy_that_hides_rows_from_the_auditor_is_found_by_its_verification() {
+    let scene = Scene::new().await;
+    scene.world.firm().await;
+    scene.world.project().await;
+    let checkpoint = scene.command("service", &["audit", "checkpoint"]).await;
+    assert!(checkpoint.0, "{}", checkpoint.1);
+    let (done, text) = scene.command("auditor", &["audit", "verify"]).await;
+    assert!(
+        done && text.contains("not compared, since this login may not read it: webhook_secrets"),
+        "{text}"
+    );
+    for policy in [
+        "create policy hidden on events as restrictive for select using (position <> 2)",
+        "alter policy hidden on events using (true)",
+        "drop policy hidden on events; alter policy firm_guard on events using (position <> 2)",
+    ] {
+        scene.world.pool().execute(policy).await.unwrap();
+        let (done, text) = scene.command("auditor", &["audit", "verify"]).await;
+        assert!(!done && text.contains("table events: it has a row policy"), "{policy}: {text}");
+    }
+}
+
 fn hash(firm: &Firm) -> KeyHash {
     ApiKey::parse(&firm.key).unwrap().hash()
 }

@@ -1,4 +1,5 @@
-//! Keys as their rows say and as the log says. A verifier compares the two.
+//! Keys as their rows say and as the log says. A verifier compares the two. The name and the first
+//! characters of a key decide nothing, and a verifier's login need not see them.
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
@@ -14,8 +15,6 @@ pub struct StoredKey {
     pub key_id: Uuid,
     firm_id: Uuid,
     member_id: Uuid,
-    name: String,
-    prefix: String,
     sha256: Vec<u8>,
     created_at: DateTime<Utc>,
     revoked_at: Option<DateTime<Utc>>,
@@ -29,13 +28,11 @@ impl StoredKey {
         for recorded in stream {
             let at = recorded.context.recorded_at.get();
             match &recorded.event {
-                Event::Key(KeyEvent::KeyCreated { member_id, name, prefix, sha256 }) => {
+                Event::Key(KeyEvent::KeyCreated { member_id, sha256, .. }) => {
                     row = Some(Self {
                         key_id: recorded.aggregate_id.parse().ok()?,
                         firm_id: recorded.context.firm_id,
                         member_id: *member_id,
-                        name: name.clone(),
-                        prefix: prefix.clone(),
                         sha256: hex::decode(sha256).ok()?,
                         created_at: at,
                         revoked_at: None,
@@ -54,8 +51,6 @@ impl StoredKey {
         let columns = [
             ("firm_id", self.firm_id == other.firm_id),
             ("member_id", self.member_id == other.member_id),
-            ("name", self.name == other.name),
-            ("prefix", self.prefix == other.prefix),
             ("sha256", self.sha256 == other.sha256),
             ("created_at", self.created_at == other.created_at),
             ("revoked_at", self.revoked_at == other.revoked_at),
@@ -74,8 +69,8 @@ pub async fn stored_after(
     limit: i64,
 ) -> Result<Vec<StoredKey>, sqlx::Error> {
     sqlx::query_as(
-        "select key_id, firm_id, member_id, name, prefix, sha256, created_at, revoked_at
-           from key_auth where $1::uuid is null or key_id > $1 order by key_id limit $2",
+        "select key_id, firm_id, member_id, sha256, created_at, revoked_at from key_auth
+          where $1::uuid is null or key_id > $1 order by key_id limit $2",
     )
     .bind(after)
     .bind(limit)
