@@ -127,9 +127,10 @@ impl ChainWalk {
 
     fn wait_for(&mut self, entry: ExpectedEntry) {
         self.events_awaited += 1;
-        let ExpectedEntry::Entry(AuditEntry { position, firm_id, at, deed, .. }) = entry else {
+        let ExpectedEntry::Entry(entry) = entry else {
             return;
         };
+        let AuditEntry { position, firm_id, at, ref deed, .. } = *entry;
         self.entries_awaited += 1;
         if self.first_awaited.len() < AWAITED_LISTED_MAX {
             let action = deed.action.name();

@@ -30,7 +30,7 @@ pub(super) struct WalkedEvent {
 /// The entry that an event leads to.
 pub(super) enum ExpectedEntry {
     /// This entry.
-    Entry(AuditEntry),
+    Entry(Box<AuditEntry>),
     /// No entry.
     None,
     /// This build cannot tell.
@@ -127,7 +127,7 @@ impl EventPage {
                 }
             };
             let entry = match entries.remove(&event.position) {
-                Some(entry) => ExpectedEntry::Entry(entry),
+                Some(entry) => ExpectedEntry::Entry(Box::new(entry)),
                 None if unread.contains_key(&event.position) => ExpectedEntry::Unknown,
                 None => ExpectedEntry::None,
             };

@@ -100,13 +100,13 @@ async fn found(statements: Vec<String>, code: i32, says: &str) -> String {
 )]
 #[case::at_a_position_that_is_taken(
     [plain(&["alter table events drop constraint events_position_key"]), at("700")].concat(),
-    "event at position 700"
+    "position 700"
 )]
 #[case::beside_the_index_of_positions(
     plain(&[
         "update pg_index set indisready = false, indislive = false
           where indexrelid = 'events_position_key'::regclass",
-        &FORGED_EVENT.replace("POSITION", "1109"),
+        &FORGED_EVENT.replace("POSITION", "nextval('events_position_seq')"),
         &format!("{DIGEST_AGAIN} where position = 1109"),
         "update pg_index set indisready = true, indislive = true
           where indexrelid = 'events_position_key'::regclass",
@@ -260,6 +260,10 @@ async fn g2_a_rewritten_event_with_a_right_digest_is_found(
     plain(&["update checkpoints set position = 9000000000000000000 where name = 'seals'"]),
     "follower seals: it is at position 9000000000000000000"
 )]
+#[case::sealing_within_a_block(
+    plain(&["update checkpoints set position = 512 where name = 'seals'"]),
+    "follower seals: it is at position 512, where no block ends"
+)]
 #[case::the_followers_deleted(plain(&["delete from checkpoints"]), "no event in the log has led to it")]
 #[case::a_view_in_the_place_of_the_log(
     plain(&[
@@ -359,6 +363,15 @@ async fn g2_a_forged_row_of_a_table_that_decides_is_found(
 #[case::the_seals_deleted_and_the_worker_set_back(
     &["delete from seals", "update checkpoints set position = 0 where name = 'seals'"],
     "the seals are 1 blocks behind"
+)]
+#[case::an_event_far_above_the_end_with_the_sequence(
+    &["select setval('events_position_seq', 9000000000000000000)",
+      "insert into events overriding system value
+          select 9000000000000000000, aggregate_type, gen_random_uuid()::text, 1, event_type,
+                 event_version, payload, metadata, firm_id, recorded_at, digest
+            from events where event_type = 'OccurrenceRecorded'",
+      DIGEST_AGAIN],
+    "the audit log is 1 events behind, and lacks 0 entries"
 )]
 #[case::a_read_model_of_names(&["update firms set name = 'Harrow'"], "intact: 1108 events")]
 #[case::a_token_by_hand(
@@ -468,6 +481,15 @@ async fn no_checkpoint_signs_a_head_that_is_not_its_last_entry(#[case] forged: &
           from events where position = 500;
      update checkpoints set position = 9000000000000000000 where name = 'audit_log'",
     "event at position 9000000000000000000: no transaction has drawn its position"
+)]
+#[case::an_event_far_above_the_end_with_the_sequence(
+    "insert into events overriding system value
+        select 9000000000000000000, aggregate_type, gen_random_uuid()::text, 1, event_type,
+               event_version, payload, metadata, firm_id, recorded_at, digest
+          from events where position = 500;
+     select setval('events_position_seq', 9000000000000000000);
+     update checkpoints set position = 9000000000000000000 where name = 'audit_log'",
+    "follower seals: it is too far behind the log"
 )]
 #[tokio::test]
 async fn no_checkpoint_signs_a_log_that_contradicts_itself(

@@ -76,7 +76,8 @@ async fn g1_no_role_of_the_service_changes_the_log_or_the_proof() {
 #[tokio::test]
 async fn g1_no_role_of_the_service_chooses_the_position_of_an_event() {
     let scene = Scene::new().await;
-    let firm = scene.world.firm().await;
+    scene.world.firm().await;
+    scene.world.project().await;
     for group in GROUPS {
         let mut connection = scene.connection(group).await;
         connection.execute("set firmforms.firm = '*'").await.unwrap();
@@ -107,7 +108,7 @@ async fn g1_no_role_of_the_service_chooses_the_position_of_an_event() {
         let below =
             below.replace("select *", &format!("select {}", columns_below(pool, table).await));
         let error = pool.execute(below.as_str()).await.unwrap_err().to_string();
-        assert!(error.contains(&format!("{table}_position_check")), "{}: {error}", firm.id);
+        assert!(error.contains(&format!("{table}_position_check")), "{error}");
     }
 }
 
