@@ -20,8 +20,9 @@ const HEADS_PER_PAGE: i64 = 5_000;
 /// are no backlog, but a forged position.
 const UNSEALED_BLOCKS_MAX: i64 = 100_000;
 
-/// Begins the transaction that reads the snapshot. The tables must be plain tables. They are locked
-/// before the first read: a rebuild swaps tables, and the new table would lack rows of the snapshot.
+/// Begins the transaction that reads the snapshot. The tables must be plain tables. The locks come
+/// before the first read: a rebuild swaps tables, and the new table would lack rows of the
+/// snapshot.
 pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, AuditError> {
     let mut transaction = proof::snapshot(pool).await?;
     // A count of all rows takes longer than a statement of the service may.
