@@ -36,7 +36,7 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
     world.firm().await;
     world.deliver().await;
     let (code, verdicts) = doctor(&world.database).await;
-    assert_eq!((code, verdicts.len()), (0, 21), "{verdicts:?}");
+    assert_eq!((code, verdicts.len()), (0, 22), "{verdicts:?}");
     assert_eq!(found(&world.database).await, (0, vec![UNSIGNED.to_owned()]));
     assert!(
         firmforms(&world.database).args(["audit", "checkpoint"]).status().await.unwrap().success()
