@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use domain::audit::SigningRefusal;
 use uuid::Uuid;
 
 use crate::verify::Flaw;
@@ -46,6 +47,19 @@ pub enum AuditError {
         /// The position of the last signed checkpoint.
         position: i64,
     },
+    /// Another process signs a checkpoint at this moment.
+    #[error("another process signs a checkpoint now, {holder}: try again")]
+    SignedElsewhere {
+        /// The other process.
+        holder: String,
+    },
+    /// The signer may not continue the series.
+    #[error(
+        "{0}. Nothing is signed. Name the signer's folders (--audit-keys-dir, --checkpoints-dir), \
+         or put lost files back from their copy. `firmforms audit checkpoint --new-series` begins \
+         a new series"
+    )]
+    Refused(#[from] SigningRefusal),
     /// The selection has no entries.
     #[error("the audit log has no entries of this firm in this time")]
     Nothing,

@@ -11,7 +11,7 @@ use eventstore::crash;
 use serde::{Deserialize, Serialize};
 
 use crate::error::AuditError;
-use crate::keys::PublicKey;
+use crate::keys::{self, PublicKey};
 
 /// Every user may read the file.
 pub(crate) const PUBLIC_MODE: u32 = 0o644;
@@ -89,6 +89,32 @@ impl CheckpointFolder {
         self.files()?.last().map(|(_, path)| read(path)).transpose()
     }
 
+    /// The signed checkpoint with this number, if its file is there.
+    pub(crate) fn numbered(&self, number: u64) -> Result<Option<SignedCheckpoint>, AuditError> {
+        let files = self.files()?;
+        let file = files.iter().find(|(found, _)| *found == number);
+        file.map(|(_, path)| read(path)).transpose()
+    }
+
+    /// The public keys that lie beside the checkpoints. Each file is named after its key's id.
+    ///
+    /// # Errors
+    /// If the folder or a key cannot be read.
+    pub fn public_keys(&self) -> Result<Vec<PublicKey>, AuditError> {
+        let mut files = with_extension(&self.folder, "pub")?;
+        files.sort();
+        files.iter().map(|path| keys::read(path).map(PublicKey)).collect()
+    }
+
+    /// Puts a public key beside the checkpoints, unless it lies there.
+    pub(crate) fn publish(&self, key: &PublicKey) -> Result<(), AuditError> {
+        let path = self.folder.join(format!("{}.pub", key.id()));
+        if !path.exists() {
+            write_new(&path, PUBLIC_MODE, format!("{}\n", key.hex()).as_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Stores a signed checkpoint. Returns false if its number is taken.
     pub(crate) fn keep(&self, signed: &SignedCheckpoint) -> Result<bool, AuditError> {
         let path = self.folder.join(format!("{:08}.json", signed.checkpoint.number));
@@ -106,22 +132,24 @@ pub(crate) fn read(path: &Path) -> Result<SignedCheckpoint, AuditError> {
 
 /// Number and path of all files with this extension, in order of their numbers.
 pub(crate) fn numbered(folder: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>, AuditError> {
+    let number = |path: &Path| path.file_stem()?.to_str()?.parse().ok();
+    let paths = with_extension(folder, kind)?.into_iter();
+    let mut files: Vec<_> = paths.filter_map(|path| Some((number(&path)?, path))).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Paths of all files with this extension. A missing folder has none.
+fn with_extension(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, AuditError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(AuditError::file(folder)(error)),
     };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(AuditError::file(folder))?.path();
-        let of_kind = path.extension().is_some_and(|extension| extension == kind);
-        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-        if let (true, Some(number)) = (of_kind, number) {
-            files.push((number, path));
-        }
-    }
-    files.sort();
-    Ok(files)
+    let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths = paths.map_err(AuditError::file(folder))?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == kind));
+    Ok(paths)
 }
 
 /// Writes a new file. Returns false if the name is taken. The bytes go to a draft, which is linked

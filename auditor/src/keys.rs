@@ -37,6 +37,12 @@ impl KeyFolder {
         Self { folder }
     }
 
+    /// The folder's path.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The public half of every key that ever signed with this folder, oldest first.
     ///
     /// # Errors
@@ -52,25 +58,37 @@ impl KeyFolder {
     /// If a file cannot be read or written.
     pub fn rotate(&self, entropy: &dyn Entropy) -> Result<PublicKey, AuditError> {
         let old = numbered(&self.folder, "key")?;
-        let last = numbered(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
-        let key = self.make(last + 1, entropy)?;
+        let key = self.make_next(entropy)?;
         for (_, path) in old {
             fs::remove_file(&path).map_err(AuditError::file(&path))?;
         }
         Ok(key.public())
     }
 
-    /// The key that signs now. Makes a key if there is none.
-    pub(crate) fn current(&self, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
-        match numbered(&self.folder, "key")?.last() {
-            Some((number, path)) => {
-                self.published(*number, SigningKey::of_seed(&read(path)?, path)?)
-            }
-            None => {
-                let last = numbered(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
-                self.make(last + 1, entropy)
-            }
+    /// The key that signs now. `None` if the folder has none.
+    pub(crate) fn current(&self) -> Result<Option<SigningKey>, AuditError> {
+        Ok(self.last()?.map(|(_, key)| key))
+    }
+
+    /// Writes the public half of the current key if a crash left the private half alone.
+    pub(crate) fn complete(&self) -> Result<(), AuditError> {
+        if let Some((number, key)) = self.last()? {
+            self.published(number, key)?;
         }
+        Ok(())
+    }
+
+    fn last(&self) -> Result<Option<(u64, SigningKey)>, AuditError> {
+        let keys = numbered(&self.folder, "key")?;
+        let last = keys.last();
+        last.map(|(number, path)| Ok((*number, SigningKey::of_seed(&read(path)?, path)?)))
+            .transpose()
+    }
+
+    /// Makes a key after all others, and leaves them as they are.
+    pub(crate) fn make_next(&self, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
+        let last = numbered(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
+        self.make(last + 1, entropy)
     }
 
     /// Makes a key with this number. If another process made that key first, returns the other
@@ -94,7 +112,8 @@ impl KeyFolder {
     }
 }
 
-fn read(path: &Path) -> Result<[u8; 32], AuditError> {
+/// Reads the 32 bytes of a key's half.
+pub(crate) fn read(path: &Path) -> Result<[u8; 32], AuditError> {
     let text = fs::read_to_string(path).map_err(AuditError::file(path))?;
     let mut bytes = [0; 32];
     hex::decode_to_slice(text.trim(), &mut bytes)
@@ -166,12 +185,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyFolder::in_folder(folder.path().join("keys"));
         assert_eq!(keys.list().unwrap(), []);
-        let first = keys.current(&SystemEntropy).unwrap();
-        assert_eq!(keys.current(&SystemEntropy).unwrap().public(), first.public());
+        assert!(keys.current().unwrap().is_none(), "no key is made by a look");
+        let first = keys.make_next(&SystemEntropy).unwrap();
+        let current = || keys.current().unwrap().unwrap().public();
+        assert_eq!(current(), first.public());
         let signature = first.sign(b"said");
         let second = keys.rotate(&SystemEntropy).unwrap();
         assert_eq!(keys.list().unwrap(), [first.public(), second.clone()]);
-        assert_eq!(keys.current(&SystemEntropy).unwrap().public(), second);
+        assert_eq!(current(), second);
         assert!(first.public().verifies(b"said", &signature));
         assert!(!first.public().verifies(b"never said", &signature));
         assert!(!second.verifies(b"said", &signature));

@@ -2,14 +2,15 @@
 //! the verification of both.
 //!
 //! - [`KeyFolder`] holds the keys that sign.
-//! - [`CheckpointFolder`] holds the signed checkpoints. No file is ever replaced.
-//! - [`Notary`] has both folders, and takes a new signed checkpoint.
+//! - [`CheckpointFolder`] holds the signed checkpoints and public keys. No file is ever replaced.
+//! - [`Notary`] has both folders, and takes a new signed checkpoint when it is its turn.
 //! - [`Checkpointer`] is the worker that takes one each hour.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
 //! - [`lines`] writes entries for a spreadsheet. Such a file proves nothing.
 //!
-//! This crate writes nothing to the database. It proves that nothing changed since a signed
+//! This crate has no table. `projector` notes the last signature and the last verification for it.
+//! Nothing else is written to the database. The crate proves that nothing changed since a signed
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod bundle;
@@ -20,11 +21,12 @@ pub mod lines;
 mod notary;
 mod snapshot;
 mod tables;
+mod turn;
 pub mod verify;
 mod worker;
 
 pub use error::AuditError;
 pub use files::{CheckpointFolder, SignedCheckpoint};
 pub use keys::{KeyFolder, PublicKey};
-pub use notary::Notary;
+pub use notary::{KeySource, KnownKeys, Notary};
 pub use worker::Checkpointer;

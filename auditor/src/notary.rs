@@ -1,15 +1,16 @@
-//! Takes signed checkpoints: reads a snapshot, signs it, stores the file. Two concurrent calls take
-//! two checkpoints.
+//! Takes signed checkpoints in turns. A turn reads a snapshot, signs it, stores the file, and notes
+//! the signature in the database.
 
-use domain::audit::{AuditCheckpoint, FORMAT_VERSION, GENESIS_HASH};
+use domain::audit::{LastSignature, SeriesState, SigningRefusal};
 use domain::time::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use vault::Entropy;
 
 use crate::error::AuditError;
 use crate::files::{CheckpointFolder, SignedCheckpoint};
-use crate::keys::{KeyFolder, SigningKey};
+use crate::keys::{KeyFolder, PublicKey};
 use crate::snapshot::{self, AuditSnapshot};
+use crate::turn::{SignatureSeries, SigningTurn};
 
 /// The keys and the signed checkpoints of one service.
 #[derive(Debug, Clone)]
@@ -20,22 +21,104 @@ pub struct Notary {
     pub checkpoints: CheckpointFolder,
 }
 
+/// Public keys, and their source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownKeys {
+    /// The keys.
+    pub keys: Vec<PublicKey>,
+    /// Their source.
+    pub source: KeySource,
+}
+
+/// The source of public keys. Trust in a signature is trust in this source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySource {
+    /// The folder of the private keys.
+    SignersFolder,
+    /// The folder of the checkpoints that they signed.
+    BesideCheckpoints,
+}
+
 impl Notary {
     /// Signs the current state of the log, and stores the signed checkpoint.
     ///
     /// # Errors
-    /// If the database does not answer, a file cannot be read or written, or the log differs from
-    /// the last signed checkpoint.
+    /// If the database does not answer, another process signs, this one may not continue the
+    /// series, a file cannot be read or written, or the log differs from the last signed
+    /// checkpoint.
     pub async fn take(
         &self,
         pool: &PgPool,
         entropy: &dyn Entropy,
         at: Timestamp,
     ) -> Result<SignedCheckpoint, AuditError> {
-        let mut transaction = snapshot::begin(pool).await?;
-        let standing = self.standing(&mut transaction).await?;
-        transaction.rollback().await?;
-        self.sign(&standing, entropy, at)
+        self.turn(pool).await?.take(pool, entropy, at).await
+    }
+
+    /// Signs the current state of the log as the first checkpoint of a new series.
+    ///
+    /// # Errors
+    /// As [`Notary::take`]. The folder of checkpoints must be empty.
+    pub async fn begin_series(
+        &self,
+        pool: &PgPool,
+        entropy: &dyn Entropy,
+        at: Timestamp,
+    ) -> Result<SignedCheckpoint, AuditError> {
+        SigningTurn::begin(self, pool, SignatureSeries::New).await?.take(pool, entropy, at).await
+    }
+
+    /// Why this notary may not sign the next checkpoint.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn refusal(
+        &self,
+        remembered: Option<&LastSignature>,
+    ) -> Result<Option<SigningRefusal>, AuditError> {
+        let remembered_file = match remembered {
+            Some(remembered) => self.checkpoints.numbered(remembered.number)?,
+            None => None,
+        };
+        let last_file = self.checkpoints.last()?;
+        let signing_key_id = self.keys.current()?.map(|key| key.public().id());
+        let key_ids: Vec<String> = self.keys.list()?.iter().map(PublicKey::id).collect();
+        let state = SeriesState {
+            remembered,
+            remembered_file: remembered_file.as_ref().map(|file| &file.checkpoint),
+            last_file: last_file.as_ref().map(|file| &file.checkpoint),
+            key_ids: &key_ids,
+            signing_key_id: signing_key_id.as_deref(),
+        };
+        Ok(state.check().err())
+    }
+
+    /// Why this notary may not begin a new series.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn new_series_refusal(&self) -> Result<Option<SigningRefusal>, AuditError> {
+        let last = self.checkpoints.files()?.last().map(|(number, _)| *number);
+        Ok(last.map(|number| SigningRefusal::OldSeriesThere { number }))
+    }
+
+    /// The keys that a verification trusts by default. A machine without the signer's keys takes
+    /// the public keys that lie beside the checkpoints.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn known_keys(&self) -> Result<KnownKeys, AuditError> {
+        let keys = self.keys.list()?;
+        if keys.is_empty() {
+            let keys = self.checkpoints.public_keys()?;
+            return Ok(KnownKeys { keys, source: KeySource::BesideCheckpoints });
+        }
+        Ok(KnownKeys { keys, source: KeySource::SignersFolder })
+    }
+
+    /// Takes the turn to continue the series.
+    pub(crate) async fn turn(&self, pool: &PgPool) -> Result<SigningTurn<'_>, AuditError> {
+        SigningTurn::begin(self, pool, SignatureSeries::Current).await
     }
 
     /// The current state, if the log agrees with the last signed checkpoint.
@@ -48,47 +131,4 @@ impl Notary {
         }
         AuditSnapshot::read(connection).await
     }
-
-    /// Signs a snapshot and stores it under the next free number.
-    pub(crate) fn sign(
-        &self,
-        standing: &AuditSnapshot,
-        entropy: &dyn Entropy,
-        at: Timestamp,
-    ) -> Result<SignedCheckpoint, AuditError> {
-        let key = self.keys.current(entropy)?;
-        loop {
-            let signed = signed(self.checkpoint(standing, at, &key)?, &key);
-            if self.checkpoints.keep(&signed)? {
-                return Ok(signed);
-            }
-        }
-    }
-
-    fn checkpoint(
-        &self,
-        standing: &AuditSnapshot,
-        at: Timestamp,
-        key: &SigningKey,
-    ) -> Result<AuditCheckpoint, AuditError> {
-        let before = self.checkpoints.last()?.map(|signed| signed.checkpoint);
-        Ok(AuditCheckpoint {
-            v: FORMAT_VERSION,
-            number: before.as_ref().map_or(0, |before| before.number) + 1,
-            at,
-            position: standing.position,
-            firms: u64::try_from(standing.heads.len()).unwrap_or(u64::MAX),
-            heads: standing.root(),
-            seals: standing.seals,
-            sealed: standing.sealed,
-            open: standing.open,
-            previous: before.map_or(GENESIS_HASH, |before| before.hash()),
-            key_id: key.public().id(),
-        })
-    }
-}
-
-fn signed(checkpoint: AuditCheckpoint, key: &SigningKey) -> SignedCheckpoint {
-    let signature = hex::encode(key.sign(&checkpoint.signed_bytes()));
-    SignedCheckpoint { checkpoint, public_key: key.public().hex(), signature }
 }

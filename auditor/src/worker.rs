@@ -7,18 +7,23 @@ use std::sync::Arc;
 use domain::time::Timestamp;
 use eventstore::Clock;
 use eventstore::worker::{NextStep, WakeOn, Worker};
+use projector::signatures;
 use sqlx::PgPool;
 use vault::Entropy;
 
 use crate::error::AuditError;
 use crate::notary::Notary;
+use crate::turn::SigningTurn;
 
 const HOUR_SECONDS: i64 = 3_600;
 
 /// The wait after a failure. Shorter waits would fill the log while a disk is full.
 const RETRY_SECONDS: i64 = 60;
 
-/// The worker that takes signed checkpoints. Several workers may share one folder.
+/// A process without the key of the series is no fault while another one signs at least this often.
+const SIGNED_BY_OTHERS_HOURS: i64 = 2;
+
+/// The worker that takes signed checkpoints. Of several workers on one database, one takes each.
 pub struct Checkpointer {
     notary: Notary,
     pool: PgPool,
@@ -42,17 +47,37 @@ impl Checkpointer {
 
     /// Takes a signed checkpoint, unless this hour already has one.
     async fn take_due(&self, now: Timestamp) -> Result<(), AuditError> {
-        let last = self.notary.checkpoints.last()?.map(|signed| signed.checkpoint.at);
-        if last.is_none_or(|last| hour(last) < hour(now)) {
-            let taken = self.notary.take(&self.pool, &*self.entropy, now).await?.checkpoint;
-            tracing::info!(
-                number = taken.number,
-                position = taken.position,
-                "a checkpoint was signed"
-            );
+        let last = signatures::last(&mut *self.pool.acquire().await?).await?;
+        let last = last.map(|signature| signature.at);
+        if is_due(last, now) {
+            match self.notary.turn(&self.pool).await {
+                Ok(turn) if is_due(turn.last_signed_at(), now) => self.take(turn, now).await?,
+                // Another process was faster.
+                Ok(_) => {}
+                Err(AuditError::Refused(refusal))
+                    if refusal.is_about_key() && is_signed_by_others(last, now) =>
+                {
+                    tracing::warn!(%refusal, "another process signs checkpoints, and this one cannot");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
+
+    async fn take(&self, turn: SigningTurn<'_>, now: Timestamp) -> Result<(), AuditError> {
+        let taken = turn.take(&self.pool, &*self.entropy, now).await?.checkpoint;
+        tracing::info!(number = taken.number, position = taken.position, "a checkpoint was signed");
+        Ok(())
+    }
+}
+
+fn is_due(last: Option<Timestamp>, now: Timestamp) -> bool {
+    last.is_none_or(|last| hour(last) < hour(now))
+}
+
+fn is_signed_by_others(last: Option<Timestamp>, now: Timestamp) -> bool {
+    last.is_some_and(|last| hour(now) - hour(last) <= SIGNED_BY_OTHERS_HOURS)
 }
 
 fn hour(at: Timestamp) -> i64 {

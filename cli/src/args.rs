@@ -63,6 +63,10 @@ pub struct StorageArgs {
     /// which this machine can only add.
     #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
     pub checkpoints_dir: Option<PathBuf>,
+    /// The directory of the keys that sign checkpoints; by default audit-keys in the data
+    /// directory. Only the signer needs it.
+    #[arg(long, global = true, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
+    pub audit_keys_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -222,11 +222,12 @@ impl StorageArgs {
 
     /// The notary that signs checkpoints and keeps them in their folder.
     pub(crate) fn notary(&self) -> Notary {
-        let folder = self.checkpoints_dir.clone();
-        let folder = folder.unwrap_or_else(|| self.data_dir().join("checkpoints"));
+        let folder = |set: &Option<PathBuf>, name: &str| {
+            set.clone().unwrap_or_else(|| self.data_dir().join(name))
+        };
         Notary {
-            keys: KeyFolder::in_folder(self.data_dir().join("audit-keys")),
-            checkpoints: CheckpointFolder::in_folder(folder),
+            keys: KeyFolder::in_folder(folder(&self.audit_keys_dir, "audit-keys")),
+            checkpoints: CheckpointFolder::in_folder(folder(&self.checkpoints_dir, "checkpoints")),
         }
     }
 

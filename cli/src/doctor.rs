@@ -9,12 +9,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::inspect::checkup as queue;
 use domain::audit::Seal;
-use domain::checkup::{CheckVerdict, CheckpointFolder, Finding};
+use domain::checkup::{CheckVerdict, Finding, SigningHealth};
 use domain::time::Timestamp;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
-use projector::{firms, pauses, replays, seals};
+use projector::{firms, pauses, replays, seals, signatures};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -119,7 +119,7 @@ async fn look_inside(
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
-    findings.push(checkpoints(storage, now)?);
+    findings.push(checkpoints(storage, pool, now).await?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
@@ -176,14 +176,23 @@ async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
     Ok(Finding::pauses(&held))
 }
 
-fn checkpoints(storage: &StorageArgs, now: DateTime<Utc>) -> anyhow::Result<Finding> {
-    let checkpoints = storage.notary().checkpoints;
-    let folder = match checkpoints.last()? {
-        _ if !checkpoints.is_writable() => CheckpointFolder::NotWritable,
-        None => CheckpointFolder::Empty,
-        Some(last) => CheckpointFolder::LastSigned { age: since(now, last.checkpoint.at.get()) },
+async fn checkpoints(
+    storage: &StorageArgs,
+    pool: &PgPool,
+    now: DateTime<Utc>,
+) -> anyhow::Result<Finding> {
+    let notary = storage.notary();
+    let remembered = signatures::last(&mut *pool.acquire().await?).await?;
+    let last = notary.checkpoints.last()?.map(|last| last.checkpoint.at);
+    let signed_at = remembered.as_ref().map(|remembered| remembered.at).max(last);
+    let age = signed_at.map(|at| since(now, at.get()));
+    let health = match (notary.refusal(remembered.as_ref())?, age) {
+        _ if !notary.checkpoints.is_writable() => SigningHealth::NotWritable,
+        (_, None) => SigningHealth::NeverSigned,
+        (None, Some(age)) => SigningHealth::Signing { age },
+        (Some(refusal), Some(age)) => SigningHealth::Refused { refusal, age },
     };
-    Ok(Finding::checkpoints(folder))
+    Ok(Finding::checkpoints(&health))
 }
 
 async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {

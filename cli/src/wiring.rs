@@ -293,7 +293,7 @@ fn not_brought_up(database: &'static str, error: MigrateError) -> anyhow::Error 
 }
 
 /// Whether the error is SQLSTATE 42501, insufficient privilege.
-fn is_denied(error: &sqlx::Error) -> bool {
+pub(crate) fn is_denied(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("42501"))
 }
 

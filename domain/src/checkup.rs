@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::audit::SigningRefusal;
 use crate::clock::ClockFault;
 use crate::time::Timestamp;
 
@@ -25,6 +26,10 @@ const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 /// Oldest signed checkpoint without a finding. `serve` signs one each hour.
 const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
 
+/// The remedies of a machine that may not sign.
+const SIGNER_ADVICE: &str = "name the signer's folders (--audit-keys-dir, --checkpoints-dir), or \
+                             put lost files back; `audit checkpoint --new-series` begins anew";
+
 /// Fewer dead rows of the outbox are no finding.
 const DEAD_ROWS_MIN: i64 = 100_000;
 
@@ -42,16 +47,23 @@ pub enum CheckVerdict {
     Wrong,
 }
 
-/// State of the folder of signed checkpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckpointFolder {
-    /// The service cannot write to the folder.
+/// The signing of checkpoints, as this machine sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SigningHealth {
+    /// The folder of checkpoints cannot be written to.
     NotWritable,
     /// No checkpoint has been signed yet.
-    Empty,
-    /// The folder has a signed checkpoint.
-    LastSigned {
-        /// Age of the last checkpoint.
+    NeverSigned,
+    /// This machine could sign the next checkpoint.
+    Signing {
+        /// Age of the last signature.
+        age: Duration,
+    },
+    /// This machine may not sign the next checkpoint. Another machine may.
+    Refused {
+        /// The reason.
+        refusal: SigningRefusal,
+        /// Age of the last signature.
         age: Duration,
     },
 }
@@ -307,28 +319,37 @@ impl Finding {
         Self::wrong("outbox", says, "let autovacuum run: a long transaction or slot may hold it up")
     }
 
-    /// Checks the folder of signed checkpoints and the age of the last one.
+    /// Checks the signing of checkpoints and the age of the last one. A machine without the key of
+    /// the series is no fault while another machine signs.
     #[must_use]
-    pub fn checkpoints(folder: CheckpointFolder) -> Self {
-        match folder {
-            CheckpointFolder::NotWritable => Self::wrong(
+    pub fn checkpoints(health: &SigningHealth) -> Self {
+        let signed = |age: Duration| format!("the last was signed {} ago", spoken(age));
+        match health {
+            SigningHealth::NotWritable => Self::wrong(
                 "checkpoints",
                 "their folder cannot be written to".into(),
                 "let the service's account write to it, or set --checkpoints-dir",
             ),
-            CheckpointFolder::Empty => Self::notice(
+            SigningHealth::NeverSigned => Self::notice(
                 "checkpoints",
                 "none has been signed".into(),
                 "`firmforms audit checkpoint` signs one; `serve` does each hour",
             ),
-            CheckpointFolder::LastSigned { age } if age > CHECKPOINT_AGE_MAX => Self::wrong(
+            SigningHealth::Refused { refusal, age }
+                if refusal.is_about_key() && *age <= CHECKPOINT_AGE_MAX =>
+            {
+                let says = format!("{}; this machine cannot sign: {refusal}", signed(*age));
+                Self::notice("checkpoints", says, SIGNER_ADVICE)
+            }
+            SigningHealth::Refused { refusal, age } => {
+                Self::wrong("checkpoints", format!("{}: {refusal}", signed(*age)), SIGNER_ADVICE)
+            }
+            SigningHealth::Signing { age } if *age > CHECKPOINT_AGE_MAX => Self::wrong(
                 "checkpoints",
-                format!("the last was signed {} ago", spoken(age)),
+                signed(*age),
                 "is a projector running, with this --checkpoints-dir?",
             ),
-            CheckpointFolder::LastSigned { age } => {
-                Self::fine("checkpoints", format!("the last was signed {} ago", spoken(age)))
-            }
+            SigningHealth::Signing { age } => Self::fine("checkpoints", signed(*age)),
         }
     }
 
@@ -369,7 +390,13 @@ mod tests {
         use CheckVerdict::{Fine, Notice, Wrong};
         let noticed = "2026-11-01T12:00:00Z".parse().unwrap();
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
-        let signed = |age| CheckpointFolder::LastSigned { age: Duration::from_secs(age) };
+        let signed =
+            |age| Finding::checkpoints(&SigningHealth::Signing { age: Duration::from_secs(age) });
+        let refused = |age, refusal| {
+            Finding::checkpoints(&SigningHealth::Refused { refusal, age: Duration::from_secs(age) })
+        };
+        let key = || SigningRefusal::MissingKey { key_id: "4d0d0118ac23cb68".into() };
+        let file = || SigningRefusal::MissingCheckpoint { number: 7 };
         for (finding, verdict) in [
             (Finding::server(140_000), Fine),
             (Finding::server(130_022), Wrong),
@@ -414,10 +441,13 @@ mod tests {
             (Finding::bloat(0, 99_999), Fine),
             (Finding::bloat(30_000, 100_000), Fine),
             (Finding::bloat(20_000, 100_000), Wrong),
-            (Finding::checkpoints(signed(7_200)), Fine),
-            (Finding::checkpoints(signed(7_201)), Wrong),
-            (Finding::checkpoints(CheckpointFolder::Empty), Notice),
-            (Finding::checkpoints(CheckpointFolder::NotWritable), Wrong),
+            (signed(7_200), Fine),
+            (signed(7_201), Wrong),
+            (refused(7_200, key()), Notice),
+            (refused(7_201, key()), Wrong),
+            (refused(1, file()), Wrong),
+            (Finding::checkpoints(&SigningHealth::NeverSigned), Notice),
+            (Finding::checkpoints(&SigningHealth::NotWritable), Wrong),
             (Finding::secrets(0), Fine),
             (Finding::secrets(1), Wrong),
         ] {

@@ -6,6 +6,7 @@
 use cqrs_es::Aggregate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::checkpoint_series::{CheckpointSeries, CheckpointSeriesEvent};
 use crate::delivery::{Delivery, DeliveryEvent};
 use crate::firm::{Firm, FirmEvent};
 use crate::form::{Form, FormEvent};
@@ -208,6 +209,7 @@ all_events!(
     Replay(ReplayEvent),
     Pause(PauseEvent),
     Repair(RepairEvent),
+    CheckpointSeries(CheckpointSeriesEvent),
 );
 
 /// The stored event cannot be read by this build.

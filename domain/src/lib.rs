@@ -8,7 +8,7 @@
 //!
 //! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
-//! [`repair`]. Each has a command, an event, a rejection and one `decide`. A refused command has no
+//! [`repair`], [`checkpoint_series`]. Each has a command, an event, a rejection and one `decide`. A refused command has no
 //! events. [`event`] joins all events into one closed type, and [`context`] is their metadata.
 //!
 //! The other modules, in the order of a delivery's life:
@@ -34,6 +34,7 @@ pub mod answer;
 pub mod api_key;
 pub mod as_of;
 pub mod audit;
+pub mod checkpoint_series;
 pub mod checkup;
 pub mod clock;
 pub mod context;

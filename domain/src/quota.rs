@@ -83,7 +83,8 @@ impl Quota {
             | Event::Reading(_)
             | Event::Replay(_)
             | Event::Pause(_)
-            | Event::Repair(_) => None,
+            | Event::Repair(_)
+            | Event::CheckpointSeries(_) => None,
         }
     }
 

@@ -59,7 +59,8 @@ impl WakeScope {
             | Event::Reading(_)
             | Event::Replay(_)
             | Event::Pause(_)
-            | Event::Repair(_) => self.other_events = true,
+            | Event::Repair(_)
+            | Event::CheckpointSeries(_) => self.other_events = true,
         }
     }
 }

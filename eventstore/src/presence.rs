@@ -13,6 +13,17 @@ pub enum ProcessGroup {
     Serving = 1,
     /// The processes that send deliveries (ruling 34a, limits in flight).
     Sending = 34,
+    /// The process that signs a checkpoint.
+    Signing = 43,
+}
+
+/// The outcome of entering a group that has one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SolePlace {
+    /// This session has the place as long as it lasts.
+    Taken,
+    /// Another session has the place. The text names it.
+    HeldBy(String),
 }
 
 /// Joins a group of any size for as long as this session lasts.
@@ -45,6 +56,51 @@ pub async fn join_limited(
     .bind(i32::try_from(places).unwrap_or(i32::MAX))
     .fetch_optional(connection)
     .await
+}
+
+/// Takes the only place in a group for as long as this session lasts. Waits for the place as long
+/// as the session's `lock_timeout` says.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn join_alone(
+    connection: &mut PgConnection,
+    group: ProcessGroup,
+) -> Result<SolePlace, sqlx::Error> {
+    let joined = sqlx::query("select pg_advisory_lock($1, 1)")
+        .bind(group as i32)
+        .execute(&mut *connection)
+        .await;
+    match joined {
+        Ok(_) => Ok(SolePlace::Taken),
+        Err(error) if is_lock_timeout(&error) => {
+            Ok(SolePlace::HeldBy(holder(connection, group).await?))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the error is SQLSTATE 55P03, lock not available.
+fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("55P03"))
+}
+
+/// Names the session that has the only place in a group, for an operator.
+async fn holder(connection: &mut PgConnection, group: ProcessGroup) -> Result<String, sqlx::Error> {
+    let name: Option<String> = sqlx::query_scalar(
+        "select concat(coalesce(nullif(a.application_name, ''), 'a process'),
+                       ' (login ', a.usename, ', pid ', l.pid, coalesce(', at ' || a.client_addr, ''),
+                       ')')
+           from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+          where l.locktype = 'advisory' and l.classid = $1::int::oid and l.objsubid = 2
+            and l.granted
+            and l.database = (select oid from pg_database where datname = current_database())
+          limit 1",
+    )
+    .bind(group as i32)
+    .fetch_optional(connection)
+    .await?;
+    Ok(name.unwrap_or_else(|| "a process that has just ended".to_owned()))
 }
 
 /// Counts the sessions of this database in a group.

@@ -5,7 +5,9 @@
 //! - `steps` queues webhooks of the workflow engine.
 //! - [`pauses`], [`replays`] and [`reissue`] are the operators' commands about deliveries.
 //! - [`readings`] records that somebody reads a firm's data, and [`targets`] shows whole targets.
+//! - [`checkpoint_series`] records that a new series of signed checkpoints begins.
 
+pub mod checkpoint_series;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;

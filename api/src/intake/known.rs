@@ -87,7 +87,8 @@ impl KnownState {
                 | Event::Reading(_)
                 | Event::Replay(_)
                 | Event::Pause(_)
-                | Event::Repair(_) => {}
+                | Event::Repair(_)
+                | Event::CheckpointSeries(_) => {}
             }
         }
         known

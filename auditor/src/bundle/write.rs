@@ -68,13 +68,14 @@ pub async fn export(
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<SignedCheckpoint, AuditError> {
+    let turn = signing.notary.turn(pool).await?;
     let mut transaction = snapshot::begin(pool).await?;
     let standing = signing.notary.standing(&mut transaction).await?;
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;
     let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let span = asked.span(&mut transaction, head.sequence.cast_signed()).await?;
-    let signed = signing.notary.sign(&standing, signing.entropy, signing.at)?;
+    let signed = turn.sign(&standing, signing.entropy, signing.at).await?;
     write_entries(&mut transaction, asked.firm_id, span, &mut to, progress).await?;
     let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
     let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;

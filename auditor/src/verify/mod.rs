@@ -81,7 +81,7 @@ pub struct DatabaseReport {
 }
 
 /// Verifies a database against the signed checkpoints of a notary. Signatures must be made with a
-/// key of `trusted`, by default with a key of the notary. Calls `progress` with the positions done
+/// key of `trusted`, by default with a key that the notary knows. Calls `progress` with the positions done
 /// so far and the positions in all.
 ///
 /// # Errors
@@ -93,7 +93,8 @@ pub async fn database(
     progress: impl Fn(i64, i64) + Send,
 ) -> Result<AuditVerdict<DatabaseReport>, AuditError> {
     let verified = async {
-        let trusted = trusted.map_or_else(|| notary.keys.list(), Ok)?;
+        let trusted = trusted.map_or_else(|| notary.known_keys().map(|known| known.keys), Ok)?;
+        require_keys(notary, &trusted)?;
         // Read before the snapshot begins: the database must then hold everything that a checkpoint
         // signs.
         let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted)?;
@@ -108,6 +109,18 @@ pub async fn database(
         Err(VerifyStop::Broken(flaw)) => Ok(AuditVerdict::Broken(flaw)),
         Err(VerifyStop::Failed(error)) => Err(error),
     }
+}
+
+/// Refuses to judge signatures without any key.
+fn require_keys(notary: &Notary, trusted: &[PublicKey]) -> Result<(), VerifyStop> {
+    let folder = notary.checkpoints.folder().display();
+    if trusted.is_empty() && !notary.checkpoints.files()?.is_empty() {
+        return Err(VerifyStop::Unknown(format!(
+            "no public key is known, so no signature can be checked: name a file of trusted keys \
+             by --public-keys, or put the service's .pub files into {folder}"
+        )));
+    }
+    Ok(())
 }
 
 async fn walk(

@@ -21,7 +21,7 @@ pub(crate) enum AuditCommand {
     /// intact; 1: broken, with the first flaw; 2: not decided.
     Verify(AuditVerifyArgs),
     /// Make a signed checkpoint now, outside the database.
-    Checkpoint(OutputArgs),
+    Checkpoint(AuditCheckpointArgs),
     /// Manage the keys that sign checkpoints.
     #[command(subcommand)]
     Keys(AuditKeysCommand),
@@ -92,12 +92,25 @@ pub(crate) enum ExportFormat {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AuditCheckpointArgs {
+    /// Begin a new series, and record that in the audit log: after keys or checkpoints are lost.
+    /// The folder of checkpoints must be empty.
+    #[arg(long, requires = "reason")]
+    pub(crate) new_series: bool,
+    /// The reason for a new series; kept in the log.
+    #[arg(long, requires = "new_series")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: OutputArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AuditVerifyArgs {
     /// Verify this file, without a database.
     #[arg(long)]
     pub(crate) bundle: Option<PathBuf>,
     /// The trusted public keys, one per line, as `audit keys publish` prints them. By default the
-    /// keys of the data directory, and for a bundle the key in it.
+    /// signer's keys, else the keys beside the checkpoints, and for a bundle the key in it.
     #[arg(long)]
     pub(crate) public_keys: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! `audit` and `hooks`: reads, exports and verifies the audit log, and records each reading.
 
 pub(crate) mod args;
+mod checkpoint;
 mod export;
 mod hooks;
 mod verify;
@@ -8,16 +9,13 @@ mod verify;
 use std::process::ExitCode;
 
 use api::commands::readings;
-use auditor::{PublicKey, SignedCheckpoint, lines};
+use auditor::{PublicKey, lines};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
-use eventstore::Clock;
 use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
-use crate::args::OutputArgs;
-use crate::databases::MainDatabase;
 use crate::operate::{OPERATOR, print, print_line, terminal_error};
 use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
@@ -29,7 +27,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow:
         AuditCommand::List(list) => show(storage, list).await?,
         AuditCommand::Export(export) => export::run(storage, &export).await?,
         AuditCommand::Verify(verify) => return Ok(verify::run(storage, &verify).await),
-        AuditCommand::Checkpoint(how) => checkpoint(storage, how).await?,
+        AuditCommand::Checkpoint(asked) => checkpoint::run(storage, &asked).await?,
         AuditCommand::Keys(command) => keys(storage, &command)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -68,26 +66,6 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
         &["sequence", "at", "action", "reason", "actor", "subject", "evidence"],
     );
     system.stop().await
-}
-
-async fn checkpoint(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
-    let looking = MainDatabase::at(storage).await?;
-    let at = Clock::of_database(&looking.pool).await?.now();
-    let taken = storage.notary().take(&looking.pool, &SystemEntropy, at).await?;
-    print(
-        how,
-        vec![checkpoint_json(&taken)],
-        &["number", "at", "position", "firms", "key_id", "hash"],
-    );
-    looking.close().await
-}
-
-fn checkpoint_json(taken: &SignedCheckpoint) -> Value {
-    let said = &taken.checkpoint;
-    json!({
-        "number": said.number, "at": said.at, "position": said.position, "firms": said.firms,
-        "seals": said.seals, "key_id": said.key_id, "hash": hex::encode(said.hash()),
-    })
 }
 
 fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {

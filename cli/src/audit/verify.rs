@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use auditor::PublicKey;
 use auditor::bundle::{self, BundleReport};
 use auditor::verify::{self, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport};
+use auditor::{KeySource, PublicKey};
 use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use indicatif::ProgressBar;
 
@@ -60,7 +60,12 @@ async fn database(
         bar.set_length(all.cast_unsigned());
         bar.set_position(done.cast_unsigned());
     };
-    let verdict = verify::database(&looking.pool, &storage.notary(), trusted, progress).await;
+    let notary = storage.notary();
+    let source = match &trusted {
+        Some(_) => None,
+        None => Some(notary.known_keys()?.source),
+    };
+    let verdict = verify::database(&looking.pool, &notary, trusted, progress).await;
     let lanes = lane_proof::compare(&looking.pool).await;
     bar.finish_and_clear();
     looking.close().await?;
@@ -73,8 +78,9 @@ async fn database(
         print_line(&format!("BROKEN: lanes {lane_id}: {why}"));
         return Ok(ExitCode::FAILURE);
     }
-    let of_all =
-        |report: &DatabaseReport| [of_database(report), of_tables(report, &lanes)].concat();
+    let of_all = |report: &DatabaseReport| {
+        [of_database(report), of_keys(report, source), of_tables(report, &lanes)].concat()
+    };
     Ok(print_verdict(&verdict, of_all))
 }
 
@@ -139,6 +145,17 @@ fn of_tables(report: &DatabaseReport, lanes: &LaneComparison) -> Vec<String> {
             .to_owned(),
     );
     lines
+}
+
+/// Names the source of the trusted keys; `None` for keys that the caller named.
+fn of_keys(report: &DatabaseReport, source: Option<KeySource>) -> Vec<String> {
+    let line = match source {
+        _ if report.witnessed.is_none() => return Vec::new(),
+        None => return Vec::new(),
+        Some(KeySource::SignersFolder) => "the signer's own folder of keys was trusted",
+        Some(KeySource::BesideCheckpoints) => "the keys beside the checkpoints were trusted",
+    };
+    vec![format!("        {line}: see --public-keys")]
 }
 
 fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String> {

@@ -149,7 +149,8 @@ impl<'a> LaneEffects<'a> {
                 | Event::Reading(_)
                 | Event::Replay(_)
                 | Event::Pause(_)
-                | Event::Repair(_) => {}
+                | Event::Repair(_)
+                | Event::CheckpointSeries(_) => {}
             }
         }
         Ok(changes)

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::EntryParty;
+use crate::checkpoint_series::CheckpointSeriesEvent;
 use crate::delivery::DeliveryEvent;
 use crate::event::Event;
 use crate::firm::FirmEvent;
@@ -78,6 +79,7 @@ actions! {
     DeliveriesPaused = "deliveries_paused": "Deliveries were paused.",
     DeliveriesResumed = "deliveries_resumed": "Paused deliveries were resumed.",
     DeliveriesRepaired = "deliveries_repaired": "Missing deliveries were queued.",
+    CheckpointSeriesBegun = "checkpoint_series_begun": "A new series of signed checkpoints began.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -207,6 +209,13 @@ impl Deed {
                     .with(json!({"deliveries": repaired.deliveries}))
                     .why(&repaired.reason),
             ),
+            Event::CheckpointSeries(CheckpointSeriesEvent::CheckpointSeriesBegun(beginning)) => {
+                Some(
+                    Self::new(Action::CheckpointSeriesBegun, "checkpoint_series", id)
+                        .with(json!({"ended": beginning.ended}))
+                        .why(&beginning.reason),
+                )
+            }
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }

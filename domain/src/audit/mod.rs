@@ -9,6 +9,7 @@
 
 mod checkpoint;
 mod deed;
+mod series;
 mod stored;
 
 use serde::Serialize;
@@ -26,6 +27,7 @@ pub use checkpoint::{AuditCheckpoint, ChainHead, OpenBlock, Seal};
 pub use deed::{
     Action, Deed, SubscriptionOrigin, UNAUDITED_EVENTS, UnknownAction, subscription_in,
 };
+pub use series::{LastSignature, SeriesState, SigningRefusal};
 pub use stored::{StoredEntry, StoredParty};
 
 /// Version of an entry's shape. A new shape gets a new version, and old entries keep theirs.

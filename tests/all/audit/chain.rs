@@ -117,16 +117,25 @@ async fn p17_a_checkpoint_that_is_signed_and_not_stored_was_not_taken() {
     let world = World::new().await;
     world.firm().await;
     world.project().await;
-    // The key's two halves are written so too: a crash at each, and at the checkpoint itself.
-    for point in ["checkpointing:1", "checkpointing:2", "checkpointing:2"] {
+    // The key's two halves and their copy are written so too: a crash at each, and at the checkpoint.
+    let crashing = async |point: &str| {
         let mut command = firmforms(&world.database);
         command.args(["audit", "checkpoint"]);
         crash(command, point).await;
+    };
+    for point in ["checkpointing:1", "checkpointing:2", "checkpointing:2", "checkpointing:2"] {
+        crashing(point).await;
     }
     let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
     assert!(code == 0 && text.starts_with("1 "), "{text}");
     let (code, text) = audit(&world, &["audit", "verify"]).await;
     assert!(code == 0 && text.contains("1 checkpoints"), "{text}");
+    // One that is stored counts, though the database does not know it yet.
+    crashing("checkpointed").await;
+    let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
+    assert!(code == 0 && text.starts_with("3 "), "{text}");
+    let (code, text) = audit(&world, &["audit", "verify"]).await;
+    assert!(code == 0 && text.contains("3 checkpoints"), "{text}");
 }
 
 /// An event of a subscription's creation, as it is stored.

@@ -4,6 +4,7 @@ mod bundles;
 mod chain;
 mod doors;
 mod forgeries;
+mod signers;
 mod tampering;
 
 use std::process::Output;

@@ -269,6 +269,9 @@ async fn g2_a_checkpoint_that_is_changed_forged_or_lost_is_found() {
     // Whoever has the machine makes keys and checkpoints of their own; not those that were published.
     fs::remove_dir_all(folder.join("checkpoints")).unwrap();
     fs::remove_dir_all(folder.join("audit-keys")).unwrap();
+    let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
+    assert!(code == 1 && text.contains("signs this series"), "{text}");
+    tamper(&world, &["delete from last_signature"]).await;
     assert_eq!(audit(&world, &["audit", "checkpoint"]).await.0, 0);
     assert_eq!(audit(&world, &VERIFY).await.0, 0);
     let (code, text) = audit(&world, &pinned).await;

@@ -15,7 +15,7 @@ use tokio::process::Child;
 use uuid::Uuid;
 
 use super::Scene;
-use crate::process::{Served, address, call, report, serve_with, serving};
+use crate::process::{Served, address, call, data_dir, report, serve_with, serving};
 use crate::telemetry::scrape::Scrape;
 
 /// One series of each question that a scrape asks the database.
@@ -208,16 +208,24 @@ impl Running {
             &["secrets", "reveal", "--firm", &id],
             &["audit", "list", "--firm", &id],
             &["audit", "export", "--firm", &id],
+            &["audit", "checkpoint"],
             &["verify", "deliveries"],
         ] {
             let (done, text) = self.scene.command("service", arguments).await;
             assert!(done, "{arguments:?}: {text}");
         }
-        let reads = [&["audit", "checkpoint"][..], &["audit", "verify"], &["verify", "deliveries"]];
-        for arguments in reads {
+        let (done, text) = self.scene.command("projector", &["audit", "checkpoint"]).await;
+        assert!(done, "{text}");
+        for arguments in [&["audit", "verify"][..], &["verify", "deliveries"]] {
             let (done, text) = self.scene.command("auditor", arguments).await;
             assert!(done, "{arguments:?}: {text}");
         }
+        let files = std::fs::read_dir(data_dir(&self.scene.world.database).join("checkpoints"));
+        let files = files.unwrap().count();
+        let (done, text) = self.scene.command("auditor", &["audit", "checkpoint"]).await;
+        assert!(!done && text.contains("this login may not sign"), "{text}");
+        let after = std::fs::read_dir(data_dir(&self.scene.world.database).join("checkpoints"));
+        assert_eq!(after.unwrap().count(), files, "nothing is signed that cannot be noted");
         let (done, text) = self.scene.command("auditor", &["keys", "list", "--firm", &id]).await;
         assert!(!done && text.contains("permission denied"), "{text}");
     }

@@ -1,0 +1,77 @@
+//! `audit checkpoint`: signs a checkpoint now, in the current series or as the first of a new one.
+
+use anyhow::bail;
+use api::commands::checkpoint_series;
+use auditor::{AuditError, SignedCheckpoint};
+use eventstore::Clock;
+use projector::signatures;
+use serde_json::{Value, json};
+use vault::SystemEntropy;
+
+use super::args::AuditCheckpointArgs;
+use crate::databases::MainDatabase;
+use crate::operate::{OPERATOR, print, terminal_error};
+use crate::wiring::{self, StorageArgs, System};
+
+pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> anyhow::Result<()> {
+    let taken = match &asked.reason {
+        Some(reason) => {
+            let system = wiring::open(storage).await?;
+            let begun = begin_series(storage, &system, reason).await;
+            system.stop().await?;
+            begun?
+        }
+        None => in_current_series(storage).await?,
+    };
+    let columns = ["number", "at", "position", "firms", "key_id", "hash"];
+    print(asked.json, vec![checkpoint_json(&taken)], &columns);
+    Ok(())
+}
+
+/// Signs without the keyring: the main database is enough.
+async fn in_current_series(storage: &StorageArgs) -> anyhow::Result<SignedCheckpoint> {
+    let database = MainDatabase::at(storage).await?;
+    let at = Clock::of_database(&database.pool).await?.now();
+    let taken = storage.notary().take(&database.pool, &SystemEntropy, at).await;
+    database.close().await?;
+    taken.map_err(explained)
+}
+
+/// Records the new series in the audit log, and signs its first checkpoint.
+async fn begin_series(
+    storage: &StorageArgs,
+    system: &System,
+    reason: &str,
+) -> anyhow::Result<SignedCheckpoint> {
+    let notary = storage.notary();
+    if let Some(refusal) = notary.new_series_refusal()? {
+        bail!("{}: {refusal}", notary.checkpoints.folder().display());
+    }
+    let service = &system.service;
+    let ended = signatures::last(&mut *system.pool().acquire().await?).await?;
+    let recorded = checkpoint_series::begin(service, ended, reason, OPERATOR).await;
+    recorded.map_err(terminal_error)?;
+    let at = service.clock.now();
+    notary.begin_series(system.pool(), &SystemEntropy, at).await.map_err(explained)
+}
+
+/// Names the login that a refused signer needs.
+fn explained(error: AuditError) -> anyhow::Error {
+    let is_denied = match &error {
+        AuditError::Database(error) => wiring::is_denied(error),
+        _ => false,
+    };
+    let error = anyhow::Error::from(error);
+    if is_denied {
+        return error.context("this login may not sign: use one of the service or the projector");
+    }
+    error
+}
+
+fn checkpoint_json(taken: &SignedCheckpoint) -> Value {
+    let said = &taken.checkpoint;
+    json!({
+        "number": said.number, "at": said.at, "position": said.position, "firms": said.firms,
+        "seals": said.seals, "key_id": said.key_id, "hash": hex::encode(said.hash()),
+    })
+}

@@ -1,0 +1,273 @@
+//! A series of signed checkpoints, numbered from 1. One key signs a series, and each rotation hands
+//! it to the next key. The rule here decides whether a signer may continue a series.
+
+use thiserror::Error;
+
+use super::AuditCheckpoint;
+use crate::merkle::Hash;
+use crate::time::Timestamp;
+
+/// The last signature, as the database remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastSignature {
+    /// Number of the series, from 1.
+    pub series: i32,
+    /// Number of the checkpoint in its series.
+    pub number: u64,
+    /// Hash of the checkpoint.
+    pub hash: Hash,
+    /// Id of the key.
+    pub key_id: String,
+    /// Position of the checkpoint.
+    pub position: i64,
+    /// Time of the checkpoint.
+    pub at: Timestamp,
+}
+
+/// A signer's view of a series: the database's memory and the signer's two folders.
+#[derive(Debug, Clone, Copy)]
+pub struct SeriesState<'a> {
+    /// The last signature that the database remembers.
+    pub remembered: Option<&'a LastSignature>,
+    /// The file with the remembered number.
+    pub remembered_file: Option<&'a AuditCheckpoint>,
+    /// The last file. It follows the remembered one if a signer died before it wrote to the
+    /// database.
+    pub last_file: Option<&'a AuditCheckpoint>,
+    /// Ids of all keys in the folder of keys, oldest first.
+    pub key_ids: &'a [String],
+    /// Id of the key in that folder that can sign.
+    pub signing_key_id: Option<&'a str>,
+}
+
+/// Why a signer may not continue a series.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SigningRefusal {
+    /// The series has a key, and the folder of keys has no key that can sign.
+    #[error("the key {key_id} signs this series, and is not in the folder of keys")]
+    MissingKey {
+        /// The key of the series.
+        key_id: String,
+    },
+    /// The folder of keys has another key, and no rotation led to it.
+    #[error("the key {key_id} signs this series, and the folder of keys has the key {other}")]
+    SecondKey {
+        /// The key of the series.
+        key_id: String,
+        /// The key in the folder.
+        other: String,
+    },
+    /// The folder of checkpoints lacks the last signed one.
+    #[error("checkpoint {number} was signed, and is not in the folder of checkpoints")]
+    MissingCheckpoint {
+        /// The number of the last signed checkpoint.
+        number: u64,
+    },
+    /// The folder of checkpoints has another file with a signed number.
+    #[error("checkpoint {number} in the folder is not the one that was signed for this database")]
+    ForeignCheckpoint {
+        /// The number.
+        number: u64,
+    },
+    /// A new series needs an empty folder.
+    #[error(
+        "the folder has checkpoint {number}: move the old series to a safe place before a new one \
+         begins"
+    )]
+    OldSeriesThere {
+        /// The number of the last checkpoint in the folder.
+        number: u64,
+    },
+}
+
+impl SigningRefusal {
+    /// Whether the signer lacks the key of the series. Another process may have it.
+    #[must_use]
+    pub const fn is_about_key(&self) -> bool {
+        matches!(self, Self::MissingKey { .. } | Self::SecondKey { .. })
+    }
+}
+
+impl SeriesState<'_> {
+    /// Decides whether this signer may sign the next checkpoint of the series. The first signature
+    /// of a database is always allowed.
+    ///
+    /// # Errors
+    /// [`SigningRefusal`]. The key is judged before the files.
+    pub fn check(&self) -> Result<(), SigningRefusal> {
+        if let Some(key_id) = self.series_key_id() {
+            self.check_key(key_id)?;
+        }
+        let Some(remembered) = self.remembered else {
+            return Ok(());
+        };
+        let number = remembered.number;
+        match self.remembered_file {
+            None => Err(SigningRefusal::MissingCheckpoint { number }),
+            Some(file) if file.hash() != remembered.hash => {
+                Err(SigningRefusal::ForeignCheckpoint { number })
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Id of the key that signed last.
+    fn series_key_id(&self) -> Option<&str> {
+        let number = self.remembered.map_or(0, |remembered| remembered.number);
+        let newer = self.last_file.filter(|file| file.number > number);
+        newer.map(|file| &*file.key_id).or(self.remembered.map(|remembered| &*remembered.key_id))
+    }
+
+    fn check_key(&self, key_id: &str) -> Result<(), SigningRefusal> {
+        let Some(other) = self.signing_key_id else {
+            return Err(SigningRefusal::MissingKey { key_id: key_id.to_owned() });
+        };
+        let place = |id: &str| self.key_ids.iter().position(|known| known == id);
+        let is_rotated = place(key_id).is_some_and(|old| Some(old) < place(other));
+        if other == key_id || is_rotated {
+            return Ok(());
+        }
+        Err(SigningRefusal::SecondKey { key_id: key_id.to_owned(), other: other.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{FORMAT_VERSION, GENESIS_HASH, OpenBlock};
+
+    fn file(number: u64, key_id: &str) -> AuditCheckpoint {
+        AuditCheckpoint {
+            v: FORMAT_VERSION,
+            number,
+            at: "2026-11-01T12:00:00.000Z".parse().unwrap(),
+            position: 7,
+            firms: 1,
+            heads: GENESIS_HASH,
+            seals: 0,
+            sealed: GENESIS_HASH,
+            open: OpenBlock { events: 7, root: GENESIS_HASH },
+            previous: GENESIS_HASH,
+            key_id: key_id.to_owned(),
+        }
+    }
+
+    fn remembered(file: &AuditCheckpoint) -> LastSignature {
+        LastSignature {
+            series: 1,
+            number: file.number,
+            hash: file.hash(),
+            key_id: file.key_id.clone(),
+            position: file.position,
+            at: file.at,
+        }
+    }
+
+    #[test]
+    fn a_second_key_or_a_lost_file_ends_the_signing_of_a_series() {
+        use SigningRefusal::{ForeignCheckpoint, MissingCheckpoint, MissingKey, SecondKey};
+        let signed = file(3, "a");
+        let next = file(4, "b");
+        let other = AuditCheckpoint { firms: 2, ..signed.clone() };
+        let memory = remembered(&signed);
+        let missing_key = MissingKey { key_id: "a".into() };
+        let second = |key_id: &str, other: &str| SecondKey {
+            key_id: key_id.to_owned(),
+            other: other.to_owned(),
+        };
+        let foreign = ForeignCheckpoint { number: 3 };
+        let missing = MissingCheckpoint { number: 3 };
+        let table: [(_, _, _, &[&str], _, _); 14] = [
+            ("a new database", false, (None, None), &[], None, Ok(())),
+            ("a key waits for it", false, (None, None), &["a"], Some("a"), Ok(())),
+            (
+                "it was signed before it could remember",
+                false,
+                (None, Some(&signed)),
+                &["a"],
+                Some("a"),
+                Ok(()),
+            ),
+            (
+                "and another key comes",
+                false,
+                (None, Some(&signed)),
+                &["b"],
+                Some("b"),
+                Err(second("a", "b")),
+            ),
+            ("as ever", true, (Some(&signed), Some(&signed)), &["a"], Some("a"), Ok(())),
+            (
+                "after a rotation",
+                true,
+                (Some(&signed), Some(&signed)),
+                &["a", "b"],
+                Some("b"),
+                Ok(()),
+            ),
+            (
+                "a rotation backwards",
+                true,
+                (Some(&signed), Some(&signed)),
+                &["b", "a"],
+                Some("b"),
+                Err(second("a", "b")),
+            ),
+            (
+                "a second key",
+                true,
+                (Some(&signed), Some(&signed)),
+                &["b"],
+                Some("b"),
+                Err(second("a", "b")),
+            ),
+            ("no key", true, (Some(&signed), Some(&signed)), &[], None, Err(missing_key.clone())),
+            (
+                "public halves alone",
+                true,
+                (Some(&signed), Some(&signed)),
+                &["a"],
+                None,
+                Err(missing_key),
+            ),
+            ("no checkpoints", true, (None, None), &["a"], Some("a"), Err(missing)),
+            (
+                "another's checkpoints",
+                true,
+                (Some(&other), Some(&other)),
+                &["a"],
+                Some("a"),
+                Err(foreign),
+            ),
+            (
+                "the next was stored and not noted",
+                true,
+                (Some(&signed), Some(&next)),
+                &["a", "b"],
+                Some("b"),
+                Ok(()),
+            ),
+            (
+                "its key is the series'",
+                true,
+                (Some(&signed), Some(&next)),
+                &["a"],
+                Some("a"),
+                Err(second("b", "a")),
+            ),
+        ];
+        for (name, is_remembered, (remembered_file, last_file), keys, signing_key_id, expected) in
+            table
+        {
+            let key_ids: Vec<String> = keys.iter().map(|id| (*id).to_owned()).collect();
+            let state = SeriesState {
+                remembered: is_remembered.then_some(&memory),
+                remembered_file,
+                last_file,
+                key_ids: &key_ids,
+                signing_key_id,
+            };
+            assert_eq!(state.check(), expected, "{name}");
+        }
+    }
+}
