@@ -5,6 +5,7 @@
 //! - [`CheckpointFolder`] holds the signed checkpoints and public keys. No file is ever replaced.
 //! - [`Notary`] has both folders, and takes a new signed checkpoint when it is its turn.
 //! - [`Checkpointer`] is the worker that takes one each hour.
+//! - [`AuditVerifier`] is the worker that verifies the log about once a day.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
 //! - [`lines`] writes entries for a spreadsheet. Such a file proves nothing.
@@ -22,6 +23,7 @@ mod notary;
 mod snapshot;
 mod tables;
 mod turn;
+mod verifier;
 pub mod verify;
 mod worker;
 
@@ -29,4 +31,5 @@ pub use error::AuditError;
 pub use files::{CheckpointFolder, SignedCheckpoint};
 pub use keys::{KeyFolder, PublicKey};
 pub use notary::{KeySource, KnownKeys, Notary};
+pub use verifier::AuditVerifier;
 pub use worker::Checkpointer;

@@ -1,5 +1,5 @@
-//! A turn: the right of one session to sign the next checkpoint. One session of a database has it at
-//! a time, so an installation of several processes has one signer at a time.
+//! A turn: the right of one session to sign the next checkpoint. One session of a database has it
+//! at a time, so an installation of several processes has one signer at a time.
 
 use domain::audit::{AuditCheckpoint, FORMAT_VERSION, GENESIS_HASH, LastSignature, SigningRefusal};
 use domain::time::Timestamp;

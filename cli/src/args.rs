@@ -250,6 +250,10 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
     pub per_host: usize,
 
+    /// Hours from one verification of the log by the projector to the next; 0: none.
+    #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24)]
+    pub verify_hours: u32,
+
     #[command(flatten)]
     #[expect(missing_docs, reason = "its words would stand for those of the service")]
     pub telemetry: TelemetryArgs,

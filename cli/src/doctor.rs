@@ -14,7 +14,7 @@ use domain::time::Timestamp;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
-use projector::{firms, pauses, replays, seals, signatures};
+use projector::{firms, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -120,6 +120,7 @@ async fn look_inside(
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
     findings.push(checkpoints(storage, pool, now).await?);
+    findings.push(verification(pool, now).await?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
@@ -193,6 +194,12 @@ async fn checkpoints(
         (Some(refusal), Some(age)) => SigningHealth::Refused { refusal, age },
     };
     Ok(Finding::checkpoints(&health))
+}
+
+async fn verification(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let ended = verifications::state(&mut *pool.acquire().await?).await?.ended;
+    let age = ended.as_ref().map_or(Duration::ZERO, |ended| since(now, ended.at.get()));
+    Ok(Finding::verification(ended.as_ref(), age))
 }
 
 async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use api::SendingMode;
-use auditor::Checkpointer;
+use auditor::{AuditVerifier, Checkpointer};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver;
 use deliverer::upkeep::CancelWorker;
@@ -150,6 +150,11 @@ fn spawn_workers(
             let entropy = system.service.entropy.clone();
             let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
             tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
+        }
+        if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
+            let clock = system.service.clock.clone();
+            let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
+            tasks.spawn(run_on(daily, store.nudge(), stop.clone()));
         }
         let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
         tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
@@ -320,6 +325,7 @@ mod tests {
             declared::<Follower<AuditLog>>(),
             declared::<SealWorker>(),
             declared::<Checkpointer>(),
+            declared::<AuditVerifier>(),
             declared::<PartialTimer>(),
             declared::<HousekeepingWorker>(),
             declared::<TakeOver>(),
@@ -335,6 +341,7 @@ mod tests {
             ("audit_log", WakeOn::OtherEvents),
             ("seals", WakeOn::Timer),
             ("checkpoints", WakeOn::Timer),
+            ("verification", WakeOn::Timer),
             ("partials", WakeOn::Timer),
             ("housekeeping", WakeOn::Timer),
             ("invites", WakeOn::Timer),

@@ -48,9 +48,15 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
         notary: Some(storage.notary()),
+        verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
     })
+}
+
+fn verification_interval(serve: &ServeArgs) -> Option<Duration> {
+    let hours = u64::from(serve.verify_hours);
+    (hours > 0).then(|| Duration::from_secs(hours * 3_600))
 }
 
 fn retention(serve: &ServeArgs) -> Retention {

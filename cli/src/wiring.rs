@@ -64,6 +64,8 @@ pub struct System {
     pub fence: Fence,
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
+    /// The time between two verifications of the log; `None` for none.
+    pub verification_interval: Option<Duration>,
     cluster: Option<Cluster>,
 }
 
@@ -87,6 +89,8 @@ pub struct SystemSetup {
     pub patience: InviteWait,
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
+    /// The time between two verifications of the log; `None` for none.
+    pub verification_interval: Option<Duration>,
     /// Whether this process sends.
     pub sending: SendingMode,
     /// The batchers of concurrent calls.
@@ -110,6 +114,7 @@ impl SystemSetup {
             sender: DEFAULT_MAIL_FROM.parse().context("the sender of mails")?,
             patience: InviteWait::default(),
             notary: None,
+            verification_interval: None,
             sending: SendingMode::On,
             desks: CallBatchers::default(),
         })
@@ -231,7 +236,8 @@ impl System {
             sending: setup.sending,
             append_claims: Arc::default(),
         };
-        Ok(Self { service, deliverer, fence, notary: setup.notary, cluster: None })
+        let SystemSetup { notary, verification_interval, .. } = setup;
+        Ok(Self { service, deliverer, fence, notary, verification_interval, cluster: None })
     }
 
     /// The main database.

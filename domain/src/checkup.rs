@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::audit::SigningRefusal;
+use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};
 use crate::clock::ClockFault;
 use crate::time::Timestamp;
 
@@ -25,6 +25,10 @@ const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 
 /// Oldest signed checkpoint without a finding. `serve` signs one each hour.
 const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
+
+/// Oldest verification of the log without a finding. A projector verifies about once a day, and a
+/// long log takes longer.
+const VERIFICATION_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
 
 /// The remedies of a machine that may not sign.
 const SIGNER_ADVICE: &str = "name the signer's folders (--audit-keys-dir, --checkpoints-dir), or \
@@ -353,6 +357,38 @@ impl Finding {
         }
     }
 
+    /// Checks the last verification of the log, which ended this long ago.
+    #[must_use]
+    pub fn verification(last: Option<&EndedVerification>, age: Duration) -> Self {
+        let check = "verification";
+        let Some(last) = last else {
+            return Self::notice(
+                check,
+                "the log was never verified".into(),
+                "a projector verifies it by itself; `firmforms audit verify` does now",
+            );
+        };
+        let says = format!("up to position {}, {} ago", last.position, spoken(age));
+        match &last.outcome {
+            VerificationOutcome::Broken(flaw) => Self::wrong(
+                check,
+                format!("BROKEN, found {} ago: {flaw}", spoken(age)),
+                "run `firmforms audit verify`, and keep the signed checkpoints",
+            ),
+            VerificationOutcome::Incomplete(why) => Self::notice(
+                check,
+                format!("incomplete, {says}: {why}"),
+                "put back what is missing; `firmforms audit verify` tells the rest",
+            ),
+            VerificationOutcome::Intact if age > VERIFICATION_AGE_MAX => Self::notice(
+                check,
+                format!("intact {says}"),
+                "is a projector with the signed checkpoints running? its log says if it fails",
+            ),
+            VerificationOutcome::Intact => Self::fine(check, format!("intact {says}")),
+        }
+    }
+
     /// Checks for firms whose signing secret is missing or cannot be read.
     #[must_use]
     pub fn secrets(missing: usize) -> Self {
@@ -395,6 +431,13 @@ mod tests {
         let refused = |age, refusal| {
             Finding::checkpoints(&SigningHealth::Refused { refusal, age: Duration::from_secs(age) })
         };
+        let verified = |age, outcome| {
+            let at = "2026-11-01T12:00:00.000Z".parse().unwrap();
+            let last = EndedVerification { at, position: 7, outcome };
+            Finding::verification(Some(&last), Duration::from_secs(age))
+        };
+        let broken = VerificationOutcome::Broken("seal 7: it is missing".into());
+        let incomplete = VerificationOutcome::Incomplete("there is no checkpoint".into());
         let key = || SigningRefusal::MissingKey { key_id: "4d0d0118ac23cb68".into() };
         let file = || SigningRefusal::MissingCheckpoint { number: 7 };
         for (finding, verdict) in [
@@ -448,6 +491,11 @@ mod tests {
             (refused(1, file()), Wrong),
             (Finding::checkpoints(&SigningHealth::NeverSigned), Notice),
             (Finding::checkpoints(&SigningHealth::NotWritable), Wrong),
+            (Finding::verification(None, Duration::ZERO), Notice),
+            (verified(259_200, VerificationOutcome::Intact), Fine),
+            (verified(259_201, VerificationOutcome::Intact), Notice),
+            (verified(1, broken), Wrong),
+            (verified(1, incomplete), Notice),
             (Finding::secrets(0), Fine),
             (Finding::secrets(1), Wrong),
         ] {

@@ -8,8 +8,9 @@
 //!
 //! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
-//! [`repair`], [`checkpoint_series`]. Each has a command, an event, a rejection and one `decide`. A refused command has no
-//! events. [`event`] joins all events into one closed type, and [`context`] is their metadata.
+//! [`repair`], [`checkpoint_series`]. Each has a command, an event, a rejection and one `decide`. A
+//! refused command has no events. [`event`] joins all events into one closed type, and [`context`]
+//! is their metadata.
 //!
 //! The other modules, in the order of a delivery's life:
 //!

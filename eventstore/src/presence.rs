@@ -15,6 +15,8 @@ pub enum ProcessGroup {
     Sending = 34,
     /// The process that signs a checkpoint.
     Signing = 43,
+    /// The process that verifies the log.
+    Verifying = 44,
 }
 
 /// The outcome of entering a group that has one place.

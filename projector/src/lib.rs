@@ -10,7 +10,8 @@
 //!   rebuilt.
 //! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
 //! - [`activity_ids`] has the ids of past activities, and [`tokens`] the bearer tokens of the
-//!   internal door. [`signatures`] has the last signature of the log. None of them has events.
+//!   internal door. [`signatures`] and [`verifications`] have the last signature and the last
+//!   verification of the log. None of them has events.
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.
@@ -28,6 +29,7 @@ mod read_models;
 pub mod rebuild;
 pub mod signatures;
 pub mod tokens;
+pub mod verifications;
 mod work_queues;
 
 use eventstore::WithAppend;

@@ -62,6 +62,14 @@ metrics! {
         "How far a follower is behind what it follows, in positions of the log.";
     FOLLOWER_SECONDS = Gauge "firmforms_follower_lag_seconds",
         "For how long what a follower reads next has been in the log.";
+    SIGNATURE_AGE = Gauge "firmforms_signed_checkpoint_age_seconds",
+        "For how long no checkpoint was signed; 0 when none ever was.";
+    VERIFICATION_AGE = Gauge "firmforms_verification_age_seconds",
+        "For how long no verification of the log has ended; 0 when none ever did.";
+    VERIFIED_POSITION = Gauge "firmforms_verified_position",
+        "Last position of the log that the last verification reached.";
+    VERIFICATION_BROKEN = Gauge "firmforms_verification_broken",
+        "1 when the last verification of the log found a flaw.";
     ATTEMPTS = Counter "firmforms_delivery_attempts_total",
         "Tries that were recorded, by outcome and by what came back.";
     ATTEMPT_SECONDS = Histogram "firmforms_delivery_attempt_duration_seconds",

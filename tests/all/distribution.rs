@@ -9,13 +9,14 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 11] = [
+const OF_NO_FIRM: [(&str, &str); 12] = [
     ("_sqlx_migrations", "the schema"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),
     ("last_signature", "the last checkpoint that was signed here"),
+    ("last_verification", "the last verification of this log"),
     ("rebuilds", "when each read model was made anew here"),
     ("seals", "blocks of this log's positions"),
     ("tokens", "of the product and of operators"),

@@ -12,9 +12,11 @@ use sqlx::{Executor, PgPool};
 pub type Sizes = BTreeMap<String, f64>;
 
 /// Tables that may be read whole, and why that is no matter.
-const TINY: [(&str, &str); 11] = [
+const TINY: [(&str, &str); 13] = [
     ("checkpoints", "one row per follower"),
     ("rebuilds", "one row per read model"),
+    ("last_signature", "one row"),
+    ("last_verification", "one row"),
     ("lane_wakes", "a sender takes them as they come"),
     ("unspread", "what bursts leave for a moment"),
     ("pauses", "what operators hold now: mostly nothing"),

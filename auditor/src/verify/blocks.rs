@@ -35,6 +35,22 @@ impl BlockWalk {
         }
     }
 
+    /// The blocks after this seal, which was verified before.
+    pub(super) fn after(seal: &SealRow) -> Self {
+        Self {
+            rows: PagedRows::from_position(seal.last_position + 1),
+            sealed: seal.hash,
+            blocks: seal.number,
+            ..Self::new(seal.last_position)
+        }
+    }
+
+    /// Goes on in a later snapshot.
+    pub(super) const fn reopen(&mut self, sealed_to: i64) {
+        self.sealed_to = sealed_to;
+        self.rows.reopen();
+    }
+
     pub(super) fn push(&mut self, position: i64, digest: &Hash) {
         self.block.push(Seal::leaf(position, digest));
     }

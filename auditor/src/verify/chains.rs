@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use domain::audit::{AuditChain, AuditEntry, LinkedEntry, StoredEntry};
 use domain::merkle::{Hash, MerkleFrontier};
 use domain::time::Timestamp;
-use projector::audit::EntryRow;
+use projector::audit::{ChainHash, EntryRow};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -59,6 +59,22 @@ impl ChainWalk {
             entries_awaited: 0,
             first_awaited: Vec::new(),
         }
+    }
+
+    /// The chains after this position, to which [`ChainWalk::restore`] adds the entries up to it.
+    pub(super) fn after(position: i64) -> Self {
+        Self { rows: PagedRows::from_position(position + 1), ..Self::new(position) }
+    }
+
+    /// Adds the hash of an entry that was verified before.
+    pub(super) fn restore(&mut self, entry: ChainHash) {
+        self.chains.entry(entry.firm_id).or_default().add_verified(entry.hash);
+    }
+
+    /// Goes on in a later snapshot.
+    pub(super) const fn reopen(&mut self, followed_to: i64) {
+        self.followed_to = followed_to;
+        self.rows.reopen();
     }
 
     /// Compares the expected entry of an event with the stored row.

@@ -85,6 +85,20 @@ impl EventPage {
         Ok(page)
     }
 
+    /// The page without the events above this position. A page that loses events is the last one.
+    pub(super) fn up_to(mut self, through: i64) -> Self {
+        let position = |event: &Result<WalkedEvent, i64>| match event {
+            Ok(event) => event.position,
+            Err(position) => *position,
+        };
+        let read = self.events.len();
+        self.events.retain(|event| position(event) <= through);
+        if self.events.len() < read {
+            self.next = None;
+        }
+        self
+    }
+
     /// Makes the entries of these events, one by one if not all of them tell.
     async fn derive(
         &mut self,

@@ -4,6 +4,7 @@
 //! - `events` reads a page of events, and the entries that they lead to.
 //! - `chains` compares entries, `blocks` seals, `witnesses` has the signed checkpoints.
 //! - `deciding` compares tables that decide and are in no chain.
+//! - `stepped` walks in steps with a short snapshot each, for the worker.
 //!
 //! The walk computes digests, seals, entries, links and heads from the first event on. At each
 //! signed checkpoint the computed state must equal the signed state. Memory holds one page of each
@@ -15,6 +16,7 @@ mod deciding;
 mod events;
 mod flaw;
 mod rows;
+mod stepped;
 mod walk;
 mod witnesses;
 
@@ -36,6 +38,7 @@ pub use chains::AwaitedEntry;
 pub use deciding::ComparedRows;
 pub use flaw::{Flaw, FlawLocation};
 pub(crate) use flaw::{VerifyStop, broken};
+pub(crate) use stepped::{SteppedWalk, WalkBeginning, WalkStep};
 
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
@@ -81,8 +84,8 @@ pub struct DatabaseReport {
 }
 
 /// Verifies a database against the signed checkpoints of a notary. Signatures must be made with a
-/// key of `trusted`, by default with a key that the notary knows. Calls `progress` with the positions done
-/// so far and the positions in all.
+/// key of `trusted`, by default with a key that the notary knows. Calls `progress` with the
+/// positions done so far and the positions in all.
 ///
 /// # Errors
 /// If the database does not answer, or a file cannot be read.

@@ -43,13 +43,27 @@ pub(super) struct PagedRows<T> {
     page: VecDeque<T>,
     /// The lowest position of the next page; `None` after the last page.
     from: Option<i64>,
+    /// The lowest position of the page after all rows read so far.
+    unread_from: i64,
     /// Rows that were handed out.
     pub(super) walked: i64,
 }
 
 impl<T> Default for PagedRows<T> {
     fn default() -> Self {
-        Self { page: VecDeque::new(), from: Some(i64::MIN), walked: 0 }
+        Self::from_position(i64::MIN)
+    }
+}
+
+impl<T> PagedRows<T> {
+    /// The rows at this position and above.
+    pub(super) const fn from_position(position: i64) -> Self {
+        Self { page: VecDeque::new(), from: Some(position), unread_from: position, walked: 0 }
+    }
+
+    /// Goes on in a later snapshot, which may have rows after the last page.
+    pub(super) const fn reopen(&mut self) {
+        self.from = Some(self.unread_from);
     }
 }
 
@@ -65,6 +79,8 @@ impl<T: PositionedRow> PagedRows<T> {
         {
             self.page = T::page(connection, from).await?.into();
             self.from = after_page(&self.page);
+            self.unread_from =
+                self.page.back().map_or(from, |row| row.position().saturating_add(1));
         }
         let is_due = self.page.front().is_some_and(|row| row.position() <= position);
         let row = if is_due { self.page.pop_front() } else { None };

@@ -5,6 +5,7 @@
 use domain::audit::AuditCheckpoint;
 use domain::time::Timestamp;
 use eventstore::proof;
+use projector::seals::SealRow;
 use projector::{audit, seals};
 use sqlx::{Executor, PgConnection};
 
@@ -59,6 +60,32 @@ impl AuditWalk {
         }
     }
 
+    /// A walk that goes on after this seal. Its chains have no entry yet.
+    pub(super) fn after(mut witnesses: TrustedCheckpoints, seal: &SealRow) -> Self {
+        let last = seal.last_position;
+        witnesses.skip_to(last);
+        let stated =
+            StatedPositions { drawn: last, height: last, followed_to: last, sealed_to: last };
+        Self {
+            chains: ChainWalk::after(last),
+            blocks: BlockWalk::after(seal),
+            last,
+            ..Self::new(witnesses, stated)
+        }
+    }
+
+    /// Goes on in a later snapshot, which states these positions.
+    pub(super) const fn reopen(&mut self, stated: StatedPositions) {
+        self.stated = stated;
+        self.chains.reopen(stated.followed_to);
+        self.blocks.reopen(stated.sealed_to);
+    }
+
+    /// The last verified position.
+    pub(super) const fn last(&self) -> i64 {
+        self.last
+    }
+
     /// Verifies all events. Calls `progress` with the position after each page.
     pub(super) async fn all(
         &mut self,
@@ -67,17 +94,29 @@ impl AuditWalk {
     ) -> Result<(), VerifyStop> {
         let mut from = Some(i64::MIN);
         while let Some(first) = from {
-            let page = EventPage::read(connection, first, &mut self.tally).await?;
-            from = page.next;
-            self.unread = self.unread.take().or_else(|| page.first_unread().cloned());
-            for event in page.into_events() {
-                let (event, entry) = event?;
-                self.step(connection, &event).await?;
-                self.chains.compare(connection, &event, entry).await?;
-            }
+            from = self.page(connection, first, i64::MAX).await?;
             progress(self.last);
         }
         self.end(connection).await
+    }
+
+    /// Verifies one page of events at this position and above, up to `through`. Returns the lowest
+    /// position of the next page; `None` after the last page.
+    pub(super) async fn page(
+        &mut self,
+        connection: &mut PgConnection,
+        from: i64,
+        through: i64,
+    ) -> Result<Option<i64>, VerifyStop> {
+        let page = EventPage::read(connection, from, &mut self.tally).await?.up_to(through);
+        let next = page.next;
+        self.unread = self.unread.take().or_else(|| page.first_unread().cloned());
+        for event in page.into_events() {
+            let (event, entry) = event?;
+            self.step(connection, &event).await?;
+            self.chains.compare(connection, &event, entry).await?;
+        }
+        Ok(next)
     }
 
     /// Steps to the next event.
@@ -147,15 +186,35 @@ impl AuditWalk {
     async fn end(&mut self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
         let StatedPositions { height, sealed_to, .. } = self.stated;
         // The last positions of the log may have been drawn and never used.
-        let end = height.max(sealed_to);
+        self.refuse_longer_log(connection, height.max(sealed_to)).await?;
+        self.chains.refuse_surplus(connection).await?;
+        self.blocks.refuse_surplus(connection).await?;
+        self.compare_counts(connection).await
+    }
+
+    /// Compares what ends at the position of the audit log, in the snapshot that states it.
+    pub(super) async fn end_at_followed(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<(), VerifyStop> {
+        self.refuse_longer_log(connection, self.stated.followed_to).await?;
+        self.chains.refuse_surplus(connection).await?;
+        // Blocks above the audit log's position are not visited.
+        if self.blocks.is_sealed() { Ok(()) } else { self.blocks.refuse_surplus(connection).await }
+    }
+
+    /// Moves to the end, and refuses signed checkpoints of a longer log.
+    async fn refuse_longer_log(
+        &mut self,
+        connection: &mut PgConnection,
+        end: i64,
+    ) -> Result<(), VerifyStop> {
         self.advance_to(connection, end.saturating_add(1)).await?;
         if let Some(said) = self.witnesses.next() {
             let why = format!("the log reached position {}, and ends at {end} now", said.position);
             return broken(FlawLocation::Checkpoint { number: said.number }, why);
         }
-        self.chains.refuse_surplus(connection).await?;
-        self.blocks.refuse_surplus(connection).await?;
-        self.compare_counts(connection).await
+        Ok(())
     }
 
     /// Compares the number of rows with the number of visited rows. The count reads the tables and

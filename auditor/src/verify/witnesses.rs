@@ -91,6 +91,11 @@ impl TrustedCheckpoints {
         }))
     }
 
+    /// Drops the checkpoints up to this position.
+    pub(super) fn skip_to(&mut self, position: i64) {
+        self.all.retain(|checkpoint| checkpoint.position > position);
+    }
+
     /// The next checkpoint.
     pub(super) fn next(&self) -> Option<&AuditCheckpoint> {
         self.all.front()

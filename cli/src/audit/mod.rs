@@ -8,6 +8,7 @@ mod verify;
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use api::commands::readings;
 use auditor::{PublicKey, lines};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
@@ -76,6 +77,13 @@ fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()>
             print(*how, keys.list()?.iter().map(item).collect(), &["id", "public_key"]);
         }
         AuditKeysCommand::Rotate(how) => {
+            if keys.list()?.is_empty() {
+                // A key here would be trusted by verifications on this machine, and sign nothing.
+                bail!(
+                    "{}: no key signs here; name the signer's folder by --audit-keys-dir",
+                    keys.folder().display()
+                );
+            }
             let made = keys.rotate(&SystemEntropy)?;
             print(*how, vec![item(&made)], &["id", "public_key"]);
         }

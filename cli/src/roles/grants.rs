@@ -32,6 +32,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("audit_heads", [READ, WRITE, NO, READ]),
     ("seals", [READ, ADD, NO, READ]),
     ("last_signature", [READ, WRITE, READ, READ]),
+    ("last_verification", [READ, WRITE, READ, READ]),
     ("checkpoints", [READ, WRITE, WRITE, READ]),
     // Read models, written in the append that changes them.
     ("firms", [WRITE, READ, READ, READ]),

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
+use domain::audit::VerificationOutcome;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
-use projector::{invites, pauses, replays};
+use projector::{invites, pauses, replays, signatures, verifications};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
 
@@ -36,6 +37,7 @@ enum ScrapeQuestion {
     Replays,
     OpenInvites,
     Progress,
+    Proof,
     Senders,
     Lanes,
     Unspread,
@@ -44,11 +46,12 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 9] = [
+const QUESTIONS: [ScrapeQuestion; 10] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
     ScrapeQuestion::OpenInvites,
     ScrapeQuestion::Progress,
+    ScrapeQuestion::Proof,
     ScrapeQuestion::Senders,
     ScrapeQuestion::Lanes,
     ScrapeQuestion::Unspread,
@@ -128,6 +131,7 @@ impl ScrapeQuestion {
             Self::Progress => {
                 progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
             }
+            Self::Proof => tell_proof(connection, at).await?,
             Self::Senders => {
                 told::SENDERS
                     .set_count(&[], presence::count(connection, ProcessGroup::Sending).await?);
@@ -144,6 +148,18 @@ impl ScrapeQuestion {
         }
         Ok(())
     }
+}
+
+async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
+    let signed_at = signatures::last(connection).await?.map(|last| last.at.get());
+    told::SIGNATURE_AGE.set(&[], since(signed_at, at));
+    let ended = verifications::state(connection).await?.ended;
+    told::VERIFICATION_AGE.set(&[], since(ended.as_ref().map(|ended| ended.at.get()), at));
+    told::VERIFIED_POSITION.set_count(&[], ended.as_ref().map_or(0, |ended| ended.position));
+    let outcome = ended.map(|ended| ended.outcome);
+    let is_broken = matches!(outcome, Some(VerificationOutcome::Broken(_)));
+    told::VERIFICATION_BROKEN.set(&[], f64::from(u8::from(is_broken)));
+    Ok(())
 }
 
 fn tell_backlog(DeliveryCounts { due, waiting, in_flight }: DeliveryCounts) {

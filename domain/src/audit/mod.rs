@@ -11,6 +11,7 @@ mod checkpoint;
 mod deed;
 mod series;
 mod stored;
+mod verification;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +30,9 @@ pub use deed::{
 };
 pub use series::{LastSignature, SeriesState, SigningRefusal};
 pub use stored::{StoredEntry, StoredParty};
+pub use verification::{
+    EndedVerification, RunningVerification, VerificationOutcome, VerificationState,
+};
 
 /// Version of an entry's shape. A new shape gets a new version, and old entries keep theirs.
 pub const FORMAT_VERSION: u32 = 1;
@@ -198,6 +202,12 @@ impl AuditChain {
         self.last = link(&previous, &canonical);
         self.tree.push(merkle::leaf(&self.last));
         LinkedEntry { sequence, canonical, previous, hash: self.last }
+    }
+
+    /// Adds an entry whose hash was verified before.
+    pub fn add_verified(&mut self, hash: Hash) {
+        self.last = hash;
+        self.tree.push(merkle::leaf(&hash));
     }
 
     /// Number of entries in the chain.

@@ -6,6 +6,7 @@ mod doors;
 mod forgeries;
 mod signers;
 mod tampering;
+mod verifier;
 
 use std::process::Output;
 

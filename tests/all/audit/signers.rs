@@ -153,6 +153,8 @@ async fn a_second_key_was_found_by_a_verification_and_not_at_its_signature() {
     assert!(code == 0 && text.starts_with("2 "), "a rotation goes on: {text}");
     assert_eq!(files(shared.path(), "pub"), 2);
 
+    let (code, text) = other.run(&world, &["audit", "keys", "rotate"]).await;
+    assert!(code == 1 && text.contains("no key signs here"), "{text}");
     other.notary().keys.rotate(&SystemEntropy).unwrap();
     let (code, text) = other.run(&world, &CHECKPOINT).await;
     assert!(code == 1 && text.contains("and the folder of keys has the key"), "{text}");

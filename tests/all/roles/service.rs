@@ -19,12 +19,13 @@ use crate::process::{Served, address, call, data_dir, report, serve_with, servin
 use crate::telemetry::scrape::Scrape;
 
 /// One series of each question that a scrape asks the database.
-const EVERY_QUESTION: [&str; 5] = [
+const EVERY_QUESTION: [&str; 6] = [
     r#"firmforms_backlog_deliveries{state="due"}"#,
     r#"firmforms_lanes{state="due"}"#,
     r#"firmforms_follower_lag_positions{follower="deliveries"}"#,
     r#"firmforms_replays{state="running"}"#,
     "firmforms_open_invites",
+    "firmforms_verified_position",
 ];
 
 /// A role without doors as a login of its own, and all it has logged.

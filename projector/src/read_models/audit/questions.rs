@@ -211,3 +211,37 @@ pub async fn followed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Err
         .await?;
     Ok(position.unwrap_or(0))
 }
+
+/// The hash of an entry, and its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct ChainHash {
+    /// The firm of the chain.
+    pub firm_id: Uuid,
+    /// The entry's sequence.
+    pub sequence: i64,
+    /// The entry's hash.
+    pub hash: Hash,
+}
+
+/// Lists the hashes of all entries up to a position, chain by chain, after this one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn hashes_after(
+    connection: &mut PgConnection,
+    after: Option<ChainHash>,
+    through: i64,
+    limit: i64,
+) -> Result<Vec<ChainHash>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, sequence, hash from audit_log
+          where (firm_id, sequence) > ($1, $2) and position <= $3
+          order by firm_id, sequence limit $4",
+    )
+    .bind(after.map_or(Uuid::nil(), |after| after.firm_id))
+    .bind(after.map_or(0, |after| after.sequence))
+    .bind(through)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}

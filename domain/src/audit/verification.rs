@@ -1,0 +1,83 @@
+//! Verifications of the whole log that a worker runs by itself, and the result of the last one.
+
+use crate::time::Timestamp;
+
+/// The verification that runs now, and the last one that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerificationState {
+    /// The verification under way.
+    pub running: Option<RunningVerification>,
+    /// The last one that ended.
+    pub ended: Option<EndedVerification>,
+}
+
+/// A verification under way. Another process resumes it at its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningVerification {
+    /// Time of its begin.
+    pub began_at: Timestamp,
+    /// Last verified position.
+    pub position: i64,
+}
+
+/// A verification that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedVerification {
+    /// Time of its end.
+    pub at: Timestamp,
+    /// Last verified position.
+    pub position: i64,
+    /// The result.
+    pub outcome: VerificationOutcome,
+}
+
+/// The result of a verification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VerificationOutcome {
+    /// The log agrees with its proof.
+    Intact,
+    /// The log contradicts its proof. The text is the first flaw.
+    Broken(String),
+    /// Nothing contradicts the proof, and something could not be checked, for this reason.
+    Incomplete(String),
+}
+
+impl VerificationOutcome {
+    /// The word and the text of the outcome, as they are stored.
+    #[must_use]
+    pub fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Intact => ("intact", None),
+            Self::Broken(flaw) => ("broken", Some(flaw)),
+            Self::Incomplete(why) => ("incomplete", Some(why)),
+        }
+    }
+
+    /// Reads the parts of [`VerificationOutcome::parts`]. An unknown word counts as incomplete.
+    #[must_use]
+    pub fn of_parts(word: &str, text: Option<String>) -> Self {
+        match word {
+            "intact" => Self::Intact,
+            "broken" => Self::Broken(text.unwrap_or_default()),
+            _ => Self::Incomplete(text.unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_reads_back_as_itself() {
+        let outcomes = [
+            VerificationOutcome::Intact,
+            VerificationOutcome::Broken("seal 7: it is missing".into()),
+            VerificationOutcome::Incomplete("there is no checkpoint".into()),
+        ];
+        for outcome in outcomes {
+            let (word, text) = outcome.parts();
+            assert_eq!(VerificationOutcome::of_parts(word, text.map(Into::into)), outcome);
+        }
+    }
+}
