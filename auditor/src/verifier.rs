@@ -41,7 +41,7 @@ enum VerifierMode {
 struct Verification {
     session: PgConnection,
     began_at: Timestamp,
-    walk: SteppedWalk,
+    walk: Box<SteppedWalk>,
 }
 
 impl AuditVerifier {

@@ -426,20 +426,6 @@ mod tests {
         use CheckVerdict::{Fine, Notice, Wrong};
         let noticed = "2026-11-01T12:00:00Z".parse().unwrap();
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
-        let signed =
-            |age| Finding::checkpoints(&SigningHealth::Signing { age: Duration::from_secs(age) });
-        let refused = |age, refusal| {
-            Finding::checkpoints(&SigningHealth::Refused { refusal, age: Duration::from_secs(age) })
-        };
-        let verified = |age, outcome| {
-            let at = "2026-11-01T12:00:00.000Z".parse().unwrap();
-            let last = EndedVerification { at, position: 7, outcome };
-            Finding::verification(Some(&last), Duration::from_secs(age))
-        };
-        let broken = VerificationOutcome::Broken("seal 7: it is missing".into());
-        let incomplete = VerificationOutcome::Incomplete("there is no checkpoint".into());
-        let key = || SigningRefusal::MissingKey { key_id: "4d0d0118ac23cb68".into() };
-        let file = || SigningRefusal::MissingCheckpoint { number: 7 };
         for (finding, verdict) in [
             (Finding::server(140_000), Fine),
             (Finding::server(130_022), Wrong),
@@ -484,6 +470,32 @@ mod tests {
             (Finding::bloat(0, 99_999), Fine),
             (Finding::bloat(30_000, 100_000), Fine),
             (Finding::bloat(20_000, 100_000), Wrong),
+            (Finding::secrets(0), Fine),
+            (Finding::secrets(1), Wrong),
+        ] {
+            assert_eq!(finding.verdict, verdict, "{finding:?}");
+            assert_eq!(finding.advice.is_some(), verdict != Fine, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn signing_and_verification_are_judged_at_their_borders() {
+        use CheckVerdict::{Fine, Notice, Wrong};
+        let signed =
+            |age| Finding::checkpoints(&SigningHealth::Signing { age: Duration::from_secs(age) });
+        let refused = |age, refusal| {
+            Finding::checkpoints(&SigningHealth::Refused { refusal, age: Duration::from_secs(age) })
+        };
+        let verified = |age, outcome| {
+            let at = "2026-11-01T12:00:00.000Z".parse().unwrap();
+            let last = EndedVerification { at, position: 7, outcome };
+            Finding::verification(Some(&last), Duration::from_secs(age))
+        };
+        let broken = VerificationOutcome::Broken("seal 7: it is missing".into());
+        let incomplete = VerificationOutcome::Incomplete("there is no checkpoint".into());
+        let key = || SigningRefusal::MissingKey { key_id: "4d0d0118ac23cb68".into() };
+        let file = || SigningRefusal::MissingCheckpoint { number: 7 };
+        for (finding, verdict) in [
             (signed(7_200), Fine),
             (signed(7_201), Wrong),
             (refused(7_200, key()), Notice),
@@ -496,8 +508,6 @@ mod tests {
             (verified(259_201, VerificationOutcome::Intact), Notice),
             (verified(1, broken), Wrong),
             (verified(1, incomplete), Notice),
-            (Finding::secrets(0), Fine),
-            (Finding::secrets(1), Wrong),
         ] {
             assert_eq!(finding.verdict, verdict, "{finding:?}");
             assert_eq!(finding.advice.is_some(), verdict != Fine, "{finding:?}");

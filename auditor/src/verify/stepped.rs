@@ -44,7 +44,7 @@ enum WalkStage {
 /// The result of a beginning.
 pub(crate) enum WalkBeginning {
     /// Steps follow.
-    Begun(SteppedWalk),
+    Begun(Box<SteppedWalk>),
     /// The signed checkpoints or the stated positions decide already.
     Ended(VerificationOutcome),
 }
@@ -66,7 +66,7 @@ impl SteppedWalk {
         walked_to: i64,
     ) -> Result<WalkBeginning, AuditError> {
         match Self::try_begin(pool, notary, walked_to).await {
-            Ok(walk) => Ok(WalkBeginning::Begun(walk)),
+            Ok(walk) => Ok(WalkBeginning::Begun(Box::new(walk))),
             Err(stop) => Ok(WalkBeginning::Ended(outcome_of(stop)?)),
         }
     }

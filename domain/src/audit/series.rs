@@ -163,111 +163,76 @@ mod tests {
         }
     }
 
+    /// The folders of a signer: its keys, of which the last can sign, and its files.
+    struct Folders<'a> {
+        keys: &'a [&'a str],
+        remembered_file: Option<&'a AuditCheckpoint>,
+        last_file: Option<&'a AuditCheckpoint>,
+    }
+
+    fn check(memory: Option<&LastSignature>, folders: &Folders<'_>) -> Result<(), SigningRefusal> {
+        let key_ids: Vec<String> = folders.keys.iter().map(|id| (*id).to_owned()).collect();
+        let state = SeriesState {
+            remembered: memory,
+            remembered_file: folders.remembered_file,
+            last_file: folders.last_file,
+            key_ids: &key_ids,
+            signing_key_id: folders.keys.last().copied(),
+        };
+        state.check()
+    }
+
+    fn second_key(key_id: &str, other: &str) -> SigningRefusal {
+        SigningRefusal::SecondKey { key_id: key_id.to_owned(), other: other.to_owned() }
+    }
+
     #[test]
-    fn a_second_key_or_a_lost_file_ends_the_signing_of_a_series() {
-        use SigningRefusal::{ForeignCheckpoint, MissingCheckpoint, MissingKey, SecondKey};
+    fn only_the_key_of_a_series_or_one_after_it_signs() {
+        let signed = file(3, "a");
+        let (files, memory) = (Some(&signed), remembered(&signed));
+        let with = |keys| Folders { keys, remembered_file: files, last_file: files };
+        let missing = SigningRefusal::MissingKey { key_id: "a".into() };
+        for (keys, expected) in [
+            (&["a"][..], Ok(())),
+            (&["a", "b"], Ok(())),
+            (&["b", "a", "c"], Ok(())),
+            (&["b"], Err(second_key("a", "b"))),
+            (&[], Err(missing.clone())),
+        ] {
+            assert_eq!(check(Some(&memory), &with(keys)), expected, "{keys:?}");
+            let before_it_could_remember = Folders { remembered_file: None, ..with(keys) };
+            assert_eq!(check(None, &before_it_could_remember), expected, "{keys:?}");
+        }
+        let key_ids = ["a".to_owned()];
+        let public_halves_alone = SeriesState {
+            remembered: Some(&memory),
+            remembered_file: files,
+            last_file: files,
+            key_ids: &key_ids,
+            signing_key_id: None,
+        };
+        assert_eq!(public_halves_alone.check(), Err(missing));
+    }
+
+    #[test]
+    fn a_series_goes_on_after_the_remembered_file_and_no_other() {
         let signed = file(3, "a");
         let next = file(4, "b");
         let other = AuditCheckpoint { firms: 2, ..signed.clone() };
         let memory = remembered(&signed);
-        let missing_key = MissingKey { key_id: "a".into() };
-        let second = |key_id: &str, other: &str| SecondKey {
-            key_id: key_id.to_owned(),
-            other: other.to_owned(),
+        let of = |keys, remembered_file, last_file| {
+            check(Some(&memory), &Folders { keys, remembered_file, last_file })
         };
-        let foreign = ForeignCheckpoint { number: 3 };
-        let missing = MissingCheckpoint { number: 3 };
-        let table: [(_, _, _, &[&str], _, _); 14] = [
-            ("a new database", false, (None, None), &[], None, Ok(())),
-            ("a key waits for it", false, (None, None), &["a"], Some("a"), Ok(())),
-            (
-                "it was signed before it could remember",
-                false,
-                (None, Some(&signed)),
-                &["a"],
-                Some("a"),
-                Ok(()),
-            ),
-            (
-                "and another key comes",
-                false,
-                (None, Some(&signed)),
-                &["b"],
-                Some("b"),
-                Err(second("a", "b")),
-            ),
-            ("as ever", true, (Some(&signed), Some(&signed)), &["a"], Some("a"), Ok(())),
-            (
-                "after a rotation",
-                true,
-                (Some(&signed), Some(&signed)),
-                &["a", "b"],
-                Some("b"),
-                Ok(()),
-            ),
-            (
-                "a rotation backwards",
-                true,
-                (Some(&signed), Some(&signed)),
-                &["b", "a"],
-                Some("b"),
-                Err(second("a", "b")),
-            ),
-            (
-                "a second key",
-                true,
-                (Some(&signed), Some(&signed)),
-                &["b"],
-                Some("b"),
-                Err(second("a", "b")),
-            ),
-            ("no key", true, (Some(&signed), Some(&signed)), &[], None, Err(missing_key.clone())),
-            (
-                "public halves alone",
-                true,
-                (Some(&signed), Some(&signed)),
-                &["a"],
-                None,
-                Err(missing_key),
-            ),
-            ("no checkpoints", true, (None, None), &["a"], Some("a"), Err(missing)),
-            (
-                "another's checkpoints",
-                true,
-                (Some(&other), Some(&other)),
-                &["a"],
-                Some("a"),
-                Err(foreign),
-            ),
-            (
-                "the next was stored and not noted",
-                true,
-                (Some(&signed), Some(&next)),
-                &["a", "b"],
-                Some("b"),
-                Ok(()),
-            ),
-            (
-                "its key is the series'",
-                true,
-                (Some(&signed), Some(&next)),
-                &["a"],
-                Some("a"),
-                Err(second("b", "a")),
-            ),
-        ];
-        for (name, is_remembered, (remembered_file, last_file), keys, signing_key_id, expected) in
-            table
-        {
-            let key_ids: Vec<String> = keys.iter().map(|id| (*id).to_owned()).collect();
-            let state = SeriesState {
-                remembered: is_remembered.then_some(&memory),
-                remembered_file,
-                last_file,
-                key_ids: &key_ids,
-                signing_key_id,
-            };
-            assert_eq!(state.check(), expected, "{name}");
-        }
+        let empty = Folders { keys: &[], remembered_file: None, last_file: None };
+        assert_eq!(check(None, &empty), Ok(()), "a new database");
+        assert_eq!(check(None, &Folders { keys: &["a"], ..empty }), Ok(()), "a key waits for it");
+        assert_eq!(of(&["a"], None, None), Err(SigningRefusal::MissingCheckpoint { number: 3 }));
+        assert_eq!(
+            of(&["a"], Some(&other), Some(&other)),
+            Err(SigningRefusal::ForeignCheckpoint { number: 3 })
+        );
+        // The next file was stored, and its signer died before it wrote to the database.
+        assert_eq!(of(&["a", "b"], Some(&signed), Some(&next)), Ok(()));
+        assert_eq!(of(&["a"], Some(&signed), Some(&next)), Err(second_key("b", "a")));
     }
 }
