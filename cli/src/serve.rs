@@ -115,7 +115,10 @@ fn follow_primaries(system: &mut System, stop: &CancellationToken, tasks: &mut J
     let nudge = system.service.store.nudge().clone();
     for primary in system.primaries.drain(..) {
         let followed = primary.follow(nudge.clone());
-        tasks.spawn(stop.clone().run_until_cancelled_owned(followed).map(drop));
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            ended.run_until_cancelled(followed).await;
+        });
     }
 }
 

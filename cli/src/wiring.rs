@@ -159,8 +159,7 @@ impl System {
         let life = main.life().clone();
         let mut keys = PrimaryFollower::of(databases.keyring, KEYRING);
         let keyring_pool = keys.pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
-        let keyring =
-            Keyring::new(keyring_pool.clone(), wrapping).watched_by(keys.life().clone());
+        let keyring = Keyring::new(keyring_pool.clone(), wrapping).watched_by(keys.life().clone());
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
         let keyring = keyring.beside(life.clone());
@@ -234,7 +233,14 @@ impl System {
             sending: setup.sending,
             append_claims: Arc::default(),
         };
-        Ok(Self { service, deliverer, fence, notary: setup.notary, primaries: Vec::new(), cluster: None })
+        Ok(Self {
+            service,
+            deliverer,
+            fence,
+            notary: setup.notary,
+            primaries: Vec::new(),
+            cluster: None,
+        })
     }
 
     /// The main database.

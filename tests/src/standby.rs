@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
 use crate::database::{Templates, TestDatabase, own_cluster};
-use crate::proxy::DatabaseProxy;
+use crate::proxy::{DatabaseProxy, Fault};
 
 /// From one look to the next.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -46,6 +46,68 @@ impl ReplicatedServer {
         (server, through)
     }
 
+    /// A database on both hosts as a URL with two of them, the standby first.
+    #[must_use]
+    pub fn url(&self, database: &PgConnectOptions) -> String {
+        self.url_of(database, &[&self.standby_folder(), &self.primary_folder()])
+    }
+
+    /// The same on the standby alone.
+    #[must_use]
+    pub fn standby_url(&self, database: &PgConnectOptions) -> String {
+        self.url_of(database, &[&self.standby_folder()])
+    }
+
+    fn url_of(&self, database: &PgConnectOptions, folders: &[&Path]) -> String {
+        let encoded = |folder: &&Path| folder.display().to_string().replace('/', "%2F");
+        let hosts: Vec<String> = folders.iter().map(encoded).collect();
+        let login = self.standby.to_url_lossy();
+        let (user, password) = (login.username(), login.password().unwrap());
+        let (hosts, name) = (hosts.join(","), database.get_database().unwrap());
+        format!(
+            "postgres://{user}:{password}@{hosts}/{name}?sslmode=disable&target_session_attrs=read-write"
+        )
+    }
+
+    fn primary_folder(&self) -> PathBuf {
+        self.primary.maintenance().get_socket().unwrap().clone()
+    }
+
+    fn standby_folder(&self) -> PathBuf {
+        self.standby.get_socket().unwrap().clone()
+    }
+
+    /// From now on a commit waits for the standby, so that no failover loses it.
+    pub async fn wait_for_standby_at_commits(&self) {
+        let mut primary = self.primary.maintenance().connect().await.unwrap();
+        run(&mut primary, "alter system set synchronous_standby_names = '*'").await;
+        run(&mut primary, "select pg_reload_conf()").await;
+        let is_waited_for =
+            "select exists (select from pg_stat_replication where sync_state = 'sync')";
+        while !sqlx::query_scalar::<_, bool>(is_waited_for).fetch_one(&mut primary).await.unwrap() {
+            sleep(AGAIN).await;
+        }
+        primary.close().await.unwrap();
+    }
+
+    /// The proxy leads to the standby, which is none of the primary's successors yet.
+    pub async fn mislead(&self) {
+        self.proxy.leads_to(&self.standby_folder().join(".s.PGSQL.5432"));
+        self.break_connections().await;
+    }
+
+    /// The proxy leads to the primary again.
+    pub async fn lead_back(&self) {
+        self.proxy.leads_to(&self.primary_folder().join(".s.PGSQL.5432"));
+        self.break_connections().await;
+    }
+
+    async fn break_connections(&self) {
+        self.proxy.set(Fault::Reset);
+        self.proxy.until_reset(1).await;
+        self.proxy.set(Fault::None);
+    }
+
     /// From now on the standby receives nothing.
     pub async fn fall_behind(&self) {
         self.until_in_step().await;
@@ -69,7 +131,7 @@ impl ReplicatedServer {
     }
 
     /// Waits until the standby has replayed all that the primary has written.
-    async fn until_in_step(&self) {
+    pub async fn until_in_step(&self) {
         let mut primary = self.primary.maintenance().connect().await.unwrap();
         let mut standby = self.standby.connect().await.unwrap();
         let written: String = sqlx::query_scalar("select pg_current_wal_lsn()::text")
