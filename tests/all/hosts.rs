@@ -27,6 +27,11 @@ impl DatabaseUrls {
         Self { main: server.url(&database.main), keyring: server.url(&database.keyring) }
     }
 
+    fn through_proxy(server: &ReplicatedServer, database: &TestDatabase) -> Self {
+        let main = server.url_through_proxy(&database.main);
+        Self { main, keyring: server.url_through_proxy(&database.keyring) }
+    }
+
     fn on_the_standby(server: &ReplicatedServer, database: &TestDatabase) -> Self {
         let main = server.standby_url(&database.main);
         Self { main, keyring: server.standby_url(&database.keyring) }
@@ -68,14 +73,15 @@ async fn a_service_with_two_hosts_delivers_on_after_a_failover() {
     let bodies = async {
         loop {
             let mut bodies: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
-            for one in receiver.received() {
+            let received = receiver.received();
+            for one in &received {
                 let id = one.header("x-service-delivery").to_owned();
                 bodies.entry(id).or_default().push(one.body.to_vec());
             }
             if bodies.len() == 25 {
                 return bodies;
             }
-            receiver.wait_for(receiver.received().len() + 1).await;
+            receiver.wait_for(received.len() + 1).await;
         }
     };
     let bodies = tokio::time::timeout(Duration::from_secs(200), bodies).await.unwrap();
@@ -96,6 +102,34 @@ async fn a_service_with_two_hosts_delivers_on_after_a_failover() {
     assert_eq!(count(&log, "lost the end of its log"), 0, "{log}");
 }
 
+/// The old primary answers nothing and ends no connection. Steps that wait for it are given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_whose_primary_is_cut_off_delivers_on_from_the_new_one() {
+    let (server, database) = ReplicatedServer::start().await;
+    let urls = DatabaseUrls::through_proxy(&server, &database);
+    let promoted = DatabaseUrls::on_the_standby(&server, &database);
+    let world = World::real_time(database).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    std::fs::create_dir_all(data_dir(&world.database)).unwrap();
+    let served = serve_with(&world.database, &[], &urls.variables()).await;
+    world.submit(&firm).await;
+    receiver.wait_for(1).await;
+    server.until_in_step().await;
+    server.cut_primary_off().await;
+
+    let since = Instant::now();
+    let [main, keyring] = [&promoted.main, &promoted.keyring].map(|url| url.parse().unwrap());
+    let world = World::real_time(TestDatabase::of(main, keyring)).await;
+    let received = receiver.received().len();
+    world.submit(&firm).await;
+    receiver.wait_for(received + 1).await;
+    let took = since.elapsed();
+    println!("delivered {took:?} after the promotion");
+    assert!(took < Duration::from_secs(40), "a step waited for the old primary: {took:?}");
+    until(served.internal, "/readyz", 200).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_finds_only_a_standby_waits_until_it_is_promoted() {
     let (server, database) = ReplicatedServer::start().await;
@@ -112,13 +146,13 @@ async fn a_service_that_finds_only_a_standby_waits_until_it_is_promoted() {
 async fn connections_that_land_on_a_standby_are_refused_and_logged_once() {
     let (server, database) = ReplicatedServer::start().await;
     let served = serve(&database, &[]).await;
-    server.mislead().await;
+    server.mislead();
     until(served.internal, "/readyz", 503).await;
     // Several tries to connect.
     for _ in 0..3 {
         assert_eq!(get(served.internal, "/readyz").await.0, 503);
     }
-    server.lead_back().await;
+    server.lead_back();
     until(served.internal, "/readyz", 200).await;
     let log = served.log.lock().unwrap().clone();
     let refused = "the server of the main database is a standby";

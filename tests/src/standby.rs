@@ -49,24 +49,34 @@ impl ReplicatedServer {
     /// A database on both hosts as a URL with two of them, the standby first.
     #[must_use]
     pub fn url(&self, database: &PgConnectOptions) -> String {
-        self.url_of(database, &[&self.standby_folder(), &self.primary_folder()])
+        self.url_of(database, &[self.standby_host(), as_host(&self.primary_folder())])
     }
 
-    /// The same on the standby alone.
+    /// The same with the proxy before the primary.
+    #[must_use]
+    pub fn url_through_proxy(&self, database: &PgConnectOptions) -> String {
+        self.url_of(database, &[self.standby_host(), self.proxy.at().to_string()])
+    }
+
+    /// A database on the standby alone.
     #[must_use]
     pub fn standby_url(&self, database: &PgConnectOptions) -> String {
-        self.url_of(database, &[&self.standby_folder()])
+        self.url_of(database, &[self.standby_host()])
     }
 
-    fn url_of(&self, database: &PgConnectOptions, folders: &[&Path]) -> String {
-        let encoded = |folder: &&Path| folder.display().to_string().replace('/', "%2F");
-        let hosts: Vec<String> = folders.iter().map(encoded).collect();
+    fn url_of(&self, database: &PgConnectOptions, hosts: &[String]) -> String {
         let login = self.standby.to_url_lossy();
-        let (user, password) = (login.username(), login.password().unwrap());
-        let (hosts, name) = (hosts.join(","), database.get_database().unwrap());
+        let password = login.password().unwrap();
+        let name = database.get_database().unwrap();
         format!(
-            "postgres://{user}:{password}@{hosts}/{name}?sslmode=disable&target_session_attrs=read-write"
+            "postgres://{}:{password}@{}/{name}?sslmode=disable&target_session_attrs=read-write",
+            login.username(),
+            hosts.join(",")
         )
+    }
+
+    fn standby_host(&self) -> String {
+        as_host(&self.standby_folder())
     }
 
     fn primary_folder(&self) -> PathBuf {
@@ -91,21 +101,15 @@ impl ReplicatedServer {
     }
 
     /// The proxy leads to the standby, which is none of the primary's successors yet.
-    pub async fn mislead(&self) {
+    pub fn mislead(&self) {
         self.proxy.leads_to(&self.standby_folder().join(".s.PGSQL.5432"));
-        self.break_connections().await;
+        self.proxy.cut();
     }
 
     /// The proxy leads to the primary again.
-    pub async fn lead_back(&self) {
+    pub fn lead_back(&self) {
         self.proxy.leads_to(&self.primary_folder().join(".s.PGSQL.5432"));
-        self.break_connections().await;
-    }
-
-    async fn break_connections(&self) {
-        self.proxy.set(Fault::Reset);
-        self.proxy.until_reset(1).await;
-        self.proxy.set(Fault::None);
+        self.proxy.cut();
     }
 
     /// From now on the standby receives nothing.
@@ -124,10 +128,20 @@ impl ReplicatedServer {
     /// Kills the primary and promotes the standby, which has the proxy's connections from now on.
     pub async fn fail_over(&self) {
         self.primary.kill();
+        self.promote().await;
+        self.proxy.leads_to(&self.standby.get_socket().unwrap().join(".s.PGSQL.5432"));
+    }
+
+    /// Nothing passes the proxy any more, and the standby is promoted. The old primary lives on.
+    pub async fn cut_primary_off(&self) {
+        self.proxy.set(Fault::BlackHole);
+        self.promote().await;
+    }
+
+    async fn promote(&self) {
         let mut standby = self.standby.connect().await.unwrap();
         run(&mut standby, "select pg_promote(true)").await;
         standby.close().await.unwrap();
-        self.proxy.leads_to(&self.standby.get_socket().unwrap().join(".s.PGSQL.5432"));
     }
 
     /// Waits until the standby has replayed all that the primary has written.
@@ -157,6 +171,11 @@ impl Drop for ReplicatedServer {
         let _ = self.standby_process.start_kill();
         let _ = &self.folder;
     }
+}
+
+/// A folder of sockets as the host of a URL.
+fn as_host(folder: &Path) -> String {
+    folder.display().to_string().replace('/', "%2F")
 }
 
 async fn run(connection: &mut PgConnection, statement: &str) {
