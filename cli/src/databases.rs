@@ -187,7 +187,7 @@ impl MainDatabase {
     }
 }
 
-/// Finds a server to read from. A reader of a standby must know that the newest rows may be missing.
+/// Finds a server to read from. The operator must know that a standby may lack the newest rows.
 async fn find_readable(name: &str, database: &mut DatabaseHosts) -> anyhow::Result<()> {
     let found = database.find_readable().await.map_err(|none| anyhow!("{name} {none}"))?;
     if let HostReport { place, state: HostState::Standby(_) } = found {

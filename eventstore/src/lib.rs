@@ -11,8 +11,8 @@
 //!   waits for a reader.
 //! - [`LifeWatch`] notices that the server has crashed, failed over or was restored. All memory of
 //!   the log ends with a life of the server, and [`log_tail`] looks whether the log lost its end.
-//! - [`DatabaseHosts`] finds the primary among the hosts of a database, and [`PrimaryFollower`] leads
-//!   the pools of a process to a new one.
+//! - [`DatabaseHosts`] finds the primary among the hosts of a database, and [`PrimaryFollower`]
+//!   leads the pools of a process to a new one.
 //! - [`tail`] reads events in the order of the log, up to the fence. An event that this build
 //!   cannot read stops the reader.
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.

@@ -1,5 +1,5 @@
-//! Findings about the servers of the two databases: their roles and the settings that decide whether
-//! a commit is kept.
+//! Findings about the servers of the two databases: their roles, and the settings that decide
+//! whether a commit is kept.
 
 use std::time::Duration;
 
