@@ -12,7 +12,7 @@ use sqlx::{Executor, PgPool};
 pub type Sizes = BTreeMap<String, f64>;
 
 /// Tables that may be read whole, and why that is no matter.
-const TINY: [(&str, &str); 11] = [
+const TINY: [(&str, &str); 12] = [
     ("checkpoints", "one row per follower"),
     ("rebuilds", "one row per read model"),
     ("lane_wakes", "a sender takes them as they come"),
@@ -23,6 +23,7 @@ const TINY: [(&str, &str); 11] = [
     ("wrapping_check", "one row"),
     ("wrong_keys", "as many as there are counters: 4,096 at most"),
     ("tokens", "made by hand at the terminal"),
+    ("lost_tails", "one row per failover that lost something"),
     ("_sqlx_migrations", "one row per migration"),
 ];
 
