@@ -42,10 +42,12 @@ impl CliArgs {
 /// The location of the data.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
-    /// The main database. Without it, a private PostgreSQL cluster is kept in the data directory.
+    /// The main database, as a URL with one host or several: the primary among them is used.
+    /// Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
-    /// The database of data keys. It is needed with --database-url, and never the same database.
+    /// The database of data keys, in the same form. It is needed with --database-url, and never the
+    /// same database.
     #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use cluster::Cluster;
-use eventstore::{Failure, connect};
+use eventstore::{DatabaseHosts, HostReport, HostState, NoPrimary, connect};
 use log::LevelFilter;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
@@ -16,18 +16,21 @@ use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::args::StorageArgs;
 
-/// A database that takes longer to answer counts as away.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The wait between two looks for a database that is away.
+/// The wait between two looks for the primary of a database.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The name of the main database in the log and in errors.
+pub(crate) const MAIN: &str = "the main database";
+
+/// The name of the keyring in the log and in errors.
+pub(crate) const KEYRING: &str = "the keyring";
 
 /// The two databases, and the private cluster if they are in one.
 pub struct Databases {
     /// The main database.
-    pub main: PgConnectOptions,
+    pub main: DatabaseHosts,
     /// The keyring.
-    pub keyring: PgConnectOptions,
+    pub keyring: DatabaseHosts,
     pub(crate) cluster: Option<Cluster>,
 }
 
@@ -63,8 +66,8 @@ impl Databases {
     /// Logs only slow statements, unless `RUST_LOG` is set. The check whether to log costs time in
     /// each statement.
     fn unlogged(self) -> Self {
-        let unlogged = |database: PgConnectOptions| database.log_statements(LevelFilter::Off);
-        Self { main: unlogged(self.main), keyring: unlogged(self.keyring), ..self }
+        let unlogged = |host: PgConnectOptions| host.log_statements(LevelFilter::Off);
+        Self { main: self.main.with(unlogged), keyring: self.keyring.with(unlogged), ..self }
     }
 
     async fn private(storage: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
@@ -78,8 +81,8 @@ impl Databases {
         cluster.ensure_database(names.main).await?;
         cluster.ensure_database(names.keyring).await?;
         Ok(Self {
-            main: cluster.connect(names.main),
-            keyring: cluster.connect(names.keyring),
+            main: cluster.connect(names.main).into(),
+            keyring: cluster.connect(names.keyring).into(),
             cluster: Some(cluster),
         })
     }
@@ -93,10 +96,11 @@ impl Databases {
         if storage.database_url.is_none() {
             let cluster = Self::private(storage, SERVICE_DATABASES).await?;
             for name in [names.main, names.keyring] {
-                drop_database(&cluster.main, name).await?;
+                drop_database(cluster.main.options(), name).await?;
             }
         }
-        let databases = Self::open(storage, names).await?;
+        let mut databases = Self::open(storage, names).await?;
+        databases.require().await?;
         let used = "select count(*) from pg_class where relname = 'events'";
         let mut connection = databases.main.connect().await?;
         let tables: i64 = sqlx::query_scalar(used).fetch_one(&mut connection).await?;
@@ -107,21 +111,27 @@ impl Databases {
         Ok(databases)
     }
 
-    /// Requires an answer of both databases.
-    pub(crate) async fn require(&self) -> anyhow::Result<()> {
+    /// Requires the primaries of both databases.
+    pub(crate) async fn require(&mut self) -> anyhow::Result<()> {
         for (name, database) in self.both() {
-            // The error contains its cause already.
-            reach(database).await.map_err(|error| anyhow!("{name} does not answer: {error}"))?;
+            database.find_primary().await.map_err(|none| anyhow!("{name} {none}"))?;
         }
         Ok(())
     }
 
-    /// Waits until both databases answer (case E11). A refusal is an error at once: a wrong
-    /// password or a missing database does not pass by itself.
-    pub(crate) async fn wait(&self) -> anyhow::Result<()> {
+    /// Requires a server of each database that can be read, and tells the operator of a standby.
+    pub(crate) async fn require_readable(&mut self) -> anyhow::Result<()> {
         for (name, database) in self.both() {
-            let answered = until_it_answers(name, database).await;
-            answered.map_err(|error| anyhow!("{name}: {error}"))?;
+            find_readable(name, database).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the primaries of both databases (case E11). A refusal is an error at once: a wrong
+    /// password or a missing database does not pass by itself.
+    pub(crate) async fn wait(&mut self) -> anyhow::Result<()> {
+        for (name, database) in self.both() {
+            until_primary(name, database).await?;
         }
         Ok(())
     }
@@ -134,19 +144,19 @@ impl Databases {
         }
     }
 
-    const fn both(&self) -> [(&'static str, &PgConnectOptions); 2] {
-        [("the main database", &self.main), ("the keyring", &self.keyring)]
+    const fn both(&mut self) -> [(&'static str, &mut DatabaseHosts); 2] {
+        [(MAIN, &mut self.main), (KEYRING, &mut self.keyring)]
     }
 
     /// Databases that the caller keeps.
     #[must_use]
-    pub const fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
-        Self { main, keyring, cluster: None }
+    pub fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
+        Self { main: main.into(), keyring: keyring.into(), cluster: None }
     }
 }
 
 /// The main database alone, over one connection and without the keyring. It is read as it is: no
-/// migration, no writes. So read-only rights are enough.
+/// migration, no writes. So read-only rights are enough, and a standby will do.
 pub(crate) struct MainDatabase {
     pub(crate) pool: PgPool,
     cluster: Option<Cluster>,
@@ -155,16 +165,15 @@ pub(crate) struct MainDatabase {
 impl MainDatabase {
     /// Connects to the main database.
     pub(crate) async fn at(storage: &StorageArgs) -> anyhow::Result<Self> {
-        let (main, cluster) = match &storage.database_url {
-            Some(main) => (main.parse().context("DATABASE_URL")?, None),
+        let (mut main, cluster) = match &storage.database_url {
+            Some(main) => (main.parse::<DatabaseHosts>().context("DATABASE_URL")?, None),
             None => {
                 let databases = Databases::private(storage, SERVICE_DATABASES).await?;
                 (databases.main, databases.cluster)
             }
         };
-        let away = |error| anyhow!("the main database does not answer: {error}");
-        reach(&main).await.map_err(away)?;
-        let quiet = connect(main.disable_statement_logging(), 1);
+        find_readable(MAIN, &mut main).await?;
+        let quiet = connect(main.options().clone().disable_statement_logging(), 1);
         Ok(Self { pool: quiet, cluster })
     }
 
@@ -178,29 +187,43 @@ impl MainDatabase {
     }
 }
 
-/// Waits for one database. The log names the wait once at its begin and once at its end.
-async fn until_it_answers(name: &str, database: &PgConnectOptions) -> Result<(), sqlx::Error> {
-    let mut waited = false;
+/// Finds a server to read from. The operator must know that a standby may lack the newest rows.
+async fn find_readable(name: &str, database: &mut DatabaseHosts) -> anyhow::Result<()> {
+    let found = database.find_readable().await.map_err(|none| anyhow!("{name} {none}"))?;
+    if let HostReport { place, state: HostState::Standby(_) } = found {
+        eprintln!("note: {place} is a standby of {name}: it may be behind the primary");
+    }
+    Ok(())
+}
+
+/// Waits for the primary of one database. The log says why no host is the primary, once for each
+/// reason, and when one is.
+async fn until_primary(name: &str, database: &mut DatabaseHosts) -> anyhow::Result<()> {
+    let mut said = None;
     loop {
-        match reach(database).await {
-            Err(error) if !Failure::of(&error).may_pass() => return Err(error),
-            Err(error) if !waited => tracing::warn!(%error, "{name} does not answer: waiting"),
-            Err(_) => {}
-            Ok(()) if waited => {
+        match database.find_primary().await {
+            Ok(()) if said.is_some() => {
                 tracing::info!("{name} answers");
                 return Ok(());
             }
             Ok(()) => return Ok(()),
+            Err(none) => say_why(name, &none, &mut said)?,
         }
-        waited = true;
         tokio::time::sleep(RECONNECT_INTERVAL).await;
     }
 }
 
-async fn reach(database: &PgConnectOptions) -> Result<(), sqlx::Error> {
-    let reached = async { database.connect().await?.close().await };
-    let late = |late: tokio::time::error::Elapsed| sqlx::Error::Io(late.into());
-    tokio::time::timeout(CONNECT_TIMEOUT, reached).await.map_err(late)?
+/// Logs why a database has no primary, unless it was said before. A refusal is an error.
+fn say_why(name: &str, none: &NoPrimary, said: &mut Option<String>) -> anyhow::Result<()> {
+    if let Some(refusal) = none.refusal() {
+        bail!("{name}: {refusal}");
+    }
+    let why = none.to_string();
+    if said.as_ref() != Some(&why) {
+        tracing::warn!("{name} {why}: waiting");
+        *said = Some(why);
+    }
+    Ok(())
 }
 
 async fn drop_database(beside: &PgConnectOptions, name: &str) -> anyhow::Result<()> {

@@ -1,6 +1,8 @@
 //! `doctor`: checks an installation, and names each fault with its remedy. It changes no schema and
 //! starts no worker. Exit code 0: no fault; 1: a fault; 2: a check could not be made.
 
+mod servers;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 use vault::{Keyring, secrets};
 
+use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::args::OutputArgs;
 use crate::operate::print;
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
@@ -64,8 +67,9 @@ fn finding_json(finding: &Finding) -> Value {
 
 /// Acknowledges every lost end of the log, as the user of the operating system.
 async fn acknowledge_lost_tails(storage: &StorageArgs) -> anyhow::Result<()> {
-    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
-    let pool = connect(databases.main.clone(), 1);
+    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    databases.require().await?;
+    let pool = connect(databases.main.options().clone(), 1);
     let now = Clock::of_database(&pool).await?.now().get();
     let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
     let by = format!("operator:{user}");
@@ -75,11 +79,12 @@ async fn acknowledge_lost_tails(storage: &StorageArgs) -> anyhow::Result<()> {
 }
 
 async fn look(storage: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
-    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
     let wrapping = storage.wrapping_key()?;
-    databases.require().await?;
-    let pool = connect(databases.main.clone(), POOL_CONNECTIONS);
-    let keyring = Keyring::new(connect(databases.keyring.clone(), POOL_CONNECTIONS), wrapping);
+    databases.require_readable().await?;
+    let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
+    let keyring = connect(databases.keyring.options().clone(), POOL_CONNECTIONS);
+    let keyring = Keyring::new(keyring, wrapping);
     let (keys, known) = keyring.schema();
     let server = Finding::server(checkup::server_version(&pool).await?);
     let (missing, unknown) = checkup::main_migrations(&pool).await?;
@@ -89,10 +94,13 @@ async fn look(storage: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
         Finding::schema("schema", missing, unknown),
         Finding::schema("keyring_schema", keys_missing, keys_unknown),
     ];
+    let main = servers::look(&pool, &databases.main, MAIN_CHECKS).await?;
+    let keys = servers::look(keyring.pool(), &databases.keyring, KEYRING_CHECKS).await?;
     // Later checks need tables that a missing schema does not have.
     if findings.iter().all(|finding| finding.verdict == CheckVerdict::Fine) {
-        findings.extend(look_inside(storage, &pool, &keyring).await?);
+        findings.extend(look_inside(storage, &pool, &keyring, main.kind).await?);
     }
+    findings.extend(main.findings.into_iter().chain(keys.findings));
     pool.close().await;
     keyring.close().await;
     databases.stop().await?;
@@ -103,19 +111,22 @@ async fn look_inside(
     storage: &StorageArgs,
     pool: &PgPool,
     keyring: &Keyring,
+    kind: ServerKind,
 ) -> anyhow::Result<Vec<Finding>> {
     let clock = Clock::of_database(pool).await?;
     let now = clock.now().get();
     let mut findings = keys(pool, keyring).await;
     findings.push(Finding::clock(clock.fault()));
     findings.push(lost_tail(pool).await?);
+    let log = checkup::log_end(pool).await?;
+    findings.push(Finding::positions(log.next, log.highest));
     findings.push(Finding::fence(checkup::oldest_appender(pool).await?));
     for name in FOLLOWERS {
         let (behind, oldest) = checkup::unread(pool, name).await?;
         findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));
     }
     findings.push(seals(pool, now).await?);
-    findings.extend(queued(pool, now).await?);
+    findings.extend(queued(pool, now, kind).await?);
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
@@ -148,19 +159,25 @@ async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
     ]
 }
 
-async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 6]> {
+/// A standby does not know the processes at work, so only the primary tells whether one sends.
+async fn queued(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    kind: ServerKind,
+) -> anyhow::Result<Vec<Finding>> {
     let found = queue::queue(pool, now, now - STALLED_AFTER).await?;
     let (live, dead) = queue::rows(pool).await?;
-    let senders = presence::count(&mut *pool.acquire().await?, ProcessGroup::Sending).await?;
     let oldest = found.oldest_due_at.map(|at| since(now, at));
-    Ok([
-        Finding::backlog(found.queued, found.due_lanes, oldest),
-        Finding::unspread(found.unspread, senders),
-        Finding::senders(senders, found.due_lanes),
-        Finding::stuck(found.stuck_lanes),
-        Finding::leases(found.ended_leases),
-        Finding::bloat(live, dead),
-    ])
+    let mut findings = vec![Finding::backlog(found.queued, found.due_lanes, oldest)];
+    if kind == ServerKind::Primary {
+        let senders = presence::count(&mut *pool.acquire().await?, ProcessGroup::Sending).await?;
+        findings.push(Finding::unspread(found.unspread, senders));
+        findings.push(Finding::senders(senders, found.due_lanes));
+    }
+    findings.push(Finding::stuck(found.stuck_lanes));
+    findings.push(Finding::leases(found.ended_leases));
+    findings.push(Finding::bloat(live, dead));
+    Ok(findings)
 }
 
 async fn lost_tail(pool: &PgPool) -> anyhow::Result<Finding> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use serde_json::json;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;
 use vault::rewrap::{Rewrap, RewrapState};
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
     let KeyringCommand::Rewrap { new_key_file, json } = command;
     let from = storage.wrapping_key()?;
     let to = key_of_file(new_key_file)?;
-    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;

@@ -59,13 +59,14 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
     };
-    let system = match started {
+    let mut system = match started {
         Ok(system) => system,
         Err(signal) => {
             drain(signal, &mut tasks, &stop).await;
             return Ok(());
         }
     };
+    follow_primaries(&mut system, &stop, &mut tasks);
     warn_of_pauses(&system).await?;
     spawn_workers(&system, serve.role, &stop, &mut tasks);
     metrics.watch(&system);
@@ -81,7 +82,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
 
 /// Waits for the databases, then assembles the service on them.
 async fn start(
-    databases: Databases,
+    mut databases: Databases,
     wrapping: WrappingKey,
     setup: SystemSetup,
     role: ProcessRole,
@@ -107,6 +108,18 @@ fn listen(
         tasks.spawn(reload(tls, stop.clone()));
     }
     doors.serve(tls, Arc::clone(metrics), stop, tasks)
+}
+
+/// Leads the pools of each database to its new primary after a failover.
+fn follow_primaries(system: &mut System, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
+    let nudge = system.service.store.nudge().clone();
+    for primary in system.primaries.drain(..) {
+        let followed = primary.follow(nudge.clone());
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            ended.run_until_cancelled(followed).await;
+        });
+    }
 }
 
 /// Starts the workers of a role.

@@ -17,7 +17,7 @@ use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend}
 use domain::address::AllowedTargets;
 use domain::target::Target;
 use eventstore::{
-    AppendError, Clock, Fence, LifeWatch, RecordedEvent, Store, announce, connect, migrate,
+    AppendError, Clock, Fence, PrimaryFollower, RecordedEvent, Store, announce, connect, migrate,
 };
 use futures::future::BoxFuture;
 use inviter::{InviteWait, Inviter};
@@ -32,6 +32,7 @@ use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
 pub use crate::databases::Databases;
 pub(crate) use crate::databases::{DatabaseNames, SERVICE_DATABASES};
+use crate::databases::{KEYRING, MAIN};
 
 /// Connections to the main database for callers.
 const CALLER_CONNECTIONS: u32 = 10;
@@ -66,6 +67,8 @@ pub struct System {
     pub notary: Option<Notary>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
+    /// The followers of the two databases' primaries, until `serve` runs them.
+    pub(crate) primaries: Vec<PrimaryFollower>,
     cluster: Option<Cluster>,
 }
 
@@ -152,17 +155,16 @@ impl System {
         wrapping: WrappingKey,
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
-        let life = LifeWatch::default();
-        let for_callers = databases.main.clone().options(CALLER_PLAN_SETTINGS);
-        let for_workers = databases.main.clone().options(WORKER_PLAN_SETTINGS);
-        let pool = life.connect(for_callers.clone(), CALLER_CONNECTIONS);
-        let readers = life.connect_guarded(for_callers, READER_CONNECTIONS);
-        let intake = life.connect(for_workers.clone(), INTAKE_CONNECTIONS);
-        let workers = life.connect(for_workers, WORKER_CONNECTIONS);
-        let health = life.connect(databases.main, HEALTH_CONNECTIONS);
-        let keyring_pool =
-            connect(databases.keyring.options(WORKER_PLAN_SETTINGS), KEYRING_CONNECTIONS);
-        let keyring = Keyring::new(keyring_pool.clone(), wrapping);
+        let mut main = PrimaryFollower::of(databases.main, MAIN);
+        let pool = main.pool(&CALLER_PLAN_SETTINGS, CALLER_CONNECTIONS);
+        let readers = main.guarded_pool(&CALLER_PLAN_SETTINGS, READER_CONNECTIONS);
+        let intake = main.pool(&WORKER_PLAN_SETTINGS, INTAKE_CONNECTIONS);
+        let workers = main.pool(&WORKER_PLAN_SETTINGS, WORKER_CONNECTIONS);
+        let health = main.pool(&[], HEALTH_CONNECTIONS);
+        let life = main.life().clone();
+        let mut keys = PrimaryFollower::of(databases.keyring, KEYRING);
+        let keyring_pool = keys.pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
+        let keyring = Keyring::new(keyring_pool.clone(), wrapping).watched_by(keys.life().clone());
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
         let keyring = keyring.beside(life.clone());
@@ -174,7 +176,7 @@ impl System {
         system.service.health = health;
         system.deliverer.store = system.service.store.with_pool(workers);
         system.fence = Fence::of(&system.deliverer.store);
-        Ok(Self { cluster: databases.cluster, ..system })
+        Ok(Self { cluster: databases.cluster, primaries: vec![main, keys], ..system })
     }
 
     /// Assembles the system on databases that are ready.
@@ -236,8 +238,15 @@ impl System {
             sending: setup.sending,
             append_claims: Arc::default(),
         };
-        let SystemSetup { notary, verification_interval, .. } = setup;
-        Ok(Self { service, deliverer, fence, notary, verification_interval, cluster: None })
+        Ok(Self {
+            service,
+            deliverer,
+            fence,
+            notary: setup.notary,
+            verification_interval: setup.verification_interval,
+            primaries: Vec::new(),
+            cluster: None,
+        })
     }
 
     /// The main database.
@@ -268,8 +277,8 @@ impl System {
 
 /// Brings both databases to this version's schema.
 pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
-    let main = connect(databases.main.clone(), 1);
-    let keyring = connect(databases.keyring.clone(), 1);
+    let main = connect(databases.main.options().clone(), 1);
+    let keyring = connect(databases.keyring.options().clone(), 1);
     bring_up(&main, &keyring).await?;
     main.close().await;
     keyring.close().await;
@@ -368,7 +377,7 @@ impl TargetDns for DnsNames {
 
 /// Opens the service's databases for one command.
 pub(crate) async fn open(storage: &StorageArgs) -> anyhow::Result<System> {
-    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
     let wrapping = storage.wrapping_key()?;
     databases.require().await?;
     let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1", &storage.mails())?;

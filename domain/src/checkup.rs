@@ -2,8 +2,11 @@
 //! advice. The functions are pure. Their limits are not limits of the service: beyond them an
 //! operator should look.
 
+mod servers;
+
 use std::time::Duration;
 
+pub use self::servers::{HostFound, HostRole, ServerState};
 use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};
 use crate::clock::ClockFault;
 use crate::time::Timestamp;

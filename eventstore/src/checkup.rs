@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgPool;
+use domain::checkup::ServerState;
 use sqlx::migrate::Migrator;
+use sqlx::{FromRow, PgPool};
 
 use crate::fence::appending;
 
@@ -15,6 +16,76 @@ use crate::fence::appending;
 /// If the database does not answer.
 pub async fn server_version(pool: &PgPool) -> Result<i32, sqlx::Error> {
     sqlx::query_scalar("select current_setting('server_version_num')::int").fetch_one(pool).await
+}
+
+/// A [`ServerState`] as the server tells it.
+#[derive(FromRow)]
+struct ServerStateRow {
+    fsync: bool,
+    full_page_writes: bool,
+    synchronous_commit: String,
+    synchronous_standby_names: String,
+    oldest_id_age: i64,
+    freeze_max_age: i64,
+    oldest_prepared: Option<f64>,
+}
+
+/// Returns the state of a server that decides whether commits are kept.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn server_state(pool: &PgPool) -> Result<ServerState, sqlx::Error> {
+    // `reset_val` is the value before this pool raised it.
+    let row: ServerStateRow = sqlx::query_as(
+        "select current_setting('fsync')::boolean as fsync,
+                current_setting('full_page_writes')::boolean as full_page_writes,
+                (select reset_val from pg_settings where name = 'synchronous_commit')
+                    as synchronous_commit,
+                current_setting('synchronous_standby_names') as synchronous_standby_names,
+                (select max(age(datfrozenxid))::bigint from pg_database) as oldest_id_age,
+                current_setting('autovacuum_freeze_max_age')::bigint as freeze_max_age,
+                (select max(extract(epoch from clock_timestamp() - prepared))::float8
+                   from pg_prepared_xacts where database = current_database()) as oldest_prepared",
+    )
+    .fetch_one(pool)
+    .await?;
+    let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    Ok(ServerState {
+        fsync: row.fsync,
+        full_page_writes: row.full_page_writes,
+        synchronous_commit: row.synchronous_commit,
+        synchronous_standby_names: row.synchronous_standby_names,
+        oldest_id_age: row.oldest_id_age,
+        freeze_max_age: row.freeze_max_age,
+        oldest_prepared: row.oldest_prepared.map(age),
+    })
+}
+
+/// The positions of the log's ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct LogEnd {
+    /// The position that the next event draws.
+    pub next: i64,
+    /// The highest position of an event.
+    pub highest: i64,
+}
+
+/// Returns the next position and the highest one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
+    // A position drawn between the two looks would be above the next one, so the highest is read
+    // first.
+    sqlx::query_as(
+        "with log as materialized (select coalesce(max(position), 0) as highest from events)
+         select log.highest,
+                (select case when is_called then last_value + 1 else last_value end
+                   from events_position_seq where log.highest >= 0) as next
+           from log",
+    )
+    .fetch_one(pool)
+    .await
 }
 
 /// Counts the migrations that a database lacks, and the migrations it has that this build does not

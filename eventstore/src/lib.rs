@@ -11,6 +11,8 @@
 //!   waits for a reader.
 //! - [`LifeWatch`] notices that the server has crashed, failed over or was restored. All memory of
 //!   the log ends with a life of the server, and [`log_tail`] looks whether the log lost its end.
+//! - [`DatabaseHosts`] finds the primary among the hosts of a database, and [`PrimaryFollower`]
+//!   leads the pools of a process to a new one.
 //! - [`tail`] reads events in the order of the log, up to the fence. An event that this build
 //!   cannot read stops the reader.
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
@@ -42,6 +44,7 @@ pub mod log_tail;
 mod nudge;
 mod pool;
 pub mod presence;
+mod primary;
 pub mod progress;
 pub mod proof;
 mod repository;
@@ -63,5 +66,6 @@ pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
 pub use load::{StreamName, load, load_all, load_first, load_many};
 pub use nudge::{Nudge, WakeScope, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
+pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use store::{AppendTransaction, Outbox, Store, WithAppend};
 pub use upcast::Upcasters;

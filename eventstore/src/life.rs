@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
@@ -23,6 +23,20 @@ use crate::append::RecordedEvent;
 /// The newest committed events of a life that are remembered. A lost end of the log has the newest
 /// commits, and a few cover commits that this process saw in another order than they were written.
 const REMEMBERED_MAX: usize = 32;
+
+/// A refused standby is logged at most this often. Each try to connect meets it again.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The columns of a [`ServerLife`].
+macro_rules! life_columns {
+    () => {
+        "(select system_identifier from pg_control_system()) as system_identifier,
+         case when not pg_is_in_recovery()
+              then left(pg_walfile_name(pg_current_wal_lsn()), 8) end as timeline,
+         pg_postmaster_start_time() as started_at"
+    };
+}
+pub(crate) use life_columns;
 
 /// One life of a database server: from a start of this server, on this timeline.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -41,14 +55,7 @@ impl ServerLife {
     /// # Errors
     /// If the database does not answer.
     pub async fn of(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
-        sqlx::query_as(
-            "select (select system_identifier from pg_control_system()) as system_identifier,
-                    case when not pg_is_in_recovery()
-                         then left(pg_walfile_name(pg_current_wal_lsn()), 8) end as timeline,
-                    pg_postmaster_start_time() as started_at",
-        )
-        .fetch_one(connection)
-        .await
+        sqlx::query_as(concat!("select ", life_columns!())).fetch_one(connection).await
     }
 }
 
@@ -89,6 +96,8 @@ pub struct LifeWatch(Arc<Watched>);
 struct Watched {
     number: AtomicU64,
     state: Mutex<WatchState>,
+    /// The name of the database in the log, if only its primary will do.
+    primary_of: Option<&'static str>,
 }
 
 #[derive(Debug, Default)]
@@ -98,9 +107,44 @@ struct WatchState {
     noticed: Option<Instant>,
     /// The newest committed events, with the life in which they were seen.
     seen: VecDeque<(LifeNumber, SeenEvent)>,
+    /// The last moment at which a refused standby was logged.
+    refusal_logged: Option<Instant>,
 }
 
 impl LifeWatch {
+    /// Makes a watch whose pools refuse every standby. `name` stands for the database in the log.
+    #[must_use]
+    pub fn of_primary(name: &'static str) -> Self {
+        Self(Arc::new(Watched { primary_of: Some(name), ..Watched::default() }))
+    }
+
+    /// Returns the name of the database in the log.
+    pub(crate) fn name(&self) -> &'static str {
+        self.0.primary_of.unwrap_or("the database")
+    }
+
+    /// Notes the life behind a new connection, or refuses it.
+    ///
+    /// # Errors
+    /// If the server is a standby, and only a primary will do.
+    pub(crate) fn admit(&self, life: ServerLife) -> Result<(), sqlx::Error> {
+        if life.timeline.is_some() || self.0.primary_of.is_none() {
+            self.note(life);
+            return Ok(());
+        }
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.refusal_logged.is_none_or(|at| now - at >= REFUSAL_LOG_INTERVAL) {
+            state.refusal_logged = Some(now);
+            tracing::warn!(
+                "the server of {} is a standby: its connections are refused until a primary \
+                 answers",
+                self.name()
+            );
+        }
+        Err(sqlx::Error::Configuration("the server is a standby".into()))
+    }
+
     /// Returns the number of the present life.
     #[must_use]
     pub fn number(&self) -> LifeNumber {
@@ -193,6 +237,16 @@ mod tests {
         assert!(!watch.had_begun_at(before) && watch.had_begun_at(Instant::now()));
         watch.note(life("2026-11-01T12:00:01Z", "00000002"));
         assert_eq!(watch.number(), LifeNumber(2));
+    }
+
+    #[test]
+    fn a_standby_is_refused_only_where_a_primary_is_needed() {
+        let standby = || ServerLife { timeline: None, ..life("2026-11-01T12:00:00Z", "00000001") };
+        assert!(LifeWatch::default().admit(standby()).is_ok());
+        let serving = LifeWatch::of_primary("the main database");
+        serving.admit(life("2026-11-01T12:00:00Z", "00000001")).unwrap();
+        serving.admit(standby()).unwrap_err();
+        assert_eq!(serving.number(), LifeNumber(0), "a refused server begins no life");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use sqlx::postgres::PgListener;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
+use crate::pool::until_moved;
 use crate::presence::{self, ProcessGroup};
 use crate::worker::WakeOn;
 
@@ -74,6 +75,8 @@ pub struct Nudge {
     any: watch::Sender<u64>,
     deliveries: watch::Sender<u64>,
     other_events: watch::Sender<u64>,
+    /// Counts the moves of this process to another server.
+    moves: watch::Sender<u64>,
     /// The server's process id of our notifying connection, or 0 while there is none. Its NOTIFYs
     /// come back to this process and are ignored.
     notifier_pid: Arc<AtomicU32>,
@@ -94,6 +97,18 @@ impl Nudge {
     /// Wakes the workers that deliveries wait for, though nothing was appended.
     pub fn wake_for_deliveries(&self) {
         count(&self.deliveries);
+    }
+
+    /// Ends the steps under way, because this process works on another server now. Their
+    /// connections may wait for one that is cut off.
+    pub(crate) fn server_moved(&self) {
+        count(&self.moves);
+        self.wake();
+    }
+
+    /// Counts the moves to another server.
+    pub(crate) fn moves(&self) -> watch::Receiver<u64> {
+        self.moves.subscribe()
     }
 
     fn wake_for(&self, news: WakeScope) {
@@ -173,13 +188,18 @@ async fn notify_while_connected(
     nudge: &Nudge,
     local: &mut watch::Receiver<u64>,
 ) -> Result<(), sqlx::Error> {
-    let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
+    let options = pool.connect_options();
+    let mut connection = PgConnection::connect_with(&options).await?;
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
     nudge.notifier_pid.store(pid.cast_unsigned(), Ordering::Relaxed);
     presence::join(&mut connection, ProcessGroup::Serving).await?;
     let mut others = true;
     let mut counted = None;
-    while local.changed().await.is_ok() {
+    loop {
+        tokio::select! {
+            changed = local.changed() => if changed.is_err() { return Ok(()) },
+            () = until_moved(pool, &options) => return Ok(()),
+        }
         if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
             others = presence::count(&mut connection, ProcessGroup::Serving).await? > 1;
             counted = Some(Instant::now());
@@ -189,7 +209,6 @@ async fn notify_while_connected(
         }
         tokio::time::sleep(NOTIFY_INTERVAL_MIN).await;
     }
-    Ok(())
 }
 
 async fn hear(pool: &PgPool, nudge: &Nudge) {
@@ -202,13 +221,20 @@ async fn hear(pool: &PgPool, nudge: &Nudge) {
 }
 
 async fn listen(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
+    let options = pool.connect_options();
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen(CHANNEL).await?;
-    loop {
-        let told_by = listener.recv().await?.process_id();
-        if told_by != nudge.notifier_pid.load(Ordering::Relaxed) {
-            nudge.wake();
+    let hearing = async {
+        loop {
+            let told_by = listener.recv().await?.process_id();
+            if told_by != nudge.notifier_pid.load(Ordering::Relaxed) {
+                nudge.wake();
+            }
         }
+    };
+    tokio::select! {
+        failed = hearing => failed,
+        () = until_moved(pool, &options) => Ok(()),
     }
 }
 

@@ -1,14 +1,15 @@
 //! This module opens connections with the limits that keep transactions short, and runs the
 //! migrations.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::migrate::{AppliedMigration, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::life::{LifeWatch, ServerLife};
+use crate::life::{LifeWatch, ServerLife, life_columns};
 
 /// A caller that waits longer than this for a free connection gets an error.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,9 +21,34 @@ pub(crate) const PING_AFTER_IDLE: Duration = Duration::from_millis(100);
 /// has lost the server without notice, so it is dropped.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A connection beside a pool looks this often whether the pool has moved to another server.
+const MOVE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
 /// The number of statements that a connection keeps prepared. The service has fewer, so none is
 /// prepared twice.
 const STATEMENT_CACHE_SIZE: usize = 500;
+
+/// The name of the service's connections in `pg_stat_activity`.
+pub(crate) const APPLICATION_NAME: &str = "firmforms";
+
+/// The firms whose rows a new connection sees where the database has roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirmAtStart {
+    /// All firms.
+    All,
+    /// No firm, until the user of the connection names one.
+    None,
+}
+
+impl FirmAtStart {
+    /// The value of the setting `firmforms.firm`.
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::All => "*",
+            Self::None => "",
+        }
+    }
+}
 
 /// Makes a pool of at most this many connections, for rows of all firms. The first connection opens
 /// when it is needed.
@@ -47,34 +73,38 @@ impl LifeWatch {
     /// Makes a pool like [`connect`] whose new connections tell this watch the life of the server.
     #[must_use]
     pub fn connect(&self, options: PgConnectOptions, connections: u32) -> PgPool {
-        pool(options, connections, "*", self)
+        pool(options, connections, FirmAtStart::All, self)
     }
 
     /// Makes a pool like [`connect_guarded`] whose new connections tell this watch the life of the
     /// server.
     #[must_use]
     pub fn connect_guarded(&self, options: PgConnectOptions, connections: u32) -> PgPool {
-        pool(options, connections, "", self)
+        pool(options, connections, FirmAtStart::None, self)
     }
 }
 
-fn pool(
-    options: PgConnectOptions,
-    connections: u32,
-    firm: &'static str,
-    watch: &LifeWatch,
-) -> PgPool {
-    let told = watch.clone();
-    let asked = watch.clone();
-    let options = options
-        .application_name("firmforms")
+/// The options of a pool's connections.
+pub(crate) fn session_options(options: PgConnectOptions, firm: FirmAtStart) -> PgConnectOptions {
+    options
+        .application_name(APPLICATION_NAME)
         .statement_cache_capacity(STATEMENT_CACHE_SIZE)
         .options([
             ("statement_timeout", "30s"),
             ("lock_timeout", "5s"),
             ("idle_in_transaction_session_timeout", "10s"),
-            ("firmforms.firm", firm),
-        ]);
+            ("firmforms.firm", firm.setting()),
+        ])
+}
+
+fn pool(
+    options: PgConnectOptions,
+    connections: u32,
+    firm: FirmAtStart,
+    watch: &LifeWatch,
+) -> PgPool {
+    let told = watch.clone();
+    let asked = watch.clone();
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -82,8 +112,10 @@ fn pool(
         .after_connect(move |connection, _| {
             let watch = told.clone();
             Box::pin(async move {
-                watch.note(ServerLife::of(connection).await?);
-                Ok(())
+                let life = begin_session(connection).await.inspect_err(|error| {
+                    tracing::error!(%error, "a new connection to the database cannot be used");
+                })?;
+                watch.admit(life)
             })
         })
         .before_acquire(move |connection, meta| {
@@ -103,7 +135,31 @@ fn pool(
                     .map_err(|_| sqlx::Error::PoolTimedOut)?
             })
         })
-        .connect_lazy_with(options)
+        .connect_lazy_with(session_options(options, firm))
+}
+
+/// Makes the commits of a new connection durable, and returns the life of its server.
+///
+/// A login or a database may have `synchronous_commit` off by default, and a crash then loses
+/// commits that callers were told of. An operator's `remote_write` or `remote_apply` stays.
+pub(crate) async fn begin_session(
+    connection: &mut PgConnection,
+) -> Result<ServerLife, sqlx::Error> {
+    sqlx::query_as(concat!(
+        "select ",
+        life_columns!(),
+        ", case when current_setting('synchronous_commit') in ('off', 'local')
+                then set_config('synchronous_commit', 'on', false) end as raised"
+    ))
+    .fetch_one(connection)
+    .await
+}
+
+/// Waits until a pool's new connections go elsewhere than to the server of these options.
+pub(crate) async fn until_moved(pool: &PgPool, options: &Arc<PgConnectOptions>) {
+    while Arc::ptr_eq(options, &pool.connect_options()) {
+        sleep(MOVE_CHECK_INTERVAL).await;
+    }
 }
 
 /// Resets the connection to the pool's firm and returns whether it is outside a transaction. Every
@@ -111,9 +167,12 @@ fn pool(
 /// next to nothing. The crate sqlx shows the state only through its check of a `begin`.
 async fn is_given_back_whole(
     connection: &mut PgConnection,
-    firm: &'static str,
+    firm: FirmAtStart,
 ) -> Result<bool, sqlx::Error> {
-    let whole = if firm.is_empty() { "reset firmforms.firm" } else { "" };
+    let whole = match firm {
+        FirmAtStart::All => "",
+        FirmAtStart::None => "reset firmforms.firm",
+    };
     match connection.begin_with(whole).await {
         Err(sqlx::Error::BeginFailed) => Ok(true),
         Ok(_) => Ok(false),

@@ -80,7 +80,30 @@ pub fn run_on<W: Worker>(
     nudge: &Nudge,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<W> {
-    run(worker, nudge.subscribe_on(W::WAKES), stop)
+    run(MovableWorker { worker, moves: nudge.moves() }, nudge.subscribe_on(W::WAKES), stop)
+}
+
+/// A worker whose step ends when this process has moved to another server. A step that waits for a
+/// server that is cut off would wait until its timeout.
+struct MovableWorker<W> {
+    worker: W,
+    moves: watch::Receiver<u64>,
+}
+
+impl<W: Worker> Worker for MovableWorker<W> {
+    const NAME: &'static str = W::NAME;
+    const WAKES: WakeOn = W::WAKES;
+    const STEP_INTERVAL_MIN: Duration = W::STEP_INTERVAL_MIN;
+    const STEP_INTERVAL_MAX: Duration = W::STEP_INTERVAL_MAX;
+    type Error = W::Error;
+
+    async fn step(&mut self) -> Result<NextStep, W::Error> {
+        self.moves.mark_unchanged();
+        tokio::select! {
+            step = self.worker.step() => step,
+            Ok(()) = self.moves.changed() => Ok(NextStep::Busy),
+        }
+    }
 }
 
 /// Runs steps until `stop`. A running step ends first.
@@ -272,6 +295,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_worker_without_a_pace_steps_at_once_when_it_is_nudged() {
         assert!(waits::<0>().await.iter().all(Duration::is_zero), "it waited for a timer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_waits_for_a_server_of_before_ends_when_the_process_moves() {
+        let (stepped, mut seen) = watch::channel(0);
+        let (nudge, stop) = (Nudge::default(), CancellationToken::new());
+        let began = Instant::now();
+        let running = tokio::spawn(run_on(Hanging { steps: 0, stepped }, &nudge, stop.clone()));
+        seen.wait_for(|steps| *steps == 1).await.unwrap();
+        nudge.server_moved();
+        seen.wait_for(|steps| *steps == 2).await.unwrap();
+        assert!(began.elapsed() < STEP_TIMEOUT);
+        stop.cancel();
+        running.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ mod failover;
 mod faults;
 mod generate;
 mod hangups;
+mod hosts;
 mod housekeeping;
 mod intake;
 mod internal;

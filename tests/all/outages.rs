@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use cluster::{Cluster, ClusterConfig, Durability};
 use futures::future::join_all;
-use sqlx::Executor;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Executor};
 use tempfile::TempDir;
 use tests::{Receiver, TestDatabase, World};
 
-use crate::process::{Listening, call, firmforms, get, serve};
+use crate::process::{Listening, call, firmforms, get, serve, serve_with};
 
 /// A server that can be stopped and started again, where it was.
 struct Server {
@@ -89,6 +89,32 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
     until(served.internal, "/readyz", 200).await;
     world.submit(&firm).await;
     receiver.wait_for(2).await;
+}
+
+/// All hosts of both databases are away, and come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_service_whose_hosts_were_all_away_works_again_when_one_is_back() {
+    let server = Server::new();
+    let cluster = server.start().await;
+    let database = databases(&cluster);
+    let url = |one: &PgConnectOptions| {
+        let url = one.to_url_lossy();
+        let at_host = format!("@127.0.0.1:1,{}", url.host_str().unwrap());
+        url.as_str().replace(&format!("@{}", url.host_str().unwrap()), &at_host)
+    };
+    let main = url(&database.main);
+    let keyring = url(&database.keyring);
+    let hosts = [("DATABASE_URL", &*main), ("FIRMFORMS_KEYRING_URL", &*keyring)];
+    let served = serve_with(&database, &[], &hosts).await;
+    let (world, receiver) = (World::real_time(database).await, Receiver::start().await);
+    let firm = world.firm().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    cluster.stop().await.unwrap();
+    until(served.internal, "/readyz", 503).await;
+    let _cluster = server.start().await;
+    until(served.internal, "/readyz", 200).await;
+    world.submit(&firm).await;
+    receiver.wait_for(1).await;
 }
 
 #[tokio::test]

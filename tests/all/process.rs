@@ -88,6 +88,16 @@ impl Listening {
         panic!("the service does not listen: {:?}", child.wait().await);
     }
 
+    /// Waits for a line of its log with this text.
+    pub(crate) async fn until_it_logs(&mut self, text: &str) {
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            if line.contains(text) {
+                return;
+            }
+        }
+        panic!("the service ended and did not log {text:?}");
+    }
+
     /// Waits until it says so.
     pub(crate) async fn until_ready(mut self) -> Served {
         while let Some(line) = self.lines.next_line().await.unwrap() {

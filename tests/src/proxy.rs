@@ -43,6 +43,8 @@ struct Shared {
     fault: watch::Sender<Fault>,
     lost_commits: AtomicUsize,
     resets: watch::Sender<usize>,
+    /// Counts the cuts of all connections.
+    cuts: watch::Sender<usize>,
 }
 
 impl DatabaseProxy {
@@ -52,8 +54,9 @@ impl DatabaseProxy {
         let at = listener.local_addr().unwrap();
         let (fault, lost_commits) = (watch::Sender::new(Fault::None), AtomicUsize::new(0));
         let resets = watch::Sender::new(0);
+        let cuts = watch::Sender::new(0);
         let server = Mutex::new(server.to_owned());
-        let shared = Arc::new(Shared { server, fault, lost_commits, resets });
+        let shared = Arc::new(Shared { server, fault, lost_commits, resets, cuts });
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -85,6 +88,17 @@ impl DatabaseProxy {
         server.clone_into(&mut self.shared.server.lock().unwrap());
     }
 
+    /// Ends every connection of now, and none that begins later.
+    pub fn cut(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Where the proxy listens.
+    #[must_use]
+    pub const fn at(&self) -> SocketAddr {
+        self.at
+    }
+
     /// Does this from now on.
     pub fn set(&self, fault: Fault) {
         self.shared.fault.send_replace(fault);
@@ -105,6 +119,7 @@ impl DatabaseProxy {
 
 impl Shared {
     async fn connect(&self, client: TcpStream) {
+        let mut cuts = self.cuts.subscribe();
         let server = self.server.lock().unwrap().clone();
         let Ok(server) = UnixStream::connect(server).await else { return };
         let _ = client.set_nodelay(true);
@@ -118,6 +133,7 @@ impl Shared {
                 _ = self.questions(from_client, to_server, &commit) => false,
                 resets = self.answers(from_server, to_client, &commit) => resets.unwrap_or(false),
                 () = reset => true,
+                Ok(()) = cuts.changed() => true,
             }
         };
         if resets {

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
 use crate::database::{Templates, TestDatabase, own_cluster};
-use crate::proxy::DatabaseProxy;
+use crate::proxy::{DatabaseProxy, Fault};
 
 /// From one look to the next.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -46,6 +46,72 @@ impl ReplicatedServer {
         (server, through)
     }
 
+    /// A database on both hosts as a URL with two of them, the standby first.
+    #[must_use]
+    pub fn url(&self, database: &PgConnectOptions) -> String {
+        self.url_of(database, &[self.standby_host(), as_host(&self.primary_folder())])
+    }
+
+    /// The same with the proxy before the primary.
+    #[must_use]
+    pub fn url_through_proxy(&self, database: &PgConnectOptions) -> String {
+        self.url_of(database, &[self.standby_host(), self.proxy.at().to_string()])
+    }
+
+    /// A database on the standby alone.
+    #[must_use]
+    pub fn standby_url(&self, database: &PgConnectOptions) -> String {
+        self.url_of(database, &[self.standby_host()])
+    }
+
+    fn url_of(&self, database: &PgConnectOptions, hosts: &[String]) -> String {
+        let login = self.standby.to_url_lossy();
+        let password = login.password().unwrap();
+        let name = database.get_database().unwrap();
+        format!(
+            "postgres://{}:{password}@{}/{name}?sslmode=disable&target_session_attrs=read-write",
+            login.username(),
+            hosts.join(",")
+        )
+    }
+
+    fn standby_host(&self) -> String {
+        as_host(&self.standby_folder())
+    }
+
+    fn primary_folder(&self) -> PathBuf {
+        self.primary.maintenance().get_socket().unwrap().clone()
+    }
+
+    fn standby_folder(&self) -> PathBuf {
+        self.standby.get_socket().unwrap().clone()
+    }
+
+    /// From now on a commit waits for the standby, so that no failover loses it.
+    pub async fn wait_for_standby_at_commits(&self) {
+        let mut primary = self.primary.maintenance().connect().await.unwrap();
+        run(&mut primary, "alter system set synchronous_standby_names = '*'").await;
+        run(&mut primary, "select pg_reload_conf()").await;
+        let is_waited_for =
+            "select exists (select from pg_stat_replication where sync_state = 'sync')";
+        while !sqlx::query_scalar::<_, bool>(is_waited_for).fetch_one(&mut primary).await.unwrap() {
+            sleep(AGAIN).await;
+        }
+        primary.close().await.unwrap();
+    }
+
+    /// The proxy leads to the standby, which is none of the primary's successors yet.
+    pub fn mislead(&self) {
+        self.proxy.leads_to(&self.standby_folder().join(".s.PGSQL.5432"));
+        self.proxy.cut();
+    }
+
+    /// The proxy leads to the primary again.
+    pub fn lead_back(&self) {
+        self.proxy.leads_to(&self.primary_folder().join(".s.PGSQL.5432"));
+        self.proxy.cut();
+    }
+
     /// From now on the standby receives nothing.
     pub async fn fall_behind(&self) {
         self.until_in_step().await;
@@ -62,14 +128,24 @@ impl ReplicatedServer {
     /// Kills the primary and promotes the standby, which has the proxy's connections from now on.
     pub async fn fail_over(&self) {
         self.primary.kill();
-        let mut standby = self.standby.connect().await.unwrap();
-        run(&mut standby, "select pg_promote(true)").await;
-        standby.close().await.unwrap();
+        self.promote().await;
         self.proxy.leads_to(&self.standby.get_socket().unwrap().join(".s.PGSQL.5432"));
     }
 
+    /// Nothing passes the proxy any more, and the standby is promoted. The old primary lives on.
+    pub async fn cut_primary_off(&self) {
+        self.proxy.set(Fault::BlackHole);
+        self.promote().await;
+    }
+
+    async fn promote(&self) {
+        let mut standby = self.standby.connect().await.unwrap();
+        run(&mut standby, "select pg_promote(true)").await;
+        standby.close().await.unwrap();
+    }
+
     /// Waits until the standby has replayed all that the primary has written.
-    async fn until_in_step(&self) {
+    pub async fn until_in_step(&self) {
         let mut primary = self.primary.maintenance().connect().await.unwrap();
         let mut standby = self.standby.connect().await.unwrap();
         let written: String = sqlx::query_scalar("select pg_current_wal_lsn()::text")
@@ -95,6 +171,11 @@ impl Drop for ReplicatedServer {
         let _ = self.standby_process.start_kill();
         let _ = &self.folder;
     }
+}
+
+/// A folder of sockets as the host of a URL.
+fn as_host(folder: &Path) -> String {
+    folder.display().to_string().replace('/', "%2F")
 }
 
 async fn run(connection: &mut PgConnection, statement: &str) {

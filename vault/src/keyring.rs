@@ -81,6 +81,14 @@ impl Keyring {
         Self { main: Some(main), ..self }
     }
 
+    /// Returns the same keyring with a watch of its server's life. The pool must tell it of new
+    /// connections.
+    #[must_use]
+    pub fn watched_by(self, life: LifeWatch) -> Self {
+        let connections = ConnectionCache::watched(self.pool().clone(), life);
+        Self { connections, ..self }
+    }
+
     /// Start time of the main database's server, if known.
     fn main_started_at(&self) -> Option<DateTime<Utc>> {
         self.main.as_ref()?.life().map(|life| life.started_at)

@@ -44,11 +44,11 @@ pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> any
         println!("both databases are at this version's schema");
         return Ok(());
     }
-    let databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
+    let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
-    make_roles(&databases.main, &databases.keyring, prefix).await?;
+    make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
     databases.stop().await?;
     println!("both databases are at this version's schema; their roles are {prefix}_*");
     Ok(())

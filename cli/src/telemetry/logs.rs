@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 use serde_json::{Map, Value, json};
 use telemetry::trace;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
@@ -30,7 +30,9 @@ pub(crate) enum LogFormat {
 /// Starts the log at this level; `RUST_LOG` overrides it. Spans go to traces only.
 pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporter>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let filter = filter.and(filter_fn(|told| told.target() != trace::SPAN_TARGET));
+    let filter = filter.and(filter_fn(|told| {
+        told.target() != trace::SPAN_TARGET && !repeats_refused_connection(told)
+    }));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
@@ -47,6 +49,12 @@ pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporte
     });
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).init();
     std::panic::set_hook(Box::new(panicked));
+}
+
+/// Whether this is the line with which sqlx repeats, for each try, that our check refused a new
+/// connection. The check has logged the reason.
+fn repeats_refused_connection(told: &Metadata<'_>) -> bool {
+    told.target() == "sqlx_core::pool::inner" && *told.level() == Level::ERROR
 }
 
 /// Logs a panic as a line. Only a message written in code is logged. A formatted message may quote

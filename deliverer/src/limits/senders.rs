@@ -112,6 +112,10 @@ impl SenderMembership {
                 changed();
             }
             sleep(LOOK_EVERY.min(self.join_wait.max(Duration::from_millis(1)))).await;
+            // The pool has moved to another server, and the senders with it.
+            if !Arc::ptr_eq(&options, &self.pool.connect_options()) {
+                return Ok(());
+            }
         }
     }
 }

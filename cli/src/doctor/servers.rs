@@ -1,0 +1,76 @@
+//! The checks of the server behind each database.
+
+use domain::checkup::{Finding, HostFound, HostRole};
+use eventstore::{DatabaseHosts, HostReport, HostState, checkup};
+use sqlx::PgPool;
+
+/// The names of the checks of one database's server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CheckNames {
+    primary: &'static str,
+    durability: &'static str,
+    standbys: &'static str,
+    transaction_ids: &'static str,
+    prepared: &'static str,
+}
+
+pub(super) const MAIN_CHECKS: CheckNames = CheckNames {
+    primary: "primary",
+    durability: "durability",
+    standbys: "standbys",
+    transaction_ids: "transaction_ids",
+    prepared: "prepared",
+};
+
+pub(super) const KEYRING_CHECKS: CheckNames = CheckNames {
+    primary: "keyring_primary",
+    durability: "keyring_durability",
+    standbys: "keyring_standbys",
+    transaction_ids: "keyring_transaction_ids",
+    prepared: "keyring_prepared",
+};
+
+/// The kind of the server that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerKind {
+    Primary,
+    Standby,
+}
+
+/// The findings about one database's server.
+pub(super) struct ServerFindings {
+    pub(super) kind: ServerKind,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Looks at all hosts of a database, and at the server behind this pool.
+pub(super) async fn look(
+    pool: &PgPool,
+    hosts: &DatabaseHosts,
+    names: CheckNames,
+) -> anyhow::Result<ServerFindings> {
+    let hosts: Vec<HostFound> = hosts.survey().await.into_iter().map(found).collect();
+    let state = checkup::server_state(pool).await?;
+    let mut findings = vec![
+        Finding::primary(names.primary, &hosts),
+        Finding::durability(names.durability, &state),
+        Finding::transaction_ids(names.transaction_ids, &state),
+        Finding::prepared(names.prepared, &state),
+    ];
+    // A host that is not the primary has no say in the commits.
+    let has_primary = hosts.iter().any(|host| host.role == HostRole::Primary);
+    let kind = if has_primary { ServerKind::Primary } else { ServerKind::Standby };
+    if has_primary {
+        findings.push(Finding::standbys(names.standbys, &state));
+    }
+    Ok(ServerFindings { kind, findings })
+}
+
+fn found(report: HostReport) -> HostFound {
+    let role = match report.state {
+        HostState::Primary(_) => HostRole::Primary,
+        HostState::Standby(_) => HostRole::Standby,
+        HostState::Away(_) => HostRole::Away,
+    };
+    HostFound { place: report.place, role }
+}
