@@ -109,6 +109,7 @@ async fn look_inside(
     findings.push(Finding::clock(clock.fault()));
     findings.push(lost_tail(pool).await?);
     findings.push(Finding::fence(checkup::oldest_appender(pool).await?));
+    findings.push(snapshots(pool).await?);
     for name in FOLLOWERS {
         let (behind, oldest) = checkup::unread(pool, name).await?;
         findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));
@@ -134,6 +135,13 @@ async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
         Finding::key("wrapping_key", wrapping.map(|error| error.to_string())),
         Finding::key("identity_key", identity.map(|error| error.to_string())),
     ]
+}
+
+async fn snapshots(pool: &PgPool) -> anyhow::Result<Finding> {
+    let oldest = checkup::oldest_snapshot(&mut *pool.acquire().await?).await?;
+    Ok(oldest.map_or_else(Finding::no_old_snapshot, |held| {
+        Finding::snapshot(&held.holder, held.held_for, held.transactions)
+    }))
 }
 
 async fn queued(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<[Finding; 6]> {

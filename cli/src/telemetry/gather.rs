@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
+use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
@@ -37,6 +38,7 @@ enum ScrapeQuestion {
     OpenInvites,
     Progress,
     Senders,
+    Snapshots,
     Lanes,
     Unspread,
     LostTails,
@@ -44,12 +46,13 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 9] = [
+const QUESTIONS: [ScrapeQuestion; 10] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
     ScrapeQuestion::OpenInvites,
     ScrapeQuestion::Progress,
     ScrapeQuestion::Senders,
+    ScrapeQuestion::Snapshots,
     ScrapeQuestion::Lanes,
     ScrapeQuestion::Unspread,
     ScrapeQuestion::LostTails,
@@ -132,6 +135,7 @@ impl ScrapeQuestion {
                 told::SENDERS
                     .set_count(&[], presence::count(connection, ProcessGroup::Sending).await?);
             }
+            Self::Snapshots => tell_snapshot(checkup::oldest_snapshot(connection).await?),
             Self::Unspread => {
                 told::UNSPREAD.set_count(&[], backlog::unspread(connection).await?);
             }
@@ -144,6 +148,12 @@ impl ScrapeQuestion {
         }
         Ok(())
     }
+}
+
+fn tell_snapshot(oldest: Option<HeldSnapshot>) {
+    let age = oldest.as_ref().and_then(|held| held.held_for).unwrap_or_default();
+    told::SNAPSHOT_AGE.set(&[], age.as_secs_f64());
+    told::SNAPSHOT_TRANSACTIONS.set_count(&[], oldest.map_or(0, |held| held.transactions));
 }
 
 fn tell_backlog(DeliveryCounts { due, waiting, in_flight }: DeliveryCounts) {
