@@ -26,6 +26,7 @@ mod open_loop;
 mod pace;
 mod peer;
 mod population;
+mod queues;
 mod reads;
 mod rebuild;
 mod receiver;
@@ -60,6 +61,7 @@ use crate::growth::Growth;
 use crate::intake::Intake;
 use crate::memory::MemoryUse;
 use crate::open_loop::OpenLoop;
+use crate::queues::Queues;
 use crate::reads::Reads;
 use crate::rebuild::Rebuild;
 use crate::replay::Replay;
@@ -96,6 +98,8 @@ enum Command {
     Latency(OpenLoop),
     /// Memory of the service at a burst, and beside receivers that hang.
     Memory(MemoryUse),
+    /// Claims, records and cancellations beside a held snapshot, long queues and full hosts.
+    Queues(Queues),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
     Reads(Reads),
     /// How long it takes to make each read model anew from the log, and what traffic notices of it.
@@ -136,6 +140,7 @@ fn main() -> ExitCode {
         Command::Intake(command) => start(intake::run(&command)),
         Command::Latency(command) => start(open_loop::run(&command)),
         Command::Memory(command) => start(memory::run(&command)),
+        Command::Queues(command) => start(queues::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Rebuild(command) => start(rebuild::run(&command)),
         Command::Replay(command) => start(replay::run(&command)),

@@ -121,6 +121,7 @@ async fn look_inside(
     let log = checkup::log_end(pool).await?;
     findings.push(Finding::positions(log.next, log.highest));
     findings.push(Finding::fence(checkup::oldest_appender(pool).await?));
+    findings.push(snapshots(pool).await?);
     for name in FOLLOWERS {
         let (behind, oldest) = checkup::unread(pool, name).await?;
         findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));
@@ -157,6 +158,13 @@ async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
         Finding::key("wrapping_key", wrapping.map(|error| error.to_string())),
         Finding::key("identity_key", identity.map(|error| error.to_string())),
     ]
+}
+
+async fn snapshots(pool: &PgPool) -> anyhow::Result<Finding> {
+    let oldest = checkup::oldest_snapshot(&mut *pool.acquire().await?).await?;
+    Ok(oldest.map_or_else(Finding::no_old_snapshot, |held| {
+        Finding::snapshot(&held.holder, held.held_for, held.transactions)
+    }))
 }
 
 /// A standby does not know the processes at work, so only the primary tells whether one sends.

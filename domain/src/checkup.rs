@@ -36,6 +36,15 @@ const VERIFICATION_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
 /// The remedies of a machine that may not sign.
 const SIGNER_ADVICE: &str = "name the signer's folders (--audit-keys-dir, --checkpoints-dir), or \
                              put lost files back; `audit checkpoint --new-series` begins anew";
+/// Age of a snapshot that an operator should know of. A dump or a proof takes as long.
+const SNAPSHOT_AGE_NOTICED: Duration = Duration::from_secs(15 * 60);
+
+/// Longest age of a snapshot without a fault.
+const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(4 * 3_600);
+
+/// Transactions since a snapshot whose time is not known, such as a slot's. The service makes so
+/// many in some hours.
+const SNAPSHOT_TRANSACTIONS_MAX: i64 = 5_000_000;
 
 /// Fewer dead rows of the outbox are no finding.
 const DEAD_ROWS_MIN: i64 = 100_000;
@@ -189,6 +198,29 @@ impl Finding {
             ),
             _ => Self::fine("fence", "no transaction appends for long".into()),
         }
+    }
+
+    /// Checks the oldest snapshot. `held_for` is unknown for replication slots and standbys.
+    #[must_use]
+    pub fn snapshot(holder: &str, held_for: Option<Duration>, transactions: i64) -> Self {
+        let advice = "let a dump or a proof end; end an idle session; drop a slot that no replica \
+                      uses: until then no dead row can go, and queues get slower";
+        let known = held_for.map_or_else(String::new, |age| format!(" for {}", spoken(age)));
+        let says = format!("{holder} holds a snapshot{known}, {transactions} transactions old");
+        match held_for {
+            Some(age) if age > SNAPSHOT_AGE_MAX => Self::wrong("snapshots", says, advice),
+            None if transactions > SNAPSHOT_TRANSACTIONS_MAX => {
+                Self::wrong("snapshots", says, advice)
+            }
+            Some(age) if age > SNAPSHOT_AGE_NOTICED => Self::notice("snapshots", says, advice),
+            _ => Self::no_old_snapshot(),
+        }
+    }
+
+    /// The finding if no snapshot is held.
+    #[must_use]
+    pub fn no_old_snapshot() -> Self {
+        Self::fine("snapshots", "none is held for long".into())
     }
 
     /// Checks a follower by its number of unread events and the age of the oldest.
@@ -422,6 +454,20 @@ mod tests {
 
     const fn seconds(seconds: u64) -> Option<Duration> {
         Some(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_snapshot_is_judged_by_its_age_or_by_the_transactions_since_it() {
+        let verdict = |held_for, transactions| {
+            Finding::snapshot("pg_dump (pid 7)", held_for, transactions).verdict
+        };
+        assert_eq!(verdict(seconds(900), i64::MAX), CheckVerdict::Fine);
+        assert_eq!(verdict(seconds(901), 0), CheckVerdict::Notice);
+        assert_eq!(verdict(seconds(14_401), 0), CheckVerdict::Wrong);
+        assert_eq!(verdict(None, 5_000_000), CheckVerdict::Fine);
+        assert_eq!(verdict(None, 5_000_001), CheckVerdict::Wrong);
+        let said = Finding::snapshot("pg_dump (pid 7)", seconds(1_200), 9).says;
+        assert_eq!(said, "pg_dump (pid 7) holds a snapshot for 20 min, 9 transactions old");
     }
 
     #[test]

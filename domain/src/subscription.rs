@@ -13,7 +13,8 @@ use crate::trigger::Trigger;
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     life: SubscriptionState,
-    gone: Option<GoneAnswer>,
+    /// The 410s since the last success, in the order of their ends.
+    gone: Vec<GoneAnswer>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,13 @@ pub enum SubscriptionCommand {
     RecordAnswered {
         /// The delivery.
         delivery_id: Uuid,
+        /// End of the attempt that succeeded.
+        finished_at: Timestamp,
+    },
+    /// Removes the subscription if two 410s in a row are certain.
+    JudgeGone {
+        /// Claim of the oldest attempt whose answer is not recorded.
+        open_since: Option<Timestamp>,
     },
 }
 
@@ -152,10 +160,16 @@ pub enum SubscriptionRejection {
 }
 
 impl Subscription {
-    /// A live subscription with the last 410 that its lane remembers.
+    /// A live subscription without a 410 since its last success.
     #[must_use]
-    pub const fn live(gone: Option<GoneAnswer>) -> Self {
-        Self { life: SubscriptionState::Live, gone }
+    pub const fn live() -> Self {
+        Self { life: SubscriptionState::Live, gone: Vec::new() }
+    }
+
+    /// The 410s since the last success, in the order of their ends.
+    #[must_use]
+    pub fn gone(&self) -> &[GoneAnswer] {
+        &self.gone
     }
 
     /// Decides on the events that follow from a command.
@@ -190,45 +204,68 @@ impl Subscription {
                     evidence: Vec::new(),
                 }])
             }
+            // Two that wait for an answer between them need no third.
+            (SubscriptionCommand::RecordGone(_), SubscriptionState::Live)
+                if self.gone.len() > 1 =>
+            {
+                Ok(Vec::new())
+            }
             (SubscriptionCommand::RecordGone(answer), SubscriptionState::Live) => {
-                Ok(self.gone_again(answer))
+                Ok(vec![SubscriptionEvent::TargetGone(answer.clone())])
             }
-            (SubscriptionCommand::RecordAnswered { delivery_id }, SubscriptionState::Live) => {
-                Ok(self.answered(*delivery_id))
+            (
+                SubscriptionCommand::RecordAnswered { delivery_id, finished_at },
+                SubscriptionState::Live,
+            ) => Ok(self.answered(*delivery_id, *finished_at)),
+            (SubscriptionCommand::JudgeGone { open_since }, SubscriptionState::Live) => {
+                Ok(two_in_a_row(&self.gone, *open_since).map(removed_by).into_iter().collect())
             }
         }
     }
 
-    /// The second 410 in a row removes the subscription. The evidence has both.
-    fn gone_again(&self, answer: &GoneAnswer) -> Vec<SubscriptionEvent> {
-        let noted = SubscriptionEvent::TargetGone(answer.clone());
-        match &self.gone {
-            None => vec![noted],
-            Some(first) => vec![
-                noted,
-                SubscriptionEvent::SubscriptionRemoved {
-                    reason: RemovalReason::TargetGone,
-                    evidence: vec![first.clone(), answer.clone()],
-                },
-            ],
+    /// A success forgets the 410s that ended before it. Later ones are noted again behind it, so
+    /// that the stream tells the order of the ends. Without an earlier 410 there is no event.
+    fn answered(&self, delivery_id: Uuid, finished_at: Timestamp) -> Vec<SubscriptionEvent> {
+        let later = self.gone.partition_point(|gone| gone.finished_at <= finished_at);
+        if later == 0 {
+            return Vec::new();
         }
-    }
-
-    /// A success has an event only after a 410.
-    fn answered(&self, delivery_id: Uuid) -> Vec<SubscriptionEvent> {
-        match self.gone {
-            None => Vec::new(),
-            Some(_) => vec![SubscriptionEvent::TargetAnswered { delivery_id }],
-        }
+        let again = self.gone[later..].iter().cloned().map(SubscriptionEvent::TargetGone);
+        std::iter::once(SubscriptionEvent::TargetAnswered { delivery_id }).chain(again).collect()
     }
 
     fn absorb(&mut self, event: &SubscriptionEvent) {
         match event {
             SubscriptionEvent::SubscriptionCreated { .. } => self.life = SubscriptionState::Live,
-            SubscriptionEvent::TargetGone(answer) => self.gone = Some(answer.clone()),
-            SubscriptionEvent::TargetAnswered { .. } => self.gone = None,
+            SubscriptionEvent::TargetGone(answer) => {
+                let place =
+                    self.gone.partition_point(|gone| gone.finished_at <= answer.finished_at);
+                self.gone.insert(place, answer.clone());
+            }
+            SubscriptionEvent::TargetAnswered { .. } => self.gone.clear(),
             SubscriptionEvent::SubscriptionRemoved { .. } => self.life = SubscriptionState::Removed,
         }
+    }
+}
+
+/// The first two 410s in a row, judged by the ends of the deliveries and not by the order of their
+/// records (ruling 26, 410). `gone` are the 410s since the last success, in the order of their ends.
+/// An attempt that was claimed before the second end may have succeeded in between, as long as its
+/// answer is not recorded.
+#[must_use]
+pub fn two_in_a_row(
+    gone: &[GoneAnswer],
+    open_since: Option<Timestamp>,
+) -> Option<[&GoneAnswer; 2]> {
+    let [first, second, ..] = gone else { return None };
+    open_since.is_none_or(|claimed_at| claimed_at > second.finished_at).then_some([first, second])
+}
+
+/// The removal. Its evidence has both 410s.
+fn removed_by(evidence: [&GoneAnswer; 2]) -> SubscriptionEvent {
+    SubscriptionEvent::SubscriptionRemoved {
+        reason: RemovalReason::TargetGone,
+        evidence: evidence.map(GoneAnswer::clone).to_vec(),
     }
 }
 
@@ -247,12 +284,22 @@ mod tests {
         Subscription::default().decide(&create).unwrap().remove(0)
     }
 
+    fn at(second: u128) -> Timestamp {
+        format!("2026-11-01T00:00:0{second}.000Z").parse().unwrap()
+    }
+
+    /// A 410 that ended in this second.
     fn gone(n: u128) -> GoneAnswer {
-        GoneAnswer {
-            delivery_id: Uuid::from_u128(n),
-            status: 410,
-            finished_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),
-        }
+        GoneAnswer { delivery_id: Uuid::from_u128(n), status: 410, finished_at: at(n) }
+    }
+
+    /// A success that ended in this second.
+    fn succeed(n: u128) -> SubscriptionCommand {
+        SubscriptionCommand::RecordAnswered { delivery_id: Uuid::from_u128(n), finished_at: at(n) }
+    }
+
+    fn said(n: u128) -> SubscriptionEvent {
+        SubscriptionEvent::TargetGone(gone(n))
     }
 
     fn answered(n: u128) -> SubscriptionEvent {
@@ -301,30 +348,52 @@ mod tests {
             .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(1))]);
     }
 
+    const JUDGE: SubscriptionCommand = SubscriptionCommand::JudgeGone { open_since: None };
+
     #[test]
     fn d9_two_410s_in_a_row_remove_it_with_both_as_evidence() {
-        given(vec![created(), SubscriptionEvent::TargetGone(gone(1))])
-            .when(SubscriptionCommand::RecordGone(gone(2)))
-            .then_expect_events(vec![
-                SubscriptionEvent::TargetGone(gone(2)),
-                removed(RemovalReason::TargetGone, vec![gone(1), gone(2)]),
-            ]);
+        given(vec![created(), said(1), said(2)])
+            .when(JUDGE)
+            .then_expect_events(vec![removed(RemovalReason::TargetGone, vec![gone(1), gone(2)])]);
+        given(vec![created(), said(1)]).when(JUDGE).then_expect_events(vec![]);
     }
 
     #[test]
     fn d9_a_success_in_between_resets_the_count() {
-        given(vec![created(), SubscriptionEvent::TargetGone(gone(1)), answered(2)])
-            .when(SubscriptionCommand::RecordGone(gone(3)))
-            .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(3))]);
+        given(vec![created(), said(1), answered(2), said(3)])
+            .when(JUDGE)
+            .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn d9_a_success_counts_where_it_ended_and_not_where_it_was_recorded() {
+        let both = vec![created(), said(1), said(3)];
+        given(both.clone()).when(succeed(2)).then_expect_events(vec![answered(2), said(3)]);
+        given(both.clone()).when(succeed(0)).then_expect_events(vec![]);
+        given(both.clone()).when(succeed(4)).then_expect_events(vec![answered(4)]);
+        given([both, vec![answered(2), said(3)]].concat()).when(JUDGE).then_expect_events(vec![]);
+        given(vec![created(), said(3), said(1)])
+            .when(JUDGE)
+            .then_expect_events(vec![removed(RemovalReason::TargetGone, vec![gone(1), gone(3)])]);
+    }
+
+    #[test]
+    fn d9_two_410s_wait_for_what_was_claimed_before_the_second() {
+        let two = [gone(1), gone(3)];
+        for (claimed, certain) in [(0, false), (2, false), (3, false), (4, true)] {
+            assert_eq!(two_in_a_row(&two, Some(at(claimed))).is_some(), certain, "{claimed}");
+        }
+        assert_eq!(two_in_a_row(&two, None), Some([&two[0], &two[1]]));
+        assert_eq!(two_in_a_row(&two[..1], None), None);
+        given(vec![created(), said(1), said(3)])
+            .when(SubscriptionCommand::RecordGone(gone(5)))
+            .then_expect_events(vec![]);
     }
 
     #[test]
     fn a_success_without_a_410_before_it_is_no_event() {
-        let success = SubscriptionCommand::RecordAnswered { delivery_id: Uuid::from_u128(2) };
-        given(vec![created()]).when(success.clone()).then_expect_events(vec![]);
-        given(vec![created(), SubscriptionEvent::TargetGone(gone(1))])
-            .when(success)
-            .then_expect_events(vec![answered(2)]);
+        given(vec![created()]).when(succeed(2)).then_expect_events(vec![]);
+        given(vec![created(), said(1)]).when(succeed(2)).then_expect_events(vec![answered(2)]);
     }
 
     #[test]

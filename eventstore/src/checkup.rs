@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use domain::checkup::ServerState;
 use sqlx::migrate::Migrator;
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool};
 
 use crate::fence::appending;
 
@@ -142,6 +142,53 @@ pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>
     .await?;
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     Ok(appender.map(|(seconds, who)| (seconds.map(age).unwrap_or_default(), who)))
+}
+
+/// A snapshot that keeps dead rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldSnapshot {
+    /// The session, standby, slot or prepared transaction that holds it.
+    pub holder: String,
+    /// The time since it was taken, if the server knows it.
+    pub held_for: Option<Duration>,
+    /// Transactions that have begun since then.
+    pub transactions: i64,
+}
+
+/// Returns the snapshot that keeps the oldest dead rows of this database. Sessions of other logins
+/// are seen only with the rights of `pg_read_all_stats`.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn oldest_snapshot(
+    connection: &mut PgConnection,
+) -> Result<Option<HeldSnapshot>, sqlx::Error> {
+    let oldest: Option<(String, Option<f64>, i64)> = sqlx::query_as(
+        "with held as (
+             select coalesce(nullif(application_name, ''), usename, 'a process')
+                    || ' (pid ' || pid || ')' as holder,
+                    case when backend_type <> 'walsender' then xact_start end as taken_at,
+                    greatest(age(backend_xmin), age(backend_xid)) as transactions
+               from pg_stat_activity
+              where (datname = current_database() or backend_type = 'walsender')
+                and pid <> pg_backend_pid()
+             union all
+             select 'replication slot ' || slot_name, null, age(xmin) from pg_replication_slots
+             union all
+             select 'prepared transaction ' || gid, prepared, age(transaction)
+               from pg_prepared_xacts where database = current_database())
+         select holder, extract(epoch from clock_timestamp() - taken_at)::float8,
+                transactions::bigint
+           from held where transactions is not null
+          order by transactions desc, taken_at limit 1",
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(oldest.map(|(holder, seconds, transactions)| HeldSnapshot {
+        holder,
+        held_for: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        transactions,
+    }))
 }
 
 /// The count of unread events stops here. A larger number would tell an operator nothing more.

@@ -5,6 +5,7 @@
 //! error and is never skipped.
 
 use chrono::{DateTime, Utc};
+use domain::time::Timestamp;
 use futures::TryStreamExt;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
@@ -99,6 +100,36 @@ pub async fn read_erasures(
           order by position limit $3"
     );
     let statement = sqlx::query(statement).bind(range.after).bind(range.settled).bind(range.limit);
+    read_all(statement, connection, upcasters).await
+}
+
+/// The attempts that [`recent_attempts`] reads.
+#[derive(Debug, Clone)]
+pub struct RecentAttempts {
+    /// The firms of the attempts.
+    pub firm_ids: Vec<Uuid>,
+    /// The attempts ended later than this.
+    pub since: Timestamp,
+    /// The number of positions to read, from the end of the log.
+    pub positions: i64,
+}
+
+/// Reads attempts near the end of the log, settled or not, in order.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn recent_attempts(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    RecentAttempts { firm_ids, since, positions }: &RecentAttempts,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = events_where!(
+        "position > (select max(position) from events) - $1
+            and aggregate_type = 'Delivery' and event_type = 'DeliveryAttempted'
+            and recorded_at > $2 and firm_id = any($3)
+          order by position"
+    );
+    let statement = sqlx::query(statement).bind(positions).bind(since.get()).bind(firm_ids);
     read_all(statement, connection, upcasters).await
 }
 

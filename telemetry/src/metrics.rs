@@ -58,6 +58,10 @@ metrics! {
         "Losses of the end of the log that no operator has acknowledged.";
     FENCE_AGE = Gauge "firmforms_fence_age_seconds",
         "For how long this process has waited for the newest appends to settle; 0 when it does not.";
+    SNAPSHOT_AGE = Gauge "firmforms_oldest_snapshot_seconds",
+        "For how long the oldest snapshot is held; 0 if none is, or if its time is not known.";
+    SNAPSHOT_TRANSACTIONS = Gauge "firmforms_oldest_snapshot_transactions",
+        "Transactions that have begun since the oldest snapshot, also of a replication slot.";
     FOLLOWER_POSITIONS = Gauge "firmforms_follower_lag_positions",
         "How far a follower is behind what it follows, in positions of the log.";
     FOLLOWER_SECONDS = Gauge "firmforms_follower_lag_seconds",

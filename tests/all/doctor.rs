@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::commands::pauses::{self, RequestedScope};
 use domain::context::Actor;
-use eventstore::checkup::oldest_appender;
+use eventstore::checkup::{oldest_appender, oldest_snapshot};
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tests::{TestDatabase, World, cluster_with};
@@ -50,7 +50,7 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
     world.firm().await;
     world.deliver().await;
     let (code, verdicts) = doctor(&world.database).await;
-    assert_eq!((code, verdicts.len()), (0, 34), "{verdicts:?}");
+    assert_eq!((code, verdicts.len()), (0, 35), "{verdicts:?}");
     for check in ["durability", "keyring_durability"] {
         assert_eq!(verdicts[check], "fine");
     }
@@ -199,6 +199,32 @@ async fn a_transaction_that_appends_for_long_is_found() {
     assert_eq!(doctor(&world.database).await.1["prepared"], "fine", "it is new");
     neighbour.execute("rollback prepared 'left'").await.unwrap();
     assert_eq!(found().await, None);
+}
+
+/// Core 6: who keeps dead rows. In a cluster of its own, since it holds snapshots there.
+#[tokio::test]
+async fn the_holder_of_the_oldest_snapshot_is_found() {
+    let settings =
+        [("max_prepared_transactions", "2"), ("wal_level", "logical"), ("autovacuum", "off")];
+    let cluster = cluster_with(&settings).await;
+    let world = World::real_time(cluster.database().await).await;
+    let found =
+        async || oldest_snapshot(&mut *world.pool().acquire().await.unwrap()).await.unwrap();
+    assert_eq!(found().await, None);
+    let mut dump = sqlx::PgConnection::connect_with(&world.database.main).await.unwrap();
+    dump.execute("set application_name = 'dump'").await.unwrap();
+    dump.execute("begin isolation level repeatable read; select from lanes").await.unwrap();
+    world.firm().await;
+    let held = found().await.unwrap();
+    assert!(held.holder.starts_with("dump (pid "), "{held:?}");
+    assert!(held.transactions > 0 && held.held_for.is_some_and(|age| !age.is_zero()), "{held:?}");
+    dump.execute("rollback").await.unwrap();
+    dump.execute("begin; select pg_current_xact_id(); prepare transaction 'left'").await.unwrap();
+    assert_eq!(found().await.unwrap().holder, "prepared transaction left");
+    dump.execute("rollback prepared 'left'").await.unwrap();
+    dump.execute("select pg_create_logical_replication_slot('old', 'pgoutput')").await.unwrap();
+    assert_eq!(found().await, None, "it keeps dead rows of the catalogs only");
+    dump.execute("select pg_drop_replication_slot('old')").await.unwrap();
 }
 
 /// On a keyring that nobody has used yet, a key that is tried by mistake does not become its key.

@@ -81,6 +81,14 @@ pub struct Plan {
     root: Value,
 }
 
+impl Plan {
+    /// The blocks that the statement touched.
+    #[must_use]
+    pub fn blocks(&self) -> f64 {
+        blocks(&self.root)
+    }
+}
+
 /// The plans of a server's log, from this byte on.
 #[must_use]
 pub fn read(log: &Path, from: u64) -> Vec<Plan> {
@@ -172,14 +180,16 @@ fn judge(node: &Value, sizes: &Sizes) -> Option<String> {
 
 /// The blocks that a part of a plan touched itself: those of what is below it count above, too.
 fn own_blocks(node: &Value) -> f64 {
-    let blocks = |node: &Value| {
-        ["Shared Hit Blocks", "Shared Read Blocks"]
-            .map(|name| node[name].as_f64().unwrap_or_default())
-            .iter()
-            .sum::<f64>()
-    };
     let below = node["Plans"].as_array().into_iter().flatten();
     blocks(node) - below.map(blocks).sum::<f64>()
+}
+
+/// The blocks that a part of a plan touched, with what is below it.
+fn blocks(node: &Value) -> f64 {
+    ["Shared Hit Blocks", "Shared Read Blocks"]
+        .map(|name| node[name].as_f64().unwrap_or_default())
+        .iter()
+        .sum()
 }
 
 /// What so many rows may cost each time, with each look down an index; more is an index that does not

@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
 use domain::audit::VerificationOutcome;
+use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
@@ -39,6 +40,7 @@ enum ScrapeQuestion {
     Progress,
     Proof,
     Senders,
+    Snapshots,
     Lanes,
     Unspread,
     LostTails,
@@ -46,13 +48,14 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 10] = [
+const QUESTIONS: [ScrapeQuestion; 11] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
     ScrapeQuestion::OpenInvites,
     ScrapeQuestion::Progress,
     ScrapeQuestion::Proof,
     ScrapeQuestion::Senders,
+    ScrapeQuestion::Snapshots,
     ScrapeQuestion::Lanes,
     ScrapeQuestion::Unspread,
     ScrapeQuestion::LostTails,
@@ -136,6 +139,7 @@ impl ScrapeQuestion {
                 told::SENDERS
                     .set_count(&[], presence::count(connection, ProcessGroup::Sending).await?);
             }
+            Self::Snapshots => tell_snapshot(checkup::oldest_snapshot(connection).await?),
             Self::Unspread => {
                 told::UNSPREAD.set_count(&[], backlog::unspread(connection).await?);
             }
@@ -160,6 +164,12 @@ async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<
     let is_broken = matches!(outcome, Some(VerificationOutcome::Broken(_)));
     told::VERIFICATION_BROKEN.set(&[], f64::from(u8::from(is_broken)));
     Ok(())
+}
+
+fn tell_snapshot(oldest: Option<HeldSnapshot>) {
+    let age = oldest.as_ref().and_then(|held| held.held_for).unwrap_or_default();
+    told::SNAPSHOT_AGE.set(&[], age.as_secs_f64());
+    told::SNAPSHOT_TRANSACTIONS.set_count(&[], oldest.map_or(0, |held| held.transactions));
 }
 
 fn tell_backlog(DeliveryCounts { due, waiting, in_flight }: DeliveryCounts) {

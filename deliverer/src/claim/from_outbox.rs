@@ -1,5 +1,7 @@
 //! The claim of rows that wait in the outbox.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use projector::replays;
 use sqlx::PgConnection;
@@ -7,19 +9,24 @@ use telemetry::metrics::CLAIM_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::candidates;
-use super::compose::{ComposedDeliveries, compose};
+use super::candidates::{self, DueScan, LanesToClaim, LockedLanes};
 use super::leased::{LeasedClaim, LeasedRow};
+use super::compose::{ComposedDeliveries, compose};
+use super::scan_floors::ScanFloors;
 use super::screening::ScreenedRows;
 use crate::attempt::ClaimedAttempt;
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
+use crate::outbox::lanes;
 use crate::outbox::row::{OutboxRow, new_lease};
-use crate::outbox::{lanes, wakes};
+use crate::outbox::wakes::{self, WakeScan};
 use crate::settings::DelivererContext;
 
-/// Claims rows that are due, as far as the limits allow. The result is empty if no row can be
-/// claimed now.
+/// Of the lanes of a claim, one in so many may be woken ones at once. The others are due lanes, which
+/// have waited longer.
+const WOKEN_SHARE: usize = 2;
+
+/// Claims rows that are due, as far as the limits allow. An empty answer means that no row is due.
 ///
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. If the claim had committed, its leases end and the rows
@@ -28,7 +35,19 @@ pub async fn claim(
     deliverer: &DelivererContext,
     limits: &SendLimits,
 ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
-    match claim_from_lanes(deliverer, limits, limits.permit_usage().free).await? {
+    claim_beyond(deliverer, limits, &mut ScanFloors::default()).await
+}
+
+/// [`claim`], for a process that has claimed before and has these floors.
+///
+/// # Errors
+/// As [`claim`].
+pub async fn claim_beyond(
+    deliverer: &DelivererContext,
+    limits: &SendLimits,
+    floors: &mut ScanFloors,
+) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
+    match claim_from_lanes(deliverer, limits, floors, limits.permit_usage().free).await? {
         ClaimOutcome::Claimed(attempts) => Ok(attempts),
         ClaimOutcome::NothingDue | ClaimOutcome::HeldElsewhere => Ok(Vec::new()),
         ClaimOutcome::Refused { error, .. } => Err(error),
@@ -56,10 +75,11 @@ pub(crate) enum ClaimOutcome {
 pub(crate) async fn claim_from_lanes(
     deliverer: &DelivererContext,
     limits: &SendLimits,
+    floors: &mut ScanFloors,
     lanes_max: usize,
 ) -> Result<ClaimOutcome, DeliveryError> {
     let mut progress = ClaimProgress::default();
-    match progress.run(deliverer, limits, lanes_max).await {
+    match progress.run(deliverer, limits, floors, lanes_max).await {
         Ok(attempts) if !attempts.is_empty() => Ok(ClaimOutcome::Claimed(attempts)),
         Ok(_) if progress.wakes_are_left => Ok(ClaimOutcome::HeldElsewhere),
         Ok(_) => Ok(ClaimOutcome::NothingDue),
@@ -80,21 +100,40 @@ impl ClaimProgress {
         &mut self,
         deliverer: &DelivererContext,
         limits: &SendLimits,
+        floors: &mut ScanFloors,
         lanes_max: usize,
     ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
         let now = deliverer.clock.now();
         let began = Instant::now();
         let mut appending = deliverer.store.begin().await?;
         let connection = appending.connection();
-        self.wakes_are_left = wakes::absorb(connection, now.get()).await?;
-        let lane_ids =
-            candidates::lock_lanes(connection, now.get(), &limits.full(), lanes_max).await?;
+        let start = floors.start(now.get(), began, deliverer.store.life().number());
+        let full = limits.full();
+        let woken = wakes::absorb_for_claim(
+            connection,
+            WakeScan {
+                now: now.get(),
+                from_xid: start.wakes_from_xid,
+                lanes_max: lanes_max / WOKEN_SHARE,
+            },
+            &full,
+        )
+        .await?;
+        self.wakes_are_left = woken.left.are_left;
+        let scan = DueScan { now: now.get(), from: start.due_from };
+        let most = lanes_max.saturating_sub(woken.lane_ids.len());
+        let LockedLanes { lane_ids, first_due_at } =
+            candidates::lock_lanes(connection, scan, &full, most).await?;
+        let lane_ids: BTreeSet<Uuid> = lane_ids.into_iter().chain(woken.lane_ids).collect();
+        let lane_ids: Vec<Uuid> = lane_ids.into_iter().collect();
         if lane_ids.is_empty() {
             appending.commit().await?;
+            floors.note(woken.left.from_xid, first_due_at, now.get());
             return Ok(Vec::new());
         }
         self.locked.clone_from(&lane_ids);
-        let chosen = candidates::choose_rows(connection, &lane_ids, now.get(), limits).await?;
+        let lanes = LanesToClaim { lane_ids: &lane_ids, rows_from: woken.rows_from };
+        let chosen = candidates::choose_rows(connection, lanes, now.get(), limits).await?;
         let chosen =
             candidates::within_memory(connection, chosen, deliverer.settings.claim_bytes).await?;
         let mut screened = ScreenedRows::of(connection, chosen).await?;
@@ -112,12 +151,13 @@ impl ClaimProgress {
         let terms =
             LeaseTerms { now: now.get(), end: now.get() + deliverer.settings.scale.lease() };
         lease(connection, &leased, &composed, terms).await?;
-        lanes::reschedule(connection, &lane_ids, now.get()).await?;
+        lanes::reschedule_from(connection, &lane_ids, now.get(), woken.rows_from).await?;
         replays::conclude(connection, &screened.dropped_replays()).await?;
         appending.append(screened.cancelled(now)).await?;
         let taken =
             LeasedClaim { leased, composed, claimed_at: now, claimed_instant: Instant::now() };
         appending.commit().await?;
+        floors.note(woken.left.from_xid, first_due_at, now.get());
         CLAIM_SECONDS.observe(&[], began.elapsed());
         taken.hand_over(deliverer).await
     }
@@ -165,7 +205,8 @@ async fn lease(
     Ok(())
 }
 
-/// The next time a row is due in a lane with spare capacity. `None` if there is none.
+/// The next time a claim may find a row. A lane that is due counts if it has spare capacity. `None`
+/// if no lane waits.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -173,9 +214,21 @@ pub async fn next_due(
     deliverer: &DelivererContext,
     limits: &SendLimits,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    next_due_from(deliverer, limits, &mut ScanFloors::default()).await
+}
+
+/// [`next_due`], for a process with these floors.
+pub(crate) async fn next_due_from(
+    deliverer: &DelivererContext,
+    limits: &SendLimits,
+    floors: &mut ScanFloors,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let connections = deliverer.store.connections();
     let mut connection = connections.take().await?;
-    let next = candidates::next(&mut connection, &limits.full()).await?;
+    let now = deliverer.clock.now().get();
+    let start = floors.start(now, Instant::now(), deliverer.store.life().number());
+    let scan = DueScan { now, from: start.due_from };
+    let next = candidates::next(&mut connection, scan, &limits.full()).await?;
     connections.give_back(connection);
     Ok(next)
 }

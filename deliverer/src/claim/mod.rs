@@ -5,6 +5,7 @@
 //!
 //! - `from_outbox` takes rows that wait, lane by lane. `candidates` locks due lanes and chooses
 //!   rows within the limits and within memory. `screening` cancels rows without a subject.
+//! - `scan_floors` remembers where the scans of the process begin.
 //! - `in_append` leases rows in the transaction that records their occurrence. `leasing` reserves
 //!   capacity for new rows and locks their lanes. The row is inserted with its lease, so it is
 //!   written once. This source saves a claim, and nothing but cost depends on it. The spread
@@ -21,6 +22,8 @@ pub(crate) mod from_outbox;
 pub(crate) mod in_append;
 pub(crate) mod leased;
 pub(crate) mod leasing;
+mod scan_floors;
 mod screening;
 
-pub use self::from_outbox::{claim, next_due};
+pub use self::from_outbox::{claim, claim_beyond, next_due};
+pub use self::scan_floors::ScanFloors;

@@ -69,7 +69,7 @@ pub async fn lanes(
     sqlx::query_as(concat!(
         "with woken as materialized (
              select distinct lane_id
-               from (select lane_id from lane_wakes order by wake_id limit $3) w)
+               from (select lane_id from lane_wakes order by woken_by, wake_id limit $3) w)
          select (select count(*) from (
                      (select lane_id from lanes where due_at <= $1 and due_at is not null
                          and cancel_cause is null and paused_at is null limit $2)

@@ -61,6 +61,11 @@ impl FullLimits {
     pub(crate) const fn is_empty(&self) -> bool {
         self.firms.is_empty() && self.hosts.is_empty() && self.pairs.is_empty()
     }
+
+    /// The firms and the hosts of the pairs, as two columns.
+    pub(crate) fn pair_columns(&self) -> (Vec<Uuid>, Vec<&str>) {
+        self.pairs.iter().map(|(firm_id, host)| (*firm_id, host.as_str())).unzip()
+    }
 }
 
 impl SendLimits {

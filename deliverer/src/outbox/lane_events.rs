@@ -85,9 +85,8 @@ struct LaneEffects<'a> {
     /// New lanes with their firms and targets. Only a command makes a lane, so there is at most
     /// one.
     made: Vec<(Uuid, Uuid, &'a str)>,
-    /// Suspension times of firms. `None` wakes the firm's lanes: it is active again (ruling 28,
-    /// suspended firm).
-    paused: BTreeMap<Uuid, Option<DateTime<Utc>>>,
+    /// Firms that were suspended, or are active again (ruling 28, suspended firm).
+    paused: BTreeMap<Uuid, FirmChange>,
     /// Closed firms, and the times of closing.
     closed: BTreeMap<Uuid, DateTime<Utc>>,
     lanes: BTreeMap<Uuid, LaneChange<'a>>,
@@ -95,6 +94,13 @@ struct LaneEffects<'a> {
     steps: Vec<(&'a RecordedEvent, Cow<'a, RetriedStep>)>,
     /// Only a command reissues a delivery, so there is at most one.
     reissued: Vec<(&'a RecordedEvent, &'a ReissuedDelivery)>,
+}
+
+/// A firm's last change, and its time.
+#[derive(Debug, Clone, Copy)]
+enum FirmChange {
+    Suspended(DateTime<Utc>),
+    Resumed(DateTime<Utc>),
 }
 
 /// Changes to one lane's row. `None` leaves the column as it is.
@@ -117,16 +123,17 @@ impl<'a> LaneEffects<'a> {
         let mut changes = Self::default();
         for recorded in events {
             let firm_id = recorded.context.firm_id;
+            let recorded_at = recorded.context.recorded_at.get();
             match &recorded.event {
                 Event::Subscription(event) => changes.take(event, recorded)?,
                 Event::Firm(FirmEvent::FirmSuspended { .. }) => {
-                    changes.paused.insert(firm_id, Some(recorded.context.recorded_at.get()));
+                    changes.paused.insert(firm_id, FirmChange::Suspended(recorded_at));
                 }
                 Event::Firm(FirmEvent::FirmResumed { .. }) => {
-                    changes.paused.insert(firm_id, None);
+                    changes.paused.insert(firm_id, FirmChange::Resumed(recorded_at));
                 }
                 Event::Firm(FirmEvent::FirmClosed { .. }) => {
-                    changes.closed.insert(firm_id, recorded.context.recorded_at.get());
+                    changes.closed.insert(firm_id, recorded_at);
                 }
                 Event::Delivery(DeliveryEvent::StepQueued(order)) => {
                     let first = RetriedStep { order: order.clone(), tries: 0, body: None };
@@ -234,17 +241,31 @@ async fn lock(
     Ok(())
 }
 
+/// Suspends or wakes the lanes of firms. A lane that wakes is due from now on, because a claim does
+/// not look for due times that it has passed.
 async fn pause(
     connection: &mut PgConnection,
-    paused: &BTreeMap<Uuid, Option<DateTime<Utc>>>,
+    paused: &BTreeMap<Uuid, FirmChange>,
 ) -> Result<(), sqlx::Error> {
+    let suspended_at = |change: &FirmChange| match change {
+        FirmChange::Suspended(at) => Some(*at),
+        FirmChange::Resumed(_) => None,
+    };
+    let changed_at = |change: &FirmChange| match change {
+        FirmChange::Suspended(at) | FirmChange::Resumed(at) => *at,
+    };
     sqlx::query(
-        "update lanes l set paused_at = t.paused_at
-           from unnest($1::uuid[], $2::timestamptz[]) as t(firm_id, paused_at)
+        "update lanes l
+            set paused_at = t.paused_at,
+                due_at = case when l.due_at < t.changed_at and t.paused_at is null
+                              then t.changed_at else l.due_at end
+           from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[])
+                as t(firm_id, paused_at, changed_at)
           where l.firm_id = t.firm_id",
     )
     .bind(paused.keys().copied().collect::<Vec<_>>())
-    .bind(paused.values().copied().collect::<Vec<_>>())
+    .bind(paused.values().map(suspended_at).collect::<Vec<_>>())
+    .bind(paused.values().map(changed_at).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

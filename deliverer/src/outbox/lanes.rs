@@ -22,6 +22,39 @@ macro_rules! not_held {
 }
 pub(crate) use not_held;
 
+/// SQL condition: neither a limit nor an operator keeps the lane from a claim. `$1` are firms, `$2`
+/// hosts, and `$3` and `$4` pairs of both, that have no spare capacity. Operators' pauses are read
+/// in the same statement, because a statement of its own would cost each claim a round trip.
+macro_rules! has_capacity {
+    () => {
+        concat!(
+            "firm_id <> all($1) and host <> all($2)
+             and (firm_id, host) not in (select * from unnest($3::uuid[], $4::text[]))
+             and ",
+            not_held!()
+        )
+    };
+}
+pub(crate) use has_capacity;
+
+/// SQL expression: a time before which no row of the lane waits, with this prefix of the columns
+/// of `lanes`. Row locks do not change `xmin`. Another build, a restore or an operator's update
+/// does, and then the scan begins at the lane's first row.
+macro_rules! waiting_from {
+    ($prefix:literal) => {
+        concat!(
+            "case when ",
+            $prefix,
+            "xmin = ",
+            $prefix,
+            "waiting_from_xid then ",
+            $prefix,
+            "waiting_from else '-infinity' end"
+        )
+    };
+}
+pub(crate) use waiting_from;
+
 /// Locks these lanes in the order of their ids, and returns the open ones. The lock excludes other
 /// work on the lane and its removal. It does not exclude the claim in an append, which takes `for
 /// key share`.
@@ -64,35 +97,47 @@ pub(crate) async fn put_off(
     Ok(())
 }
 
-/// Makes each of these locked lanes due at its time, unless it is due earlier. The lane got a row
-/// that waits.
+/// Makes each of these locked lanes due at its time or now, unless it is due earlier. The lane got
+/// a row that waits.
 ///
 /// # Errors
 /// If the database does not answer.
 pub(crate) async fn due_by(
     connection: &mut PgConnection,
     due: &BTreeMap<Uuid, DateTime<Utc>>,
+    now: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
     if due.is_empty() {
         return Ok(());
     }
-    sqlx::query(
-        "update lanes l set due_at = t.due_at
+    sqlx::query(concat!(
+        "update lanes l
+            set due_at = least(l.due_at, greatest(t.due_at, $3)),
+                waiting_from = least(",
+        waiting_from!("l."),
+        ", t.due_at),
+                waiting_from_xid = pg_current_xact_id()::xid
            from unnest($1::uuid[], $2::timestamptz[]) as t(lane_id, due_at)
           where l.lane_id = t.lane_id and l.lane_id = any($1)
-            and (l.due_at is null or l.due_at > t.due_at)",
-    )
+            and (l.due_at is null or l.due_at > greatest(t.due_at, $3) or ",
+        waiting_from!("l."),
+        " > t.due_at)"
+    ))
     .bind(due.keys().copied().collect::<Vec<_>>())
     .bind(due.values().copied().collect::<Vec<_>>())
+    .bind(now)
     .execute(connection)
     .await?;
     Ok(())
 }
 
 /// Sets the due times of these locked lanes after rows were taken out. An open lane is due with its
-/// first row. A closed lane is due now, as long as it has rows to cancel.
+/// first row. A closed lane is due now, as long as it has rows to cancel. A due time never moves
+/// back: the claim's scan of due lanes may have passed it.
 ///
-/// Each look reads one index entry, so a lane with 100,000 rows costs as much as a lane with ten.
+/// Each look begins behind the rows that were taken before, so it costs the same in a long lane and
+/// beside a held snapshot. An open lane that stays due is written only if its floor has moved by
+/// half a second: each write leaves a version of the lane's row.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -101,17 +146,52 @@ pub(crate) async fn reschedule(
     lane_ids: &[Uuid],
     now: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "update lanes l
-            set due_at = (
-                select case when l.cancel_cause is null then o.due_at
-                            else least(o.due_at, $2) end
-                  from outbox o where o.lane_id = l.lane_id and o.leased_at is null
-                 order by o.due_at limit 1)
-          where l.lane_id = any($1)",
-    )
+    reschedule_from(connection, lane_ids, now, None).await
+}
+
+/// [`reschedule`], for lanes with new rows that are due at `rows_from` or later and that their
+/// floors do not cover yet.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn reschedule_from(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+    now: DateTime<Utc>,
+    rows_from: Option<DateTime<Utc>>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(concat!(
+        "with looked as materialized (
+             select l.lane_id, l.due_at, l.cancel_cause, ",
+        waiting_from!("l."),
+        " as waiting_from,
+                    (select o.due_at from outbox o
+                      where o.lane_id = l.lane_id and o.leased_at is null
+                        and o.due_at >= least(",
+        waiting_from!("l."),
+        ", $3)         order by o.due_at limit 1) as first_due_at
+               from lanes l where l.lane_id = any($1)),
+         next as materialized (
+             select lane_id, waiting_from, first_due_at,
+                    case when first_due_at is null then null
+                         when cancel_cause is null
+                         then greatest(first_due_at, least(due_at, $2))
+                         else least(due_at, $2) end as due_at,
+                    coalesce(cancel_cause is null and due_at <= $2 and first_due_at <= $2
+                             and first_due_at >= waiting_from
+                             and first_due_at < waiting_from + interval '0.5 s', false) as stays
+               from looked)
+         update lanes l
+            set due_at = n.due_at, waiting_from = coalesce(n.first_due_at, 'infinity'),
+                waiting_from_xid = pg_current_xact_id()::xid
+           from next n
+          where l.lane_id = n.lane_id and not n.stays
+            and (l.due_at is distinct from n.due_at
+                 or n.waiting_from <> coalesce(n.first_due_at, 'infinity'))"
+    ))
     .bind(lane_ids)
     .bind(now)
+    .bind(rows_from)
     .execute(connection)
     .await?;
     Ok(())

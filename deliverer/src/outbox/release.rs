@@ -4,7 +4,6 @@
 use eventstore::AppendError;
 use sqlx::PgConnection;
 
-use super::wakes;
 use crate::attempt::ClaimedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
@@ -24,24 +23,28 @@ pub async fn release(
     let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
     release_rows(connection, claimed, now).await?;
-    wakes::add(connection, claimed.iter().map(|one| one.lane_id)).await?;
     appending.deliveries_wait();
     appending.commit().await?;
     Ok(())
 }
 
+/// Makes the rows due again, and wakes their lanes.
 async fn release_rows(
     connection: &mut PgConnection,
     claimed: &[ClaimedAttempt],
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<(), AppendError> {
     sqlx::query(
-        "update outbox o
-            set tries = o.tries - 1, lease = null, leased_at = null,
-                due_at = least(o.leased_at, $3)
-           from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
-          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
-            and o.lease = t.lease and o.leased_at is not null",
+        "with released as (
+             update outbox o
+                set tries = o.tries - 1, lease = null, leased_at = null,
+                    due_at = least(o.leased_at, $3)
+               from unnest($1::uuid[], $2::bigint[]) as t(delivery_id, lease)
+              where o.delivery_id = t.delivery_id and o.delivery_id = any($1)
+                and o.lease = t.lease
+             returning o.lane_id, o.due_at)
+         insert into lane_wakes (lane_id, due_at)
+         select lane_id, min(due_at) from released group by lane_id",
     )
     .bind(claimed.iter().map(|one| one.delivery_id).collect::<Vec<_>>())
     .bind(claimed.iter().map(|one| one.lease).collect::<Vec<_>>())

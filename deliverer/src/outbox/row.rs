@@ -3,7 +3,7 @@
 //! The list of the table's columns is written here, once for statements that read rows and once
 //! for [`insert`].
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use domain::context::EventContext;
@@ -164,8 +164,11 @@ pub(crate) async fn insert(
     }
     let each = || rows.iter().map(|new| &new.row);
     let leases = || rows.iter().map(|new| new.lease);
+    let woken = lanes_to_wake(rows);
     sqlx::query(
-        "with woken as (insert into lane_wakes (lane_id) select unnest($21::uuid[]))
+        "with woken as (
+             insert into lane_wakes (lane_id, due_at)
+             select * from unnest($21::uuid[], $22::timestamptz[]))
          insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                              response_id, report_id, booking_id, position, sequence, tries,
                              tries_max, replay_id, traceparent, body_id, body_sha256, due_at,
@@ -196,16 +199,21 @@ pub(crate) async fn insert(
     .bind(rows.iter().map(|new| new.due_at).collect::<Vec<_>>())
     .bind(leases().map(|lease| lease.map(|lease| lease.token)).collect::<Vec<_>>())
     .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
-    .bind(lanes_to_wake(rows))
+    .bind(woken.keys().copied().collect::<Vec<_>>())
+    .bind(woken.values().copied().collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
 }
 
-/// The lanes of rows without a lease, each once.
-fn lanes_to_wake(rows: &[NewOutboxRow]) -> Vec<Uuid> {
-    let waiting = rows.iter().filter(|new| new.lease.is_none());
-    waiting.map(|new| new.row.lane_id).collect::<BTreeSet<_>>().into_iter().collect()
+/// The lanes of rows without a lease, each with the time at which its first row is due.
+fn lanes_to_wake(rows: &[NewOutboxRow]) -> BTreeMap<Uuid, DateTime<Utc>> {
+    let mut lanes = BTreeMap::new();
+    for NewOutboxRow { row, due_at, .. } in rows.iter().filter(|new| new.lease.is_none()) {
+        let first = lanes.entry(row.lane_id).or_insert(*due_at);
+        *first = (*first).min(*due_at);
+    }
+    lanes
 }
 
 /// Deletes rows. An empty list must not reach the planner, which would read all leased rows for it.

@@ -47,7 +47,7 @@ pub(crate) async fn queue(
     .bind(recorded.context.traceparent.map(|trace| trace.to_string()))
     .execute(&mut *connection)
     .await?;
-    Ok(wakes::add(connection, [lane_id]).await?)
+    Ok(wakes::add(connection, lane_id, now).await?)
 }
 
 /// The lane of the firm's steps to this host, made if it is missing. A new lane sleeps if the firm

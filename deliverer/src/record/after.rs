@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::delivery::Outcome;
 use uuid::Uuid;
 use vault::KeySubject;
 
-use super::effects::RecordEffects;
-use super::lane::{LaneState, StreamEnds, lock_lanes, read_lanes};
+use super::beside::{self, BesideOf};
+use super::effects::{RecordEffects, SubscriptionOf};
+use super::lane::{LaneState, StreamEnds, lock_lanes, lock_quotas, read_lanes};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::outbox::withdraw;
@@ -28,37 +28,63 @@ pub(super) async fn drop_what_was_erased(
     Ok(())
 }
 
-/// Resets the count of 410s after a success that was recorded without its lane's lock. A 410 of the
-/// same lane may have been recorded at the same time. The success counts if it came after that 410
-/// (ruling 26, 410).
-pub(super) async fn answer_later_warnings(
+/// Decides about warned subscriptions whose record could not decide (ruling 26, 410).
+///
+/// - A success was recorded without its lane's lock, and a 410 of the lane at the same time.
+/// - A 410 was recorded while an attempt that was claimed before its end had no recorded answer.
+///
+/// Both sides look after their commit, so the later one sees the other. If an answer is still
+/// missing, its record decides. An attempt whose process is gone leaves the decision to the next
+/// answer of the subscription.
+pub(super) async fn settle_warned(
     deliverer: &DelivererContext,
     batch: &[&FinishedAttempt],
     lanes: &HashMap<Uuid, LaneState>,
 ) -> Result<(), DeliveryError> {
-    let unlocked =
-        || batch.iter().filter(|one| !lanes.get(&one.claimed.lane_id).is_none_or(|l| l.is_locked));
-    let lane_ids: Vec<Uuid> = unlocked().map(|one| one.claimed.lane_id).collect();
-    if lane_ids.is_empty() {
-        return Ok(());
+    let undecided = lanes.iter().filter(|(_, lane)| lane.is_undecided());
+    let mut warned: HashSet<Uuid> = undecided.map(|(lane_id, _)| *lane_id).collect();
+    let unlocked: Vec<Uuid> =
+        lanes.iter().filter(|(_, lane)| !lane.is_locked).map(|(lane_id, _)| *lane_id).collect();
+    if !unlocked.is_empty() {
+        let connections = deliverer.store.connections();
+        let mut connection = connections.take().await?;
+        let rows = read_lanes(&mut connection, &unlocked).await?;
+        connections.give_back(connection);
+        warned.extend(rows.iter().filter(|row| row.is_warned).map(|row| row.lane_id));
     }
-    let connections = deliverer.store.connections();
-    let mut connection = connections.take().await?;
-    let rows = read_lanes(&mut connection, &lane_ids).await?;
-    connections.give_back(connection);
-    let warned: Vec<Uuid> =
-        rows.iter().filter(|row| row.gone.is_some()).map(|row| row.lane_id).collect();
     if warned.is_empty() {
         return Ok(());
     }
+    let of_warned = batch.iter().filter(|one| warned.contains(&one.claimed.lane_id));
+    settle(deliverer, &of_warned.copied().collect::<Vec<_>>()).await
+}
+
+/// Decides about the subscriptions of these recorded attempts.
+async fn settle(
+    deliverer: &DelivererContext,
+    recorded: &[&FinishedAttempt],
+) -> Result<(), DeliveryError> {
+    let firm_ids: HashSet<Uuid> = recorded.iter().map(|one| one.claimed.firm_id).collect();
+    let firm_ids: Vec<Uuid> = firm_ids.into_iter().collect();
+    let lane_ids: HashSet<Uuid> = recorded.iter().map(|one| one.claimed.lane_id).collect();
+    let lane_ids: Vec<Uuid> = lane_ids.into_iter().collect();
     let mut appending = deliverer.store.begin().await?;
-    let mut lanes = lock_lanes(appending.connection(), &warned, StreamEnds::Always).await?;
+    let connection = appending.connection();
+    lock_quotas(connection, &firm_ids).await?;
+    let mut lanes = lock_lanes(deliverer, connection, &lane_ids, StreamEnds::Always).await?;
+    let gone = lanes.values().filter_map(|lane| lane.subscription.as_ref()?.gone().first());
+    let Some(since) = gone.map(|gone| gone.finished_at).min() else {
+        appending.rollback().await?;
+        return Ok(());
+    };
+    let beside = BesideOf { firm_ids, since, leases: Vec::new() };
+    beside::look(deliverer, connection, beside, &mut lanes).await?;
     let mut effects = RecordEffects::default();
-    for one in unlocked() {
-        if let Some(lane) = lanes.get_mut(&one.claimed.lane_id)
-            && lane.gone_at.is_some_and(|gone_at| gone_at < one.finished_at)
-        {
-            effects.count_or_reset_gone(one, Outcome::Delivered, lane);
+    for one in recorded {
+        if let Some(lane) = lanes.get_mut(&one.claimed.lane_id) {
+            let of = SubscriptionOf::of(one);
+            effects.count_beside(&of, None, lane);
+            effects.judge(&of, lane);
         }
     }
     effects.write(deliverer, &mut appending).await?;

@@ -9,6 +9,7 @@ use domain::answer::AnswerVerdict;
 use domain::context::{Actor, EventContext};
 use domain::delivery::{CancelCause, DeliveryEvent, Outcome, record as after_attempt};
 use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
+use domain::time::Timestamp;
 use eventstore::{AppendTransaction, NewEvent};
 use projector::replays;
 use sqlx::PgConnection;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use vault::KeySubject;
 use vault::answers::{self, ReceiverAnswer};
 
+use super::beside::RecordedSuccess;
 use super::event::{attempt, event_context, kept_answer};
 use super::lane::{GONE_STATUS, LaneState};
 use super::rows::{self, row_is_kept};
@@ -45,6 +47,19 @@ pub(super) struct RecordEffects<'a> {
     /// Outcomes of replayed deliveries.
     replayed: Vec<(Uuid, Uuid, &'static str)>,
     answers: Vec<ReceiverAnswer<'a>>,
+}
+
+/// A subscription, and the context of the answer that its events follow from.
+pub(super) struct SubscriptionOf {
+    pub(super) lane_id: Uuid,
+    pub(super) context: EventContext,
+}
+
+impl SubscriptionOf {
+    /// The subscription of an attempt.
+    pub(super) fn of(finished: &FinishedAttempt) -> Self {
+        Self { lane_id: finished.claimed.lane_id, context: event_context(finished) }
+    }
 }
 
 impl<'a> RecordEffects<'a> {
@@ -126,37 +141,72 @@ impl<'a> RecordEffects<'a> {
         outcome: Outcome,
         lane: &mut LaneState,
     ) {
-        let claimed = &finished.claimed;
-        let command = match (outcome, finished.exchange.answer.status()) {
+        let FinishedAttempt { claimed, finished_at, .. } = finished;
+        let of = SubscriptionOf::of(finished);
+        match (outcome, finished.exchange.answer.status()) {
             (Outcome::Delivered, _) => {
-                SubscriptionCommand::RecordAnswered { delivery_id: claimed.delivery_id }
+                let success = SubscriptionCommand::RecordAnswered {
+                    delivery_id: claimed.delivery_id,
+                    finished_at: *finished_at,
+                };
+                self.follow(&of, &success, lane);
             }
             (Outcome::Failed, Some(GONE_STATUS)) if claimed.replay_id.is_none() => {
-                SubscriptionCommand::RecordGone(GoneAnswer {
+                self.count_beside(&of, Some(*finished_at), lane);
+                let gone = SubscriptionCommand::RecordGone(GoneAnswer {
                     delivery_id: claimed.delivery_id,
                     status: GONE_STATUS,
-                    finished_at: finished.finished_at,
-                })
+                    finished_at: *finished_at,
+                });
+                self.follow(&of, &gone, lane);
+                // An answer that is recorded late may come before 410s that are known.
+                let last = lane.subscription.as_ref().and_then(|one| one.gone().last());
+                self.count_beside(&of, last.map(|gone| gone.finished_at), lane);
+                self.judge(&of, lane);
             }
-            (Outcome::Failed | Outcome::Retry | Outcome::Interrupted, _) => return,
-        };
+            (Outcome::Failed | Outcome::Retry | Outcome::Interrupted, _) => {}
+        }
+    }
+
+    /// Counts the successes that other transactions recorded and that ended by this time.
+    pub(super) fn count_beside(
+        &mut self,
+        of: &SubscriptionOf,
+        until: Option<Timestamp>,
+        lane: &mut LaneState,
+    ) {
+        for RecordedSuccess { delivery_id, finished_at } in lane.beside.take_until(until) {
+            let success = SubscriptionCommand::RecordAnswered { delivery_id, finished_at };
+            self.follow(of, &success, lane);
+        }
+    }
+
+    /// Removes the subscription if two 410s in a row are certain.
+    pub(super) fn judge(&mut self, of: &SubscriptionOf, lane: &mut LaneState) {
+        let open_since = lane.beside.open_since;
+        self.follow(of, &SubscriptionCommand::JudgeGone { open_since }, lane);
+    }
+
+    fn follow(
+        &mut self,
+        SubscriptionOf { lane_id, context }: &SubscriptionOf,
+        command: &SubscriptionCommand,
+        lane: &mut LaneState,
+    ) {
         let Some(subscription) = &mut lane.subscription else {
             return;
         };
-        for event in subscription.decide(&command).unwrap_or_default() {
+        for event in subscription.decide(command).unwrap_or_default() {
             lane.subscription_sequence += 1;
             if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = &event {
                 lane.withdrawn = Some((*reason).into());
             }
             cqrs_es::Aggregate::apply(subscription, event.clone());
             self.events.push(NewEvent {
-                aggregate_id: claimed.lane_id.to_string(),
+                aggregate_id: lane_id.to_string(),
                 sequence: lane.subscription_sequence,
                 event: event.into(),
-                context: EventContext {
-                    actor: Actor::Receiver(claimed.lane_id),
-                    ..event_context(finished)
-                },
+                context: EventContext { actor: Actor::Receiver(*lane_id), ..context.clone() },
             });
         }
         if lane.withdrawn.is_some() {
@@ -177,7 +227,7 @@ impl<'a> RecordEffects<'a> {
         replays::conclude(connection, &self.replayed).await?;
         let now = deliverer.clock.now().get();
         answers::put(connection, &self.answers, now, &*deliverer.entropy).await?;
-        lanes::due_by(connection, &self.due).await?;
+        lanes::due_by(connection, &self.due, now).await?;
         Ok(())
     }
 }

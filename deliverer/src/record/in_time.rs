@@ -4,9 +4,9 @@ use eventstore::crash;
 use telemetry::metrics::RECORD_SECONDS;
 use tokio::time::Instant;
 
-use super::after::{answer_later_warnings, drop_what_was_erased};
-use super::effects::{RecordEffects, erasures_that_matter};
-use super::lane::{lanes_of, lock_quotas};
+use super::after::{drop_what_was_erased, settle_warned};
+use super::effects::{RecordEffects, SubscriptionOf, erasures_that_matter};
+use super::lane::{firms_with_gone, lanes_of, lock_quotas};
 use super::late::record_late;
 use super::rows;
 use crate::attempt::FinishedAttempt;
@@ -38,19 +38,24 @@ async fn record_in_time<'a>(
 ) -> Result<Vec<&'a FinishedAttempt>, DeliveryError> {
     let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
-    lock_quotas(connection, batch).await?;
-    let mut lanes = lanes_of(connection, batch).await?;
+    lock_quotas(connection, &firms_with_gone(batch)).await?;
+    let mut lanes = lanes_of(deliverer, connection, batch).await?;
     let known: Vec<&FinishedAttempt> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
     let held = rows::held(connection, &known).await?;
     let mut effects = RecordEffects::for_batch(erasures_that_matter(connection, &known).await?);
     let mut late = Vec::new();
-    for finished in known {
+    for finished in &known {
         let claimed = &finished.claimed;
         let held = held.get(&(claimed.delivery_id, claimed.lease));
         match (held, lanes.get_mut(&claimed.lane_id)) {
             (Some(sequence), Some(lane)) => effects.enter(deliverer, finished, *sequence, lane),
-            _ => late.push(finished),
+            _ => late.push(*finished),
+        }
+    }
+    for finished in known {
+        if let Some(lane) = lanes.get_mut(&finished.claimed.lane_id) {
+            effects.count_beside(&SubscriptionOf::of(finished), None, lane);
         }
     }
     let tally = std::mem::take(&mut effects.tally);
@@ -59,7 +64,7 @@ async fn record_in_time<'a>(
     appending.commit().await?;
     crash::point("recorded");
     tally.count();
-    answer_later_warnings(deliverer, batch, &lanes).await?;
+    settle_warned(deliverer, batch, &lanes).await?;
     drop_what_was_erased(deliverer, batch).await?;
     Ok(late)
 }

@@ -4,13 +4,15 @@ use std::collections::{HashMap, HashSet};
 
 use domain::answer::AnswerVerdict;
 use domain::delivery::CancelCause;
-use domain::subscription::{GoneAnswer, Subscription};
-use domain::time::Timestamp;
-use sqlx::types::Json;
+use domain::subscription::Subscription;
+use eventstore::load_all;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
+use super::beside::{self, AnswersBeside};
 use crate::attempt::FinishedAttempt;
+use crate::error::DeliveryError;
+use crate::settings::DelivererContext;
 
 /// 410 Gone (contract, section Retries).
 pub(super) const GONE_STATUS: u16 = 410;
@@ -18,11 +20,19 @@ pub(super) const GONE_STATUS: u16 = 410;
 /// A lane while the answers of a batch are entered.
 pub(super) struct LaneState {
     pub(super) is_locked: bool,
-    /// End of its last delivery, if that was a 410.
-    pub(super) gone_at: Option<Timestamp>,
     pub(super) subscription: Option<Subscription>,
     pub(super) withdrawn: Option<CancelCause>,
     pub(super) subscription_sequence: i64,
+    /// Answers beside the batch, if a 410 has to be judged.
+    pub(super) beside: AnswersBeside,
+}
+
+impl LaneState {
+    /// Whether the lane has 410s that may be two in a row, once other answers are recorded.
+    pub(super) fn is_undecided(&self) -> bool {
+        let gone = self.subscription.as_ref().map_or(&[][..], Subscription::gone);
+        gone.len() > 1 || gone.last().is_some_and(|gone| !self.beside.are_all_after(gone))
+    }
 }
 
 #[derive(FromRow)]
@@ -30,23 +40,21 @@ pub(super) struct LaneStateRow {
     pub(super) lane_id: Uuid,
     kind: String,
     cancel_cause: Option<String>,
-    pub(super) gone: Option<Json<GoneAnswer>>,
+    pub(super) is_warned: bool,
 }
 
 impl LaneStateRow {
     /// The lane's state. `end` is the end of the subscription's stream, if the lane is locked.
-    fn open(self, end: Option<i64>) -> LaneState {
+    fn open(self, end: Option<i64>, warned: Option<Subscription>) -> LaneState {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
-        let gone = self.gone.map(|Json(gone)| gone);
-        let gone_at = gone.as_ref().map(|gone| gone.finished_at);
         let is_open_hook = self.kind != "step" && withdrawn.is_none();
-        let subscription = is_open_hook.then(|| Subscription::live(gone));
+        let subscription = is_open_hook.then(|| warned.unwrap_or(Subscription::live()));
         LaneState {
             is_locked: end.is_some(),
-            gone_at,
             subscription,
             withdrawn,
             subscription_sequence: end.unwrap_or_default(),
+            beside: AnswersBeside::default(),
         }
     }
 }
@@ -54,9 +62,10 @@ impl LaneStateRow {
 /// The lanes of a batch. A lane is locked if an attempt failed, or if a success may follow a 410,
 /// because the record then depends on the lane. A success alone depends only on its own row.
 pub(super) async fn lanes_of(
+    deliverer: &DelivererContext,
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
-) -> Result<HashMap<Uuid, LaneState>, sqlx::Error> {
+) -> Result<HashMap<Uuid, LaneState>, DeliveryError> {
     let arrived =
         |one: &&FinishedAttempt| one.exchange.answer.verdict() == AnswerVerdict::Delivered;
     let mut locked: HashSet<Uuid> =
@@ -66,10 +75,10 @@ pub(super) async fn lanes_of(
     let mut lanes = HashMap::new();
     if !of_arrived.is_empty() {
         for row in read_lanes(connection, &of_arrived).await? {
-            if row.gone.is_some() {
+            if row.is_warned {
                 locked.insert(row.lane_id);
             } else {
-                lanes.insert(row.lane_id, row.open(None));
+                lanes.insert(row.lane_id, row.open(None, None));
             }
         }
     }
@@ -77,19 +86,26 @@ pub(super) async fn lanes_of(
     let ends = if some_gone { StreamEnds::Always } else { StreamEnds::IfWarned };
     let locked: Vec<Uuid> = locked.into_iter().collect();
     if !locked.is_empty() {
-        lanes.extend(lock_lanes(connection, &locked, ends).await?);
+        lanes.extend(lock_lanes(deliverer, connection, &locked, ends).await?);
+    }
+    if some_gone {
+        beside::read(deliverer, connection, batch, &mut lanes).await?;
     }
     Ok(lanes)
+}
+
+macro_rules! lane_state_columns {
+    () => {
+        "select lane_id, kind, cancel_cause, gone is not null as is_warned from lanes
+          where lane_id = any($1)"
+    };
 }
 
 pub(super) async fn read_lanes(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
 ) -> Result<Vec<LaneStateRow>, sqlx::Error> {
-    sqlx::query_as("select lane_id, kind, cancel_cause, gone from lanes where lane_id = any($1)")
-        .bind(lane_ids)
-        .fetch_all(connection)
-        .await
+    sqlx::query_as(lane_state_columns!()).bind(lane_ids).fetch_all(connection).await
 }
 
 /// When the ends of subscriptions' streams are read under the lock.
@@ -101,46 +117,55 @@ pub(super) enum StreamEnds {
     IfWarned,
 }
 
-/// Locks lanes, then reads the ends of their streams. In that order: a recorder that waited for
-/// another recorder would otherwise follow an old end. Few batches append to these streams.
+/// Locks lanes, then reads the ends of their streams, and the streams of warned subscriptions. In
+/// that order: a recorder that waited for another recorder would otherwise follow an old end. Few
+/// batches append to these streams.
 pub(super) async fn lock_lanes(
+    deliverer: &DelivererContext,
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     ends: StreamEnds,
-) -> Result<HashMap<Uuid, LaneState>, sqlx::Error> {
-    let rows: Vec<LaneStateRow> = sqlx::query_as(
-        "select lane_id, kind, cancel_cause, gone from lanes
-          where lane_id = any($1) order by lane_id for no key update",
-    )
-    .bind(lane_ids)
-    .fetch_all(&mut *connection)
-    .await?;
-    let ends = if ends == StreamEnds::Always || rows.iter().any(|row| row.gone.is_some()) {
+) -> Result<HashMap<Uuid, LaneState>, DeliveryError> {
+    let rows: Vec<LaneStateRow> =
+        sqlx::query_as(concat!(lane_state_columns!(), " order by lane_id for no key update"))
+            .bind(lane_ids)
+            .fetch_all(&mut *connection)
+            .await?;
+    let warned: Vec<Uuid> =
+        rows.iter().filter(|row| row.is_warned).map(|row| row.lane_id).collect();
+    let ends = if ends == StreamEnds::Always || !warned.is_empty() {
         projector::hooks::sequences(connection, lane_ids).await?
     } else {
         HashMap::new()
     };
+    let mut subscriptions = if warned.is_empty() {
+        HashMap::new()
+    } else {
+        load_all::<Subscription>(connection, &deliverer.store.upcasters(), &warned).await?
+    };
     let opened = rows.into_iter().map(|row| {
         let lane_id = row.lane_id;
         let end = ends.get(&lane_id).copied();
-        (lane_id, row.open(Some(end.unwrap_or_default())))
+        let warned = subscriptions.remove(&lane_id).map(|(subscription, _)| subscription);
+        (lane_id, row.open(Some(end.unwrap_or_default()), warned))
     });
     Ok(opened.collect())
 }
 
-/// Locks the hook quotas of firms that a 410 may take a subscription from. A removal gives
-/// back one unit of the quota, and quotas are locked before lanes.
+/// The firms of a batch that a 410 may take a subscription from.
+pub(super) fn firms_with_gone(batch: &[&FinishedAttempt]) -> Vec<Uuid> {
+    let gone = batch.iter().filter(|one| one.exchange.answer.status() == Some(GONE_STATUS));
+    gone.map(|finished| finished.claimed.firm_id).collect()
+}
+
+/// Locks the hook quotas of these firms, whose subscriptions a 410 may remove. A removal gives back
+/// one unit of the quota, and quotas are locked before lanes.
 pub(super) async fn lock_quotas(
     connection: &mut PgConnection,
-    batch: &[&FinishedAttempt],
+    firm_ids: &[Uuid],
 ) -> Result<(), sqlx::Error> {
-    let firm_ids: Vec<Uuid> = batch
-        .iter()
-        .filter(|finished| finished.exchange.answer.status() == Some(GONE_STATUS))
-        .map(|finished| finished.claimed.firm_id)
-        .collect();
     if firm_ids.is_empty() {
         return Ok(());
     }
-    projector::quotas::lock_hooks(connection, &firm_ids).await
+    projector::quotas::lock_hooks(connection, firm_ids).await
 }

@@ -7,6 +7,7 @@
 //!   once.
 //! - `effects` collects the changes of a batch. `event` makes the attempt event.
 //! - `lane` reads and locks lanes, `rows` reads and writes outbox rows.
+//! - `beside` finds answers of other processes that a 410 must be judged with.
 //! - `after` looks again after the commit, for changes it could not see without a lock.
 //!
 //! A batch can be recorded twice: the second time finds the first. A record does not decide about
@@ -14,6 +15,7 @@
 
 mod after;
 mod batcher;
+mod beside;
 mod effects;
 mod event;
 mod in_time;

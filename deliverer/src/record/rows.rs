@@ -13,6 +13,9 @@ use crate::attempt::FinishedAttempt;
 /// The stream ends of rows whose lease these attempts hold, by delivery and lease. Leases are
 /// random and unique, so the two lists need no join, which would compare each with each. Rows of
 /// attempts that end their delivery are deleted here. The lanes of the other attempts are locked.
+///
+/// The statements do not say that the rows are leased, although they are. The planner would then
+/// read all leased rows by their index, if it was planned while there were few.
 pub(super) async fn held(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
@@ -23,13 +26,13 @@ pub(super) async fn held(
         (
             end,
             "delete from outbox
-              where delivery_id = any($1) and lease = any($2) and leased_at is not null
+              where delivery_id = any($1) and lease = any($2)
              returning delivery_id, lease, sequence",
         ),
         (
             again,
             "select delivery_id, lease, sequence from outbox
-              where delivery_id = any($1) and lease = any($2) and leased_at is not null",
+              where delivery_id = any($1) and lease = any($2)",
         ),
     ];
     for (tries, statement) in statements {

@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::dispatcher::{Dispatcher, SendTiming, run_attempt};
-use crate::claim::from_outbox::{ClaimOutcome, claim, claim_from_lanes, next_due};
+use crate::claim::ScanFloors;
+use crate::claim::from_outbox::{ClaimOutcome, claim, claim_from_lanes, next_due_from};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
 use crate::outbox::lanes;
@@ -49,7 +50,7 @@ pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nu
     let mut stuck = tokio::spawn(stuck);
     let tasks = dispatch.tasks.clone();
     let stop = dispatch.stop.clone();
-    let worker = ClaimWorker { dispatch, lanes_max: None };
+    let worker = ClaimWorker { dispatch, lanes_max: None, floors: ScanFloors::default() };
     tokio::select! {
         () = run_on(worker, nudge, stop) => {}
         _ = &mut recorder => {
@@ -78,6 +79,7 @@ struct ClaimWorker {
     dispatch: Arc<Dispatcher>,
     /// The most lanes that a claim takes from. Set after a refused claim.
     lanes_max: Option<usize>,
+    floors: ScanFloors,
 }
 
 impl ClaimWorker {
@@ -87,7 +89,7 @@ impl ClaimWorker {
     async fn claim(&mut self, free: usize) -> Result<ClaimOutcome, DeliveryError> {
         let Dispatcher { deliverer, limits, .. } = &*self.dispatch;
         let lanes_max = self.lanes_max.unwrap_or(free);
-        let outcome = claim_from_lanes(deliverer, limits, lanes_max).await?;
+        let outcome = claim_from_lanes(deliverer, limits, &mut self.floors, lanes_max).await?;
         if let ClaimOutcome::Refused { error, lane_ids } = &outcome {
             tracing::warn!(%error, lanes = lane_ids.len(), "a claim was refused; the next takes from fewer lanes");
             WORKER_FAILURES.count(&[("worker", Self::NAME)]);
@@ -134,7 +136,9 @@ impl Worker for ClaimWorker {
                 dispatch.start_all(attempts, SendTiming::InTime);
                 Ok(NextStep::Busy)
             }
-            ClaimOutcome::NothingDue => until_due(&dispatch).await.map(NextStep::IdleFor),
+            ClaimOutcome::NothingDue => {
+                until_due(&dispatch, &mut self.floors).await.map(NextStep::IdleFor)
+            }
             ClaimOutcome::HeldElsewhere => Ok(NextStep::IdleFor(HELD_LANE_RETRY_AFTER)),
             ClaimOutcome::Refused { .. } => Ok(NextStep::Busy),
         }
@@ -142,9 +146,12 @@ impl Worker for ClaimWorker {
 }
 
 /// The wait until a row is due. A due lane that was not claimed is locked by another process.
-async fn until_due(dispatch: &Dispatcher) -> Result<Duration, DeliveryError> {
+async fn until_due(
+    dispatch: &Dispatcher,
+    floors: &mut ScanFloors,
+) -> Result<Duration, DeliveryError> {
     let deliverer = &dispatch.deliverer;
-    let Some(due_at) = next_due(deliverer, &dispatch.limits).await? else {
+    let Some(due_at) = next_due_from(deliverer, &dispatch.limits, floors).await? else {
         return Ok(Duration::MAX);
     };
     let wait = (due_at - deliverer.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero());

@@ -16,9 +16,11 @@ use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::claim::ScanFloors;
 use crate::error::DeliveryError;
+use crate::outbox::lanes::{self, waiting_from};
 use crate::outbox::row::{OutboxRow, outbox_columns};
-use crate::outbox::{lanes, wakes};
+use crate::outbox::wakes::{self, WakesLeft};
 use crate::settings::DelivererContext;
 
 /// Lanes of one step.
@@ -38,13 +40,14 @@ const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 pub struct CancelWorker {
     deliverer: DelivererContext,
     next_look: Option<Instant>,
+    floors: ScanFloors,
 }
 
 impl CancelWorker {
     /// A cancel worker of this outbox.
     #[must_use]
-    pub const fn new(deliverer: DelivererContext) -> Self {
-        Self { deliverer, next_look: None }
+    pub fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer, next_look: None, floors: ScanFloors::default() }
     }
 }
 
@@ -63,6 +66,7 @@ impl Worker for CancelWorker {
         let mut appending = self.deliverer.store.begin().await?;
         let connection = appending.connection();
         let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
+        let mut wakes = None;
         if lane_ids.is_empty() {
             if self.next_look.is_some_and(|next| Instant::now() < next) {
                 appending.rollback().await?;
@@ -70,7 +74,9 @@ impl Worker for CancelWorker {
             }
             self.next_look = Some(Instant::now() + LATE_LOOK_INTERVAL);
             // Rows that came into a lane while it was being closed have only a wake.
-            wakes::absorb(connection, now.get()).await?;
+            let life = self.deliverer.store.life().number();
+            let start = self.floors.start(now.get(), Instant::now(), life);
+            wakes = Some(wakes::absorb(connection, now.get(), start.wakes_from_xid).await?);
             lane_ids = lock_closed_lanes(connection, now.get()).await?;
         }
         if lane_ids.is_empty() {
@@ -79,6 +85,7 @@ impl Worker for CancelWorker {
         }
         if lane_ids.is_empty() {
             appending.commit().await?;
+            self.note(wakes, now);
             return Ok(NextStep::IDLE);
         }
         let mut left = take_left(connection, &lane_ids).await?;
@@ -96,7 +103,17 @@ impl Worker for CancelWorker {
             .collect();
         replays::conclude(appending.connection(), &dropped).await?;
         appending.commit().await?;
+        self.note(wakes, now);
         Ok(NextStep::Busy)
+    }
+}
+
+impl CancelWorker {
+    /// Notes the wakes that a committed step left.
+    fn note(&mut self, wakes: Option<WakesLeft>, now: Timestamp) {
+        if let Some(wakes) = wakes {
+            self.floors.note(wakes.from_xid, None, now.get());
+        }
     }
 }
 
@@ -120,13 +137,16 @@ async fn lock_suspended_lanes(
     now: DateTime<Utc>,
     waited: Duration,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar(
+    sqlx::query_scalar(concat!(
         "select lane_id from lanes l
           where due_at is not null and cancel_cause is null and paused_at <= $1
-            and exists (select 1 from outbox o
-                         where o.lane_id = l.lane_id and o.leased_at is null)
-          order by paused_at limit $2 for no key update skip locked",
-    )
+            and exists (select from outbox o
+                         where o.lane_id = l.lane_id and o.leased_at is null
+                           and o.due_at >= ",
+        waiting_from!("l."),
+        "                order by o.due_at limit 1)
+          order by paused_at limit $2 for no key update skip locked"
+    ))
     .bind(now - waited)
     .bind(LANES_PER_STEP)
     .fetch_all(connection)
@@ -154,7 +174,9 @@ async fn take_left(
               cross join lateral (
                     select delivery_id from outbox
                      where lane_id = l.lane_id and leased_at is null
-                     order by due_at, position limit $2) o
+                       and due_at >= ",
+        waiting_from!("l."),
+        "            order by due_at, position limit $2) o
               where l.lane_id = any($1) limit $2)
          delete from outbox o using over
           where o.delivery_id = over.delivery_id

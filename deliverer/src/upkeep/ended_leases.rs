@@ -16,8 +16,10 @@ use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent, crash};
 use projector::replays;
 use sqlx::{FromRow, PgConnection};
+use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::claim::ScanFloors;
 use crate::error::DeliveryError;
 use crate::outbox::lanes;
 use crate::outbox::row::{OutboxRow, drop_rows, outbox_columns};
@@ -30,13 +32,14 @@ const LEASES_PER_STEP: i64 = 500;
 /// The worker.
 pub struct EndedLeaseWorker {
     deliverer: DelivererContext,
+    floors: ScanFloors,
 }
 
 impl EndedLeaseWorker {
     /// A worker of this outbox.
     #[must_use]
-    pub const fn new(deliverer: DelivererContext) -> Self {
-        Self { deliverer }
+    pub fn new(deliverer: DelivererContext) -> Self {
+        Self { deliverer, floors: ScanFloors::default() }
     }
 }
 
@@ -53,18 +56,22 @@ impl Worker for EndedLeaseWorker {
         let now = self.deliverer.clock.now();
         let mut appending = self.deliverer.store.begin().await?;
         let connection = appending.connection();
-        let lane_ids = lanes_of_ended(connection, now.get()).await?;
+        let life = self.deliverer.store.life().number();
+        let start = self.floors.start(now.get(), Instant::now(), life);
+        let ended = EndedBetween { from: start.due_from, now: now.get() };
+        let lane_ids = lanes_of_ended(connection, ended).await?;
         if lane_ids.is_empty() {
             let restarted = restart_overlong(&self.deliverer, connection, now.get()).await?;
             appending.commit().await?;
+            self.floors.note(start.wakes_from_xid, None, now.get());
             return Ok(if restarted { NextStep::Busy } else { NextStep::IDLE });
         }
         let causes = lock_lanes(connection, &lane_ids).await?;
-        let ended = ended(connection, &lane_ids, now.get()).await?;
+        let ended = ended_rows(connection, &lane_ids, ended).await?;
         let outcome = EndedLeaseOutcome::of(&ended, &causes, now);
         drop_rows(connection, &outcome.over).await?;
         put_due_again(connection, &outcome.again, now.get()).await?;
-        lanes::due_by(connection, &outcome.due).await?;
+        lanes::due_by(connection, &outcome.due, now.get()).await?;
         replays::conclude(connection, &outcome.replayed).await?;
         appending.append(outcome.events).await?;
         appending.deliveries_wait();
@@ -75,16 +82,25 @@ impl Worker for EndedLeaseWorker {
     }
 }
 
+/// The ends of leases that a step looks for.
+#[derive(Debug, Clone, Copy)]
+struct EndedBetween {
+    from: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
 /// The lanes of leases that have ended.
 async fn lanes_of_ended(
     connection: &mut PgConnection,
-    now: DateTime<Utc>,
+    EndedBetween { from, now }: EndedBetween,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "select distinct lane_id from (
-             select lane_id from outbox where leased_at is not null and due_at <= $1
-              order by due_at limit $2) ended",
+             select lane_id from outbox
+              where leased_at is not null and due_at >= $1 and due_at <= $2
+              order by due_at limit $3) ended",
     )
+    .bind(from)
     .bind(now)
     .bind(LEASES_PER_STEP)
     .fetch_all(connection)
@@ -123,20 +139,21 @@ struct EndedLeaseRow {
 
 /// The rows of these locked lanes whose leases have ended. The rows are locked too, because an
 /// answer may be recorded without its lane's lock.
-async fn ended(
+async fn ended_rows(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
-    now: DateTime<Utc>,
+    EndedBetween { from, now }: EndedBetween,
 ) -> Result<Vec<EndedLeaseRow>, sqlx::Error> {
     sqlx::query_as(concat!(
         "select ",
         outbox_columns!(""),
         ", leased_at
            from outbox
-          where leased_at is not null and due_at <= $2 and lane_id = any($1)
-          order by due_at limit $3 for update skip locked"
+          where leased_at is not null and due_at >= $2 and due_at <= $3 and lane_id = any($1)
+          order by due_at limit $4 for update skip locked"
     ))
     .bind(lane_ids)
+    .bind(from)
     .bind(now)
     .bind(LEASES_PER_STEP)
     .fetch_all(connection)
@@ -220,8 +237,8 @@ async fn restart_overlong(
     let restarted = sqlx::query(
         "update outbox set leased_at = $1, due_at = $2
           where leased_at is not null
-            and due_at > clock_timestamp() + make_interval(secs => $3)
-            and leased_at > clock_timestamp() + make_interval(secs => $4)",
+            and due_at > statement_timestamp() + make_interval(secs => $3)
+            and leased_at > statement_timestamp() + make_interval(secs => $4)",
     )
     .bind(now)
     .bind(now + lease)

@@ -1,0 +1,112 @@
+//! `queues`: what a claim, a record and a cancellation cost when a queue has a past, a length or a full
+//! host: beside a held snapshot, with a long queue to cancel, and with the due lanes of a host that is
+//! full. Each figure stands beside that of a queue without.
+
+mod cancelling;
+mod full_host;
+mod held;
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, value_parser};
+use serde::Serialize;
+use tests::{Connections, Firm, Templates, World, cluster_with};
+use uuid::Uuid;
+
+use crate::service::{SETTINGS, described};
+
+/// Where nobody listens: nothing is sent here.
+const TARGET: &str = "http://127.0.0.1:7777/hook";
+
+/// How much, and how often.
+#[derive(Debug, Args)]
+pub(crate) struct Queues {
+    /// Deliveries of one lane that end while a snapshot is held.
+    #[arg(long, default_value_t = 200_000, value_parser = value_parser!(i32).range(1_000..=2_000_000))]
+    finished: i32,
+    /// Deliveries of a removed subscription; and of fifty together.
+    #[arg(long, default_value_t = 400_000, value_parser = value_parser!(i32).range(50_000..=4_000_000))]
+    left: i32,
+    /// Due lanes of a full host.
+    #[arg(long, default_value_t = 100_000, value_parser = value_parser!(i32).range(1_000..=1_000_000))]
+    lanes: i32,
+    /// Times of each measurement.
+    #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(5..=1_000))]
+    rounds: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    bench: &'static str,
+    postgres: String,
+    finished: i32,
+    left: i32,
+    lanes: i32,
+    rows: Vec<Row>,
+}
+
+/// What something took without and with, in milliseconds: the median.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    without_ms: f64,
+    with_ms: f64,
+    ratio: f64,
+}
+
+impl Row {
+    fn new(name: &str, without: Vec<Duration>, with: Vec<Duration>) -> Self {
+        let (without_ms, with_ms) = (median_ms(without), median_ms(with));
+        Self { name: name.to_owned(), without_ms, with_ms, ratio: with_ms / without_ms }
+    }
+}
+
+/// Measures and prints.
+pub(crate) async fn run(command: &Queues) -> anyhow::Result<()> {
+    let cluster = cluster_with(&SETTINGS).await;
+    let mut rows = held::measure(&cluster, command).await?;
+    rows.extend(cancelling::measure(&cluster, command).await?);
+    rows.extend(full_host::measure(&cluster, command).await?);
+    let Queues { finished, left, lanes, .. } = *command;
+    let scene = Scene::on(&cluster).await;
+    let postgres = described(&scene.world.system).await?;
+    println!("PostgreSQL {postgres}");
+    println!(
+        "{:<58} {:>10} {:>10} {:>7}",
+        "median of a transaction, in ms", "without", "with", "ratio"
+    );
+    for Row { name, without_ms, with_ms, ratio } in &rows {
+        println!("{name:<58} {without_ms:>10.2} {with_ms:>10.2} {ratio:>7.2}");
+    }
+    let report = Report { bench: "queues", postgres, finished, left, lanes, rows };
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}
+
+/// A service on databases of its own, and a firm with a subscription.
+struct Scene {
+    world: World,
+    firm: Firm,
+    hook_id: Uuid,
+}
+
+impl Scene {
+    async fn on(cluster: &Templates) -> Self {
+        let world = World::connected(cluster.database().await, Connections::Apart).await;
+        let firm = world.firm().await;
+        let hook_id = world.subscribe(&firm, TARGET).await;
+        Self { world, firm, hook_id }
+    }
+}
+
+/// How long something takes.
+async fn timed<T, E>(work: impl Future<Output = Result<T, E>>) -> Result<(T, Duration), E> {
+    let began = Instant::now();
+    let done = work.await?;
+    Ok((done, began.elapsed()))
+}
+
+fn median_ms(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default().as_secs_f64() * 1e3
+}

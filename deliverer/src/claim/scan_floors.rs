@@ -1,0 +1,110 @@
+//! Scan floors: where the scans of a worker begin.
+//!
+//! While a snapshot is held, the indexes of the queues keep the entries of everything that was
+//! taken. A worker remembers how far it found nothing, and does not look there again. The floors
+//! are an optimisation: once a minute, and in each life of the server, a scan begins without them.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use eventstore::LifeNumber;
+use tokio::time::Instant;
+
+/// The wait between two scans that begin without floors.
+const FULL_SCAN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A transaction sets due times no earlier than its begin. If it takes longer than this to commit,
+/// its rows are found by the next full scan.
+const COMMIT_WITHIN: TimeDelta = TimeDelta::seconds(10);
+
+/// The floors of one worker.
+#[derive(Debug, Default)]
+pub struct ScanFloors {
+    life: LifeNumber,
+    /// No wake of an older transaction is left.
+    wakes_from_xid: i64,
+    /// Nothing is due earlier.
+    due_from: Option<DateTime<Utc>>,
+    full_scan_at: Option<Instant>,
+}
+
+/// Where one scan begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScanStart {
+    pub(crate) wakes_from_xid: i64,
+    pub(crate) due_from: DateTime<Utc>,
+}
+
+impl ScanFloors {
+    /// The start of a scan at `now`, in this life of the server. The database's clock may have gone
+    /// back.
+    pub(crate) fn start(
+        &mut self,
+        now: DateTime<Utc>,
+        instant: Instant,
+        life: LifeNumber,
+    ) -> ScanStart {
+        if self.life != life || self.full_scan_at.is_none_or(|at| instant >= at) {
+            let full_scan_at = Some(instant + FULL_SCAN_INTERVAL);
+            *self = Self { life, full_scan_at, ..Self::default() };
+        }
+        let due_from = self.due_from.map(|from| from.min(now - COMMIT_WITHIN));
+        ScanStart {
+            wakes_from_xid: self.wakes_from_xid,
+            due_from: due_from.unwrap_or(DateTime::UNIX_EPOCH),
+        }
+    }
+
+    /// Notes where a scan at `now` found the first things that it may have left: the oldest
+    /// transaction of a wake, and the first due time.
+    pub(crate) fn note(
+        &mut self,
+        wakes_from_xid: i64,
+        first_due_at: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) {
+        let passed = now - COMMIT_WITHIN;
+        self.wakes_from_xid = wakes_from_xid;
+        self.due_from = Some(first_due_at.unwrap_or(passed).min(passed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noon(seconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(1_000_000 + seconds)
+    }
+
+    #[test]
+    fn a_scan_begins_at_the_first_due_lane_or_a_transactions_length_ago() {
+        let mut floors = ScanFloors::default();
+        let at = Instant::now();
+        let life = LifeNumber::default();
+        let everything = ScanStart { wakes_from_xid: 0, due_from: DateTime::UNIX_EPOCH };
+        assert_eq!(floors.start(noon(0), at, life), everything);
+        floors.note(7, Some(noon(-60)), noon(0));
+        let start = ScanStart { wakes_from_xid: 7, due_from: noon(-60) };
+        assert_eq!(floors.start(noon(1), at, life), start);
+        for first in [None, Some(noon(1)), Some(noon(600))] {
+            floors.note(7, first, noon(1));
+            assert_eq!(floors.start(noon(2), at, life).due_from, noon(-9));
+        }
+        assert_eq!(floors.start(noon(-50), at, life).due_from, noon(-60), "the clock went back");
+    }
+
+    #[test]
+    fn once_a_minute_a_scan_begins_without_floors() {
+        let mut floors = ScanFloors::default();
+        let at = Instant::now();
+        let life = LifeNumber::default();
+        floors.start(noon(0), at, life);
+        floors.note(7, None, noon(0));
+        assert_eq!(floors.start(noon(0), at + FULL_SCAN_INTERVAL / 2, life).wakes_from_xid, 7);
+        let full = floors.start(noon(0), at + FULL_SCAN_INTERVAL, life);
+        assert_eq!(full, ScanStart { wakes_from_xid: 0, due_from: DateTime::UNIX_EPOCH });
+        floors.note(8, None, noon(0));
+        assert_eq!(floors.start(noon(0), at + FULL_SCAN_INTERVAL, life).wakes_from_xid, 8);
+    }
+}

@@ -1,0 +1,179 @@
+//! 410s in a row, counted by the ends of the attempts (ruling 26): processes record side by side, in
+//! batches, and late.
+
+use std::time::Duration;
+
+use deliverer::attempt::{ClaimedAttempt, FinishedAttempt};
+use deliverer::claim::claim;
+use deliverer::outgoing::OutgoingExchange;
+use deliverer::record::record;
+use domain::answer::AttemptAnswer;
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+use tests::{Firm, World};
+use uuid::Uuid;
+
+/// A subscription with attempts in flight.
+struct Scene {
+    world: World,
+    firm: Firm,
+    hook_id: Uuid,
+    claimed: Vec<ClaimedAttempt>,
+}
+
+impl Scene {
+    /// So many deliveries are claimed at noon, and are answered in the seconds after it.
+    async fn with(count: usize) -> Self {
+        let world = World::new().await;
+        let firm = world.firm().await;
+        let hook_id = world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
+        let mut scene = Self { world, firm, hook_id, claimed: Vec::new() };
+        scene.claim(count).await;
+        scene.world.pass(Duration::from_secs(10));
+        scene
+    }
+
+    /// Claims so many more, and what is due again.
+    async fn claim(&mut self, count: usize) {
+        for _ in 0..count {
+            self.world.submit(&self.firm).await;
+        }
+        self.claimed.extend(claim(self.world.deliverer(), &self.world.limits(16)).await.unwrap());
+    }
+
+    /// The answer of one of them, in this second after noon.
+    fn answer(&self, index: usize, status: u16, second: u32) -> FinishedAttempt {
+        let exchange = OutgoingExchange {
+            answer: AttemptAnswer::Status(status),
+            retry_after: None,
+            hops: Vec::new(),
+            snippet: Vec::new(),
+            connected: true,
+        };
+        let finished_at: Timestamp = format!("2026-11-01T12:00:{second:02}.000Z").parse().unwrap();
+        FinishedAttempt { claimed: self.claimed[index].clone(), exchange, finished_at }
+    }
+
+    async fn record(&self, batch: &[FinishedAttempt]) {
+        record(self.world.deliverer(), batch).await.unwrap();
+    }
+
+    async fn lives(&self) -> bool {
+        let hooks = self.world.call(&self.firm.key, "GET", "/hooks", Value::Null).await;
+        hooks.body != json!([])
+    }
+
+    /// What the subscription's stream says after its creation: the 410s and successes by their
+    /// number, and the evidence of the removal.
+    async fn told(&self) -> Vec<String> {
+        let events: Vec<Value> = sqlx::query_scalar(
+            "select payload from events where aggregate_id = $1 and sequence > 1 order by sequence",
+        )
+        .bind(self.hook_id.to_string())
+        .fetch_all(self.world.pool())
+        .await
+        .unwrap();
+        let number = |one: &Value| {
+            let id = one["delivery_id"].as_str().unwrap();
+            self.claimed.iter().position(|one| one.delivery_id.to_string() == id).unwrap()
+        };
+        let tell = |event: &Value| {
+            let (name, of) = event.as_object().unwrap().iter().next().unwrap();
+            match of["evidence"].as_array() {
+                Some(both) => format!("{name} {:?}", both.iter().map(number).collect::<Vec<_>>()),
+                None => format!("{name} {}", number(of)),
+            }
+        };
+        events.iter().map(tell).collect()
+    }
+}
+
+/// Core 12: two 410s of one batch were two in a row, although another process had a success between
+/// them that it recorded a moment later.
+#[tokio::test]
+async fn d9_a_success_that_another_process_recorded_later_did_not_count_between_two_410s() {
+    let mut scene = Scene::with(3).await;
+    scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
+    assert!(scene.lives().await, "the answer between them is not recorded yet");
+    scene.record(&[scene.answer(1, 200, 2)]).await;
+    assert!(scene.lives().await);
+    let told = ["TargetGone 0", "TargetGone 2", "TargetAnswered 1", "TargetGone 2"];
+    assert_eq!(scene.told().await, told);
+    scene.claim(1).await;
+    scene.record(&[scene.answer(3, 410, 11)]).await;
+    assert!(!scene.lives().await);
+    let end = ["TargetGone 3", "SubscriptionRemoved [2, 3]"];
+    assert_eq!(scene.told().await[4..], end);
+}
+
+/// The same, recorded before them.
+#[tokio::test]
+async fn d9_a_success_that_another_process_recorded_earlier_did_not_count_between_two_410s() {
+    let scene = Scene::with(3).await;
+    scene.record(&[scene.answer(1, 200, 2)]).await;
+    scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
+    assert!(scene.lives().await);
+    assert_eq!(scene.told().await, ["TargetGone 0", "TargetAnswered 1", "TargetGone 2"]);
+}
+
+/// And before the first of them, which comes alone.
+#[tokio::test]
+async fn d9_a_success_counts_after_a_410_that_is_recorded_after_it() {
+    let scene = Scene::with(3).await;
+    scene.record(&[scene.answer(1, 200, 2)]).await;
+    scene.record(&[scene.answer(0, 410, 1)]).await;
+    scene.record(&[scene.answer(2, 410, 3)]).await;
+    assert!(scene.lives().await);
+}
+
+#[tokio::test]
+async fn d9_two_410s_in_a_row_wait_for_the_answers_that_could_be_between_them_and_no_longer() {
+    for (status, second) in [(503, 2), (200, 4), (404, 2)] {
+        let scene = Scene::with(3).await;
+        scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
+        assert!(scene.lives().await);
+        scene.record(&[scene.answer(1, status, second)]).await;
+        assert_eq!(scene.lives().await, status == 200, "{status}");
+    }
+}
+
+/// What was claimed after the second 410 cannot be between.
+#[tokio::test]
+async fn d9_two_410s_in_a_row_do_not_wait_for_what_was_claimed_after_them() {
+    let mut scene = Scene::with(2).await;
+    scene.claim(1).await;
+    scene.record(&[scene.answer(0, 410, 1), scene.answer(1, 410, 3)]).await;
+    assert!(!scene.lives().await);
+}
+
+/// Its process is gone, and nobody records its answer.
+#[tokio::test]
+async fn d9_an_attempt_whose_lease_has_ended_is_not_waited_for() {
+    let mut scene = Scene::with(3).await;
+    scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
+    scene.world.pass(Duration::from_secs(111));
+    scene.world.end_leases().await;
+    assert!(scene.lives().await, "the next answer decides");
+    scene.claim(1).await;
+    assert_eq!(scene.claimed.len(), 5, "and that which was cut off");
+    scene.record(&[scene.answer(4, 503, 12)]).await;
+    assert!(!scene.lives().await);
+    assert_eq!(scene.told().await[2..], ["SubscriptionRemoved [0, 2]"]);
+}
+
+/// Each of three processes has one answer, and they are recorded in every order.
+#[tokio::test]
+async fn d9_the_order_of_the_records_changes_nothing() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for (statuses, lives) in [([410, 200, 410], true), ([410, 503, 410], false)] {
+            let scene = Scene::with(3).await;
+            let answers = [0, 1, 2].map(|index| {
+                scene.answer(index, statuses[index], u32::try_from(index).unwrap() + 1)
+            });
+            for index in order {
+                scene.record(&answers[index..=index]).await;
+            }
+            assert_eq!(scene.lives().await, lives, "{order:?}, {statuses:?}");
+        }
+    }
+}
