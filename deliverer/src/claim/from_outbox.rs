@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::candidates::{self, DueScan, LanesToClaim, LockedLanes};
-use super::leased::{LeasedClaim, LeasedRow};
 use super::compose::{ComposedDeliveries, compose};
+use super::leased::{LeasedClaim, LeasedRow};
 use super::scan_floors::ScanFloors;
 use super::screening::ScreenedRows;
 use crate::attempt::ClaimedAttempt;

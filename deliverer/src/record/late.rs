@@ -21,7 +21,8 @@ pub(super) async fn record_late(
     let claimed = &finished.claimed;
     let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
-    let mut lanes = lock_lanes(deliverer, connection, &[claimed.lane_id], StreamEnds::Always).await?;
+    let mut lanes =
+        lock_lanes(deliverer, connection, &[claimed.lane_id], StreamEnds::Always).await?;
     let stream = claimed.delivery_id.to_string();
     let (delivery, last) =
         load::<Delivery>(connection, &deliverer.store.upcasters(), &stream).await?;
