@@ -22,8 +22,8 @@ use crate::outbox::row::{OutboxRow, new_lease};
 use crate::outbox::wakes::{self, WakeScan};
 use crate::settings::DelivererContext;
 
-/// Of the lanes of a claim, one in so many may be woken ones at once. The others are due lanes, which
-/// have waited longer.
+/// Of the lanes of a claim, one in so many may be woken ones at once. The others are due lanes,
+/// which have waited longer.
 const WOKEN_SHARE: usize = 2;
 
 /// Claims rows that are due, as far as the limits allow. An empty answer means that no row is due.
