@@ -208,8 +208,7 @@ async fn the_holder_of_the_oldest_snapshot_is_found() {
         [("max_prepared_transactions", "2"), ("wal_level", "logical"), ("autovacuum", "off")];
     let cluster = cluster_with(&settings).await;
     let world = World::real_time(cluster.database().await).await;
-    let found =
-        async || oldest_snapshot(&mut *world.pool().acquire().await.unwrap()).await.unwrap();
+    let found = async || oldest_snapshot(&mut world.pool().acquire().await.unwrap()).await.unwrap();
     assert_eq!(found().await, None);
     let mut dump = sqlx::PgConnection::connect_with(&world.database.main).await.unwrap();
     dump.execute("set application_name = 'dump'").await.unwrap();

@@ -1,6 +1,6 @@
 //! The answers beside a batch. Other processes record answers of the same subscription, and ruling
-//! 26 (410) counts by the ends of the attempts, not by their records. So a 410 looks for attempts that
-//! are not answered yet, and for successes that were recorded before it and ended after it.
+//! 26 (410) counts by the ends of the attempts, not by their records. So a 410 looks for attempts
+//! that are not answered yet, and for successes that were recorded before it and ended after it.
 //!
 //! A batch without a 410 does not look.
 
