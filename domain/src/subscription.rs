@@ -250,8 +250,8 @@ impl Subscription {
 
 /// The first two 410s in a row, judged by the ends of the deliveries and not by the order of their
 /// records (ruling 26, 410). `gone` are the 410s since the last success, in the order of their
-/// ends. An attempt that was claimed before the second end may have succeeded in between, as long as
-/// its answer is not recorded.
+/// ends. An attempt that was claimed before the second end may have succeeded in between, as long
+/// as its answer is not recorded.
 #[must_use]
 pub fn two_in_a_row(
     gone: &[GoneAnswer],
