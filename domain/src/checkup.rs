@@ -2,6 +2,8 @@
 //! advice. The functions are pure. Their limits are not limits of the service: beyond them an
 //! operator should look.
 
+mod pair;
+
 use std::time::Duration;
 
 use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};

@@ -37,7 +37,7 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
     world.firm().await;
     world.deliver().await;
     let (code, verdicts) = doctor(&world.database).await;
-    assert_eq!((code, verdicts.len()), (0, 23), "{verdicts:?}");
+    assert_eq!((code, verdicts.len()), (0, 27), "{verdicts:?}");
     let new = [UNSIGNED, UNVERIFIED].map(str::to_owned);
     assert_eq!(found(&world.database).await, (0, new.to_vec()));
     assert!(

@@ -31,6 +31,7 @@ mod log;
 mod newer;
 mod openapi;
 mod outages;
+mod pair;
 mod patience;
 mod pauses;
 mod plans;
