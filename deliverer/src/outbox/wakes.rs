@@ -129,7 +129,7 @@ pub(crate) struct WakeScan {
     pub(crate) lanes_max: usize,
 }
 
-/// [`absorb`], for a claim. It takes woken lanes with spare capacity at once. A lane that it
+/// [`absorb()`], for a claim. It takes woken lanes with spare capacity at once. A lane that it
 /// empties is then not written, so the versions of a busy lane's row do not pile up.
 ///
 /// # Errors
