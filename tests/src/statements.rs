@@ -1,8 +1,10 @@
 //! Counts the statements that some work sends to its databases, by what sqlx tells of each.
 
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::sync::Once;
 
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -18,7 +20,8 @@ tokio::task_local! {
 }
 
 /// Does the work; answers what came of it, and how many statements it sent itself. Those of tasks it
-/// starts are not counted, as the pool's look at a connection that comes back.
+/// starts are not counted, as the pool's look at a connection that comes back; nor is the question of
+/// a new connection, which is the pool's, too.
 pub async fn counting_statements<W: Future>(work: W) -> (W::Output, usize) {
     LISTENING.call_once(listen);
     let counted = async { (work.await, SENT.with(Cell::get)) };
@@ -36,7 +39,20 @@ fn listen() {
 struct Counter;
 
 impl<S: Subscriber> Layer<S> for Counter {
-    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
-        let _ = SENT.try_with(|sent| sent.set(sent.get() + 1));
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut question = PoolQuestion(false);
+        event.record(&mut question);
+        if !question.0 {
+            let _ = SENT.try_with(|sent| sent.set(sent.get() + 1));
+        }
+    }
+}
+
+/// Whether a statement asks for the life of the server, as each new connection does.
+struct PoolQuestion(bool);
+
+impl Visit for PoolQuestion {
+    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+        self.0 |= format!("{value:?}").contains("pg_control_system");
     }
 }
