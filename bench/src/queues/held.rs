@@ -81,14 +81,17 @@ impl Scene {
         let mut deliverer = self.world.deliverer().clone();
         deliverer.settings.caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
         let limits = SendLimits::alone(deliverer.settings);
+        let response_id = self.world.submit(&self.firm).await;
+        claim_beyond(&deliverer, &limits, floors).await?;
+        self.world.drop_in_flight().await;
         for _ in 0..count / CLAIMED {
             self.world.pass(Duration::from_millis(100));
             let ids: Vec<Uuid> = sqlx::query_scalar(
                 "with woken as (insert into lane_wakes (lane_id, due_at) values ($1, $3))
                  insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                                      response_id, position, due_at, tries_max)
-                 select gen_random_uuid(), $1, $2, gen_random_uuid(), 'form_submitted',
-                        gen_random_uuid(), gen_random_uuid(), n, $3, 8
+                 select gen_random_uuid(), $1, $2, gen_random_uuid(), 'form_submitted', $5, $6, n, $3,
+                        8
                    from generate_series(1, $4) as n
                  returning delivery_id",
             )
@@ -96,6 +99,8 @@ impl Scene {
             .bind(self.firm.id)
             .bind(self.world.clock.now().get())
             .bind(CLAIMED)
+            .bind(self.firm.form)
+            .bind(response_id)
             .fetch_all(self.world.pool())
             .await?;
             let claimed = claim_beyond(&deliverer, &limits, floors).await?;
